@@ -1,0 +1,112 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Adapter configures the sidecar that clients talk to.
+type Adapter struct {
+	// resources are the compute resources of the adapter's container. When left
+	// out, it requests 10m of CPU and 32Mi of memory: an autoscaler that looks
+	// at resources needs a request on every container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// allowedOrigins are the web origins that may call the server from a
+	// browser, such as https://chat.example.com. The entry * allows every origin.
+	// Requests without an Origin header are not affected.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	AllowedOrigins []Origin `json:"allowedOrigins,omitempty"`
+
+	// allowedHosts are host names, with or without a port, under which clients
+	// may reach the server besides the names of its Service, such as the name of
+	// an ingress. The entry * allows every host.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	AllowedHosts []Host `json:"allowedHosts,omitempty"`
+
+	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
+	// and /messages, for clients that know nothing newer.
+	// +optional
+	LegacySSE bool `json:"legacySSE,omitempty"`
+
+	// upgrade says when the adapter of a new operator version reaches running
+	// pods. OnChange, which is the default: with the next change that restarts
+	// them anyway. Rolling: at once, by a rolling update.
+	// +optional
+	// +kubebuilder:default=OnChange
+	Upgrade AdapterUpgrade `json:"upgrade,omitempty"`
+
+	// limits bound what a client or a server can make the adapter hold.
+	// +optional
+	Limits *AdapterLimits `json:"limits,omitempty"`
+}
+
+// AdapterUpgrade says when the adapter of a new operator version reaches running pods.
+//
+// +kubebuilder:validation:Enum=OnChange;Rolling
+type AdapterUpgrade string
+
+const (
+	// AdapterUpgradeOnChange waits for a change that restarts the pods anyway.
+	AdapterUpgradeOnChange AdapterUpgrade = "OnChange"
+	// AdapterUpgradeRolling restarts the pods at once, by a rolling update.
+	AdapterUpgradeRolling AdapterUpgrade = "Rolling"
+)
+
+// AdapterLimits bound what a client or a server can make the adapter hold.
+type AdapterLimits struct {
+	// bodyBytes is the largest request body taken from a client; a larger one is
+	// answered 413. It is 33554432 (32 MiB) when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=1073741824
+	BodyBytes *int64 `json:"bodyBytes,omitempty"`
+
+	// lineBytes is the largest message taken from a stdio server; a larger one
+	// ends that process with an error for its session. It is 67108864 (64 MiB)
+	// when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=1073741824
+	LineBytes *int64 `json:"lineBytes,omitempty"`
+
+	// replayBytes is how much of a session's events is kept, so that a client
+	// that lost its connection can resume. 0 keeps none. It is 1048576 (1 MiB)
+	// when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1073741824
+	ReplayBytes *int64 `json:"replayBytes,omitempty"`
+
+	// streamsPerSession is the number of event streams that one session may hold
+	// open at a time. It is 16 when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
+
+	// concurrentStarts is the number of processes of a stdio server that may be
+	// starting at a time; further starts wait. It is 4 when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	ConcurrentStarts *int32 `json:"concurrentStarts,omitempty"`
+}
+
+// Origin is a web origin (scheme, host and, if it is not the scheme's own, port), or *.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=300
+// +kubebuilder:validation:XValidation:rule="self == '*' || self.matches('^https?://[^/?#@[:space:]]+$')",message="an origin must look like https://chat.example.com or http://localhost:8080, without a path, or be *"
+type Origin string
+
+// Host is a host name or address, with or without a port, or *.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=300
+// +kubebuilder:validation:XValidation:rule="self == '*' || !self.matches('[/?#@[:space:]]')",message="a host must look like mcp.example.com or mcp.example.com:8443, without a scheme or path, or be *"
+type Host string

@@ -1,0 +1,154 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// A client-side `kubectl apply` keeps the whole object in an annotation, and all
+// annotations together may have 256 KiB.
+const maxCRDBytes = 200 << 10
+
+func readCRD(t *testing.T) (*apiextensionsv1.CustomResourceDefinition, []byte) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "mcp.slipway.dev_mcpservers.yaml"))
+	if err != nil {
+		t.Fatalf("read CRD: %v", err)
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		t.Fatalf("convert CRD to JSON: %v", err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := json.Unmarshal(asJSON, crd); err != nil {
+		t.Fatalf("decode CRD: %v", err)
+	}
+	return crd, asJSON
+}
+
+func TestCRDFitsClientSideApply(t *testing.T) {
+	if _, asJSON := readCRD(t); len(asJSON) >= maxCRDBytes {
+		t.Errorf("CRD has %d bytes of JSON, want less than %d", len(asJSON), maxCRDBytes)
+	}
+}
+
+// The API server refuses a CRD whose validation rules could cost too much; this
+// runs the same estimate without one.
+func TestCRDIsValidAndRulesAreCheap(t *testing.T) {
+	crd, _ := readCRD(t)
+	internal := &apiextensions.CustomResourceDefinition{}
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+		t.Fatalf("convert CRD: %v", err)
+	}
+	// The API server fills this in when it stores a new CRD.
+	internal.Status.StoredVersions = []string{v1alpha1.SchemeGroupVersion.Version}
+	for _, err := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
+		t.Errorf("validate CRD: %v", err)
+	}
+}
+
+// Every list has a listType and a maximum, every map and string a maximum, every
+// number a minimum, and every description starts with its field's name. Types of
+// k8s.io/api and apimachinery are left as they are.
+func TestCRDFieldsAreBoundedAndDocumented(t *testing.T) {
+	crd, _ := readCRD(t)
+	for _, version := range crd.Spec.Versions {
+		root := version.Schema.OpenAPIV3Schema
+		w := fieldWalker{t: t}
+		w.structFields(reflect.TypeFor[v1alpha1.MCPServer](), root, "")
+		if w.fields < 100 {
+			t.Errorf("looked at %d fields, want at least 100: the walk no longer reaches the whole API", w.fields)
+		}
+	}
+}
+
+// fieldWalker goes through Go types and schema side by side: the schema has the
+// bounds, the Go types say which fields are ours.
+type fieldWalker struct {
+	t      *testing.T
+	fields int
+}
+
+var ownPackage = reflect.TypeFor[v1alpha1.MCPServer]().PkgPath()
+
+func (w *fieldWalker) structFields(typ reflect.Type, schema *apiextensionsv1.JSONSchemaProps, path string) {
+	for field := range typ.Fields() {
+		if field.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		property, ok := schema.Properties[name]
+		if !ok {
+			w.t.Errorf("%s.%s: not in the CRD", path, name)
+			continue
+		}
+		w.fields++
+		fieldPath := path + "." + name
+		if !strings.HasPrefix(property.Description, name+" ") {
+			w.t.Errorf("%s: description %q, want it to start with the field's name", fieldPath, property.Description)
+		}
+		w.value(field.Type, &property, fieldPath)
+	}
+}
+
+func (w *fieldWalker) value(typ reflect.Type, schema *apiextensionsv1.JSONSchemaProps, path string) {
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	// The scale subresource refuses negative replicas; a minimum of our own
+	// would say it twice.
+	if missing := missingBound(typ, schema); missing != "" && path != ".spec.replicas" {
+		w.t.Errorf("%s: %s", path, missing)
+	}
+	switch {
+	case typ.Kind() == reflect.Slice:
+		w.value(typ.Elem(), schema.Items.Schema, path+"[]")
+	case typ.Kind() == reflect.Map:
+		w.value(typ.Elem(), schema.AdditionalProperties.Schema, path+"{}")
+	case typ.Kind() == reflect.Struct && typ.PkgPath() == ownPackage:
+		w.structFields(typ, schema, path)
+	}
+}
+
+// missingBound says what a field of this type must have in the schema and has not.
+func missingBound(typ reflect.Type, schema *apiextensionsv1.JSONSchemaProps) string {
+	kind := typ.Kind()
+	if typ == reflect.TypeFor[metav1.Duration]() {
+		kind = reflect.String // which is what it is in JSON
+	}
+	switch kind {
+	case reflect.String:
+		return unless(schema.MaxLength != nil || len(schema.Enum) > 0, "a string with neither maxLength nor enum")
+	case reflect.Slice:
+		return unless(schema.XListType != nil && schema.MaxItems != nil, "a list without listType or maxItems")
+	case reflect.Map:
+		return unless(schema.MaxProperties != nil, "a map without maxProperties")
+	case reflect.Int32, reflect.Int64:
+		return unless(schema.Minimum != nil, "a number without minimum")
+	case reflect.Struct, reflect.Bool:
+		return ""
+	default:
+		return "nobody said how a " + typ.String() + " is bounded"
+	}
+}
+
+func unless(ok bool, complaint string) string {
+	if ok {
+		return ""
+	}
+	return complaint
+}

@@ -1,0 +1,299 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MCPServer runs an MCP server from a container image and offers it to every
+// MCP client in the cluster at one URL, whatever protocol revision the client
+// speaks.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=mcpsrv,categories=slipway
+// +kubebuilder:selectablefield:JSONPath=`.spec.image`
+// +kubebuilder:selectablefield:JSONPath=`.spec.transport.type`
+// +kubebuilder:selectablefield:JSONPath=`.status.adapter.outdated`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether clients can use the server now."
+// +kubebuilder:printcolumn:name="Transport",type=string,JSONPath=`.spec.transport.type`,description="What the server itself speaks."
+// +kubebuilder:printcolumn:name="Tools",type=integer,JSONPath=`.status.counts.tools`,description="How many tools the server offers."
+// +kubebuilder:printcolumn:name="Sessions",type=integer,JSONPath=`.status.sessions`,description="How many sessions were open when last counted, at most a minute ago."
+// +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.status.serverInfo.protocolVersion`,description="The newest protocol revision that the server speaks."
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.address.url`,description="Where clients connect."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created."
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the server is ready or not."
+// +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="The server's image."
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no longer than 63 characters, because the Service that clients connect to has the same name"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 63 || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and '-', because the Service that clients connect to has the same name"
+type MCPServer struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard metadata of a Kubernetes object. The name is also
+	// the name of the Service, so it must be a DNS label of at most 63 characters.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says how the server is run and offered.
+	// +required
+	Spec MCPServerSpec `json:"spec,omitzero"`
+
+	// status says what is really there. It is written by the controller only.
+	// +optional
+	Status MCPServerStatus `json:"status,omitzero"`
+}
+
+// MCPServerList is a list of MCPServers.
+//
+// +kubebuilder:object:root=true
+type MCPServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []MCPServer `json:"items"`
+}
+
+// MCPServerSpec says how an MCP server is run and offered.
+//
+// +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.isolation)",message="session.isolation is for stdio servers only: a server that speaks HTTP keeps its own sessions",fieldPath=".session.isolation",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.warm)",message="session.warm is for stdio servers only: a server that speaks HTTP is one process for all sessions",fieldPath=".session.warm",reason=FieldValueForbidden
+type MCPServerSpec struct {
+	// image is the container image that holds the MCP server. A tag, a registry
+	// port and a digest are all fine.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="image must not contain white space"
+	Image string `json:"image,omitempty"`
+
+	// imagePullPolicy says when the image is pulled: Always, IfNotPresent or
+	// Never. When left out, Kubernetes decides: Always for the tag latest,
+	// IfNotPresent otherwise.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets names Secrets of this namespace with the credentials of a
+	// private registry. They are used to pull the image and to read its
+	// configuration.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// command is the program to run and its first arguments. When left out, the
+	// image's entrypoint is used. It is not run in a shell.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=32768
+	Command []string `json:"command,omitempty"`
+
+	// args are the arguments of the command. When both command and args are left
+	// out, the image's own arguments are used.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=32768
+	Args []string `json:"args,omitempty"`
+
+	// workingDir is the directory the server starts in. When left out, it is the
+	// image's.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	WorkingDir string `json:"workingDir,omitempty"`
+
+	// env is a list of environment variables for the server. Names that start
+	// with SLIPWAY_ are reserved.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=512
+	// +kubebuilder:validation:XValidation:rule="!self.exists(v, v.name.startsWith('SLIPWAY_'))",message="env must not set variables whose name starts with SLIPWAY_: they are reserved"
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// envFrom takes environment variables for the server from whole Secrets and
+	// ConfigMaps.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+
+	// resources are the compute resources of the server's container. All
+	// sessions of a pod share them.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// volumes are the volumes that volumeMounts can name. Names that start with
+	// slipway- are reserved.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(v, v.name.startsWith('slipway-'))",message="volumes must not have names that start with slipway-: they are reserved"
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+
+	// volumeMounts says where the volumes appear in the server's container.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=64
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+
+	// securityContext is merged over the restricted default of the server's
+	// container: non-root, no capabilities, no privilege escalation, the
+	// runtime's seccomp profile.
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+
+	// serviceAccountName is the ServiceAccount the pods run as. When left out,
+	// one without any permissions is made for this server.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// replicas is the number of pods; 1 when left out. An autoscaler targets the
+	// MCPServer itself, through its scale subresource. Zero stops the server and
+	// keeps the object.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Maximum=1000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// transport says how the server in the image speaks MCP: on standard input
+	// and output (type stdio), or over HTTP on a port of its own (streamable-http,
+	// with the port in http; sse, with the port in sse). Only the block of the
+	// chosen type may be set. Clients need not know: they always find Streamable
+	// HTTP at the server's URL.
+	// +required
+	Transport Transport `json:"transport,omitzero"`
+
+	// session bounds what one client session may use, and for how long.
+	// +optional
+	// +kubebuilder:default={}
+	Session Session `json:"session,omitzero"`
+
+	// adapter configures the sidecar that clients talk to.
+	// +optional
+	// +kubebuilder:default={}
+	Adapter Adapter `json:"adapter,omitzero"`
+
+	// probe says how often the server is asked whether it still works.
+	// +optional
+	// +kubebuilder:default={}
+	Probe Probe `json:"probe,omitzero"`
+
+	// service configures the Service that clients connect to.
+	// +optional
+	// +kubebuilder:default={}
+	Service Service `json:"service,omitzero"`
+
+	// podTemplate holds what else can be set on the server's pods.
+	// +optional
+	PodTemplate *PodTemplate `json:"podTemplate,omitempty"`
+
+	// suspend stops the server's pods and keeps everything else as it is.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// Session bounds what one client session may use, and for how long.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.isolation) || self.isolation != 'Shared' || !has(self.warm)",message="session.warm must not be set with isolation Shared: there all sessions use one process",fieldPath=".warm",reason=FieldValueForbidden
+type Session struct {
+	// isolation says which process serves a session of a stdio server.
+	// PerSession, which is the default, starts one process for each session.
+	// Shared serves all sessions from one process; it suits servers that keep no
+	// state and are heavy to start, and requests that such a server sends to its
+	// client are refused.
+	// +optional
+	Isolation SessionIsolation `json:"isolation,omitempty"`
+
+	// warm is the number of processes of a stdio server that are kept started
+	// for sessions to come, so that a new session need not wait. It is for
+	// isolation PerSession, where it is 1 when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Warm *int32 `json:"warm,omitempty"`
+
+	// maxPerPod is the number of sessions that one pod serves at a time; 20 when
+	// left out. Further ones are answered 503 with a Retry-After header.
+	// +optional
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
+
+	// idleTimeout ends a session in which nothing happened for this long; 30m
+	// when left out. Durations are written like 90s, 30m or 1h30m.
+	// +optional
+	// +kubebuilder:default="30m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m"
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+
+	// maxLifetime ends a session this long after it began, idle or not; 24h when
+	// left out.
+	// +optional
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.maxLifetime must be a duration of at least 1s, such as 90s, 30m or 24h"
+	MaxLifetime *metav1.Duration `json:"maxLifetime,omitempty"`
+
+	// callTimeout is the longest that one call may take, whether it reports
+	// progress or not; 10m when left out. The client then gets an error.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.callTimeout must be a duration of at least 1s, such as 90s or 10m"
+	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
+
+	// drainTimeout is how long a pod that is going away lets calls in flight
+	// finish; 60s when left out. The pod's grace period is 15 seconds longer.
+	// +optional
+	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="session.drainTimeout must be a duration of at most 24h, such as 60s or 5m"
+	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
+}
+
+// SessionIsolation says which process serves a session of a stdio server.
+//
+// +kubebuilder:validation:Enum=PerSession;Shared
+type SessionIsolation string
+
+const (
+	// SessionIsolationPerSession gives each session a process of its own.
+	SessionIsolationPerSession SessionIsolation = "PerSession"
+	// SessionIsolationShared serves all sessions of a pod from one process.
+	SessionIsolationShared SessionIsolation = "Shared"
+)
+
+// Probe says how often the server is asked whether it still works.
+type Probe struct {
+	// interval is the time between two checks of each instance; 10s when left
+	// out.
+	// +optional
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="probe.interval must be a duration of at least 1s, such as 10s or 1m"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// timeout is how long one check may take before it counts as failed; 5s when
+	// left out.
+	// +optional
+	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('100ms')",message="probe.timeout must be a duration of at least 100ms, such as 500ms or 5s"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}

@@ -1,0 +1,102 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodTemplate holds what can be set on the server's pods besides the fields of
+// the spec. Containers, ports and volumes are not among it: those that a server
+// needs have fields in the spec.
+type PodTemplate struct {
+	// metadata is merged into the metadata of the pods.
+	// +optional
+	Metadata *PodMetadata `json:"metadata,omitempty"`
+
+	// nodeSelector restricts the pods to nodes with these labels.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+
+	// tolerations let the pods run on tainted nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// affinity says which nodes and neighbours the pods prefer or need.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// topologySpreadConstraints say how the pods are spread over zones and nodes.
+	// A constraint without a labelSelector counts the pods of this server.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// priorityClassName is the PriorityClass of the pods.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// runtimeClassName is the RuntimeClass of the pods, for instance a sandbox.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// schedulerName is the scheduler of the pods.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// securityContext is merged over the restricted default of the pods.
+	// +optional
+	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+
+	// automountServiceAccountToken gives the server's container a token for the
+	// Kubernetes API. It has none when left out.
+	// +optional
+	AutomountServiceAccountToken bool `json:"automountServiceAccountToken,omitempty"`
+
+	// hostAliases are extra entries of the pods' hosts file.
+	// +optional
+	// +listType=map
+	// +listMapKey=ip
+	// +kubebuilder:validation:MaxItems=64
+	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
+
+	// dnsPolicy says where the pods resolve names.
+	// +optional
+	// +kubebuilder:validation:Enum=ClusterFirst;Default;None
+	DNSPolicy corev1.DNSPolicy `json:"dnsPolicy,omitempty"`
+
+	// dnsConfig is merged into what dnsPolicy gives.
+	// +optional
+	DNSConfig *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
+}
+
+// PodMetadata is merged into the metadata of the server's pods.
+type PodMetadata struct {
+	// labels are set on the pods. Keys in the mcp.slipway.dev domain are reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.labels must not have keys that start with mcp.slipway.dev/: they are reserved"
+	Labels map[string]LabelValue `json:"labels,omitempty"`
+
+	// annotations are set on the pods. Keys in the mcp.slipway.dev domain are
+	// reserved.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.annotations must not have keys that start with mcp.slipway.dev/: they are reserved"
+	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
+}
+
+// LabelValue is the value of a label.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')",message="a label's value must be empty or start and end with a letter or digit, with letters, digits, '-', '_' and '.' between"
+type LabelValue string

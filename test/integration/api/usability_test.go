@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// What a user sees who wrote only what must be written.
+func TestDefaultsThatUsersSee(t *testing.T) {
+	server := mcpServer(t, "defaults", `{image: x, transport: {type: streamable-http, http: {port: 3000}}}`)
+	if err := dryRun(t.Context(), server); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	want := map[string]any{
+		"image":     "x",
+		"replicas":  int64(1),
+		"transport": map[string]any{"type": "streamable-http", "http": map[string]any{"port": int64(3000), "path": "/mcp"}},
+		"session": map[string]any{
+			"maxPerPod":    int64(20),
+			"idleTimeout":  "30m",
+			"maxLifetime":  "24h",
+			"callTimeout":  "10m",
+			"drainTimeout": "60s",
+		},
+		"adapter": map[string]any{"upgrade": "OnChange"},
+		"probe":   map[string]any{"interval": "10s", "timeout": "5s"},
+		"service": map[string]any{"type": "ClusterIP", "port": int64(80)},
+	}
+	if diff := cmp.Diff(want, server.Object["spec"]); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func TestKubectlExplainReadsLikeDocumentation(t *testing.T) {
+	// The API server publishes a new CRD's documentation a moment after the CRD.
+	var text string
+	gomega.NewWithT(t).Eventually(func() (err error) {
+		text, err = runKubectl(t, "explain", "mcpserver.spec.transport", "--recursive")
+		return err
+	}).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	for _, want := range []string{
+		"transport says how the server in the image speaks MCP:",
+		"type\t<string> -required-",
+		"enum: stdio, streamable-http, sse",
+		"port\t<integer> -required-",
+		"framing\t<string>",
+		"enum: Newline, ContentLength",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("kubectl explain does not say %q; it says:\n%s", want, text)
+		}
+	}
+}
+
+// Names, columns, scale and selectable fields, as kubectl has them.
+func TestKubectl(t *testing.T) {
+	server := mcpServer(t, "kubectl", `{image: x, transport: {type: stdio}}`)
+	if err := apiServer.Create(t.Context(), server); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context is already over when clean-up runs.
+		if err := apiServer.Delete(context.WithoutCancel(t.Context()), server); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete: %v", err)
+		}
+	})
+
+	status := client.MergeFrom(server.DeepCopy())
+	server.Object["status"] = map[string]any{
+		"conditions": []any{map[string]any{
+			"type": v1alpha1.ConditionReady, "status": "True", "reason": v1alpha1.ReasonReady,
+			"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		}},
+		"counts":     map[string]any{"tools": int64(7), "prompts": int64(0), "resources": int64(0), "resourceTemplates": int64(0)},
+		"sessions":   int64(3),
+		"serverInfo": map[string]any{"protocolVersion": "2025-11-25"},
+		"address":    map[string]any{"url": "http://kubectl.default.svc/mcp"},
+		"adapter":    map[string]any{"outdated": true},
+	}
+	if err := apiServer.Status().Patch(t.Context(), server, status); err != nil {
+		t.Fatalf("patch status: %v", err)
+	}
+
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"short name":       {[]string{"get", "mcpsrv"}, []string{"NAME READY TRANSPORT TOOLS SESSIONS PROTOCOL URL AGE", "kubectl True stdio 7 3 2025-11-25 http://kubectl.default.svc/mcp"}},
+		"wide":             {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE REASON IMAGE"}},
+		"category":         {[]string{"get", "slipway", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"by transport":     {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"by image":         {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"outdated adapter": {[]string{"get", "mcpserver", "--field-selector", "status.adapter.outdated=true", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"wait":             {[]string{"wait", "--for=condition=Ready", "mcpserver/kubectl", "--timeout=5s"}, []string{"condition met"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(strings.Fields(kubectl(t, test.args...)), " ")
+			for _, want := range test.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("kubectl %s: got %q, want %q in it", strings.Join(test.args, " "), got, want)
+				}
+			}
+		})
+	}
+
+	t.Run("scale", func(t *testing.T) {
+		kubectl(t, "scale", "mcpserver/kubectl", "--replicas=3")
+		var scaled v1alpha1.MCPServer
+		if err := json.Unmarshal([]byte(kubectl(t, "get", "mcpserver/kubectl", "-o", "json")), &scaled); err != nil {
+			t.Fatalf("decode MCPServer: %v", err)
+		}
+		if scaled.Spec.Replicas == nil || *scaled.Spec.Replicas != 3 {
+			t.Errorf("spec.replicas: got %v, want 3", scaled.Spec.Replicas)
+		}
+	})
+}
+
+// The CRD fits into the annotation in which a client-side apply keeps it.
+func TestClientSideApplyOfTheCRD(t *testing.T) {
+	kubectl(t, "apply", "--dry-run=server", "-f", crdFile)
+}
+
+func TestFieldsThatDoNotExistAreRefused(t *testing.T) {
+	err := dryRun(t.Context(), mcpServer(t, "typo", `{image: x, transport: {type: stdio}, sesion: {warm: 1}}`))
+	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.sesion"`) {
+		t.Errorf("create: got %v, want an error that names spec.sesion", err)
+	}
+}
+
+// Durations that the schema lets through must be ones that Go can decode: one
+// object that cannot be decoded would stop the watch of all.
+func TestAcceptedDurationsCanBeDecoded(t *testing.T) {
+	for _, duration := range []string{"1s", "99999h99999h99999h99999h", "1h30m5s10ms", "00001s", "1500ms"} {
+		t.Run(duration, func(t *testing.T) {
+			server := mcpServer(t, "durations", `{image: x, transport: {type: stdio}, session: {idleTimeout: `+duration+`}}`)
+			if err := dryRun(t.Context(), server); err != nil {
+				t.Fatalf("create: %v", err)
+			}
+			encoded, err := json.Marshal(duration)
+			if err != nil {
+				t.Fatalf("encode: %v", err)
+			}
+			var decoded metav1.Duration
+			if err := json.Unmarshal(encoded, &decoded); err != nil {
+				t.Errorf("decode: %v", err)
+			}
+		})
+	}
+}
+
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := runKubectl(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func runKubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	out, err := command.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	if err != nil {
+		return "", fmt.Errorf("run kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}

@@ -1,0 +1,316 @@
+package api
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// A rule is tested by two specs that differ in one thing: the API server takes
+// the valid one and refuses the invalid one with exactly one sentence.
+type rule struct {
+	valid, invalid string
+	want           string // field: reason: message
+}
+
+// rules has one entry for each validation rule of the API, and for those
+// mistakes that the schema itself catches and that users are likely to make.
+var rules = map[string]rule{
+	"image without white space": {
+		valid:   `{image: "registry.example:5000/mcp/everything:1.4@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", transport: {type: stdio}}`,
+		invalid: `{image: "everything: 1.4", transport: {type: stdio}}`,
+		want:    `spec.image: Invalid value: "everything: 1.4": image must not contain white space`,
+	},
+	"env names": {
+		valid:   `{image: x, transport: {type: stdio}, env: [{name: MY_SLIPWAY_SESSION, value: a}]}`,
+		invalid: `{image: x, transport: {type: stdio}, env: [{name: SLIPWAY_SESSION, value: a}]}`,
+		want:    `spec.env: Invalid value: env must not set variables whose name starts with SLIPWAY_: they are reserved`,
+	},
+	"volume names": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: slipway-data, emptyDir: {}}]}`,
+		want:    `spec.volumes: Invalid value: volumes must not have names that start with slipway-: they are reserved`,
+	},
+	"stdio block on an HTTP server": {
+		valid:   `{image: x, transport: {type: stdio, stdio: {framing: ContentLength}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}, stdio: {framing: ContentLength}}}`,
+		want:    `spec.transport.stdio: Forbidden: transport.stdio must be left out unless transport.type is stdio`,
+	},
+	"http block on a stdio server": {
+		valid:   `{image: x, transport: {type: streamable-http, http: {port: 3000}}}`,
+		invalid: `{image: x, transport: {type: stdio, http: {port: 3000}}}`,
+		want:    `spec.transport.http: Forbidden: transport.http must be left out unless transport.type is streamable-http`,
+	},
+	"sse block on a stdio server": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}}`,
+		invalid: `{image: x, transport: {type: stdio, sse: {port: 3000}}}`,
+		want:    `spec.transport.sse: Forbidden: transport.sse must be left out unless transport.type is sse`,
+	},
+	"streamable-http without a port": {
+		valid:   `{image: x, transport: {type: streamable-http, http: {port: 8080, path: /}}}`,
+		invalid: `{image: x, transport: {type: streamable-http}}`,
+		want:    `spec.transport.http: Required value: transport.http.port must be set when transport.type is streamable-http: it is the port that the server listens on`,
+	},
+	"sse without a port": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 8080, path: /events}}}`,
+		invalid: `{image: x, transport: {type: sse}}`,
+		want:    `spec.transport.sse: Required value: transport.sse.port must be set when transport.type is sse: it is the port that the server listens on`,
+	},
+	"isolation on an HTTP server": {
+		valid:   `{image: x, transport: {type: stdio}, session: {isolation: PerSession}}`,
+		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}}, session: {isolation: PerSession}}`,
+		want:    `spec.session.isolation: Forbidden: session.isolation is for stdio servers only: a server that speaks HTTP keeps its own sessions`,
+	},
+	"warm on an HTTP server": {
+		valid:   `{image: x, transport: {type: stdio}, session: {warm: 2}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 3000}}, session: {warm: 2}}`,
+		want:    `spec.session.warm: Forbidden: session.warm is for stdio servers only: a server that speaks HTTP is one process for all sessions`,
+	},
+	"warm with one shared process": {
+		valid:   `{image: x, transport: {type: stdio}, session: {isolation: Shared}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {isolation: Shared, warm: 1}}`,
+		want:    `spec.session.warm: Forbidden: session.warm must not be set with isolation Shared: there all sessions use one process`,
+	},
+	"adapter's client port": {
+		valid:   `{image: x, transport: {type: streamable-http, http: {port: 16269}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, http: {port: 16270}}}`,
+		want:    `spec.transport.http.port: Invalid value: 16270: port must not be 16270 or 16271: the adapter in the same pod uses them`,
+	},
+	"adapter's admin port": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 16272}}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 16271}}}`,
+		want:    `spec.transport.sse.port: Invalid value: 16271: port must not be 16270 or 16271: the adapter in the same pod uses them`,
+	},
+	"path": {
+		valid:   `{image: x, transport: {type: streamable-http, http: {port: 3000, path: /v1/mcp}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000, path: mcp}}}`,
+		want:    `spec.transport.http.path: Invalid value: "mcp": path must start with '/' and hold no white space, '?' or '#'`,
+	},
+	"path with a query": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 3000, path: /v1/sse}}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 3000, path: "/sse?x=1"}}}`,
+		want:    `spec.transport.sse.path: Invalid value: "/sse?x=1": path must start with '/' and hold no white space, '?' or '#'`,
+	},
+	"idle timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {idleTimeout: 1h30m}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {idleTimeout: 30 minutes}}`,
+		want:    `spec.session.idleTimeout: Invalid value: "30 minutes": session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m`,
+	},
+	"negative idle timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {idleTimeout: 1s}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {idleTimeout: -1s}}`,
+		want:    `spec.session.idleTimeout: Invalid value: "-1s": session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m`,
+	},
+	"maximum lifetime": {
+		valid:   `{image: x, transport: {type: stdio}, session: {maxLifetime: 168h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {maxLifetime: 999ms}}`,
+		want:    `spec.session.maxLifetime: Invalid value: "999ms": session.maxLifetime must be a duration of at least 1s, such as 90s, 30m or 24h`,
+	},
+	"call timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {callTimeout: 1m500ms}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {callTimeout: "10"}}`,
+		want:    `spec.session.callTimeout: Invalid value: "10": session.callTimeout must be a duration of at least 1s, such as 90s or 10m`,
+	},
+	"drain timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {drainTimeout: 0s}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {drainTimeout: 25h}}`,
+		want:    `spec.session.drainTimeout: Invalid value: "25h": session.drainTimeout must be a duration of at most 24h, such as 60s or 5m`,
+	},
+	"probe interval": {
+		valid:   `{image: x, transport: {type: stdio}, probe: {interval: 1s}}`,
+		invalid: `{image: x, transport: {type: stdio}, probe: {interval: 10ms}}`,
+		want:    `spec.probe.interval: Invalid value: "10ms": probe.interval must be a duration of at least 1s, such as 10s or 1m`,
+	},
+	"probe timeout": {
+		valid:   `{image: x, transport: {type: stdio}, probe: {timeout: 100ms}}`,
+		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 99ms}}`,
+		want:    `spec.probe.timeout: Invalid value: "99ms": probe.timeout must be a duration of at least 100ms, such as 500ms or 5s`,
+	},
+	"origin": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {allowedOrigins: ["*", "https://chat.example.com", "http://localhost:8080"]}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {allowedOrigins: ["chat.example.com"]}}`,
+		want:    `spec.adapter.allowedOrigins[0]: Invalid value: "chat.example.com": an origin must look like https://chat.example.com or http://localhost:8080, without a path, or be *`,
+	},
+	"host": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {allowedHosts: ["*", "mcp.example.com:8443", "[::1]:80"]}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {allowedHosts: ["https://mcp.example.com"]}}`,
+		want:    `spec.adapter.allowedHosts[0]: Invalid value: "https://mcp.example.com": a host must look like mcp.example.com or mcp.example.com:8443, without a scheme or path, or be *`,
+	},
+	"service annotations": {
+		valid:   `{image: x, transport: {type: stdio}, service: {annotations: {example.com/load-balancer: internal}}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {annotations: {mcp.slipway.dev/load-balancer: internal}}}`,
+		want:    `spec.service.annotations: Invalid value: service.annotations must not have keys that start with mcp.slipway.dev/: they are reserved`,
+	},
+	"pod labels": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {metadata: {labels: {example.com/team: a}}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {metadata: {labels: {mcp.slipway.dev/server: a}}}}`,
+		want:    `spec.podTemplate.metadata.labels: Invalid value: podTemplate.metadata.labels must not have keys that start with mcp.slipway.dev/: they are reserved`,
+	},
+	"pod annotations": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {metadata: {annotations: {example.com/team: "a b"}}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {metadata: {annotations: {mcp.slipway.dev/x: a}}}}`,
+		want:    `spec.podTemplate.metadata.annotations: Invalid value: podTemplate.metadata.annotations must not have keys that start with mcp.slipway.dev/: they are reserved`,
+	},
+	"label values": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {nodeSelector: {disk: ssd-1, empty: ""}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {nodeSelector: {disk: "fast ssd"}}}`,
+		want:    `spec.podTemplate.nodeSelector[disk]: Invalid value: "fast ssd": a label's value must be empty or start and end with a letter or digit, with letters, digits, '-', '_' and '.' between`,
+	},
+
+	// What the schema itself catches.
+	"unknown transport": {
+		valid:   `{image: x, transport: {type: stdio}}`,
+		invalid: `{image: x, transport: {type: grpc}}`,
+		want:    `spec.transport.type: Unsupported value: "grpc": supported values: "stdio", "streamable-http", "sse"`,
+	},
+	"negative number of sessions": {
+		valid:   `{image: x, transport: {type: stdio}, session: {maxPerPod: 1}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {maxPerPod: -1}}`,
+		want:    `spec.session.maxPerPod: Invalid value: -1: spec.session.maxPerPod in body should be greater than or equal to 1`,
+	},
+	"negative body limit": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 1024}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: -1}}}`,
+		want:    `spec.adapter.limits.bodyBytes: Invalid value: -1: spec.adapter.limits.bodyBytes in body should be greater than or equal to 1024`,
+	},
+	"negative replicas": {
+		valid:   `{image: x, transport: {type: stdio}, replicas: 0}`,
+		invalid: `{image: x, transport: {type: stdio}, replicas: -1}`,
+		want:    `.spec.replicas: Invalid value: -1: should be a non-negative integer`,
+	},
+}
+
+// Kubernetes adds this when the schema itself refuses an object; it is not ours.
+const notCheckedFurther = "some validation rules were not checked because the object was invalid"
+
+func TestValidationRules(t *testing.T) {
+	for name, r := range rules {
+		t.Run(name, func(t *testing.T) {
+			if err := dryRun(t.Context(), mcpServer(t, "server", r.valid)); err != nil {
+				t.Errorf("valid spec was refused: %v", err)
+			}
+			err := dryRun(t.Context(), mcpServer(t, "server", r.invalid))
+			if diff := cmp.Diff([]string{r.want}, sentences(t, err)); diff != "" {
+				t.Errorf("invalid spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNameRules(t *testing.T) {
+	const spec = `{image: x, transport: {type: stdio}}`
+	longest := strings.Repeat("n", 63)
+	for name, want := range map[string][]string{
+		"everything":    nil,
+		longest:         nil,
+		longest + "n":   {nameTooLong},
+		"1password":     {nameNoLabel},
+		"my.server":     {nameNoLabel},
+		longest + ".a1": {nameTooLong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, sentences(t, dryRun(t.Context(), mcpServer(t, name, spec)))); diff != "" {
+				t.Errorf("create (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const (
+	nameTooLong = "Invalid value: metadata.name must be no longer than 63 characters, because the Service that clients connect to has the same name"
+	nameNoLabel = "Invalid value: metadata.name must start with a letter and hold only lower-case letters, digits and '-', because the Service that clients connect to has the same name"
+)
+
+// Whoever adds a rule to the API adds a case here.
+func TestEveryRuleHasACase(t *testing.T) {
+	data, err := os.ReadFile(crdFile)
+	if err != nil {
+		t.Fatalf("read CRD: %v", err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(data, crd); err != nil {
+		t.Fatalf("decode CRD: %v", err)
+	}
+	messages := map[string]bool{}
+	collectMessages(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, messages)
+
+	wants := []string{nameTooLong, nameNoLabel}
+	for _, r := range rules {
+		wants = append(wants, r.want)
+	}
+	cases := strings.Join(wants, "\n")
+	for _, message := range slices.Sorted(maps.Keys(messages)) {
+		if !strings.Contains(cases, message) {
+			t.Errorf("no case for the rule %q", message)
+		}
+	}
+	if len(messages) < 25 {
+		t.Errorf("found %d rules in the CRD, want at least 25: the search no longer finds them", len(messages))
+	}
+}
+
+func collectMessages(schema *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
+	if schema == nil {
+		return
+	}
+	for _, r := range schema.XValidations {
+		into[r.Message] = true
+	}
+	for _, property := range schema.Properties {
+		collectMessages(&property, into)
+	}
+	if schema.Items != nil {
+		collectMessages(schema.Items.Schema, into)
+	}
+	if schema.AdditionalProperties != nil {
+		collectMessages(schema.AdditionalProperties.Schema, into)
+	}
+}
+
+// sentences are what the API server says is wrong, one for each cause.
+func sentences(t *testing.T, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonInvalid {
+		t.Fatalf("create: got %v, want an Invalid error of the API server", err)
+	}
+	var all []string
+	for _, cause := range status.Status().Details.Causes {
+		if strings.Contains(cause.Message, notCheckedFurther) {
+			continue
+		}
+		sentence := cause.Message
+		if cause.Field != "" && cause.Field != "<nil>" {
+			sentence = cause.Field + ": " + sentence
+		}
+		all = append(all, sentence)
+	}
+	return all
+}
+
+func mcpServer(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.UnmarshalStrict([]byte(spec), &content); err != nil {
+		t.Fatalf("decode spec: %v", err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "mcp.slipway.dev/v1alpha1",
+		"kind":       "MCPServer",
+		"metadata":   map[string]any{"name": name, "namespace": "default"},
+		"spec":       content,
+	}}
+}
