@@ -1,0 +1,125 @@
+# Slipway. `make help` lists the targets; README.md says which two matter first.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# What images and install.yaml are called. A tag of the checkout, or its commit.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+IMG_PREFIX ?= localhost/slipway
+PLATFORMS ?= linux/$(shell go env GOARCH)
+
+TOOL := go tool -modfile=hack/tools/go.mod
+
+# The race detector needs a C compiler and its headers; a bare machine has none.
+RACE := $(shell printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - 2>/dev/null && echo -race)
+TEST_FLAGS ?=
+INTEGRATION := ./test/integration/...
+
+##@ Start here
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Bring up a cluster and show an MCP server at work (not there yet).
+	@echo "make demo is not there yet: it needs the adapter and the controller, which are the next steps." >&2
+	@echo "What works today: make test, make cluster-up. README.md has the list." >&2
+	@exit 1
+
+.PHONY: test
+test: test-unit test-integration ## Run all tests that need no cluster.
+
+##@ Test
+
+.PHONY: race-note
+race-note:
+	@$(if $(RACE),,echo "note: no C compiler here, so tests run without the race detector" >&2)
+
+.PHONY: test-unit
+test-unit: race-note ## Run the tests that need nothing but Go.
+	go test $(RACE) $(TEST_FLAGS) $$(go list ./... | grep -v /test/integration)
+
+.PHONY: test-integration
+test-integration: race-note ## Run the tests against a real API server (downloaded or built on first use).
+	KUBEBUILDER_ASSETS=$$(hack/envtest-assets.sh) && export KUBEBUILDER_ASSETS && go test $(RACE) $(TEST_FLAGS) $(INTEGRATION)
+
+.PHONY: test-cluster
+test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
+	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
+
+##@ Develop
+
+.PHONY: build
+build: ## Compile everything.
+	go build -buildvcs=false ./...
+
+.PHONY: generate
+generate: ## Write the generated files: deep copies, apply configurations, CRD, roles.
+	$(TOOL) controller-gen object applyconfiguration crd paths=./api/... output:crd:dir=config/crd/bases
+	$(TOOL) controller-gen rbac:roleName=manager-role paths=./cmd/... paths=./internal/... output:rbac:dir=config/rbac
+	go run ./hack/userroles
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	$(TOOL) golangci-lint fmt
+
+.PHONY: lint
+lint: ## Look for mistakes in the Go code.
+	$(TOOL) golangci-lint run
+
+.PHONY: tidy
+tidy: ## Bring every go.mod in line with the imports.
+	go mod tidy
+	cd hack/tools && go mod tidy
+	cd hack/kube && go mod tidy
+
+.PHONY: verify
+verify: generate fmt tidy lint ## Check generated files, formatting, modules and lint; fails on a dirty tree.
+	@if [[ -n "$$(git status --porcelain)" ]]; then \
+	  echo "verify: the tree is not clean; commit these changes, or run 'make generate fmt tidy' and commit the result:" >&2; \
+	  git status --short >&2; git --no-pager diff >&2; exit 1; \
+	fi
+	@echo "verify: everything is as it should be"
+
+.PHONY: kube
+kube: ## Build etcd, Kubernetes and CoreDNS into the cache and print where they are.
+	@hack/kube/build.sh
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: ## Bring up a cluster: kind where Docker runs, else local processes (CLUSTER=kind|local|existing).
+	@go run ./test/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## Take the cluster down and leave nothing behind.
+	@go run ./test/cluster down
+
+.PHONY: cluster-status
+cluster-status: ## Say what of the cluster runs.
+	@go run ./test/cluster status
+
+.PHONY: cluster-load
+cluster-load: ## Import image tars into the cluster (TARS="a.tar b.tar"; default: what make images wrote).
+	@go run ./test/cluster load $(or $(TARS),$(wildcard dist/images/*.tar))
+
+##@ Release
+
+.PHONY: images
+images: ## Write the images as OCI tars to dist/images; no container engine needed.
+	go run ./hack/images --prefix $(IMG_PREFIX) --version $(VERSION) --platforms $(PLATFORMS)
+
+.PHONY: push
+push: ## Build the images and push them (IMG_PREFIX=registry/path).
+	go run ./hack/images --prefix $(IMG_PREFIX) --version $(VERSION) --platforms $(PLATFORMS) --push
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml, which installs the operator.
+	hack/installer.sh "$(IMG_PREFIX)" "$(VERSION)"
+
+.PHONY: clean
+clean: ## Remove what the build wrote into the checkout.
+	rm -rf dist
