@@ -1,0 +1,255 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// sidecarOnly keeps these tests quick: the manager's dependencies take minutes to
+// compile for an image the first time, and go the same way.
+func sidecarOnly(t *testing.T) []definition {
+	t.Helper()
+	for _, candidate := range definitions {
+		if candidate.name == "sidecar" {
+			return []definition{candidate}
+		}
+	}
+	t.Fatal("no definition of the sidecar")
+	return nil
+}
+
+// checkout copies what the sidecar is built from to a directory of its own.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, path := range []string{"cmd/sidecar", "cmd/launcher", "internal"} {
+		if err := os.CopyFS(filepath.Join(dir, path), os.DirFS(filepath.Join("../..", path))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestSameSourceSameBytes(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	var archives [2][]byte
+	var lines [2]string
+	for i := range archives {
+		// Another checkout, another umask's files, another output.
+		opts := options{
+			root: checkout(t), out: filepath.Join(t.TempDir(), "images"), definitions: sidecarOnly(t),
+			prefix: "registry.example/slipway", version: "v1.2.3",
+		}
+		if err := parsePlatforms("linux/amd64,linux/arm64", &opts); err != nil {
+			t.Fatal(err)
+		}
+		var stdout bytes.Buffer
+		if err := run(t.Context(), opts, &stdout); err != nil {
+			t.Fatal(err)
+		}
+		archive, err := os.ReadFile(filepath.Join(opts.out, "sidecar.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives[i] = archive
+		lines[i], _, _ = strings.Cut(stdout.String(), " "+opts.out)
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Error("two builds of the same source differ")
+	}
+	if diff := cmp.Diff(lines[0], lines[1]); diff != "" || !strings.HasPrefix(lines[0], "registry.example/slipway/sidecar:v1.2.3 sha256:") {
+		t.Errorf("the lines printed: %q", lines)
+	}
+}
+
+func TestImage(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	opts := options{
+		root: "../..", out: t.TempDir(), definitions: sidecarOnly(t),
+		prefix: strings.TrimPrefix(server.URL, "http://") + "/slipway", version: "v1.2.3", push: true,
+	}
+	if err := parsePlatforms("linux/"+runtime.GOARCH, &opts); err != nil {
+		t.Fatal(err)
+	}
+	var stdout bytes.Buffer
+	if err := run(t.Context(), opts, &stdout); err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(filepath.Join(opts.out, "sidecar.tar"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := readSource(t.Context(), "../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{
+		Entrypoint: []string{"/sidecar"},
+		User:       "65532:65532",
+		WorkingDir: "/",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":       "slipway-sidecar",
+			"org.opencontainers.image.description": sidecarOnly(t)[0].description,
+			"org.opencontainers.image.version":     "v1.2.3",
+			"org.opencontainers.image.revision":    src.commit,
+		},
+	}
+	if diff := cmp.Diff(want, config.Config); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+	if created := config.Created.Unix(); created != 1700000000 {
+		t.Errorf("created at %d, want SOURCE_DATE_EPOCH", created)
+	}
+
+	dir := extract(t, image)
+	for _, program := range []string{"sidecar", "launcher"} {
+		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), "--version").Output()
+		if got, want := string(output), program+" v1.2.3 (commit "+src.commit+", "; err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s --version: %q, %v; want it to begin with %q", program, got, err, want)
+		}
+	}
+	checkPushed(t, opts.prefix+"/sidecar:v1.2.3", stdout.String())
+}
+
+// checkPushed requires that the registry has the digest that was printed.
+func checkPushed(t *testing.T, ref, printed string) {
+	t.Helper()
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptor, err := remote.Head(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(printed, ref+" "+descriptor.Digest.String()) {
+		t.Errorf("the registry has %s, printed was %q", descriptor.Digest, printed)
+	}
+}
+
+// extract writes the image's regular files to a directory.
+func extract(t *testing.T, image v1.Image) string {
+	t.Helper()
+	dir := t.TempDir()
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("layers: %d, %v", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = content.Close() }() // Only read from.
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		file, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(header.Name)), file, header.FileInfo().Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReadSource(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "")
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
+	t.Setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z")
+	t.Setenv("GIT_CEILING_DIRECTORIES", os.TempDir())
+	// A git hook that runs the tests sets these, and the commit below would land
+	// in the repository that the hook is for. Setenv first, to have them back.
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"} {
+		t.Setenv(name, "")
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	check := func(when, commit, created string) {
+		t.Helper()
+		src, err := readSource(t.Context(), dir)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if got := src.created.UTC().Format(time.RFC3339); src.commit != commit || got != created {
+			t.Errorf("%s: %s at %s, want %s at %s", when, src.commit, got, commit, created)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		output, err := git(t.Context(), dir, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return output
+	}
+
+	check("outside of git", "unknown", "1970-01-01T00:00:00Z")
+	run("init", "--quiet")
+	check("before the first commit", "unknown", "1970-01-01T00:00:00Z")
+	run("-c", "user.name=n", "-c", "user.email=e@example.dev", "commit", "--quiet", "--allow-empty", "--message", "first")
+	head := run("rev-parse", "HEAD")
+	check("at a commit", head, "2026-01-02T03:04:05Z")
+	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("with a change", head+"-dirty", "2026-01-02T03:04:05Z")
+	t.Setenv("SOURCE_DATE_EPOCH", "42")
+	check("with SOURCE_DATE_EPOCH", head+"-dirty", "1970-01-01T00:00:42Z")
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if _, err := readSource(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+		t.Errorf("with a wrong SOURCE_DATE_EPOCH: %v", err)
+	}
+}
+
+func TestParsePlatformsRefuses(t *testing.T) {
+	for _, list := range []string{"", "linux/amd64,", "linux/s390x", "windows/amd64", "linux/arm64/v8"} {
+		if err := parsePlatforms(list, &options{}); err == nil {
+			t.Errorf("parsePlatforms took %q", list)
+		}
+	}
+}
