@@ -42,11 +42,12 @@ func run(m *testing.M) (code int, err error) {
 		return 1, errors.New("KUBEBUILDER_ASSETS is not set: run `make test-integration`, which finds or builds an API server")
 	}
 	env := &envtest.Environment{CRDDirectoryPaths: []string{crdFile}, ErrorIfCRDPathMissing: true}
+	// Also when it starts only half: a CRD that is refused leaves etcd running.
+	defer func() { err = errors.Join(err, env.Stop()) }()
 	config, err := env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("start API server: %w", err)
 	}
-	defer func() { err = errors.Join(err, env.Stop()) }()
 
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

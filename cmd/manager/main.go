@@ -1,0 +1,158 @@
+// Command manager is the operator: it watches MCPServers and makes the cluster
+// look the way they say.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+	// The image has no distribution under it and so no CA certificates. Image
+	// configurations are read from registries over TLS, so the binary brings the
+	// roots along; a host that has its own is not overruled.
+	_ "golang.org/x/crypto/x509roots/fallback"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/config"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+const (
+	// leaseName is the Lease by which managers agree on a leader.
+	leaseName = "slipway-manager.mcp.slipway.dev"
+
+	// shutdownTimeout is shorter than the pod's grace period (30 s), so that a
+	// stuck worker costs an error in the log and not the release of the lease.
+	shutdownTimeout = 20 * time.Second
+)
+
+// Leader election keeps its Lease and its Events in the manager's own namespace.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update,namespace=system
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
+
+// Events about MCPServers are written to the namespaces they are in.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+func main() {
+	configFile := flag.String("config", "", "the ManagerConfiguration `file`; without it, the defaults")
+	showVersion := flag.Bool("version", false, "print the version and exit")
+	flag.Parse() // --kubeconfig comes from controller-runtime.
+	if *showVersion {
+		fmt.Println("manager", version.Get())
+		return
+	}
+	// What goes wrong before the configuration is read is logged as by default.
+	setLogger(config.Default().Logging)
+	if err := run(ctrl.SetupSignalHandler(), *configFile); err != nil {
+		ctrl.Log.Error(err, "Manager stopped")
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, configFile string) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("read arguments: %q is not a flag, and there are no other arguments", flag.Arg(0))
+	}
+	cfg, err := config.Load(configFile)
+	if err != nil {
+		return err
+	}
+	log := setLogger(cfg.Logging)
+	build := version.Get()
+	log.Info("Starting manager", "version", build.Version, "commit", build.Commit, "goVersion", build.GoVersion)
+
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	options, err := managerOptions(cfg)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
+	if err != nil {
+		return fmt.Errorf("create manager: %w", err)
+	}
+	if err := register(mgr, build); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run manager: %w", err)
+	}
+	log.Info("Manager stopped")
+	return nil
+}
+
+// register adds everything that the manager runs or serves.
+func register(mgr manager.Manager, build version.Info) error {
+	mcpServers := newCacheReadiness(mgr.GetCache())
+	return errors.Join(
+		mgr.Add(mcpServers),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("cache", mcpServers.check),
+		ctrlmetrics.Registry.Register(buildInfo(build)),
+	)
+}
+
+func managerOptions(cfg config.Manager) (manager.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mcpv1alpha1.AddToScheme(scheme)); err != nil {
+		return manager.Options{}, fmt.Errorf("register API types: %w", err)
+	}
+	metrics, err := metricsOptions(cfg.Metrics)
+	if err != nil {
+		return manager.Options{}, err
+	}
+	// Nothing here reads managedFields, and they are often half of an object.
+	cacheOptions := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	if len(cfg.Namespaces) > 0 {
+		cacheOptions.DefaultNamespaces = map[string]cache.Config{}
+		for _, namespace := range cfg.Namespaces {
+			cacheOptions.DefaultNamespaces[namespace] = cache.Config{}
+		}
+	}
+	election := cfg.LeaderElection
+	return manager.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions,
+		Metrics:                 metrics,
+		HealthProbeBindAddress:  cfg.Health.BindAddress,
+		LeaderElection:          election.Enabled,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: election.Namespace,
+		LeaseDuration:           new(time.Duration(election.LeaseDuration)),
+		RenewDeadline:           new(time.Duration(election.RenewDeadline)),
+		RetryPeriod:             new(time.Duration(election.RetryPeriod)),
+		GracefulShutdownTimeout: new(shutdownTimeout),
+		// Safe because the process ends as soon as the manager has stopped.
+		LeaderElectionReleaseOnCancel: true,
+	}, nil
+}
+
+// setLogger makes controller-runtime and client-go log alike, and returns the
+// logger. An error is one line: it carries its context by wrapping, not by a
+// stack trace.
+func setLogger(logging config.Logging) logr.Logger {
+	log := zap.New(
+		zap.UseDevMode(logging.Format == config.LogFormatText),
+		zap.Level(zapcore.Level(-logging.Level)), //nolint:gosec // Validated: from 0 to 5.
+		zap.StacktraceLevel(zapcore.PanicLevel),
+	)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	return log
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+const (
+	// informerRetry is the time between two attempts to watch MCPServers.
+	informerRetry = 2 * time.Second
+
+	// checkTimeout keeps a check well inside the kubelet's default of 1 s.
+	checkTimeout = 200 * time.Millisecond
+)
+
+// +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
+
+// cacheReadiness answers whether what the manager reads from is complete. It
+// also starts the watch of MCPServers, again and again until there is one: a
+// manager that was installed before its CRD waits and says why, rather than
+// crash until somebody reads its log.
+type cacheReadiness struct {
+	cache cache.Cache
+
+	mu       sync.Mutex
+	informer cache.Informer // Nil until the watch could be started.
+	err      error          // Why it could not.
+}
+
+func newCacheReadiness(cache cache.Cache) *cacheReadiness {
+	return &cacheReadiness{cache: cache, err: errors.New("the manager has not started to watch MCPServers yet")}
+}
+
+// NeedLeaderElection makes a standby fill its cache, too: it is ready to take
+// over, and a rolling update need not wait for the lease.
+func (*cacheReadiness) NeedLeaderElection() bool { return false }
+
+// Start watches MCPServers as soon as the API server serves them.
+func (r *cacheReadiness) Start(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, informerRetry, true, func(ctx context.Context) (bool, error) {
+		return r.watch(ctx), nil
+	}) // The only error is that ctx ended, and then the manager stops.
+	return nil
+}
+
+func (r *cacheReadiness) watch(ctx context.Context) bool {
+	informer, err := r.cache.GetInformer(ctx, &mcpv1alpha1.MCPServer{}, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		err = fmt.Errorf("the API server does not serve MCPServer in %s: install the CustomResourceDefinition "+
+			"mcpservers.mcp.slipway.dev (kubectl apply -f install.yaml); the manager goes on by itself", mcpv1alpha1.SchemeGroupVersion)
+	} else if err != nil {
+		err = fmt.Errorf("watch MCPServers: %w", err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil && err.Error() != r.err.Error() {
+		// Once for each reason: /readyz itself keeps reasons from strangers.
+		log.FromContext(ctx).Info("Waiting until MCPServers can be watched", "reason", err.Error())
+	}
+	r.informer, r.err = informer, err
+	return err == nil
+}
+
+// check is a readiness check. It never waits for the API server.
+func (r *cacheReadiness) check(request *http.Request) error {
+	r.mu.Lock()
+	informer, err := r.informer, r.err
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !informer.HasSynced() {
+		return errors.New("the list of MCPServers has not arrived yet: if this lasts, look in the manager's log for " +
+			"errors of the API server and check that its ClusterRole may list and watch mcpservers")
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
+	defer cancel()
+	if !r.cache.WaitForCacheSync(ctx) {
+		return errors.New("the cache is not complete yet: if this lasts, look in the manager's log for errors of the API server")
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+// Package config is the manager's one configuration file: its fields, their
+// defaults, how it is read and what it must satisfy.
+package config
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind is the kind of the file.
+const Kind = "ManagerConfiguration"
+
+// GroupVersion is the apiVersion of the file.
+var GroupVersion = schema.GroupVersion{Group: "config.slipway.dev", Version: "v1alpha1"}
+
+// Off as a bind address turns that server off.
+const Off = "0"
+
+// Manager is what the file says, on top of the defaults.
+type Manager struct {
+	// apiVersion is config.slipway.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+
+	// kind is ManagerConfiguration.
+	Kind string `json:"kind"`
+
+	// leaderElection makes sure that one manager at a time acts.
+	LeaderElection LeaderElection `json:"leaderElection"`
+
+	// metrics is the endpoint that Prometheus scrapes.
+	Metrics Metrics `json:"metrics"`
+
+	// health is the endpoint that the kubelet probes.
+	Health Health `json:"health"`
+
+	// logging says what is written to standard error, and how.
+	Logging Logging `json:"logging"`
+
+	// namespaces are the only ones whose MCPServers are looked at. An empty list
+	// means all.
+	Namespaces []string `json:"namespaces"`
+}
+
+// LeaderElection makes sure that one manager at a time acts.
+type LeaderElection struct {
+	// enabled can be false only where a second manager can never run.
+	Enabled bool `json:"enabled"`
+
+	// namespace holds the Lease. When left out, it is the namespace of the
+	// manager's own pod; outside a cluster it must be set.
+	Namespace string `json:"namespace"`
+
+	// leaseDuration is how long the others wait after the last sign of life of a
+	// leader that did not say goodbye.
+	LeaseDuration Duration `json:"leaseDuration"`
+
+	// renewDeadline is how long a leader that cannot renew its lease keeps
+	// trying before it stops itself.
+	RenewDeadline Duration `json:"renewDeadline"`
+
+	// retryPeriod is the time between two attempts to get or renew the lease.
+	RetryPeriod Duration `json:"retryPeriod"`
+}
+
+// Metrics is the endpoint that Prometheus scrapes.
+type Metrics struct {
+	// bindAddress is host:port; "0" turns the endpoint off.
+	BindAddress string `json:"bindAddress"`
+
+	// protocol is HTTPS or HTTP.
+	Protocol Protocol `json:"protocol"`
+
+	// authentication is Kubernetes, which asks the API server who the caller is
+	// and whether it may get /metrics, or None.
+	Authentication Authentication `json:"authentication"`
+
+	// certificateDirectory holds tls.crt and tls.key, which are read again when
+	// they change. When left out, a self-signed certificate is made at start.
+	CertificateDirectory string `json:"certificateDirectory"`
+}
+
+// Protocol is what an endpoint speaks.
+type Protocol string
+
+const (
+	// ProtocolHTTPS encrypts.
+	ProtocolHTTPS Protocol = "HTTPS"
+	// ProtocolHTTP does not.
+	ProtocolHTTP Protocol = "HTTP"
+)
+
+// Authentication is how callers of an endpoint are told apart.
+type Authentication string
+
+const (
+	// AuthenticationKubernetes asks the API server, by TokenReview and
+	// SubjectAccessReview.
+	AuthenticationKubernetes Authentication = "Kubernetes"
+	// AuthenticationNone lets everybody in.
+	AuthenticationNone Authentication = "None"
+)
+
+// Health is the endpoint that the kubelet probes.
+type Health struct {
+	// bindAddress is host:port; "0" turns the endpoint off.
+	BindAddress string `json:"bindAddress"`
+}
+
+// Logging says what is written to standard error, and how.
+type Logging struct {
+	// format is JSON, one object a line, or Text, for people.
+	Format LogFormat `json:"format"`
+
+	// level is the verbosity: 0 for what an operator of a cluster should see, 1
+	// for every change of state, up to 5 for every detail.
+	Level int `json:"level"`
+}
+
+// LogFormat is how a line of the log looks.
+type LogFormat string
+
+const (
+	// LogFormatJSON is one JSON object a line.
+	LogFormatJSON LogFormat = "JSON"
+	// LogFormatText is for people.
+	LogFormatText LogFormat = "Text"
+)
+
+// Default is the configuration of an empty file, and of no file.
+func Default() Manager {
+	return Manager{
+		APIVersion: GroupVersion.String(),
+		Kind:       Kind,
+		LeaderElection: LeaderElection{
+			Enabled:       true,
+			LeaseDuration: Duration(15 * time.Second),
+			RenewDeadline: Duration(10 * time.Second),
+			RetryPeriod:   Duration(2 * time.Second),
+		},
+		Metrics: Metrics{
+			BindAddress:    ":8443",
+			Protocol:       ProtocolHTTPS,
+			Authentication: AuthenticationKubernetes,
+		},
+		Health:  Health{BindAddress: ":8081"},
+		Logging: Logging{Format: LogFormatJSON},
+	}
+}

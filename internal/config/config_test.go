@@ -1,0 +1,233 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const header = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
+
+func TestLoadFull(t *testing.T) {
+	got, err := Load("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Manager{
+		APIVersion: "config.slipway.dev/v1alpha1",
+		Kind:       "ManagerConfiguration",
+		LeaderElection: LeaderElection{
+			Namespace:     "operators",
+			LeaseDuration: Duration(time.Minute),
+			RenewDeadline: Duration(40 * time.Second),
+			RetryPeriod:   Duration(5 * time.Second),
+		},
+		Metrics: Metrics{
+			BindAddress:          "127.0.0.1:9443",
+			Protocol:             ProtocolHTTPS,
+			Authentication:       AuthenticationNone,
+			CertificateDirectory: "/etc/slipway/metrics",
+		},
+		Health:     Health{BindAddress: "[::1]:9081"},
+		Logging:    Logging{Format: LogFormatText, Level: 4},
+		Namespaces: []string{"team-a", "team-b"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLoadWithoutAFile(t *testing.T) {
+	got, err := Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), got); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "manager.yaml")
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Load of a missing file: %v, want an error with its path", err)
+	}
+	if err := os.WriteFile(path, []byte(header+"surprise: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Load of a wrong file: %v, want an error with its path", err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	tests := map[string]struct {
+		file string
+		want func(*Manager)
+	}{
+		"no fields: the defaults": {file: header},
+		"comments and separators around the document": {
+			file: "# first\n---\n" + header + "---\n# last\n",
+		},
+		"one field keeps its siblings' defaults": {
+			file: header + "leaderElection: {leaseDuration: 30s}\n",
+			want: func(m *Manager) { m.LeaderElection.LeaseDuration = Duration(30 * time.Second) },
+		},
+		"false is not the same as left out": {
+			file: header + "leaderElection: {enabled: false}\n",
+			want: func(m *Manager) { m.LeaderElection.Enabled = false },
+		},
+		"null leaves the default": {
+			file: header + "metrics: null\nleaderElection: {leaseDuration: null}\nnamespaces: null\n",
+		},
+		"endpoints off": {
+			file: header + "metrics: {bindAddress: \"0\"}\nhealth: {bindAddress: \"0\"}\n",
+			want: func(m *Manager) { m.Metrics.BindAddress, m.Health.BindAddress = Off, Off },
+		},
+		"ports chosen by the system": {
+			file: header + "metrics: {bindAddress: \"127.0.0.1:0\"}\nhealth: {bindAddress: \"127.0.0.1:0\"}\n",
+			want: func(m *Manager) { m.Metrics.BindAddress, m.Health.BindAddress = "127.0.0.1:0", "127.0.0.1:0" },
+		},
+		"metrics in the open": {
+			file: header + "metrics: {protocol: HTTP, authentication: None}\n",
+			want: func(m *Manager) { m.Metrics.Protocol, m.Metrics.Authentication = ProtocolHTTP, AuthenticationNone },
+		},
+		"JSON": {
+			file: `{"apiVersion": "config.slipway.dev/v1alpha1", "kind": "ManagerConfiguration", "logging": {"level": 2}}`,
+			want: func(m *Manager) { m.Logging.Level = 2 },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := Default()
+			if test.want != nil {
+				test.want(&want)
+			}
+			got, err := Decode([]byte(test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Decode (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	tests := map[string]struct {
+		file string
+		want []string
+	}{
+		"an empty file":        {"# nothing\n", []string{"empty", "config.slipway.dev/v1alpha1", "ManagerConfiguration"}},
+		"no mapping":           {"- a\n- b\n", []string{"YAML mapping"}},
+		"broken YAML":          {header + "metrics: {bindAddress\n", []string{"yaml: line"}},
+		"two documents":        {header + "---\n" + header, []string{"one YAML document"}},
+		"no apiVersion":        {"kind: ManagerConfiguration\n", []string{"apiVersion is missing, expected config.slipway.dev/v1alpha1"}},
+		"no kind":              {"apiVersion: config.slipway.dev/v1alpha1\n", []string{"kind is missing, expected ManagerConfiguration"}},
+		"another version":      {strings.Replace(header, "v1alpha1", "v2", 1), []string{"apiVersion is config.slipway.dev/v2, expected config.slipway.dev/v1alpha1"}},
+		"another kind":         {strings.Replace(header, "Manager", "Gateway", 1), []string{"kind is GatewayConfiguration, expected ManagerConfiguration"}},
+		"the type first":       {"apiVersion: v1\nkind: Pod\nspec: {}\n", []string{"apiVersion is v1, expected config.slipway.dev/v1alpha1\nkind is Pod, expected ManagerConfiguration"}},
+		"an unknown field":     {header + "leaderElektion: {}\n", []string{`unknown field "leaderElektion"`}},
+		"all unknown fields":   {header + "one: 1\nmetrics: {two: 2}\n", []string{`unknown field "one"`, `unknown field "metrics.two"`}},
+		"wrong case":           {header + "Metrics: {}\n", []string{`unknown field "Metrics"`}},
+		"a duplicate field":    {header + "logging:\n  level: 1\n  level: 2\n", []string{"line 5", `"level" already set`}},
+		"a duplicate section":  {header + "logging: {}\nlogging: {}\n", []string{`"logging" already set`}},
+		"a number for a time":  {header + "leaderElection: {leaseDuration: 15}\n", []string{"leaderElection.leaseDuration must be a duration such as 15s or 1m30s, not 15"}},
+		"no unit":              {header + "leaderElection: {retryPeriod: \"2\"}\n", []string{`leaderElection.retryPeriod must be a duration such as 15s or 1m30s, not "2"`}},
+		"a word for a number":  {header + "logging: {level: debug}\n", []string{"logging.level must be a whole number, not string"}},
+		"a word for a boolean": {header + "leaderElection: {enabled: \"yes\"}\n", []string{"leaderElection.enabled must be true or false, not string"}},
+		"a word for a list":    {header + "namespaces: team-a\n", []string{"namespaces must be a list, not string"}},
+		"a list for a section": {header + "metrics: []\n", []string{"metrics must be a mapping, not array"}},
+		"a level too high":     {header + "logging: {level: 6}\n", []string{"logging.level must be from 0 to 5, not 6"}},
+		"an unknown format":    {header + "logging: {format: json}\n", []string{`logging.format must be JSON or Text, not "json"`}},
+		"an unknown protocol":  {header + "metrics: {protocol: gRPC}\n", []string{`metrics.protocol must be HTTPS or HTTP, not "gRPC"`}},
+		"no authentication":    {header + "metrics: {authentication: \"\"}\n", []string{`metrics.authentication must be Kubernetes or None, not ""`}},
+		"tokens in the open":   {header + "metrics: {protocol: HTTP}\n", []string{"tokens unencrypted"}},
+		"unused certificates":  {header + "metrics: {protocol: HTTP, authentication: None, certificateDirectory: /c}\n", []string{"metrics.certificateDirectory must not be set"}},
+		"no address":           {header + "health: {bindAddress: \"\"}\n", []string{`health.bindAddress must be host:port, :port, or "0" for off, not ""`}},
+		"no port":              {header + "metrics: {bindAddress: localhost}\n", []string{"metrics.bindAddress must be host:port"}},
+		"an impossible port":   {header + "metrics: {bindAddress: \":70000\"}\n", []string{`metrics.bindAddress: "70000" is not a port number`}},
+		"the same port twice":  {header + "metrics: {bindAddress: \":8081\"}\n", []string{"must not both use port 8081"}},
+		"a lease too short":    {header + "leaderElection: {leaseDuration: 10s}\n", []string{"leaderElection.leaseDuration (10s) must be longer than renewDeadline (10s)"}},
+		"a deadline too short": {header + "leaderElection: {renewDeadline: 2400ms}\n", []string{"leaderElection.renewDeadline (2.4s) must be longer than 1.2 times retryPeriod (2s)"}},
+		"no retries":           {header + "leaderElection: {retryPeriod: 0s}\n", []string{"leaderElection.retryPeriod must be positive"}},
+		"less than a second":   {header + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}\n", []string{"leaderElection.leaseDuration must be at least 1s"}},
+		"no name of a lease's namespace": {
+			header + "leaderElection: {namespace: Not_One}\n", []string{`leaderElection.namespace: "Not_One" is not the name of a namespace`},
+		},
+		"namespaces that are none, and twice": {
+			header + "namespaces: [a, B, a]\n", []string{`namespaces[1]: "B" is not the name of a namespace`, "namespaces[2]: a is there twice"},
+		},
+		"several things at once": {
+			header + "logging: {level: -1}\nhealth: {bindAddress: x}\n", []string{"logging.level", "health.bindAddress"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Decode([]byte(test.file))
+			if err == nil {
+				t.Fatal("Decode took the file")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Decode: %v\nwant it to say: %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// defaultLine is a line of the installed file that shows a default: a comment
+// sign, then no space or an indent.
+var defaultLine = regexp.MustCompile(`(?m)^#(\S|  )`)
+
+func TestInstalledFileShowsTheDefaults(t *testing.T) {
+	installed, err := os.ReadFile("../../config/manager/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"as it is":    installed,
+		"uncommented": defaultLine.ReplaceAll(installed, []byte("$1")),
+	} {
+		got, err := Decode(content)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(Default(), got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	uncommented := defaultLine.ReplaceAll(installed, []byte("$1"))
+	for _, field := range fields(reflect.TypeFor[Manager]()) {
+		if !regexp.MustCompile(`(?m)^ *` + field + `:`).Match(uncommented) {
+			t.Errorf("config/manager/config.yaml does not show %s", field)
+		}
+	}
+}
+
+// fields are the names of all fields in the file, sections and what is in them.
+func fields(section reflect.Type) []string {
+	var names []string
+	for field := range section.Fields() {
+		names = append(names, field.Tag.Get("json"))
+		if field.Type.Kind() == reflect.Struct {
+			names = append(names, fields(field.Type)...)
+		}
+	}
+	return names
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxLogLevel is the highest verbosity that anything here logs at.
+const maxLogLevel = 5
+
+const second = Duration(time.Second)
+
+// jitterFactor is how much longer than retryPeriod an elector may wait between
+// two attempts; client-go refuses a renewDeadline that does not leave room for it.
+const jitterFactor = 1.2
+
+// Validate reports everything that is wrong at once, so that a file is mended in
+// one go.
+func (c Manager) Validate() error {
+	return errors.Join(
+		c.LeaderElection.validate(),
+		c.Metrics.validate(),
+		bindAddress("health.bindAddress", c.Health.BindAddress),
+		c.Logging.validate(),
+		validateNamespaces(c.Namespaces),
+		c.checkPorts(),
+	)
+}
+
+func (l LeaderElection) validate() error {
+	var problems []error
+	if l.Namespace != "" {
+		problems = append(problems, namespace("leaderElection.namespace", l.Namespace))
+	}
+	if l.RetryPeriod <= 0 {
+		problems = append(problems, fmt.Errorf("leaderElection.retryPeriod must be positive, not %s", l.RetryPeriod))
+	}
+	if float64(l.RenewDeadline) <= jitterFactor*float64(l.RetryPeriod) {
+		problems = append(problems, fmt.Errorf(
+			"leaderElection.renewDeadline (%s) must be longer than %g times retryPeriod (%s)", l.RenewDeadline, jitterFactor, l.RetryPeriod))
+	}
+	if l.LeaseDuration <= l.RenewDeadline {
+		problems = append(problems, fmt.Errorf(
+			"leaderElection.leaseDuration (%s) must be longer than renewDeadline (%s): a leader must stop before the next one may start",
+			l.LeaseDuration, l.RenewDeadline))
+	}
+	// The Lease counts in whole seconds.
+	if l.LeaseDuration < second {
+		problems = append(problems, fmt.Errorf("leaderElection.leaseDuration must be at least 1s, not %s", l.LeaseDuration))
+	}
+	return errors.Join(problems...)
+}
+
+func (m Metrics) validate() error {
+	problems := []error{
+		bindAddress("metrics.bindAddress", m.BindAddress),
+		oneOf("metrics.protocol", m.Protocol, ProtocolHTTPS, ProtocolHTTP),
+		oneOf("metrics.authentication", m.Authentication, AuthenticationKubernetes, AuthenticationNone),
+	}
+	if m.Protocol == ProtocolHTTP && m.Authentication == AuthenticationKubernetes {
+		problems = append(problems, errors.New(
+			"metrics.protocol HTTP must not be used with authentication Kubernetes: callers would send their tokens unencrypted"))
+	}
+	if m.Protocol == ProtocolHTTP && m.CertificateDirectory != "" {
+		problems = append(problems, errors.New("metrics.certificateDirectory must not be set with protocol HTTP: it would not be used"))
+	}
+	return errors.Join(problems...)
+}
+
+func (l Logging) validate() error {
+	problems := []error{oneOf("logging.format", l.Format, LogFormatJSON, LogFormatText)}
+	if l.Level < 0 || l.Level > maxLogLevel {
+		problems = append(problems, fmt.Errorf("logging.level must be from 0 to %d, not %d", maxLogLevel, l.Level))
+	}
+	return errors.Join(problems...)
+}
+
+func validateNamespaces(names []string) error {
+	var problems []error
+	for i, name := range names {
+		field := fmt.Sprintf("namespaces[%d]", i)
+		problems = append(problems, namespace(field, name))
+		if slices.Contains(names[:i], name) {
+			problems = append(problems, fmt.Errorf("%s: %s is there twice", field, name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkPorts finds the clash that would otherwise be a bind error of whichever
+// server starts second. Port 0 lets the system choose and clashes with nothing.
+func (c Manager) checkPorts() error {
+	metrics, health := port(c.Metrics.BindAddress), port(c.Health.BindAddress)
+	if metrics == health && metrics != "" && metrics != "0" {
+		return fmt.Errorf("metrics.bindAddress and health.bindAddress must not both use port %s", metrics)
+	}
+	return nil
+}
+
+// port is empty for an address that has none.
+func port(address string) string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	return port
+}
+
+func namespace(field, name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("%s: %q is not the name of a namespace: %s", field, name, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func bindAddress(field, address string) error {
+	if address == Off {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%s must be host:port, :port, or %q for off, not %q", field, Off, address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%s: %q is not a port number from 0 to 65535", field, port)
+	}
+	return nil
+}
+
+func oneOf[T ~string](field string, got T, allowed ...T) error {
+	if slices.Contains(allowed, got) {
+		return nil
+	}
+	words := make([]string, len(allowed))
+	for i, word := range allowed {
+		words[i] = string(word)
+	}
+	return fmt.Errorf("%s must be %s, not %q", field, strings.Join(words, " or "), got)
+}

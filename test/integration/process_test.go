@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	readyTimeout = 30 * time.Second
+	stopTimeout  = 5 * time.Second
+)
+
+// running is a manager in a process of its own.
+type running struct {
+	t       *testing.T
+	command *exec.Cmd
+	stderr  *buffer
+	exited  chan struct{} // Closed when the process has ended.
+	health  string
+	metrics string
+}
+
+// startManager starts a manager as the ServiceAccount account. extra is added to
+// its configuration.
+func startManager(t *testing.T, c *cluster, account, extra string) *running {
+	t.Helper()
+	kubeconfig, err := c.kubeconfig(t.Context(), systemNamespace, account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	health, metrics := freeAddress(t), freeAddress(t)
+	config := fmt.Sprintf(`
+apiVersion: config.slipway.dev/v1alpha1
+kind: ManagerConfiguration
+leaderElection: {namespace: %s}
+health: {bindAddress: "%s"}
+metrics: {bindAddress: "%s"}
+%s`, systemNamespace, health, metrics, extra)
+	r := start(t, "--kubeconfig", kubeconfig, "--config", writeFile(t, config))
+	r.health, r.metrics = "http://"+health, "https://"+metrics+"/metrics"
+	return r
+}
+
+// start runs the manager's binary with these arguments and nothing in its
+// environment that could lead it to another cluster.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{t: t, stderr: &buffer{}, exited: make(chan struct{})}
+	r.command = exec.CommandContext(t.Context(), managerBinary, args...)
+	r.command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	r.command.Stderr = r.stderr
+	if err := r.command.Start(); err != nil {
+		t.Fatalf("start manager: %v", err)
+	}
+	go func() {
+		_ = r.command.Wait() // The exit code is in ProcessState.
+		close(r.exited)
+	}()
+	t.Cleanup(func() {
+		<-r.exited // If not before, then by the end of the test's context.
+		if t.Failed() {
+			t.Logf("log of the manager, process %d:\n%s", r.command.Process.Pid, r.stderr)
+		}
+	})
+	return r
+}
+
+// wait returns the exit code of a process that ends by itself.
+func (r *running) wait(timeout time.Duration) int {
+	r.t.Helper()
+	select {
+	case <-r.exited:
+		return r.command.ProcessState.ExitCode()
+	case <-time.After(timeout):
+		r.t.Fatalf("the manager still runs after %s", timeout)
+		return -1
+	}
+}
+
+// stop ends the manager as the kubelet does, and requires that it goes quietly.
+func (r *running) stop() {
+	r.t.Helper()
+	if err := r.command.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatalf("signal manager: %v", err)
+	}
+	if code := r.wait(stopTimeout); code != 0 {
+		r.t.Errorf("exit code after SIGTERM: %d, want 0", code)
+	}
+}
+
+// probe asks a health endpoint the way the kubelet does: for a second at most.
+func (r *running) probe(path string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+	defer cancel()
+	return get(ctx, http.DefaultClient, r.health+path, "")
+}
+
+// ready reports why the manager is not ready, for Eventually.
+func (r *running) ready() error {
+	code, body, err := r.probe("/readyz")
+	if err == nil && code != http.StatusOK {
+		_, reason, _ := r.probe("/readyz/cache")
+		err = fmt.Errorf("/readyz: %d %s %s", code, body, reason)
+	}
+	return err
+}
+
+// scrape gets the metrics with a token; the certificate is self-signed.
+func (r *running) scrape(token string) (int, string, error) {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	}
+	return get(r.t.Context(), &http.Client{Transport: transport}, r.metrics, token)
+}
+
+func get(ctx context.Context, client *http.Client, url, token string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }() // Only read from.
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, strings.TrimSpace(string(body)), err
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freeAddress is an address that nobody listened at a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// buffer is written by the process while tests read it.
+type buffer struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes.String()
+}
