@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
+)
+
+// existing is a cluster that somebody else takes care of.
+type existing struct {
+	// kubeconfig may be a list of files, as kubectl allows, or empty.
+	kubeconfig string
+	out        io.Writer
+}
+
+// Up only makes sure that the cluster answers.
+func (e *existing) Up(ctx context.Context) error {
+	// Not by explicit path: kubectl's own rules for KUBECONFIG apply.
+	api, err := kubeapi.Connect("")
+	if err != nil {
+		return err
+	}
+	version, err := api.Version(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(e.out, "cluster: Kubernetes %s answers at %s\n", version, api.Host)
+	return nil
+}
+
+func (e *existing) Down(context.Context) error {
+	_, _ = fmt.Fprintln(e.out, "cluster: CLUSTER=existing is not ours, it stays as it is")
+	return nil
+}
+
+func (e *existing) Status(ctx context.Context) error { return printStatus(ctx, e.out, "") }
+
+func (e *existing) Load(context.Context, ...string) error {
+	return errors.New("images cannot be loaded into the nodes of an existing cluster: " +
+		"push them to a registry that its nodes can reach, and use that name")
+}
+
+func (e *existing) Kubeconfig() string { return e.kubeconfig }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
+)
+
+// kindName is the name of the cluster, as in kind.yaml.
+const kindName = "slipway"
+
+// kind is a cluster whose node is a container of a Docker engine.
+type kind struct {
+	repository string
+	dir        string
+	run        func(ctx context.Context, dir string, output io.Writer, name string, args ...string) error
+}
+
+// kind runs the version of the tool that the repository pins.
+func (k *kind) kind(ctx context.Context, output io.Writer, args ...string) error {
+	command := append([]string{"tool", "-modfile=hack/tools/go.mod", "kind"}, args...)
+	if err := k.run(ctx, k.repository, output, "go", command...); err != nil {
+		return fmt.Errorf("kind %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+func (k *kind) exists(ctx context.Context) (bool, error) {
+	var clusters bytes.Buffer
+	if err := k.kind(ctx, &clusters, "get", "clusters"); err != nil {
+		return false, err
+	}
+	return slices.Contains(strings.Fields(clusters.String()), kindName), nil
+}
+
+func (k *kind) Up(ctx context.Context) error {
+	if err := statedir.Claim(k.dir, providerKind); err != nil {
+		return err
+	}
+	exists, err := k.exists(ctx)
+	if err != nil {
+		return err
+	}
+	if exists {
+		if err := k.kind(ctx, os.Stdout, "export", "kubeconfig", "--name", kindName, "--kubeconfig", k.Kubeconfig()); err != nil {
+			return err
+		}
+		return k.Status(ctx)
+	}
+	return k.kind(ctx, os.Stdout, "create", "cluster", "--name", kindName,
+		"--config", filepath.Join("test", "cluster", "kind.yaml"), "--kubeconfig", k.Kubeconfig(), "--wait", "3m")
+}
+
+func (k *kind) Down(ctx context.Context) error {
+	if err := k.kind(ctx, os.Stdout, "delete", "cluster", "--name", kindName, "--kubeconfig", k.Kubeconfig()); err != nil {
+		return err
+	}
+	return statedir.Remove(k.dir)
+}
+
+func (k *kind) Status(ctx context.Context) error {
+	return printStatus(ctx, os.Stdout, k.Kubeconfig())
+}
+
+func (k *kind) Load(ctx context.Context, archives ...string) error {
+	for _, archive := range archives {
+		// kind runs in the repository's root, which need not be where we are.
+		path, err := filepath.Abs(archive)
+		if err != nil {
+			return fmt.Errorf("load %s: %w", archive, err)
+		}
+		if err := k.kind(ctx, os.Stdout, "load", "image-archive", path, "--name", kindName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kind) Kubeconfig() string { return filepath.Join(k.dir, "kubeconfig") }
+
+// printStatus asks any cluster for its version and its nodes.
+func printStatus(ctx context.Context, out io.Writer, kubeconfig string) error {
+	api, err := kubeapi.Connect(kubeconfig)
+	if err != nil {
+		return err
+	}
+	version, err := api.Version(ctx)
+	if err != nil {
+		return err
+	}
+	ready, total, err := api.NodesReady(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "cluster: Kubernetes %s at %s, %d of %d nodes ready\n", version, api.Host, ready, total)
+	if total == 0 || ready < total {
+		return fmt.Errorf("%d of %d nodes are ready", ready, total)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+// Command cluster takes a Kubernetes cluster for development and tests up and down.
+//
+// The variable CLUSTER chooses what it is: kind (a node in Docker), local (plain
+// processes, for machines without a container engine) or existing (whatever
+// KUBECONFIG refers to). Without it: the one that is up, else kind when a Docker
+// engine answers, else local.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/slipway-mcp/slipway/test/cluster/internal/local"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
+)
+
+const usage = `Usage: go run ./test/cluster COMMAND
+
+  up           take the cluster up, or repair it
+  down         take it down and remove what it left
+  status       print how it is; exit code 1 when it is not healthy
+  load TAR...  make images available to its nodes
+  kubeconfig   print the path of its kubeconfig
+
+Environment: CLUSTER=kind|local|existing, SLIPWAY_CLUSTER_DIR, KUBECONFIG (existing)
+`
+
+// provider is a way to have a cluster.
+type provider interface {
+	Up(ctx context.Context) error
+	Down(ctx context.Context) error
+	Status(ctx context.Context) error
+	Load(ctx context.Context, archives ...string) error
+	Kubeconfig() string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || (len(args) > 1) != (args[0] == "load") {
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("one command is needed, and archives for load only")
+	}
+	// A user's PATH on Debian lacks ip and iptables.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
+		return fmt.Errorf("extend PATH: %w", err)
+	}
+	dir, err := stateDir(os.Getenv, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	name, err := choose(args[0], os.Getenv("CLUSTER"), statedir.Provider(dir), func() bool { return dockerAnswers(ctx) })
+	if err != nil {
+		return err
+	}
+	cluster, err := newProvider(name, dir)
+	if err != nil {
+		return err
+	}
+	return execute(ctx, name, cluster, args)
+}
+
+func newProvider(name, dir string) (provider, error) {
+	switch name {
+	case providerKind:
+		root, err := repository()
+		if err != nil {
+			return nil, err
+		}
+		return &kind{repository: root, dir: dir, run: runCommand}, nil
+	case providerExisting:
+		return &existing{kubeconfig: os.Getenv("KUBECONFIG"), out: os.Stdout}, nil
+	default:
+		root, err := repository()
+		if err != nil {
+			return nil, err
+		}
+		return local.New(dir, root, os.Stdout)
+	}
+}
+
+func execute(ctx context.Context, name string, cluster provider, args []string) error {
+	switch args[0] {
+	case "up":
+		if err := cluster.Up(ctx); err != nil {
+			return err
+		}
+		if name != providerExisting {
+			fmt.Printf("export KUBECONFIG=%s\n", cluster.Kubeconfig())
+		}
+		return nil
+	case "down":
+		return cluster.Down(ctx)
+	case "status":
+		return cluster.Status(ctx)
+	case "load":
+		return cluster.Load(ctx, args[1:]...)
+	case "kubeconfig":
+		fmt.Println(cluster.Kubeconfig())
+		return nil
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return fmt.Errorf("unknown command %q", args[0])
+	}
+}
+
+// repository finds the root of the checkout from the working directory upwards.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "hack", "kube", "build.sh")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find repository: run this inside the checkout of slipway")
+		}
+		dir = parent
+	}
+}
+
+// dockerAnswers tells whether there is a Docker engine, and not only its client.
+func dockerAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, "docker", "info", "--format", "{{.ServerVersion}}")
+	command.WaitDelay = time.Second
+	command.Stdout, command.Stderr = io.Discard, io.Discard
+	return command.Run() == nil
+}
+
+// runCommand runs a program for the user to watch; its output is wanted or shown.
+func runCommand(ctx context.Context, dir string, output io.Writer, name string, args ...string) error {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir, command.Stdout, command.Stderr = dir, output, os.Stderr
+	return command.Run()
+}
