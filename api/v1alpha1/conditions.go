@@ -9,8 +9,10 @@ package v1alpha1
 const (
 	// ConditionReady is the summary that people and `kubectl wait` look at:
 	// clients can use the server now. It is True when the server is Accepted
-	// and Available and at least one instance is Verified. Where Verified is
-	// Unknown, Ready follows Available.
+	// and Available and at least one instance is Verified. It is also True when
+	// Verified is Unknown for the reasons Unreachable or Full: then nothing
+	// speaks against an available server. It is never True before an instance
+	// was asked.
 	ConditionReady = "Ready"
 
 	// ConditionAccepted is True when the spec and everything it refers to make
@@ -30,97 +32,119 @@ const (
 	ConditionReconciling = "Reconciling"
 
 	// ConditionStalled is True when the controller cannot go on until the user
-	// does something; the message says what. It is absent otherwise, and never
+	// does something; the message says what, and the reason is that of the
+	// condition that is False because of it. It is absent otherwise, and never
 	// True together with Reconciling.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of Ready. Where Ready is False because another condition is, it
-// carries that condition's reason instead.
+// Reasons of Ready. Where Ready is False because another condition is not True,
+// it carries that condition's reason instead.
 const (
-	// ReasonReady: clients can use the server.
+	// ReasonReady: clients can use the server. Ready is True.
 	ReasonReady = "Ready"
 
-	// ReasonSuspended: spec.suspend is true. Neither Reconciling nor Stalled.
+	// ReasonSuspended: spec.suspend is true. Ready and Available are False and
+	// Verified is Unknown, each for this reason; neither Reconciling nor Stalled.
 	ReasonSuspended = "Suspended"
 
-	// ReasonScaledToZero: spec.replicas is 0. Neither Reconciling nor Stalled.
+	// ReasonScaledToZero: spec.replicas is 0. As with Suspended.
 	ReasonScaledToZero = "ScaledToZero"
 )
 
 // Reasons of Accepted.
 const (
-	// ReasonAccepted: the spec and what it refers to make sense.
+	// ReasonAccepted: the spec and what it refers to make sense. Accepted is True.
 	ReasonAccepted = "Accepted"
 
+	// ReasonInvalidSpec: the API server refuses an object that the spec leads to,
+	// such as a volume mount without a volume; the message has its words.
+	// Accepted is False, and Stalled is True.
+	ReasonInvalidSpec = "InvalidSpec"
+
 	// ReasonReferenceNotFound: a Secret, ConfigMap, key or ServiceAccount that
-	// the spec names does not exist; the message names it. It is looked for again
-	// when it appears.
+	// the spec names does not exist; the message names it. Accepted is False and
+	// Stalled is True, until it appears.
 	ReasonReferenceNotFound = "ReferenceNotFound"
 
 	// ReasonInvalidImage: spec.image is not an image reference, or names a
-	// registry that is refused.
+	// registry that is refused. Accepted is False, and Stalled is True.
 	ReasonInvalidImage = "InvalidImage"
 
 	// ReasonCommandUnknown: spec.command was left out and the image names no
-	// program either.
+	// program either. Accepted is False, and Stalled is True.
 	ReasonCommandUnknown = "CommandUnknown"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs
-	// to somebody else. It is left untouched.
+	// to somebody else. It is left untouched. Accepted is False, and Stalled is
+	// True.
 	ReasonNameConflict = "NameConflict"
 )
 
 // Reasons of Available.
 const (
-	// ReasonAvailable: enough pods are ready.
+	// ReasonAvailable: enough pods are ready. Available is True.
 	ReasonAvailable = "Available"
 
 	// ReasonPodsStarting: pods are on their way and nothing is known to be wrong.
+	// Available is False, and Reconciling is True.
 	ReasonPodsStarting = "PodsStarting"
 
-	// ReasonPodsUnschedulable: no node takes the pods.
+	// ReasonPodsNotCreated: pods cannot be created, for instance because of a
+	// quota or Pod Security; the message has the API server's words. Available
+	// is False, and Reconciling is True: quotas change.
+	ReasonPodsNotCreated = "PodsNotCreated"
+
+	// ReasonPodsUnschedulable: no node takes the pods. Available is False, and
+	// Reconciling is True: nodes come.
 	ReasonPodsUnschedulable = "PodsUnschedulable"
 
-	// ReasonImagePullFailed: the kubelet cannot pull the image.
+	// ReasonImagePullFailed: the kubelet cannot pull the image. Available is
+	// False, and Stalled is True.
 	ReasonImagePullFailed = "ImagePullFailed"
 
 	// ReasonServerExits: the server's process ends by itself; the message has
-	// its exit code or signal and its last lines on standard error.
+	// its exit code or signal and its last lines on standard error. Available is
+	// False, and Stalled is True.
 	ReasonServerExits = "ServerExits"
 
 	// ReasonServerSilent: the server's process runs and does not answer.
+	// Available is False, and Stalled is True.
 	ReasonServerSilent = "ServerSilent"
 
 	// ReasonPodsNotReady: pods run and are not ready for another reason, which
-	// the message gives.
+	// the message gives. Available is False, and Reconciling is True.
 	ReasonPodsNotReady = "PodsNotReady"
 )
 
 // Reasons of Verified.
 const (
-	// ReasonVerified: a real MCP exchange succeeded.
+	// ReasonVerified: a real MCP exchange succeeded. Verified is True.
 	ReasonVerified = "Verified"
 
-	// ReasonProbePending: no instance was asked yet.
+	// ReasonProbePending: no instance was asked yet. Verified is Unknown, Ready
+	// is False, and Reconciling is True.
 	ReasonProbePending = "ProbePending"
 
-	// ReasonProbeFailed: the exchange failed; the message says how.
+	// ReasonProbeFailed: the exchange failed; the message says how. Verified is
+	// False.
 	ReasonProbeFailed = "ProbeFailed"
 
 	// ReasonUnreachable: the manager cannot connect to the instances, for
-	// instance because of a NetworkPolicy. Verified is Unknown.
+	// instance because of a NetworkPolicy. Verified is Unknown, and Ready
+	// follows Available.
 	ReasonUnreachable = "Unreachable"
 
 	// ReasonFull: every session slot was taken, so nothing could be tried.
-	// Verified is Unknown.
+	// Verified is Unknown, and Ready follows Available.
 	ReasonFull = "Full"
 
-	// ReasonCatalogTooLarge: the server lists more than is taken from it.
+	// ReasonCatalogTooLarge: the server lists more than is taken from it; what
+	// was taken is in the status. Verified is True: the server works.
 	ReasonCatalogTooLarge = "CatalogTooLarge"
 
 	// ReasonInstancesDisagree: instances offer different tools, prompts or
-	// resources. Verified stays True: each of them works.
+	// resources. Verified is True: each of them works.
 	ReasonInstancesDisagree = "InstancesDisagree"
 )
 

@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -73,6 +75,49 @@ func TestCRDFieldsAreBoundedAndDocumented(t *testing.T) {
 		if w.fields < 100 {
 			t.Errorf("looked at %d fields, want at least 100: the walk no longer reaches the whole API", w.fields)
 		}
+	}
+}
+
+// A quantity that the API server lets through and the parser refuses would stop
+// every list of the kind; hack/crdquantity tightens the pattern for that.
+func TestQuantitiesCanBeDecoded(t *testing.T) {
+	crd, _ := readCRD(t)
+	patterns := map[string]int{}
+	collectQuantities(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, patterns)
+	if len(patterns) != 1 {
+		t.Fatalf("quantities have %d patterns, want one: %v", len(patterns), patterns)
+	}
+	for pattern, places := range patterns {
+		if places < 5 {
+			t.Errorf("found %d quantities, want at least 5: the search no longer finds them", places)
+		}
+		expression := regexp.MustCompile(pattern)
+		for text, want := range map[string]bool{
+			"1": true, "100m": true, "1.5Gi": true, ".5": true, "5.": true, "1e3": true, "-1E-3": true, "+1k": true, "1Ei": true, "12E": true,
+			"1e1.5": false, "1e99999999999999999999": false, "-1e5.": false, "1e": false, "": false, "1KiB": false, "1e.5": false,
+		} {
+			if expression.MatchString(text) != want {
+				t.Errorf("%q: matched %v, want %v", text, !want, want)
+			}
+			if _, err := resource.ParseQuantity(text); want && err != nil {
+				t.Errorf("%q matches and cannot be decoded: %v", text, err)
+			}
+		}
+	}
+}
+
+func collectQuantities(schema *apiextensionsv1.JSONSchemaProps, into map[string]int) {
+	if schema.XIntOrString && schema.Pattern != "" {
+		into[schema.Pattern]++
+	}
+	for _, property := range schema.Properties {
+		collectQuantities(&property, into)
+	}
+	if schema.Items != nil {
+		collectQuantities(schema.Items.Schema, into)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		collectQuantities(schema.AdditionalProperties.Schema, into)
 	}
 }
 

@@ -136,10 +136,12 @@ type MCPServerSpec struct {
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 
 	// volumeMounts says where the volumes appear in the server's container.
+	// Volumes whose names start with slipway- cannot be mounted.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(m, m.name.startsWith('slipway-'))",message="volumeMounts must not name volumes that start with slipway-: they are reserved"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
 	// securityContext is merged over the restricted default of the server's
@@ -234,7 +236,7 @@ type Session struct {
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.idleTimeout must be a duration from 1s to 8760h, such as 90s, 30m or 1h30m"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 
 	// maxLifetime ends a session this long after it began, idle or not; 24h when
@@ -243,7 +245,7 @@ type Session struct {
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.maxLifetime must be a duration of at least 1s, such as 90s, 30m or 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.maxLifetime must be a duration from 1s to 8760h, such as 90s, 30m or 24h"
 	MaxLifetime *metav1.Duration `json:"maxLifetime,omitempty"`
 
 	// callTimeout is the longest that one call may take, whether it reports
@@ -252,7 +254,7 @@ type Session struct {
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="session.callTimeout must be a duration of at least 1s, such as 90s or 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.callTimeout must be a duration from 1s to 8760h, such as 90s or 10m"
 	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
 
 	// drainTimeout is how long a pod that is going away lets calls in flight
@@ -261,7 +263,7 @@ type Session struct {
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="session.drainTimeout must be a duration of at most 24h, such as 60s or 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m"
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 }
 
@@ -285,7 +287,7 @@ type Probe struct {
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('1s')",message="probe.interval must be a duration of at least 1s, such as 10s or 1m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="probe.interval must be a duration from 1s to 1h, such as 10s or 1m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// timeout is how long one check may take before it counts as failed; 5s when
@@ -294,6 +296,6 @@ type Probe struct {
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) >= duration('100ms')",message="probe.timeout must be a duration of at least 100ms, such as 500ms or 5s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }

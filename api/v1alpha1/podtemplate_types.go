@@ -16,6 +16,7 @@ type PodTemplate struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="podTemplate.nodeSelector must have keys like team or example.com/team"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 
 	// tolerations let the pods run on tainted nodes.
@@ -85,6 +86,7 @@ type PodMetadata struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.labels must not have keys that start with mcp.slipway.dev/: they are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="podTemplate.metadata.labels must have keys like team or example.com/team"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
 	// annotations are set on the pods. Keys in the mcp.slipway.dev domain are
@@ -92,6 +94,7 @@ type PodMetadata struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.annotations must not have keys that start with mcp.slipway.dev/: they are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="podTemplate.metadata.annotations must have keys like team or example.com/team"
 	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
 }
 

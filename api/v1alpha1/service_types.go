@@ -26,6 +26,7 @@ type Service struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="service.annotations must not have keys that start with mcp.slipway.dev/: they are reserved"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="service.annotations must have keys like team or example.com/team"
 	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
 }
 

@@ -67,11 +67,12 @@ type MCPServerStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	CatalogDigest string `json:"catalogDigest,omitempty"`
 
-	// instances are the pods of the server, one entry each.
+	// instances are the pods of the server, those with a problem first. A long
+	// list is cut; replicas has the true number.
 	// +optional
 	// +listType=map
 	// +listMapKey=pod
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=128
 	Instances []Instance `json:"instances,omitempty"`
 
 	// sessions is the number of open sessions. It is refreshed at most once a
@@ -314,9 +315,10 @@ type Instance struct {
 	Ready bool `json:"ready"`
 
 	// verified is true when the last check through the pod's client port
-	// succeeded.
-	// +required
-	Verified bool `json:"verified"`
+	// succeeded and false when it failed. It is absent while nothing could be
+	// checked.
+	// +optional
+	Verified *bool `json:"verified,omitempty"`
 
 	// draining is true when the pod is going away and takes no new sessions.
 	// +optional

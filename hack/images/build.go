@@ -81,7 +81,7 @@ func compile(ctx context.Context, opts options, src source, platform v1.Platform
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = opts.root
 	command.Env = append(os.Environ(),
-		"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
+		"CGO_ENABLED=0", "GOFIPS140=off", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile for %s: %w\n%s", platform, err, output)

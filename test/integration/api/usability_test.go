@@ -141,22 +141,27 @@ func TestFieldsThatDoNotExistAreRefused(t *testing.T) {
 	}
 }
 
-// Durations that the schema lets through must be ones that Go can decode: one
-// object that cannot be decoded would stop the watch of all.
-func TestAcceptedDurationsCanBeDecoded(t *testing.T) {
-	for _, duration := range []string{"1s", "99999h99999h99999h99999h", "1h30m5s10ms", "00001s", "1500ms"} {
+// Durations that the schema lets through must be ones that Go can decode, since one
+// object that cannot be decoded stops the watch of all, and whose Go spelling the
+// schema lets through again, or no typed client could update the object.
+func TestDurationsSurviveARoundTrip(t *testing.T) {
+	for _, duration := range []string{"1s", "8760h", "1h30m5s10ms", "00001s", "1500ms", "2.5s", "99m59s999ms", "1s1s1s1s"} {
 		t.Run(duration, func(t *testing.T) {
-			server := mcpServer(t, "durations", `{image: x, transport: {type: stdio}, session: {idleTimeout: `+duration+`}}`)
-			if err := dryRun(t.Context(), server); err != nil {
+			before := mcpServer(t, "durations", `{image: x, transport: {type: stdio}, session: {idleTimeout: `+duration+`}}`)
+			if err := dryRun(t.Context(), before); err != nil {
 				t.Fatalf("create: %v", err)
 			}
-			encoded, err := json.Marshal(duration)
+			var typed v1alpha1.MCPServer
+			encoded, err := json.Marshal(before)
 			if err != nil {
 				t.Fatalf("encode: %v", err)
 			}
-			var decoded metav1.Duration
-			if err := json.Unmarshal(encoded, &decoded); err != nil {
-				t.Errorf("decode: %v", err)
+			if err := json.Unmarshal(encoded, &typed); err != nil {
+				t.Fatalf("decode: %v", err)
+			}
+			typed.ObjectMeta = metav1.ObjectMeta{Name: "durations", Namespace: "default"}
+			if err := dryRun(t.Context(), &typed); err != nil {
+				t.Errorf("write back as %s: %v", typed.Spec.Session.IdleTimeout.Duration, err)
 			}
 		})
 	}

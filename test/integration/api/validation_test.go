@@ -41,6 +41,11 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: slipway-data, emptyDir: {}}]}`,
 		want:    `spec.volumes: Invalid value: volumes must not have names that start with slipway-: they are reserved`,
 	},
+	"mounts of reserved volumes": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /data}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumeMounts: [{name: slipway-shared, mountPath: /x}]}`,
+		want:    `spec.volumeMounts: Invalid value: volumeMounts must not name volumes that start with slipway-: they are reserved`,
+	},
 	"stdio block on an HTTP server": {
 		valid:   `{image: x, transport: {type: stdio, stdio: {framing: ContentLength}}}`,
 		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}, stdio: {framing: ContentLength}}}`,
@@ -104,37 +109,52 @@ var rules = map[string]rule{
 	"idle timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {idleTimeout: 1h30m}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {idleTimeout: 30 minutes}}`,
-		want:    `spec.session.idleTimeout: Invalid value: "30 minutes": session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m`,
+		want:    `spec.session.idleTimeout: Invalid value: "30 minutes": session.idleTimeout must be a duration from 1s to 8760h, such as 90s, 30m or 1h30m`,
 	},
 	"negative idle timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {idleTimeout: 1s}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {idleTimeout: -1s}}`,
-		want:    `spec.session.idleTimeout: Invalid value: "-1s": session.idleTimeout must be a duration of at least 1s, such as 90s, 30m or 1h30m`,
+		want:    `spec.session.idleTimeout: Invalid value: "-1s": session.idleTimeout must be a duration from 1s to 8760h, such as 90s, 30m or 1h30m`,
 	},
 	"maximum lifetime": {
 		valid:   `{image: x, transport: {type: stdio}, session: {maxLifetime: 168h}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {maxLifetime: 999ms}}`,
-		want:    `spec.session.maxLifetime: Invalid value: "999ms": session.maxLifetime must be a duration of at least 1s, such as 90s, 30m or 24h`,
+		want:    `spec.session.maxLifetime: Invalid value: "999ms": session.maxLifetime must be a duration from 1s to 8760h, such as 90s, 30m or 24h`,
 	},
 	"call timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {callTimeout: 1m500ms}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {callTimeout: "10"}}`,
-		want:    `spec.session.callTimeout: Invalid value: "10": session.callTimeout must be a duration of at least 1s, such as 90s or 10m`,
+		want:    `spec.session.callTimeout: Invalid value: "10": session.callTimeout must be a duration from 1s to 8760h, such as 90s or 10m`,
 	},
 	"drain timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {drainTimeout: 0s}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {drainTimeout: 25h}}`,
-		want:    `spec.session.drainTimeout: Invalid value: "25h": session.drainTimeout must be a duration of at most 24h, such as 60s or 5m`,
+		want:    `spec.session.drainTimeout: Invalid value: "25h": session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m`,
+	},
+	"negative drain timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {drainTimeout: 1.5s}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {drainTimeout: -5s}}`,
+		want:    `spec.session.drainTimeout: Invalid value: "-5s": session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m`,
+	},
+	"timeout that would hold a probe for ever": {
+		valid:   `{image: x, transport: {type: stdio}, probe: {timeout: 1m}}`,
+		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 61s}}`,
+		want:    `spec.probe.timeout: Invalid value: "61s": probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
+	},
+	"duration that adds up to too much": {
+		valid:   `{image: x, transport: {type: stdio}, session: {maxLifetime: 8760h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {maxLifetime: 99999h99999h99999h}}`,
+		want:    `spec.session.maxLifetime: Invalid value: "99999h99999h99999h": session.maxLifetime must be a duration from 1s to 8760h, such as 90s, 30m or 24h`,
 	},
 	"probe interval": {
 		valid:   `{image: x, transport: {type: stdio}, probe: {interval: 1s}}`,
 		invalid: `{image: x, transport: {type: stdio}, probe: {interval: 10ms}}`,
-		want:    `spec.probe.interval: Invalid value: "10ms": probe.interval must be a duration of at least 1s, such as 10s or 1m`,
+		want:    `spec.probe.interval: Invalid value: "10ms": probe.interval must be a duration from 1s to 1h, such as 10s or 1m`,
 	},
 	"probe timeout": {
 		valid:   `{image: x, transport: {type: stdio}, probe: {timeout: 100ms}}`,
 		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 99ms}}`,
-		want:    `spec.probe.timeout: Invalid value: "99ms": probe.timeout must be a duration of at least 100ms, such as 500ms or 5s`,
+		want:    `spec.probe.timeout: Invalid value: "99ms": probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
 	},
 	"origin": {
 		valid:   `{image: x, transport: {type: stdio}, adapter: {allowedOrigins: ["*", "https://chat.example.com", "http://localhost:8080"]}}`,
@@ -167,7 +187,33 @@ var rules = map[string]rule{
 		want:    `spec.podTemplate.nodeSelector[disk]: Invalid value: "fast ssd": a label's value must be empty or start and end with a letter or digit, with letters, digits, '-', '_' and '.' between`,
 	},
 
+	"keys of service annotations": {
+		valid:   `{image: x, transport: {type: stdio}, service: {annotations: {Team_1.a: b}}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {annotations: {"a b!": c}}}`,
+		want:    `spec.service.annotations: Invalid value: service.annotations must have keys like team or example.com/team`,
+	},
+	"keys of pod labels": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {metadata: {labels: {example.com/team: a}}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {metadata: {labels: {"no good/at all/x": a}}}}`,
+		want:    `spec.podTemplate.metadata.labels: Invalid value: podTemplate.metadata.labels must have keys like team or example.com/team`,
+	},
+	"keys of pod annotations": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {metadata: {annotations: {a: b}}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {metadata: {annotations: {"-a": b}}}}`,
+		want:    `spec.podTemplate.metadata.annotations: Invalid value: podTemplate.metadata.annotations must have keys like team or example.com/team`,
+	},
+	"keys of the node selector": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {nodeSelector: {kubernetes.io/os: linux}}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {nodeSelector: {"kubernetes.io/": linux}}}`,
+		want:    `spec.podTemplate.nodeSelector: Invalid value: podTemplate.nodeSelector must have keys like team or example.com/team`,
+	},
+
 	// What the schema itself catches.
+	"quantity that cannot be decoded": {
+		valid:   `{image: x, transport: {type: stdio}, resources: {limits: {memory: 1.5e3, cpu: 100m}}}`,
+		invalid: `{image: x, transport: {type: stdio}, resources: {limits: {memory: "1e1.5"}}}`,
+		want:    `spec.resources.limits.memory: Invalid value: "1e1.5": spec.resources.limits.memory in body should match '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$'`,
+	},
 	"unknown transport": {
 		valid:   `{image: x, transport: {type: stdio}}`,
 		invalid: `{image: x, transport: {type: grpc}}`,

@@ -12,7 +12,8 @@ type InstanceApplyConfiguration struct {
 	// ready is true when the pod is ready for clients.
 	Ready *bool `json:"ready,omitempty"`
 	// verified is true when the last check through the pod's client port
-	// succeeded.
+	// succeeded and false when it failed. It is absent while nothing could be
+	// checked.
 	Verified *bool `json:"verified,omitempty"`
 	// draining is true when the pod is going away and takes no new sessions.
 	Draining *bool `json:"draining,omitempty"`

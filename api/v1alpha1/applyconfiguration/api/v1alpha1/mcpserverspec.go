@@ -44,6 +44,7 @@ type MCPServerSpecApplyConfiguration struct {
 	// slipway- are reserved.
 	Volumes []v1.Volume `json:"volumes,omitempty"`
 	// volumeMounts says where the volumes appear in the server's container.
+	// Volumes whose names start with slipway- cannot be mounted.
 	VolumeMounts []v1.VolumeMount `json:"volumeMounts,omitempty"`
 	// securityContext is merged over the restricted default of the server's
 	// container: non-root, no capabilities, no privilege escalation, the

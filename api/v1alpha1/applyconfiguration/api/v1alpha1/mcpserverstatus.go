@@ -39,7 +39,8 @@ type MCPServerStatusApplyConfiguration struct {
 	// catalogDigest identifies everything the server offers, schemas included:
 	// it changes when and only when the catalogue does.
 	CatalogDigest *string `json:"catalogDigest,omitempty"`
-	// instances are the pods of the server, one entry each.
+	// instances are the pods of the server, those with a problem first. A long
+	// list is cut; replicas has the true number.
 	Instances []InstanceApplyConfiguration `json:"instances,omitempty"`
 	// sessions is the number of open sessions. It is refreshed at most once a
 	// minute; live figures are in the metrics.
