@@ -6,14 +6,14 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 # What images and install.yaml are called. A tag of the checkout, or its commit.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell git describe --tags --always --abbrev=12 2>/dev/null || echo unknown)$(shell [ -z "$$(git status --porcelain 2>/dev/null)" ] || echo -dirty)
 IMG_PREFIX ?= localhost/slipway
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
 TOOL := go tool -modfile=hack/tools/go.mod
 
 # The race detector needs a C compiler and its headers; a bare machine has none.
-RACE := $(shell printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - 2>/dev/null && echo -race)
+RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - 2>/dev/null && echo -race)
 TEST_FLAGS ?=
 INTEGRATION := ./test/integration/...
 
@@ -59,6 +59,7 @@ build: ## Compile everything.
 .PHONY: generate
 generate: ## Write the generated files: deep copies, apply configurations, CRD, roles.
 	$(TOOL) controller-gen object applyconfiguration crd paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/crdquantity config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=manager-role paths=./cmd/... paths=./internal/... output:rbac:dir=config/rbac
 	go run ./hack/userroles
 
@@ -69,6 +70,7 @@ fmt: ## Format the Go code.
 .PHONY: lint
 lint: ## Look for mistakes in the Go code.
 	$(TOOL) golangci-lint run
+	cd hack/kube && go tool -modfile=../tools/go.mod golangci-lint run --config ../../.golangci.yml
 
 .PHONY: tidy
 tidy: ## Bring every go.mod in line with the imports.
@@ -78,7 +80,7 @@ tidy: ## Bring every go.mod in line with the imports.
 
 .PHONY: verify
 verify: generate fmt tidy lint ## Check generated files, formatting, modules and lint; fails on a dirty tree.
-	@if [[ -n "$$(git status --porcelain)" ]]; then \
+	@changes=$$(git status --porcelain); if [[ -n $$changes ]]; then \
 	  echo "verify: the tree is not clean; commit these changes, or run 'make generate fmt tidy' and commit the result:" >&2; \
 	  git status --short >&2; git --no-pager diff >&2; exit 1; \
 	fi
