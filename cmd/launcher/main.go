@@ -1,0 +1,148 @@
+// Command launcher is PID 1 of the MCP server's container. It starts the server
+// once per session and hands its standard input and output to the adapter next
+// door. It imports nothing outside the standard library and this module, because
+// it is copied into images of which nothing is known.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+
+	socketVariable  = "SLIPWAY_SOCKET"
+	defaultDeadline = 60 * time.Second
+)
+
+const usage = `The launcher starts an MCP server's command once per session, when the adapter
+asks for it, and passes the process's standard input and output to the adapter.
+What it starts is fixed by its own arguments.
+
+Usage:
+  launcher [flags] -- COMMAND [ARGUMENT...]
+  launcher drain [flags]    wait until the adapter has drained (a preStop hook)
+
+Flags:
+`
+
+const drainUsage = `Wait until the adapter's sessions have ended. This is the preStop hook of the
+server's container. It returns at once if no adapter answers, and never fails the
+end of the pod.
+
+Usage:
+  launcher drain [flags]
+
+Flags:
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "drain" {
+		return drain(args[1:], stdout, stderr)
+	}
+	return launch(args, stdout, stderr)
+}
+
+// newFlags are the flags that both commands have.
+func newFlags(name, text string, output io.Writer) (flags *flag.FlagSet, socket *string) {
+	flags = flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(output)
+	flags.Usage = func() {
+		_, _ = fmt.Fprint(flags.Output(), text)
+		flags.PrintDefaults()
+	}
+	socket = flags.String("socket", cmp.Or(os.Getenv(socketVariable), launcher.DefaultSocket),
+		"`path` of the Unix socket on which the adapter listens; $"+socketVariable+" sets the default")
+	return flags, socket
+}
+
+// parse says whether to go on, and else with which code to leave. Help that was
+// asked for is the answer and goes to standard output.
+func parse(flags *flag.FlagSet, args []string, stdout io.Writer) (code int, proceed bool) {
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "-h" || arg == "-help" || arg == "--help" {
+			flags.SetOutput(stdout)
+		}
+	}
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, false
+	case err != nil:
+		return exitUsage, false
+	}
+	return exitOK, true
+}
+
+func launch(args []string, stdout, stderr io.Writer) int {
+	flags, socket := newFlags("launcher", usage, stderr)
+	grace := flags.Duration("grace", launcher.DefaultGrace,
+		"`time` that a process group has between TERM and KILL when the launcher ends or the adapter is gone")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	if code, proceed := parse(flags, args, stdout); !proceed {
+		return code
+	}
+	if *showVersion {
+		_, _ = fmt.Fprintln(stdout, "launcher", version.Get())
+		return exitOK
+	}
+	if flags.NArg() == 0 {
+		complain(stderr, "no command: put it behind the flags, as in launcher -- node server.js")
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	// Whoever reads our standard error may go away, and that must not be the end of
+	// every session. Ignoring the signal would be inherited by the processes.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	options := launcher.Options{Command: flags.Args(), Grace: *grace, Stderr: stderr}
+	if err := launcher.Run(ctx, *socket, options); err != nil {
+		complain(stderr, err)
+		return exitError
+	}
+	return exitOK
+}
+
+func drain(args []string, stdout, stderr io.Writer) int {
+	flags, socket := newFlags("launcher drain", drainUsage, stderr)
+	deadline := flags.Duration("deadline", defaultDeadline, "longest `time` to wait")
+	if code, proceed := parse(flags, args, stdout); !proceed {
+		return code
+	}
+	if flags.NArg() > 0 {
+		complain(stderr, fmt.Sprintf("drain takes no arguments, got %q", flags.Args()))
+		return exitUsage
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), *deadline)
+	defer cancel()
+	if err := launcher.Drain(ctx, *socket); err != nil {
+		complain(stderr, err) // the pod ends all the same
+	}
+	return exitOK
+}
+
+func complain(stderr io.Writer, problem any) {
+	_, _ = fmt.Fprintln(stderr, "launcher:", problem)
+}

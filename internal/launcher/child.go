@@ -1,0 +1,69 @@
+package launcher
+
+import (
+	"syscall"
+	"time"
+)
+
+// child is one started process and everything it starts.
+type child struct {
+	super         *supervisor
+	pid           int
+	mark          string // the value of SLIPWAY_SESSION
+	label         string
+	stdin, stdout int // our ends of its pipes
+	stderr        *stderrPump
+
+	// Guarded by the supervisor's mutex.
+	collected bool // the number may belong to somebody else
+	ended     bool // TERM or KILL was sent
+	killed    bool // KILL was sent before the leader was dead
+	deadline  time.Time
+	timer     *time.Timer
+	died      time.Time
+
+	exit Exit          // written before done is closed
+	done chan struct{} // the leader is dead and the group has been sent KILL
+	gone chan struct{} // nothing of the session is left
+}
+
+// end sends TERM and, after the grace, KILL. Later calls only shorten the grace.
+func (c *child) end(grace time.Duration) {
+	c.super.mu.Lock()
+	defer c.super.mu.Unlock()
+	if c.collected || c.killed {
+		return
+	}
+	if grace <= 0 {
+		c.killLocked()
+		return
+	}
+	deadline := time.Now().Add(grace)
+	switch {
+	case !c.ended:
+		c.ended = true
+		_ = syscall.Kill(-c.pid, syscall.SIGTERM)
+		c.timer = time.AfterFunc(grace, func() { c.end(0) })
+	case deadline.Before(c.deadline):
+		c.timer.Reset(grace)
+	default:
+		return
+	}
+	c.deadline = deadline
+}
+
+func (c *child) killLocked() {
+	c.ended, c.killed = true, true
+	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+}
+
+// finish makes the end known, when the last words have been heard.
+func (c *child) finish(exit Exit) {
+	select {
+	case <-c.stderr.done:
+	case <-time.After(stderrWait):
+	}
+	exit.Stderr = c.stderr.tail()
+	c.exit = exit
+	close(c.done)
+}

@@ -1,0 +1,151 @@
+package launcher
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+)
+
+const (
+	protocolVersion = 1
+
+	headerBytes = 4
+	maxFrame    = 64 << 10
+	maxLabel    = 64
+	maxGrace    = 24 * 60 * 60 * 1000 // in milliseconds
+	maxText     = 1 << 10             // of an error that crosses the socket
+	maxTail     = 4 << 10             // of standard error in an exit; six times that in JSON at worst
+)
+
+type kind string
+
+const (
+	kindHello   kind = "hello"
+	kindWelcome kind = "welcome"
+	kindReject  kind = "reject"
+	kindSpawn   kind = "spawn"
+	kindRefused kind = "refused"
+	kindFailed  kind = "failed"
+	kindStop    kind = "stop"
+	kindExit    kind = "exit"
+	kindDrained kind = "drained"
+)
+
+type role string
+
+const (
+	roleControl role = "control"
+	roleProcess role = "process"
+	roleDrain   role = "drain"
+)
+
+// message is every frame of the protocol; doc.go says which is sent when.
+type message struct {
+	Kind    kind   `json:"kind"`
+	Version int    `json:"version,omitempty"`     // hello
+	Role    role   `json:"role,omitempty"`        // hello
+	Epoch   string `json:"epoch,omitempty"`       // hello of control and process
+	ID      uint64 `json:"id,omitempty"`          // spawn, refused, failed, hello of process
+	PID     int    `json:"pid,omitempty"`         // hello of process
+	Label   string `json:"label,omitempty"`       // spawn
+	Grace   int64  `json:"graceMillis,omitempty"` // stop
+	Reason  Reason `json:"reason,omitempty"`      // refused
+	Text    string `json:"text,omitempty"`        // reject, refused, failed
+	Exit    *ended `json:"exit,omitempty"`        // exit
+}
+
+// ended is an Exit as it travels.
+type ended struct {
+	Code   int    `json:"code"`
+	Signal int    `json:"signal,omitempty"`
+	OOM    bool   `json:"oom,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
+}
+
+func (e *ended) exit() Exit {
+	return Exit{
+		Code:   min(max(e.Code, 0), 255),
+		Signal: syscall.Signal(min(max(e.Signal, 0), 64)),
+		OOM:    e.OOM,
+		Stderr: ending(e.Stderr),
+	}
+}
+
+func newEnded(exit Exit) *ended {
+	return &ended{
+		Code:   exit.Code,
+		Signal: int(exit.Signal),
+		OOM:    exit.OOM,
+		Stderr: strings.ToValidUTF8(exit.Stderr, "\uFFFD"),
+	}
+}
+
+// failure is the answer to a spawn request that started nothing.
+func failure(id uint64, err error) message {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return message{Kind: kindRefused, ID: id, Reason: refused.Reason, Text: brief(refused.Message)}
+	}
+	return message{Kind: kindFailed, ID: id, Text: brief(err.Error())}
+}
+
+// err is failure's way back.
+func (m *message) err() error {
+	if m.Kind == kindRefused {
+		return &RefusedError{Reason: m.Reason, Message: brief(m.Text)}
+	}
+	return &StartError{Message: brief(m.Text)}
+}
+
+func encodeFrame(m message) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", m.Kind, err)
+	}
+	if len(body) > maxFrame {
+		return nil, fmt.Errorf("encode %s: %d bytes exceed a frame", m.Kind, len(body))
+	}
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+len(body)), uint32(len(body))) //nolint:gosec // bounded above
+	return append(frame, body...), nil
+}
+
+// readBody reads the object that the header announces.
+func readBody(r io.Reader, header [headerBytes]byte) (message, error) {
+	size := binary.BigEndian.Uint32(header[:])
+	if size == 0 || size > maxFrame {
+		return message{}, fmt.Errorf("frame of %d bytes", size)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return message{}, fmt.Errorf("read frame: %w", err)
+	}
+	var m message
+	if err := json.Unmarshal(body, &m); err != nil {
+		return message{}, fmt.Errorf("decode frame: %w", err)
+	}
+	return m, nil
+}
+
+// brief is the beginning of a text from outside, kept valid.
+func brief(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
+
+// ending is the end of standard error from outside, kept valid.
+func ending(text string) string {
+	return strings.ToValidUTF8(text[max(len(text)-maxTail, 0):], "")
+}
+
+// cleanLabel makes a label fit for the front of a log line.
+func cleanLabel(label string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == ']' {
+			return '_'
+		}
+		return r
+	}, label)
+	return clean[:min(len(clean), maxLabel)]
+}

@@ -1,0 +1,111 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNoLauncher means that no launcher is connected, so nothing can be started.
+var ErrNoLauncher = errors.New("no launcher is connected")
+
+// Reason says which resource a process was refused for.
+type Reason string
+
+// The reasons for a refusal. All of them can pass.
+const (
+	ReasonMemory      Reason = "memory"      // near the container's memory limit
+	ReasonPIDs        Reason = "pids"        // near the container's limit of processes and threads
+	ReasonFork        Reason = "fork"        // the kernel refused (EAGAIN or ENOMEM)
+	ReasonDescriptors Reason = "descriptors" // out of file descriptors
+	ReasonStopping    Reason = "stopping"    // the launcher is on its way out
+)
+
+// RefusedError means that there is no room for another process now.
+type RefusedError struct {
+	Reason  Reason
+	Message string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("process refused (%s): %s", e.Reason, e.Message)
+}
+
+// StartError means that the command cannot be started: it is not there, or is
+// not a program.
+type StartError struct {
+	Message string
+}
+
+func (e *StartError) Error() string { return e.Message }
+
+// Exit is how a process ended.
+type Exit struct {
+	Code   int            // the exit code, unless a signal ended the process
+	Signal syscall.Signal // the signal that ended it, or 0
+	OOM    bool           // the kernel seems to have killed it for memory
+	Stderr string         // the last lines it wrote to standard error
+	Lost   bool           // nobody knows: the connection to the launcher broke
+}
+
+// String is one line without the standard error.
+func (e Exit) String() string {
+	switch {
+	case e.Lost:
+		return "lost: the launcher is gone"
+	case e.OOM:
+		return "out of memory: killed by the kernel"
+	case e.Signal != 0:
+		return "signal " + strconv.Itoa(int(e.Signal)) + " (" + e.Signal.String() + ")"
+	}
+	return "exit code " + strconv.Itoa(e.Code)
+}
+
+// Process is one started command. Both files belong to the caller, who closes
+// them; they are pipes that do not block a thread.
+type Process struct {
+	PID    int      // as the launcher sees it
+	Stdin  *os.File // write end
+	Stdout *os.File // read end
+
+	stop func(grace time.Duration)
+	once sync.Once
+	done chan struct{}
+	exit Exit // written before done is closed
+}
+
+func newProcess(pid int, stdin, stdout *os.File, stop func(time.Duration)) *Process {
+	return &Process{PID: pid, Stdin: stdin, Stdout: stdout, stop: stop, done: make(chan struct{})}
+}
+
+// Stop asks the process group to end and returns at once: TERM, and KILL after
+// the grace. Without grace it is KILL at once. A later call can only shorten the
+// grace of an earlier one. Closing Stdin first is the kinder way.
+func (p *Process) Stop(grace time.Duration) { p.stop(grace) }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit waits for the end of the process and says how it was.
+func (p *Process) Exit() Exit {
+	<-p.done
+	return p.exit
+}
+
+func (p *Process) finish(exit Exit) {
+	p.once.Do(func() {
+		p.exit = exit
+		close(p.done)
+	})
+}
+
+// abandon ends a process that nobody is going to use.
+func (p *Process) abandon() {
+	_ = p.Stdin.Close()
+	_ = p.Stdout.Close()
+	p.Stop(0)
+}

@@ -1,0 +1,359 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// Both ways of starting processes must behave the same.
+func eachSpawner(t *testing.T, test func(t *testing.T, from spawner), command ...string) {
+	t.Run("launcher", func(t *testing.T) {
+		host, _ := startPair(t, nil, command...)
+		test(t, host)
+	})
+	t.Run("direct", func(t *testing.T) {
+		test(t, newDirect(t, Options{Command: helperCommand(command...)}))
+	})
+}
+
+func newDirect(t *testing.T, opts Options) *Direct {
+	t.Helper()
+	if opts.Stderr == nil {
+		opts.Stderr = &safeBuffer{}
+	}
+	if opts.Grace == 0 {
+		opts.Grace = 2 * time.Second
+	}
+	direct, err := NewDirect(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := direct.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return direct
+}
+
+func TestR06ExitIsSeenAtOnceWithStandardError(t *testing.T) {
+	tests := map[string]struct {
+		end  func(t *testing.T, process *Process)
+		want Exit
+	}{
+		"code": {
+			end: func(t *testing.T, process *Process) {
+				if _, err := io.WriteString(process.Stdin, "go\n"); err != nil {
+					t.Error(err)
+				}
+			},
+			want: Exit{Code: 3, Stderr: "cannot open /data\n"},
+		},
+		"end of input": {
+			end:  func(_ *testing.T, process *Process) { _ = process.Stdin.Close() },
+			want: Exit{Code: 3, Stderr: "cannot open /data\n"},
+		},
+		"signal": {
+			end: func(t *testing.T, process *Process) {
+				if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			},
+			want: Exit{Signal: syscall.SIGKILL},
+		},
+		"stopped": {
+			end:  func(_ *testing.T, process *Process) { process.Stop(time.Minute) },
+			want: Exit{Signal: syscall.SIGTERM},
+		},
+		"stopped without grace": {
+			end:  func(_ *testing.T, process *Process) { process.Stop(0) },
+			want: Exit{Signal: syscall.SIGKILL},
+		},
+	}
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				best := time.Hour
+				for range 5 {
+					process := spawn(t, from)
+					began := time.Now()
+					test.end(t, process)
+					exit := exitOf(t, process)
+					best = min(best, time.Since(began))
+					if diff := cmp.Diff(test.want, exit); diff != "" {
+						t.Fatalf("exit (-want +got):\n%s", diff)
+					}
+				}
+				t.Logf("seen after %v", best)
+				if best > 100*time.Millisecond {
+					t.Errorf("the end was seen after %v at best, want 100 ms", best)
+				}
+			})
+		}
+	}, "exit", "3", "cannot open /data")
+}
+
+func TestR03NothingOfATreeIsLeft(t *testing.T) {
+	tests := map[string]struct {
+		end  func(process *Process)
+		want Exit
+	}{
+		"stopped":     {func(process *Process) { process.Stop(100 * time.Millisecond) }, Exit{Signal: syscall.SIGTERM}},
+		"killed":      {func(process *Process) { process.Stop(0) }, Exit{Signal: syscall.SIGKILL}},
+		"leader died": {func(process *Process) { _ = syscall.Kill(process.PID, syscall.SIGSEGV) }, Exit{Code: 2}},
+	}
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				neighbour := readTree(t, spawn(t, from))
+				process := spawn(t, from)
+				pids := readTree(t, process)
+				test.end(process)
+				if diff := cmp.Diff(test.want, exitOf(t, process), cmpopts.IgnoreFields(Exit{}, "Stderr")); diff != "" {
+					t.Errorf("exit (-want +got):\n%s", diff)
+				}
+				for name, pid := range pids {
+					eventually(t, fmt.Sprintf("%s (%d) is dead", name, pid), func() bool { return !running(pid) })
+				}
+				// Nobody holds the pipe any more.
+				if rest, err := io.ReadAll(process.Stdout); err != nil || len(rest) > 0 {
+					t.Errorf("standard output goes on with %q, %v", rest, err)
+				}
+				for name, pid := range neighbour {
+					if !running(pid) {
+						t.Errorf("%s of another session is dead", name)
+					}
+				}
+			})
+		}
+	}, "tree")
+}
+
+func TestR03ChildOfOneThatIsLongInDying(t *testing.T) {
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		process := spawn(t, from)
+		pids := readPIDs(t, process, 3)
+		process.Stop(0)
+		exitOf(t, process)
+		for name, pid := range pids {
+			eventually(t, fmt.Sprintf("%s (%d) is dead", name, pid), func() bool { return !running(pid) })
+		}
+	}, "slow")
+}
+
+// A process that hides completely is out of reach, but delays nobody.
+func TestR06ExitDoesNotWaitForEscapees(t *testing.T) {
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		best := time.Hour
+		for range 3 {
+			process := spawn(t, from)
+			escaped := readPIDs(t, process, 1)["escaped"]
+			began := time.Now()
+			_ = process.Stdin.Close()
+			exitOf(t, process)
+			best = min(best, time.Since(began))
+			if !running(escaped) {
+				t.Error("the escapee was found after all: say so in doc.go")
+			}
+			_ = syscall.Kill(escaped, syscall.SIGKILL)
+		}
+		t.Logf("seen after %v", best)
+		if best > 100*time.Millisecond {
+			t.Errorf("the end was seen after %v at best, want 100 ms", best)
+		}
+	}, "escape")
+}
+
+func TestR46StandardErrorNeverBlocks(t *testing.T) {
+	const size = 8 << 20
+	answers := func(t *testing.T, process *Process) {
+		t.Helper()
+		if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 5)
+		if _, err := io.ReadFull(process.Stdout, answer); err != nil || string(answer) != "done\n" {
+			t.Fatalf("answer: %q, %v", answer, err)
+		}
+	}
+	t.Run("read", func(t *testing.T) {
+		eachSpawner(t, func(t *testing.T, from spawner) {
+			process := spawn(t, from)
+			answers(t, process)
+			_ = process.Stdin.Close()
+			exit := exitOf(t, process)
+			if !strings.HasSuffix(exit.Stderr, "very many...\n") || !strings.HasPrefix(exit.Stderr, "a line of ") || len(exit.Stderr) > maxTail {
+				t.Errorf("standard error: %d bytes, %.80q", len(exit.Stderr), exit.Stderr)
+			}
+		}, "flood", strconv.Itoa(size))
+	})
+	t.Run("nobody reads the container's log", func(t *testing.T) {
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct := newDirect(t, Options{Command: helperCommand("flood", strconv.Itoa(size)), Stderr: writer})
+		for range 4 {
+			answers(t, spawn(t, direct))
+		}
+		log := make(chan string)
+		go func() {
+			data, _ := io.ReadAll(reader)
+			log <- string(data)
+		}()
+		if err := direct.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = writer.Close()
+		if !regexp.MustCompile(`(?m)^launcher: \d+ lines of standard error were dropped`).MatchString(<-log) {
+			t.Error("the log does not say that lines were dropped")
+		}
+	})
+}
+
+func TestStandardErrorIsLoggedWithTheLabel(t *testing.T) {
+	log := &safeBuffer{}
+	direct := newDirect(t, Options{Command: helperCommand("exit", "0", "first\nsecond"), Stderr: log})
+	process, err := direct.Spawn(t.Context(), "session a]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Stdin.Close()
+	_ = process.Stdout.Close()
+	exitOf(t, process)
+	want := "[session_a__] first\n[session_a__] second\n"
+	eventually(t, "the lines are logged", func() bool { return log.String() == want })
+}
+
+func TestR47BothDirectionsAtOnce(t *testing.T) {
+	const size = 4 << 20
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		process := spawn(t, from)
+		sent := pattern(size, 2)
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		writing.Go(func() {
+			if _, err := process.Stdin.Write(sent); err != nil {
+				t.Error(err)
+			}
+			_ = process.Stdin.Close()
+		})
+		got, err := io.ReadAll(process.Stdout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := append(pattern(size, 1), sent...); !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes, want %d others", len(got), len(want))
+		}
+	}, "blast", strconv.Itoa(size))
+}
+
+func TestProcessEnvironment(t *testing.T) {
+	t.Setenv(sessionVariable, "of-an-outer-launcher")
+	eachSpawner(t, func(t *testing.T, from spawner) {
+		marks := map[string]bool{}
+		for range 2 {
+			process := spawn(t, from)
+			if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			var text []byte
+			for buffer := make([]byte, 4096); !bytes.Contains(text, []byte("END\n")); {
+				n, err := process.Stdout.Read(buffer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = append(text, buffer[:n]...)
+			}
+			found := regexp.MustCompile(`(?m)^`+sessionVariable+`=(.*)$`).FindAllStringSubmatch(string(text), -1)
+			if len(found) != 1 {
+				t.Fatalf("marks: %q", found)
+			}
+			marks[found[0][1]] = true
+			// The write races with the process's own look, so look again.
+			eventually(t, "oom_score_adj is 1000", func() bool {
+				data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", process.PID))
+				return string(data) == "1000\n"
+			})
+		}
+		if len(marks) != 2 || marks["of-an-outer-launcher"] {
+			t.Errorf("marks are not one per session: %v", marks)
+		}
+	}, "environ")
+}
+
+func TestCommandThatCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	script, text := dir+"/script", dir+"/text"
+	for path, mode := range map[string]os.FileMode{script: 0o755, text: 0o644} {
+		if err := os.WriteFile(path, []byte("#!/no/such/interpreter\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := map[string]struct {
+		command string
+		want    string
+	}{
+		"not in PATH":    {"no-such-server", `start command "no-such-server": not found in PATH (`},
+		"no such file":   {"/no/such/server", `start command "/no/such/server": no such file or directory`},
+		"no interpreter": {script, "interpreter"},
+		"not a program":  {text, "permission denied"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			eachSpawner(t, func(t *testing.T, from spawner) {
+				before := descriptors(t, os.Getpid())
+				_, err := from.Spawn(t.Context(), "x")
+				if start, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(start.Message, test.want) {
+					t.Errorf("error %v (%T), want a StartError with %q", err, err, test.want)
+				}
+				eventually(t, "descriptors are closed", func() bool { return descriptors(t, os.Getpid()) <= before })
+			}, "="+test.command)
+		})
+	}
+}
+
+func TestDirectLeavesOtherChildrenAlone(t *testing.T) {
+	direct := newDirect(t, Options{Command: helperCommand("echo")})
+	process := spawn(t, direct)
+	echoes(t, process)
+	// A launcher is started and waited for by os/exec in the same process.
+	_, l := startPair(t, nil, "echo")
+	process.Stop(0)
+	exitOf(t, process)
+	if err := l.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-l.exited
+	if !l.ProcessState.Success() {
+		t.Errorf("the other child: %v\n%s", l.ProcessState, l.log)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := direct.Spawn(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("spawn without a context: %v", err)
+	}
+}
+
+func TestNoCommand(t *testing.T) {
+	if _, err := NewDirect(Options{}); err == nil {
+		t.Error("a Direct without a command was made")
+	}
+	if err := Run(t.Context(), "unused", Options{Command: []string{""}}); err == nil {
+		t.Error("a launcher without a command ran")
+	}
+}

@@ -1,0 +1,132 @@
+package launcher
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+)
+
+const (
+	maxLine    = 8 << 10  // longer lines are logged in pieces
+	readBuffer = 16 << 10 // held only while there is something to read
+)
+
+var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
+
+// stderrPump reads the standard error of one process for as long as anybody has
+// it open, logs it line by line and remembers the end of it.
+type stderrPump struct {
+	file   *os.File
+	prefix string
+	sink   *sink
+	done   chan struct{}
+
+	line []byte // begun and not ended
+
+	mu    sync.Mutex
+	last  []byte // up to twice maxTail, so that it is moved rarely
+	begun bool   // something came before last
+}
+
+func newStderrPump(fd int, label string, sink *sink) *stderrPump {
+	return &stderrPump{
+		file:   os.NewFile(uintptr(fd), "stderr"),
+		prefix: "[" + label + "] ",
+		sink:   sink,
+		done:   make(chan struct{}),
+	}
+}
+
+func (p *stderrPump) run() {
+	defer close(p.done)
+	defer func() { _ = p.file.Close() }()
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	for end := false; !end; {
+		if err := raw.Read(func(fd uintptr) bool {
+			var ready bool
+			ready, end = p.readOnce(int(fd))
+			return ready
+		}); err != nil {
+			break
+		}
+	}
+	p.flush()
+}
+
+// flush logs a last line that has no end.
+func (p *stderrPump) flush() {
+	if len(p.line) > 0 {
+		p.sink.line(p.prefix, p.line)
+	}
+}
+
+// readOnce reads what is there, with a buffer that an idle process does not hold.
+func (p *stderrPump) readOnce(fd int) (ready, end bool) {
+	buffer := readBuffers.Get().(*[readBuffer]byte)
+	defer readBuffers.Put(buffer)
+	for {
+		n, err := syscall.Read(fd, buffer[:])
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			return false, false
+		case err != nil || n == 0:
+			return true, true
+		default:
+			p.take(buffer[:n])
+			return true, false
+		}
+	}
+}
+
+func (p *stderrPump) take(data []byte) {
+	p.remember(data)
+	for len(data) > 0 {
+		text, rest, ended := bytes.Cut(data, []byte{'\n'})
+		if room := maxLine - len(p.line); len(text) > room {
+			text, rest, ended = data[:room], data[room:], true
+		}
+		data = rest
+		switch {
+		case !ended:
+			p.line = append(p.line, text...)
+		case len(p.line) == 0:
+			p.sink.line(p.prefix, text)
+		default:
+			p.sink.line(p.prefix, append(p.line, text...))
+			p.line = nil
+		}
+	}
+}
+
+func (p *stderrPump) remember(data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(data) > maxTail {
+		p.last, p.begun = append(p.last[:0], data[len(data)-maxTail:]...), true
+		return
+	}
+	if len(p.last)+len(data) > 2*maxTail {
+		p.last, p.begun = append(p.last[:0], p.last[len(p.last)-maxTail:]...), true
+	}
+	p.last = append(p.last, data...)
+}
+
+// tail is the end of what was written, from the beginning of a line if there is
+// one.
+func (p *stderrPump) tail() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.last[max(len(p.last)-maxTail, 0):]
+	if p.begun || len(last) < len(p.last) {
+		if _, whole, found := bytes.Cut(last, []byte{'\n'}); found && len(whole) > 0 {
+			last = whole
+		}
+	}
+	return string(last)
+}

@@ -1,0 +1,159 @@
+package launcher
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLinesAreBounded(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	tests := map[string]struct {
+		chunks []string
+		want   []string
+	}{
+		"whole lines":              {[]string{"a\nb\n"}, []string{"a", "b"}},
+		"lines in pieces":          {[]string{"a", "b\nc", "d", "\n"}, []string{"ab", "cd"}},
+		"empty lines":              {[]string{"\n\n"}, []string{"", ""}},
+		"no end":                   {[]string{"a\nb"}, []string{"a", "b"}},
+		"longest line":             {[]string{long + "\n"}, []string{long}},
+		"longest line in pieces":   {[]string{long, "\n"}, []string{long}},
+		"too long":                 {[]string{long + "y\n"}, []string{long, "y"}},
+		"too long in pieces":       {[]string{long, "y", "z\n"}, []string{long, "yz"}},
+		"much too long":            {[]string{long + long + "y\nz\n"}, []string{long, long, "y", "z"}},
+		"nothing":                  {nil, nil},
+		"not the text of anything": {[]string{"\xff\x00\n"}, []string{"\xff\x00"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			log := &safeBuffer{}
+			pump := &stderrPump{prefix: "[l] ", sink: newSink(log)}
+			for _, chunk := range test.chunks {
+				pump.take([]byte(chunk))
+			}
+			pump.flush()
+			pump.sink.close(patience)
+			var want strings.Builder
+			for _, line := range test.want {
+				want.WriteString("[l] " + line + "\n")
+			}
+			if diff := cmp.Diff(want.String(), log.String()); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTailIsBounded(t *testing.T) {
+	tests := map[string]struct {
+		chunks []string
+		want   string
+	}{
+		"little":            {[]string{"a\n", "b"}, "a\nb"},
+		"just fits":         {[]string{strings.Repeat("x", maxTail)}, strings.Repeat("x", maxTail)},
+		"begins at a line":  {[]string{"first\n", strings.Repeat("x", maxTail), "\nlast\n"}, "last\n"},
+		"one long line":     {[]string{strings.Repeat("x", 3*maxTail)}, strings.Repeat("x", maxTail)},
+		"long line, ended":  {[]string{strings.Repeat("x", 3*maxTail) + "\n"}, strings.Repeat("x", maxTail-1) + "\n"},
+		"many small chunks": {slicesOf("0123456\n", maxTail), strings.Repeat("0123456\n", maxTail/8-1)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pump := &stderrPump{}
+			for _, chunk := range test.chunks {
+				pump.remember([]byte(chunk))
+			}
+			if diff := cmp.Diff(test.want, pump.tail()); diff != "" {
+				t.Errorf("tail (-want +got):\n%s", diff)
+			}
+			if cap(pump.last) > 4*maxTail {
+				t.Errorf("%d bytes are held", cap(pump.last))
+			}
+		})
+	}
+}
+
+func slicesOf(text string, count int) []string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = text
+	}
+	return all
+}
+
+func TestSinkThatIsStuck(t *testing.T) {
+	release := make(chan struct{})
+	s := newSink(writerFunc(func(p []byte) (int, error) {
+		<-release
+		return len(p), nil
+	}))
+	line := bytes.Repeat([]byte("x"), 1<<10)
+	for range 4 * maxQueued / len(line) {
+		s.line("", line)
+	}
+	s.mu.Lock()
+	queued, dropped := len(s.queue), s.dropped
+	s.mu.Unlock()
+	if queued > maxQueued || dropped == 0 {
+		t.Errorf("%d bytes queued, %d lines dropped", queued, dropped)
+	}
+	s.close(time.Millisecond) // gives up
+	close(release)
+	<-s.idle
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestParseStat(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want procStat
+		ok   bool
+	}{
+		"plain":                 {"7 (cat) S 3 5 5 0 -1 4194304 0 0 0 0 1 2 0 0 20 0 1 0 99", procStat{7, 3, 5, false, false}, true},
+		"zombie":                {"7 (cat) Z 3 5 5 0 -1 4194308 0 0 0 0 1 2 0 0 20 0 1 0 99", procStat{7, 3, 5, true, false}, true},
+		"in the middle of exit": {"7 (cat) R 3 5 5 0 -1 4194308 0 0 0 0 1 2 0 0 20 0 1 0 99", procStat{7, 3, 5, false, true}, true},
+		"first thread dead":     {"7 (cat) Z 3 5 5 0 -1 4194308 0 0 0 0 1 2 0 0 20 0 2 0 99", procStat{7, 3, 5, false, true}, true},
+		"hostile name":          {"7 (a) Z 1 1 () R 3 5 5 0 -1 4194304 0 0 0 0 1 2 0 0 20 0 1 0 99", procStat{7, 3, 5, false, false}, true},
+		"short":                 {"7 (cat) S 3 5", procStat{}, false},
+		"no number":             {"7 (cat) S 3 5 5 0 -1 x 0 0 0 0 1 2 0 0 20 0 1 0 99", procStat{}, false},
+		"empty":                 {"", procStat{}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, ok := parseStat(7, test.text)
+			if got != test.want || ok != test.ok {
+				t.Errorf("%+v, %v; want %+v, %v", got, ok, test.want, test.ok)
+			}
+		})
+	}
+}
+
+func TestCleanLabel(t *testing.T) {
+	tests := map[string]string{
+		"session-1":              "session-1",
+		"a b]\n\x1b[0m":          "a_b___[0m",
+		"größe":                  "gr__e",
+		strings.Repeat("é", 100): strings.Repeat("_", maxLabel),
+		"":                       "",
+	}
+	for label, want := range tests {
+		if got := cleanLabel(label); got != want {
+			t.Errorf("cleanLabel(%q) = %q, want %q", label, got, want)
+		}
+	}
+}
+
+func TestFrameLimits(t *testing.T) {
+	worst := message{Kind: kindExit, Exit: newEnded(Exit{Stderr: strings.Repeat("\x00", maxTail)})}
+	if _, err := encodeFrame(worst); err != nil {
+		t.Errorf("the worst exit does not fit: %v", err)
+	}
+	if _, err := encodeFrame(message{Kind: kindFailed, Text: strings.Repeat("x", maxFrame)}); err == nil {
+		t.Error("a frame that is too large was made")
+	}
+}

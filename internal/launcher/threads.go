@@ -1,0 +1,26 @@
+package launcher
+
+import (
+	"runtime"
+	"sync"
+)
+
+// spareThreads are made while there is room. At the limit of processes a Go
+// program dies when it needs one more thread, and a pod's limit cannot be seen
+// from inside; one that has its threads already can still say no.
+const spareThreads = 8
+
+// parkThreads makes that many threads. The runtime keeps idle threads for ever.
+func parkThreads(count int) {
+	var made, left sync.WaitGroup
+	made.Add(count)
+	for range count {
+		left.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			made.Done()
+			made.Wait() // all at once, so that none serves two
+		})
+	}
+	left.Wait()
+}
