@@ -1,0 +1,148 @@
+package mcpprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Class says what an error means to whoever decides about the server.
+type Class string
+
+// The classes of errors.
+const (
+	// Unauthorized: the server is there and wants credentials (401, 403).
+	Unauthorized Class = "Unauthorized"
+	// Busy: the server is there and asks for patience (429, 5xx). Try again later.
+	Busy Class = "Busy"
+	// Unreachable: nobody could be dialled at the address.
+	Unreachable Class = "Unreachable"
+	// Timeout: the server took longer to answer than the context allows.
+	Timeout Class = "Timeout"
+	// Closed: the connection, the session or the process ended before the answer.
+	Closed Class = "Closed"
+	// Rejected: the server answered, with an error.
+	Rejected Class = "Rejected"
+	// Protocol: what the server sends cannot be understood.
+	Protocol Class = "Protocol"
+	// TooLarge: a limit was hit; the error wraps a *LimitError.
+	TooLarge Class = "TooLarge"
+	// Canceled: the caller gave up.
+	Canceled Class = "Canceled"
+)
+
+// Error is why a probe failed. Its text is safe to show: it holds no URL and no
+// header, and what it holds of the server's words is short and printable.
+type Error struct {
+	Class      Class
+	Op         string        // what was being done, such as "tools/list"
+	Status     int           // of HTTP, or 0
+	Code       int           // of JSON-RPC, or 0
+	RetryAfter time.Duration // what a busy server asked for, or 0
+	Detail     string
+	Err        error // the cause, if there is one worth asking for
+}
+
+func (e *Error) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "probe %s: %s", e.Op, e.Class)
+	if e.Status != 0 {
+		fmt.Fprintf(&text, " (HTTP %d)", e.Status)
+	}
+	if e.Code != 0 {
+		fmt.Fprintf(&text, " (code %d)", e.Code)
+	}
+	switch {
+	case e.Detail != "":
+		text.WriteString(": " + e.Detail)
+	case e.Err != nil:
+		text.WriteString(": " + e.Err.Error())
+	}
+	return text.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ClassOf returns the class of an error of this package, and Protocol for any other.
+func ClassOf(err error) Class {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	return Protocol
+}
+
+// The limits that a LimitError can name.
+const (
+	LimitPages        = "pages of a list"
+	LimitItems        = "items of a list"
+	LimitItemBytes    = "bytes of an item"
+	LimitReplyBytes   = "bytes of a reply"
+	LimitCatalogBytes = "bytes of the catalogue"
+	LimitCursors      = "repetitions of a cursor"
+)
+
+// LimitError says that a server sent more than it may.
+type LimitError struct {
+	What  string // one of the limits above
+	Limit int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("more than %d %s", e.Limit, e.What)
+}
+
+func tooLarge(what string, limit int) *Error {
+	return &Error{Class: TooLarge, Err: &LimitError{What: what, Limit: limit}}
+}
+
+func protocolError(detail string) *Error {
+	return &Error{Class: Protocol, Detail: detail}
+}
+
+// fromSDK gives an error of the SDK its class, when nothing better is known.
+func fromSDK(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return &Error{Class: Rejected, Code: int(e.Code), Detail: clean(e.Message)}
+	}
+	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, mcp.ErrConnectionClosed, mcp.ErrSessionMissing} {
+		if errors.Is(err, closed) {
+			return &Error{Class: Closed, Detail: "the connection ended before the answer", Err: closed}
+		}
+	}
+	return protocolError(clean(err.Error()))
+}
+
+// fromContext is the error of a call whose context has ended.
+func fromContext(err error) *Error {
+	if errors.Is(err, context.Canceled) {
+		return &Error{Class: Canceled, Err: err}
+	}
+	return &Error{Class: Timeout, Err: err}
+}
+
+// shown is how much of a server's words gets into an error.
+const shown = 200
+
+// clean makes a server's words fit to be shown.
+func clean(text string) string {
+	if len(text) > shown {
+		text = strings.ToValidUTF8(text[:shown], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\ufffd"))
+}

@@ -1,0 +1,283 @@
+package mcpprobe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// The methods that the guard tells apart.
+const (
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+	methodListen     = "subscriptions/listen"
+	methodPing       = "ping"
+	methodElicit     = "elicitation/create"
+	methodSample     = "sampling/createMessage"
+	methodCancelled  = "notifications/cancelled"
+
+	methodTools     = "tools/list"
+	methodPrompts   = "prompts/list"
+	methodResources = "resources/list"
+	methodTemplates = "resources/templates/list"
+)
+
+// Errors that only a server of 2026-07-28 gives.
+const (
+	codeHeaderMismatch    = -32020
+	codeMissingCapability = -32021
+)
+
+// guard stands between the SDK and the wire and sees every message.
+type guard struct {
+	limits  Limits
+	junk    func(line []byte)
+	changed chan struct{}
+	slots   chan struct{} // one taken for each request of the server in hand
+
+	// broken ends, with an *Error as its cause, when the connection cannot go on.
+	broken   context.Context
+	breakOff context.CancelCauseFunc
+
+	reached   atomic.Bool  // the server was there at least once
+	junkLines atomic.Int64 // lines of a process that are no messages
+	nonsense  atomic.Int64 // what looked like an answer and is none
+
+	mu       sync.Mutex
+	open     map[string]*exchange // by the JSON of the request's id
+	expected *capture             // for the next list request
+	opening  capture              // of the last answer to discover or initialize
+	discover capture
+	refusal  *Error // why initialize must not follow discover
+}
+
+// exchange is a request that was sent to the server.
+type exchange struct {
+	method    string
+	capture   *capture
+	abandoned bool // nobody waits for the answer any more
+}
+
+// capture is the result of a request as the server wrote it.
+type capture struct{ result []byte }
+
+func newGuard(options Options) *guard {
+	g := &guard{
+		limits:  options.Limits,
+		junk:    options.Junk,
+		changed: make(chan struct{}, 1),
+		slots:   make(chan struct{}, requestsInHand),
+		open:    map[string]*exchange{},
+	}
+	g.broken, g.breakOff = context.WithCancelCause(context.Background())
+	return g
+}
+
+// fail breaks the connection; the first reason stays.
+func (g *guard) fail(err *Error) { g.breakOff(withOp(err, "session")) }
+
+// failure is why the connection is broken, or nil.
+func (g *guard) failure() *Error {
+	err, _ := errors.AsType[*Error](context.Cause(g.broken))
+	return err
+}
+
+// sent is what the guard knows of a message to the server.
+type sent struct {
+	kind   wire.Kind
+	method string
+	id     string
+}
+
+// outgoing is called before a message goes to the server. An error means that it
+// must not go.
+func (g *guard) outgoing(message []byte) (sent, error) {
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return sent{}, err // the SDK wrote it, so this does not happen
+	}
+	s := sent{kind: envelope.Kind, method: string(envelope.Method), id: string(envelope.ID.Of(message))}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case s.kind == wire.Request && s.method == methodInitialize && g.refusal != nil:
+		return s, g.refusal
+	case s.kind == wire.Request:
+		g.open[s.id] = &exchange{method: s.method, capture: g.captureFor(s.method)}
+	case s.method == methodCancelled:
+		g.abandonLocked(string(envelope.RequestID.Of(message)))
+	}
+	return s, nil
+}
+
+func (g *guard) captureFor(method string) *capture {
+	switch method {
+	case methodDiscover:
+		return &g.discover
+	case methodInitialize:
+		return &g.opening
+	case methodTools, methodPrompts, methodResources, methodTemplates:
+		taken := g.expected
+		g.expected = nil
+		return taken
+	default:
+		return nil
+	}
+}
+
+// expect names who gets the result of the next list request. Answers find their way
+// by the id of the request, so a late one never gets into another's hands.
+func (g *guard) expect(c *capture) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expected = c
+}
+
+// keptAbandoned bounds how many unanswered requests are remembered.
+const keptAbandoned = 256
+
+// abandon says that nobody waits for an answer, and whether somebody did.
+func (g *guard) abandon(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.abandonLocked(id)
+}
+
+func (g *guard) abandonLocked(id string) bool {
+	e, ok := g.open[id]
+	if !ok || e.abandoned {
+		return false
+	}
+	e.abandoned = true
+	if len(g.open) > keptAbandoned {
+		for id, e := range g.open {
+			if e.abandoned {
+				delete(g.open, id)
+			}
+		}
+	}
+	return true
+}
+
+// answered is called when an answer of ours has reached the server.
+func (g *guard) answered() {
+	select {
+	case <-g.slots:
+	default:
+	}
+}
+
+// incoming is called with each message of the server and returns what the SDK is to
+// see of it, or nil if that is nothing. It may change the message. The error is a
+// *wire.Error if this is no message, or an *Error if it is one too many.
+func (g *guard) incoming(message []byte) ([]byte, error) {
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return nil, err
+	}
+	switch envelope.Kind {
+	case wire.Response:
+		return g.response(message, envelope)
+	case wire.Request:
+		return g.request(message, envelope)
+	default:
+		g.notification(string(envelope.Method))
+		return nil, nil
+	}
+}
+
+// notification takes what is worth knowing; the SDK, which queues without a bound,
+// gets none.
+func (g *guard) notification(method string) {
+	switch method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		select {
+		case g.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// request lets the SDK answer, which it does in the same way whatever the params.
+func (g *guard) request(message []byte, envelope wire.Envelope) ([]byte, error) {
+	select {
+	case g.slots <- struct{}{}:
+	case <-g.broken.Done():
+		return nil, nil
+	}
+	if !envelope.Params.Present() {
+		return message, nil
+	}
+	return wire.AppendEdited(nil, message, wire.Edit{Span: envelope.Params, With: []byte("{}")}), nil
+}
+
+func (g *guard) response(message []byte, envelope wire.Envelope) ([]byte, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id := string(envelope.ID.Of(message))
+	e, ok := g.open[id]
+	delete(g.open, id)
+	switch {
+	case !ok:
+		g.nonsense.Add(1)
+		return nil, nil
+	case e.abandoned:
+		return nil, nil
+	case e.method == methodDiscover && envelope.Error.Present():
+		g.noteDiscoverError(envelope.Error.Of(message))
+	}
+	if e.capture == nil || !envelope.Result.Present() {
+		return g.small(message)
+	}
+	e.capture.result = bytes.Clone(envelope.Result.Of(message))
+	if e.method == methodDiscover || e.method == methodInitialize {
+		return g.small(message)
+	}
+	return wire.AppendEdited(nil, message, wire.Edit{Span: envelope.Result, With: []byte("{}")}), nil
+}
+
+func (g *guard) small(message []byte) ([]byte, error) {
+	if limit := min(smallReply, g.limits.ReplyBytes); len(message) > limit {
+		return nil, tooLarge(LimitReplyBytes, limit)
+	}
+	return message, nil
+}
+
+// noteDiscoverError sees to it that initialize is not tried on a server that has
+// shown itself to be of the newer era.
+func (g *guard) noteDiscoverError(raw []byte) {
+	var wireError struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(raw, &wireError) != nil {
+		return
+	}
+	if wireError.Code == codeHeaderMismatch || wireError.Code == codeMissingCapability {
+		g.refusal = &Error{Class: Rejected, Op: methodDiscover, Code: wireError.Code, Detail: clean(wireError.Message)}
+	}
+}
+
+// refuse is noteDiscoverError for what HTTP has to say.
+func (g *guard) refuse(reason *Error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refusal = reason
+}
+
+// skip is called with a line of a process that is no message. One that could have
+// been an answer is remembered, to explain why none came.
+func (g *guard) skip(line []byte) {
+	g.junkLines.Add(1)
+	if trimmed := bytes.TrimLeft(line, " \t"); len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		g.nonsense.Add(1)
+	}
+	if g.junk != nil {
+		g.junk(line)
+	}
+}

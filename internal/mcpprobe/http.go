@@ -1,0 +1,358 @@
+package mcpprobe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// roundTripper carries the SDK's requests to one address and nowhere else, and has
+// the guard see every message in them and in the responses.
+type roundTripper struct {
+	guard  *guard
+	target *url.URL
+	header http.Header
+	// lazyStream answers the GET for the server's own stream at once. The SDK waits
+	// for that response without a deadline, and some servers send no header before
+	// they have something to say.
+	lazyStream bool
+	transport  *http.Transport
+	// life ends with the session. No request outlasts it, though the SDK gives some of
+	// them contexts that never end.
+	life context.Context
+}
+
+func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripper, error) {
+	parsed, address, err := target.address()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &roundTripper{
+		guard:      g,
+		target:     parsed,
+		header:     target.header.Clone(),
+		lazyStream: target.kind == streamableHTTP,
+		life:       life,
+		transport: &http.Transport{
+			// No proxy from the environment, and always this address.
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				conn, err := dialer.DialContext(ctx, "tcp", address)
+				if err == nil {
+					g.reached.Store(true)
+				}
+				return conn, err
+			},
+			MaxResponseHeaderBytes: headerBytes,
+			DisableCompression:     true, // a small reply must not become a large one
+			TLSHandshakeTimeout:    dialTimeout,
+			MaxIdleConns:           2,
+		},
+	}, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	message, err := r.message(request)
+	note := message.note(request.Context())
+	if err != nil {
+		note.set(bodyError(err))
+		return nil, err
+	}
+	note.set(nil)
+	ctx, release := r.scope(request)
+	ours := request.Clone(ctx)
+	maps.Copy(ours.Header, r.header)
+	if r.lazyStream && request.Method == http.MethodGet && request.Header.Get("Last-Event-ID") == "" {
+		return r.stream(ours, release), nil
+	}
+	response, err := r.transport.RoundTrip(ours)
+	if message.kind == wire.Response {
+		r.guard.answered()
+	}
+	if err != nil {
+		ended := ctx.Err() // before it is ended here
+		release()
+		return nil, r.lost(note, message, ended, err)
+	}
+	response.Body = &body{ReadCloser: response.Body, release: release}
+	if err := r.receive(note, message, response); err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// scope is how long a request may take, and how to end that.
+func (r *roundTripper) scope(request *http.Request) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(request.Context())
+	stop := context.AfterFunc(r.life, cancel)
+	if request.Method != http.MethodDelete {
+		return ctx, func() { stop(); cancel() }
+	}
+	limited, cancelLimited := context.WithTimeout(ctx, closeTimeout)
+	return limited, func() { stop(); cancelLimited(); cancel() }
+}
+
+// message checks where a request goes and has the guard see what is in it.
+func (r *roundTripper) message(request *http.Request) (sent, error) {
+	if request.URL.Scheme != r.target.Scheme || request.URL.Host != r.target.Host {
+		return sent{}, protocolError("the server names an address that is not its own")
+	}
+	if request.GetBody == nil {
+		return sent{}, nil
+	}
+	content, err := request.GetBody()
+	if err != nil {
+		return sent{}, err
+	}
+	data, err := io.ReadAll(content)
+	if err != nil {
+		return sent{}, err
+	}
+	return r.guard.outgoing(data)
+}
+
+// lost is for a request that got no response.
+func (r *roundTripper) lost(note *note, message sent, ended, err error) *Error {
+	var e *Error
+	switch dial, isDial := errors.AsType[*net.OpError](err); {
+	case !r.guard.reached.Load(), isDial && dial.Op == "dial":
+		e = &Error{Class: Unreachable, Detail: clean(reason(err))}
+	case ended != nil:
+		e = fromContext(ended)
+	default:
+		e = &Error{Class: Closed, Detail: clean(reason(err))}
+	}
+	note.set(e)
+	if message.method == methodDiscover {
+		r.guard.refuse(e)
+	}
+	return e
+}
+
+// reason is the innermost error: the others repeat the address.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// receive bounds a response and takes the messages out of it.
+func (r *roundTripper) receive(note *note, message sent, response *http.Response) error {
+	limit := r.guard.limits.ReplyBytes
+	small := min(smallReply, limit)
+	if e := statusError(response); e != nil {
+		note.set(e)
+		if message.method == methodDiscover && (e.Class == Unauthorized || e.Class == Busy) {
+			r.guard.refuse(e)
+		}
+		if e.Class == Protocol { // a redirect
+			_ = response.Body.Close()
+			return e
+		}
+		return r.replace(note, message, response, small, false)
+	}
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch {
+	case kind == "text/event-stream":
+		filter := &eventFilter{guard: r.guard, note: note, source: response.Body, limit: limit}
+		if message.kind == wire.Request {
+			filter.answerTo = message.id
+			filter.bounded = message.method != methodListen
+		}
+		response.Body = filter
+		return nil
+	case kind == "application/json" && message.kind == wire.Request:
+		return r.replace(note, message, response, limit, true)
+	case message.method == methodDiscover:
+		// To the SDK this would be the end of the connection, but it only means that
+		// the server does not know the request.
+		response.StatusCode = http.StatusBadRequest
+	}
+	return r.replace(note, message, response, small, false)
+}
+
+// replace reads a body whole and puts in its place what the SDK is to see of it.
+func (r *roundTripper) replace(note *note, message sent, response *http.Response, limit int, answer bool) error {
+	data, err := readLimited(response.Body, limit)
+	_ = response.Body.Close()
+	if err == nil && (answer || message.kind == wire.Request && looksLikeMessage(data)) {
+		data, err = r.answer(data, message, answer)
+	}
+	if err != nil {
+		e := bodyError(err)
+		note.set(e)
+		if answer {
+			r.guard.fail(e)
+		}
+		return e
+	}
+	response.Body = io.NopCloser(bytes.NewReader(data))
+	response.ContentLength = int64(len(data))
+	return nil
+}
+
+func looksLikeMessage(data []byte) bool {
+	trimmed := bytes.TrimSpace(data)
+	return len(trimmed) > 0 && trimmed[0] == '{'
+}
+
+// answer has the guard see the answer to a request. Where there has to be one, there
+// must be this one and no other. With an error status there may be one.
+func (r *roundTripper) answer(data []byte, message sent, required bool) ([]byte, error) {
+	envelope, err := wire.Scan(data)
+	answers := err == nil && envelope.Kind == wire.Response && string(envelope.ID.Of(data)) == message.id
+	switch {
+	case answers:
+		return r.guard.incoming(data)
+	case !required:
+		return data, nil
+	case err != nil:
+		return nil, protocolError("the reply is not a message: " + err.Error())
+	default:
+		return nil, protocolError("the reply does not answer the request")
+	}
+}
+
+func bodyError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fromContext(err)
+	}
+	return &Error{Class: Closed, Detail: "the reply broke off", Err: io.ErrUnexpectedEOF}
+}
+
+func readLimited(source io.Reader, limit int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(source, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		return nil, tooLarge(LimitReplyBytes, limit)
+	}
+	return data, err
+}
+
+// statusError is what a status means, or nil if it means success.
+func statusError(response *http.Response) *Error {
+	status := response.StatusCode
+	switch {
+	case status >= 200 && status < 300:
+		return nil
+	case status < 400:
+		return &Error{Class: Protocol, Status: status, Detail: "a redirect is not followed"}
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return &Error{Class: Unauthorized, Status: status}
+	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500:
+		return &Error{Class: Busy, Status: status, RetryAfter: retryAfter(response.Header)}
+	default:
+		return &Error{Class: Rejected, Status: status}
+	}
+}
+
+// retryAfter is what a server asks for, unless it asks for more than an hour.
+func retryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(header.Get("Retry-After"))
+	if err != nil || seconds < 0 || seconds > 3600 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// stream answers the GET for the server's own stream before the server does. If the
+// server has none, ours stays silent, which comes to the same.
+func (r *roundTripper) stream(request *http.Request, release func()) *http.Response {
+	reader, writer := io.Pipe()
+	go func() {
+		defer release()
+		response, err := r.transport.RoundTrip(request)
+		if err == nil {
+			defer func() { _ = response.Body.Close() }()
+			kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+			if response.StatusCode == http.StatusOK && kind == "text/event-stream" {
+				filter := &eventFilter{guard: r.guard, source: response.Body, limit: r.guard.limits.ReplyBytes}
+				_, err = io.Copy(writer, filter)
+				_ = writer.CloseWithError(err)
+				return
+			}
+		}
+		<-request.Context().Done()
+		_ = writer.Close()
+	}()
+	return &http.Response{
+		StatusCode:    http.StatusOK,
+		Status:        "200 OK",
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        http.Header{"Content-Type": {"text/event-stream"}},
+		Body:          &body{ReadCloser: reader, release: release},
+		ContentLength: -1,
+		Request:       request,
+	}
+}
+
+// body releases what belongs to its request when it is closed.
+type body struct {
+	io.ReadCloser
+	release func()
+	once    sync.Once
+}
+
+func (b *body) Close() error {
+	b.once.Do(b.release)
+	return b.ReadCloser.Close()
+}
+
+// note is what the last request of a call came to. The SDK puts most of that into
+// words only.
+type note struct {
+	mu  sync.Mutex
+	err *Error
+}
+
+type noteKey struct{}
+
+func withNote(ctx context.Context) (context.Context, *note) {
+	n := &note{}
+	return context.WithValue(ctx, noteKey{}, n), n
+}
+
+// note is where to note what becomes of a request: nowhere, if it carries a message
+// that no call of the SDK waits for.
+func (s sent) note(ctx context.Context) *note {
+	if s.kind == wire.Response || s.kind == wire.Notification && s.method != "notifications/initialized" {
+		return nil
+	}
+	n, _ := ctx.Value(noteKey{}).(*note)
+	return n
+}
+
+func (n *note) set(err *Error) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+}
+
+func (n *note) get() *Error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}

@@ -1,0 +1,290 @@
+package mcpprobe
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+const (
+	versionModern = "2026-07-28" // the first that is stateless
+	versionLegacy = "2025-11-25" // the last that is not
+)
+
+// Session is a connection to a server. Its methods can be used at the same time.
+type Session struct {
+	guard     *guard
+	client    *mcp.ClientSession
+	opening   opening
+	transport mcp.Transport
+	end       context.CancelFunc // of everything that belongs to the session
+	idle      func()             // closes connections that are kept for later
+	turn      chan struct{}      // held by whoever lists
+	closing   sync.Once
+}
+
+// Connect opens a session. The context bounds the opening, not the session.
+func Connect(ctx context.Context, target Target, options Options) (*Session, error) {
+	return connect(ctx, target, options.withDefaults(), true)
+}
+
+// Probe opens a session, takes the catalogue and ends the session.
+func Probe(ctx context.Context, target Target, options Options) (*Catalog, error) {
+	session, err := connect(ctx, target, options.withDefaults(), false)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	return session.Catalog(ctx)
+}
+
+// connect opens a session; one that follows hears of changes.
+func connect(ctx context.Context, target Target, options Options, follow bool) (*Session, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Session{
+		guard: newGuard(options),
+		end:   end,
+		idle:  func() {},
+		turn:  make(chan struct{}, 1),
+	}
+	if err := s.prepare(life, target, options, follow); err != nil {
+		end()
+		return nil, &Error{Class: Rejected, Op: "connect", Detail: err.Error()}
+	}
+	if err := s.open(ctx, life, target, options, follow); err != nil {
+		s.abort()
+		return nil, err
+	}
+	go s.watch()
+	return s, nil
+}
+
+func (s *Session) prepare(life context.Context, target Target, options Options, follow bool) error {
+	switch target.kind {
+	case pipes:
+		s.transport = newPipeTransport(s.guard, target, options.DiscoverTimeout)
+		return nil
+	case streamableHTTP, serverSentEvents:
+	default:
+		return errors.New("there is no target")
+	}
+	tripper, err := newRoundTripper(life, s.guard, target)
+	if err != nil {
+		return err
+	}
+	s.idle = tripper.transport.CloseIdleConnections
+	client := &http.Client{Transport: tripper}
+	if target.kind == serverSentEvents {
+		// The guard bounds events, to less than what the SDK allows.
+		s.transport = &mcp.SSEClientTransport{Endpoint: target.url, HTTPClient: client, MaxEventSize: -1}
+		return nil
+	}
+	s.transport = &mcp.StreamableClientTransport{
+		Endpoint: target.url, HTTPClient: client, MaxEventSize: -1, DisableStandaloneSSE: !follow,
+	}
+	return nil
+}
+
+// open has the SDK negotiate. The SDK gets a context without a deadline, because it
+// ties what lasts as long as the session to it; ours ends the waiting.
+func (s *Session) open(ctx, life context.Context, target Target, options Options, follow bool) error {
+	negotiate := &mcp.ClientSessionOptions{}
+	if options.SkipDiscover || target.kind == serverSentEvents {
+		negotiate.ProtocolVersion = versionLegacy
+	}
+	inner, note := withNote(life)
+	type outcome struct {
+		client *mcp.ClientSession
+		err    error
+	}
+	opened := make(chan outcome, 1)
+	go func() {
+		client, err := newClient(follow).Connect(inner, s.transport, negotiate)
+		opened <- outcome{client, err}
+	}()
+	nonsense := s.guard.nonsense.Load()
+	var result outcome
+	select {
+	case result = <-opened:
+	case <-ctx.Done():
+		result.err = ctx.Err()
+	case <-s.guard.broken.Done():
+		result.err = context.Cause(s.guard.broken)
+	}
+	if result.err != nil {
+		return s.explain(ctx, "connect", note, nonsense, result.err)
+	}
+	s.client = result.client
+	opening, err := s.guard.readOpening(result.client.InitializeResult())
+	s.opening = opening
+	return err
+}
+
+// newClient declares everything, so that servers show everything, and declines
+// everything.
+func newClient(follow bool) *mcp.Client {
+	options := &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{
+			RootsV2: &mcp.RootCapabilities{ListChanged: true},
+			Sampling: &mcp.SamplingCapabilities{
+				Tools:   &mcp.SamplingToolsCapabilities{},
+				Context: &mcp.SamplingContextCapabilities{},
+			},
+			Elicitation: &mcp.ElicitationCapabilities{
+				Form: &mcp.FormElicitationCapabilities{},
+				URL:  &mcp.URLElicitationCapabilities{},
+			},
+		},
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+	}
+	if follow {
+		// The guard takes the signals. The SDK subscribes to them, where that is
+		// needed, only if there are handlers.
+		options.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) {}
+		options.PromptListChangedHandler = func(context.Context, *mcp.PromptListChangedRequest) {}
+		options.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) {}
+	}
+	client := mcp.NewClient(implementation(), options)
+	client.AddReceivingMiddleware(decline)
+	client.AddSendingMiddleware(setCursor)
+	return client
+}
+
+func implementation() *mcp.Implementation {
+	return &mcp.Implementation{Name: "slipway", Title: "Slipway probe", Version: version.Get().Version}
+}
+
+// decline answers what a server asks of the user. The SDK answers pings, and has no
+// roots to list.
+func decline(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, request mcp.Request) (mcp.Result, error) {
+		switch method {
+		case methodElicit:
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		case methodSample:
+			return nil, &jsonrpc.Error{Code: -1, Message: "User rejected sampling request"}
+		default:
+			return next(ctx, method, request)
+		}
+	}
+}
+
+// Changed receives a value when the server has said that a list of its changed, once
+// for however many times it said so since the last value was taken.
+func (s *Session) Changed() <-chan struct{} { return s.guard.changed }
+
+// Done is closed when the connection has ended, by whoever.
+func (s *Session) Done() <-chan struct{} { return s.guard.broken.Done() }
+
+// Err is why the connection ended; nil as long as it has not.
+func (s *Session) Err() error {
+	return context.Cause(s.guard.broken)
+}
+
+// Junk is how many lines of a process were skipped because they are no messages.
+func (s *Session) Junk() int64 { return s.guard.junkLines.Load() }
+
+// Ping asks the server for a sign of life. An error is one, too, if it is the
+// server that answers with it.
+func (s *Session) Ping(ctx context.Context) error {
+	params := &mcp.PingParams{}
+	if s.opening.modern() {
+		// There is no ping any more, but there still is an answer.
+		params.Meta = mcp.Meta{
+			mcp.MetaKeyProtocolVersion:    s.opening.server.ProtocolVersion,
+			mcp.MetaKeyClientInfo:         implementation(),
+			mcp.MetaKeyClientCapabilities: map[string]any{},
+		}
+	}
+	err := s.call(ctx, methodPing, func(ctx context.Context) error { return s.client.Ping(ctx, params) })
+	if e, ok := errors.AsType[*Error](err); ok && e.Class == Rejected && e.Code != 0 {
+		return nil
+	}
+	return err
+}
+
+// call makes one request and explains its failure.
+func (s *Session) call(ctx context.Context, method string, do func(context.Context) error) error {
+	inner, note := withNote(ctx)
+	inner, cancel := context.WithCancelCause(inner)
+	defer cancel(nil)
+	stop := context.AfterFunc(s.guard.broken, func() { cancel(context.Cause(s.guard.broken)) })
+	defer stop()
+	nonsense := s.guard.nonsense.Load()
+	if err := do(inner); err != nil {
+		return s.explain(ctx, method, note, nonsense, err)
+	}
+	return nil
+}
+
+// explain finds the best reason for an error of the SDK.
+func (s *Session) explain(ctx context.Context, op string, note *note, nonsense int64, err error) error {
+	e, noted := s.guard.failure(), note.get()
+	switch {
+	case e != nil:
+	case ctx.Err() != nil:
+		e = fromContext(ctx.Err())
+		switch {
+		case e.Class != Timeout:
+		case !s.guard.reached.Load():
+			e.Class = Unreachable
+		case s.guard.nonsense.Load() > nonsense:
+			e.Class, e.Detail = Protocol, "no answer came, but something that is none"
+		}
+	case noted != nil:
+		e = noted
+		if fromWire := fromSDK(err); noted.Class == Rejected && fromWire.Class == Rejected && fromWire != noted {
+			e = &Error{Class: Rejected, Status: noted.Status, Code: fromWire.Code, Detail: fromWire.Detail}
+		}
+	default:
+		e = fromSDK(err)
+	}
+	explained := *e
+	explained.Op = op
+	return &explained
+}
+
+// watch waits for the end of the connection.
+func (s *Session) watch() {
+	e := &Error{Class: Closed, Op: "session", Detail: "the server ended the connection"}
+	if err := s.client.Wait(); err != nil {
+		e = fromSDK(err)
+	}
+	s.guard.fail(e)
+}
+
+// Close ends the session: it is deleted on an HTTP server, and the input of a
+// process is closed. It takes a second at most.
+func (s *Session) Close() {
+	s.closing.Do(func() {
+		s.guard.fail(&Error{Class: Closed, Op: "session", Detail: "it was closed by this side"})
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = s.client.Close()
+		}()
+		timer := time.NewTimer(closeTimeout)
+		defer timer.Stop()
+		select {
+		case <-closed:
+		case <-timer.C:
+		}
+		s.abort()
+	})
+}
+
+// abort ends everything at once.
+func (s *Session) abort() {
+	s.end()
+	if t, ok := s.transport.(*pipeTransport); ok {
+		_ = t.close()
+	}
+	s.idle()
+}
