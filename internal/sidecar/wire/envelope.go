@@ -1,0 +1,437 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Kind is what a message is.
+type Kind uint8
+
+// The kinds of messages.
+const (
+	Request Kind = iota + 1
+	Notification
+	Response // with a result or an error
+)
+
+// Span is a range of bytes of a message. The zero Span means that it is absent.
+type Span struct{ Start, End int }
+
+// Present says whether the range is there.
+func (s Span) Present() bool { return s.End > s.Start }
+
+// Of returns the range's bytes in the message it was found in.
+func (s Span) Of(message []byte) []byte { return message[s.Start:s.End] }
+
+// Envelope is what the bridge needs to know of a message. Spans hold JSON as it
+// stands in the message, so a string has its quotes. Byte slices hold decoded
+// strings; they alias the message unless it had escapes there.
+type Envelope struct {
+	Kind   Kind
+	ID     Span // absent in notifications, and in errors that name no request
+	Method []byte
+	Params Span
+	Result Span
+	Error  Span
+
+	// ProgressToken is params.progressToken of a notification and
+	// params._meta.progressToken of a request.
+	ProgressToken Span
+
+	// From params, whatever the method.
+	Name             []byte // of a tool or prompt
+	URI              []byte // of a resource
+	RequestID        Span   // the request that notifications/cancelled is about
+	RequestedVersion []byte // protocolVersion of initialize
+
+	// From params._meta.
+	ProtocolVersion []byte // io.modelcontextprotocol/protocolVersion
+	SubscriptionID  Span   // io.modelcontextprotocol/subscriptionId
+}
+
+// The members that are looked at, by the object they stand in.
+const (
+	topVersion = iota
+	topID
+	topMethod
+	topParams
+	topResult
+	topError
+)
+
+const (
+	paramsMeta = iota
+	paramsProgressToken
+	paramsName
+	paramsURI
+	paramsRequestID
+	paramsVersion
+)
+
+const (
+	metaProgressToken = iota
+	metaVersion
+	metaSubscriptionID
+)
+
+var (
+	topNames    = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion"}
+	metaNames   = []string{
+		"progressToken",
+		"io.modelcontextprotocol/protocolVersion",
+		"io.modelcontextprotocol/subscriptionId",
+	}
+)
+
+// Scan reads the envelope of one message and checks the syntax of all of it. Line
+// breaks between tokens are overwritten with blanks, in place; nothing else changes.
+// It does not allocate unless it fails or a string that it decodes has escapes.
+//
+// Members that decide where a message goes must be spelled exactly, once and
+// without escapes: parsers differ in what they make of anything else.
+//
+// The error is always an *Error.
+func Scan(message []byte) (Envelope, error) {
+	s := scanner{syntax: syntax{b: message}}
+	if err := s.message(); err != nil {
+		return Envelope{}, err
+	}
+	return s.envelope, nil
+}
+
+// IsBatch says whether the first byte that counts opens an array.
+func IsBatch(body []byte) bool {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	return len(trimmed) > 0 && trimmed[0] == '['
+}
+
+// Batch calls each for every element of an array of messages, with its bytes. It
+// checks the array's own syntax; each must Scan the elements.
+func Batch(body []byte, each func(message []byte) error) error {
+	s := syntax{b: body}
+	s.space()
+	if s.peek() != '[' {
+		return invalid(s.i, "a batch must be an array")
+	}
+	s.i++
+	s.space()
+	if s.peek() == ']' {
+		return invalid(s.i, "a batch must not be empty")
+	}
+	for {
+		element, err := s.value()
+		if err != nil {
+			return err
+		}
+		if err := each(element.Of(body)); err != nil {
+			return err
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.i++
+			s.space()
+		case ']':
+			s.i++
+			if err := s.end(); err != nil {
+				return err
+			}
+			return nil
+		default:
+			return syntaxError(s.i, "want a comma or a closing bracket")
+		}
+	}
+}
+
+// scanner walks the three objects that an envelope is spread over: the message,
+// its params and their _meta.
+type scanner struct {
+	syntax
+	envelope   Envelope
+	version    Span
+	paramToken Span
+	metaToken  Span
+}
+
+func (s *scanner) message() *Error {
+	s.space()
+	if s.peek() != '{' {
+		if _, err := s.value(); err != nil {
+			return err
+		}
+		return invalid(0, "a message must be an object")
+	}
+	if err := s.top(); err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	return s.classify()
+}
+
+func (s *syntax) end() *Error {
+	s.space()
+	if s.i != len(s.b) {
+		return syntaxError(s.i, "more than one value")
+	}
+	return nil
+}
+
+func (s *scanner) top() *Error {
+	m := members{names: topNames}
+	for {
+		key, more, err := m.next(&s.syntax)
+		if err != nil || !more {
+			return err
+		}
+		if key == topParams && s.peek() == '{' {
+			start := s.i
+			if err := s.params(); err != nil {
+				return err
+			}
+			s.envelope.Params = Span{start, s.i}
+			continue
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		if err := s.keepTop(key, value); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) keepTop(key int, value Span) *Error {
+	switch key {
+	case topVersion:
+		s.version = value
+	case topID:
+		s.envelope.ID = value
+	case topMethod:
+		s.envelope.Method = s.text(value)
+		if len(s.envelope.Method) == 0 {
+			return invalid(value.Start, "method must be a string and not empty")
+		}
+	case topParams:
+		return invalid(value.Start, "params must be an object")
+	case topResult:
+		s.envelope.Result = value
+	case topError:
+		s.envelope.Error = value
+	}
+	return nil
+}
+
+func (s *scanner) params() *Error {
+	m := members{names: paramsNames}
+	for {
+		key, more, err := m.next(&s.syntax)
+		if err != nil || !more {
+			return err
+		}
+		if key == paramsMeta && s.peek() == '{' {
+			if err := s.meta(); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		if err := s.keepParam(key, value); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) keepParam(key int, value Span) *Error {
+	switch key {
+	case paramsMeta:
+		return invalid(value.Start, "params._meta must be an object")
+	case paramsProgressToken:
+		s.paramToken = value
+	case paramsName:
+		s.envelope.Name = s.text(value)
+	case paramsURI:
+		s.envelope.URI = s.text(value)
+	case paramsRequestID:
+		s.envelope.RequestID = value
+	case paramsVersion:
+		s.envelope.RequestedVersion = s.text(value)
+	}
+	return nil
+}
+
+func (s *scanner) meta() *Error {
+	m := members{names: metaNames}
+	for {
+		key, more, err := m.next(&s.syntax)
+		if err != nil || !more {
+			return err
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case metaProgressToken:
+			s.metaToken = value
+		case metaVersion:
+			s.envelope.ProtocolVersion = s.text(value)
+		case metaSubscriptionID:
+			s.envelope.SubscriptionID = value
+		}
+	}
+}
+
+// text is the content of a string, or nil for any other value.
+func (s *scanner) text(value Span) []byte {
+	raw := value.Of(s.b)
+	if raw[0] != '"' {
+		return nil
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
+	}
+	return unquote(raw)
+}
+
+func unquote(raw []byte) []byte {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil // the syntax was checked, so this does not happen
+	}
+	return []byte(text)
+}
+
+// classify decides what the message is, once all members are known.
+func (s *scanner) classify() *Error {
+	e := &s.envelope
+	if string(s.version.Of(s.b)) != `"2.0"` {
+		return invalid(s.version.Start, `jsonrpc must be "2.0"`)
+	}
+	answers := e.Result.Present() || e.Error.Present()
+	switch {
+	case e.Method != nil && answers:
+		return invalid(0, "a message has a method, or a result or error, but not both")
+	case e.Method != nil && e.ID.Present():
+		e.Kind = Request
+		e.ProgressToken = s.metaToken
+	case e.Method != nil:
+		e.Kind = Notification
+		e.ProgressToken = s.paramToken
+	case answers:
+		return s.classifyResponse()
+	default:
+		return invalid(0, "a message has a method, a result or an error")
+	}
+	if e.ID.Present() && !isID(e.ID.Of(s.b)) {
+		return invalid(e.ID.Start, "id must be a string or an integer")
+	}
+	return nil
+}
+
+func (s *scanner) classifyResponse() *Error {
+	e := &s.envelope
+	e.Kind = Response
+	if e.Result.Present() && e.Error.Present() {
+		return invalid(e.Error.Start, "a response has a result or an error, but not both")
+	}
+	if e.Error.Present() && s.b[e.Error.Start] != '{' {
+		return invalid(e.Error.Start, "error must be an object")
+	}
+	// Servers that could not read a request answer with an error about no
+	// request at all; some spell that null.
+	if e.Error.Present() && string(e.ID.Of(s.b)) == "null" {
+		e.ID = Span{}
+	}
+	switch {
+	case !e.ID.Present() && e.Result.Present():
+		return invalid(0, "a result must have an id")
+	case e.ID.Present() && !isID(e.ID.Of(s.b)):
+		return invalid(e.ID.Start, "id must be a string or an integer")
+	}
+	return nil
+}
+
+// isID says whether a value is a string or an integer. A number with a fraction or
+// exponent is not: peers would echo it in another spelling.
+func isID(raw []byte) bool {
+	switch c := raw[0]; {
+	case c == '"':
+		return true
+	case c == '-' || '0' <= c && c <= '9':
+		return !bytes.ContainsAny(raw, ".eE")
+	default:
+		return false
+	}
+}
+
+// members goes through the members of one object and picks those with known names.
+type members struct {
+	names  []string
+	seen   uint8
+	opened bool
+}
+
+// next reads up to the next member's value and returns the index of its name, or
+// -1 if the name is not known. There are no more at the closing brace.
+func (m *members) next(s *syntax) (key int, more bool, err *Error) {
+	s.space()
+	switch {
+	case !m.opened:
+		m.opened = true
+		s.i++
+		s.space()
+		if s.peek() == '}' {
+			s.i++
+			return 0, false, nil
+		}
+	case s.peek() == '}':
+		s.i++
+		return 0, false, nil
+	case s.peek() == ',':
+		s.i++
+		s.space()
+	default:
+		return 0, false, syntaxError(s.i, "want a comma or a closing bracket")
+	}
+	start := s.i
+	escaped, err := s.string()
+	if err != nil {
+		return 0, false, err
+	}
+	key, err = m.lookUp(s.b[start+1:s.i-1], escaped, start)
+	if err != nil {
+		return 0, false, err
+	}
+	return key, true, s.colon()
+}
+
+func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
+	for i, known := range m.names {
+		if string(name) != known {
+			continue
+		}
+		if m.seen&(1<<i) != 0 {
+			return 0, invalid(offset, "a member's name stands twice")
+		}
+		m.seen |= 1 << i
+		return i, nil
+	}
+	if escaped {
+		name = unquote(append(append([]byte{'"'}, name...), '"'))
+	}
+	for _, known := range m.names {
+		// Some decoders ignore case, so to them this would be the known member.
+		if bytes.EqualFold(name, []byte(known)) {
+			return 0, invalid(offset, "a member's name is spelled in a way that parsers disagree on")
+		}
+	}
+	return -1, nil
+}

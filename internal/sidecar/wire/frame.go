@@ -1,0 +1,235 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Framing says how messages on standard input and output are told apart.
+type Framing uint8
+
+// The framings. The protocol knows the first only; some servers use the second.
+const (
+	Newline Framing = iota
+	ContentLength
+)
+
+const (
+	smallBuffer = 4 << 10
+	// A buffer that one large message has grown is given back after it.
+	largeBuffer = 64 << 10
+	// A header block has a line or two.
+	maxHeaderLines = 16
+)
+
+var byteOrderMark = []byte("\ufeff")
+
+// ErrFrameTooLong is returned when a message is larger than the limit. What
+// follows it cannot be told apart any more.
+var ErrFrameTooLong = errors.New("message is larger than the limit")
+
+// FrameReader takes messages off what a server writes to its standard output.
+// Servers write other things there too, such as banners and logs; these lines are
+// handed to the junk function and skipped.
+type FrameReader struct {
+	source  io.Reader
+	framing Framing
+	limit   int
+	junk    func(line []byte)
+
+	buffer  []byte // what was read and not yet returned is buffer[start:]
+	start   int
+	scanned int // bytes behind start that are known to hold no line break
+	began   bool
+	err     error
+}
+
+// NewFrameReader reads messages of at most limit bytes from source.
+func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line []byte)) *FrameReader {
+	return &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
+}
+
+// Next returns the next candidate for a message: an object or an array by its first
+// byte, not yet checked any further. It is valid until the next call. At the end of
+// the output it returns io.EOF; a last line without a line break still counts.
+func (f *FrameReader) Next() ([]byte, error) {
+	f.giveBack()
+	if f.framing == ContentLength {
+		return f.nextByHeader()
+	}
+	for {
+		line, err := f.line()
+		if err != nil {
+			return nil, err
+		}
+		if isCandidate(line) {
+			return line, nil
+		}
+		f.reportJunk(line)
+	}
+}
+
+func isCandidate(line []byte) bool {
+	trimmed := bytes.TrimLeft(line, " \t")
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
+}
+
+func (f *FrameReader) reportJunk(line []byte) {
+	if len(line) > 0 && f.junk != nil {
+		f.junk(line)
+	}
+}
+
+func (f *FrameReader) nextByHeader() ([]byte, error) {
+	for {
+		length, err := f.headers()
+		if err != nil {
+			return nil, err
+		}
+		if length > f.limit {
+			return nil, fmt.Errorf("read message of %d bytes: %w", length, ErrFrameTooLong)
+		}
+		body, err := f.exactly(length)
+		if err != nil {
+			return nil, err
+		}
+		if isCandidate(bytes.TrimLeft(body, "\r\n")) {
+			return body, nil
+		}
+		f.reportJunk(body)
+	}
+}
+
+// headers reads header lines up to the empty one and returns the announced length.
+// Lines that are no headers are junk that stands between messages.
+func (f *FrameReader) headers() (int, error) {
+	length, lines := -1, 0
+	for {
+		line, err := f.line()
+		if err != nil {
+			return 0, err
+		}
+		switch announced, isHeader := parseHeader(line); {
+		case len(line) == 0 && length >= 0:
+			return length, nil
+		case announced >= 0:
+			length, lines = announced, 1
+		case length >= 0 && isHeader && lines < maxHeaderLines:
+			lines++ // another header of the same message, such as Content-Type
+		default:
+			f.reportJunk(line)
+		}
+	}
+}
+
+// parseHeader returns the length that a line announces, or -1.
+func parseHeader(line []byte) (length int, isHeader bool) {
+	name, value, isHeader := bytes.Cut(line, []byte(":"))
+	if !isHeader || !bytes.EqualFold(bytes.TrimSpace(name), []byte("Content-Length")) {
+		return -1, isHeader
+	}
+	length, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+	if err != nil || length < 0 {
+		return -1, false
+	}
+	return length, true
+}
+
+// line returns the next line without its ending.
+func (f *FrameReader) line() ([]byte, error) {
+	for {
+		pending := f.buffer[f.start:]
+		if n := bytes.IndexByte(pending[f.scanned:], '\n'); n >= 0 {
+			line := pending[:f.scanned+n]
+			f.start += len(line) + 1
+			f.scanned = 0
+			return f.trimmed(line)
+		}
+		f.scanned = len(pending)
+		if len(pending) > f.limit+trimmable {
+			return nil, f.tooLong()
+		}
+		if f.err != nil {
+			if len(pending) == 0 || !errors.Is(f.err, io.EOF) {
+				return nil, f.err
+			}
+			f.start, f.scanned = len(f.buffer), 0
+			return f.trimmed(pending)
+		}
+		f.fill(f.limit + trimmable)
+	}
+}
+
+// trimmable is what a line may have on top of the limit, which is the message's: a
+// byte order mark and its ending.
+const trimmable = 5
+
+func (f *FrameReader) trimmed(line []byte) ([]byte, error) {
+	if !f.began {
+		f.began = true
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) > f.limit {
+		return nil, f.tooLong()
+	}
+	return line, nil
+}
+
+func (f *FrameReader) tooLong() error {
+	return fmt.Errorf("read line of more than %d bytes: %w", f.limit, ErrFrameTooLong)
+}
+
+func (f *FrameReader) exactly(n int) ([]byte, error) {
+	for len(f.buffer)-f.start < n {
+		if f.err != nil {
+			if errors.Is(f.err, io.EOF) {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return nil, f.err
+		}
+		f.fill(n)
+	}
+	body := f.buffer[f.start : f.start+n]
+	f.start += n
+	f.scanned = 0
+	return body, nil
+}
+
+// fill reads more; most is how much of one message may be pending.
+func (f *FrameReader) fill(most int) {
+	if f.start > 0 {
+		f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.start:])]
+		f.start = 0
+	}
+	if len(f.buffer) == cap(f.buffer) {
+		size := max(smallBuffer, min(2*cap(f.buffer), most+smallBuffer))
+		f.buffer = append(make([]byte, 0, size), f.buffer...)
+	}
+	n, err := f.source.Read(f.buffer[len(f.buffer):cap(f.buffer)])
+	f.buffer = f.buffer[:len(f.buffer)+n]
+	f.err = err
+}
+
+// giveBack lets go of a large buffer once nothing in it is needed, so that one
+// large message does not cost memory for as long as its session lasts.
+func (f *FrameReader) giveBack() {
+	if cap(f.buffer) > largeBuffer && f.start == len(f.buffer) {
+		f.buffer, f.start, f.scanned = nil, 0, 0
+	}
+}
+
+// AppendFrame appends a message, which must be one line, as a server reads it.
+func AppendFrame(dst, message []byte, framing Framing) []byte {
+	if framing == ContentLength {
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, int64(len(message)), 10)
+		dst = append(dst, "\r\n\r\n"...)
+		return append(dst, message...)
+	}
+	dst = append(dst, message...)
+	return append(dst, '\n')
+}
