@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// drainSignal tells a running sidecar to drain. There is no port for it: whoever
+// can reach a pod must not be able to take it out of service.
+const drainSignal = syscall.SIGUSR1
+
+// install copies the launcher, which lies beside this program, into the directory
+// that the server's container shares. It may be running there already, from before
+// this container was restarted, so it is replaced and not overwritten.
+func install(dir string) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find launcher: %w", err)
+	}
+	source, err := os.Open(filepath.Join(filepath.Dir(self), "launcher"))
+	if err != nil {
+		return fmt.Errorf("read launcher: %w", err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	copied, err := os.CreateTemp(dir, ".launcher-*")
+	if err != nil {
+		return fmt.Errorf("write launcher: %w", err)
+	}
+	_, err = io.Copy(copied, source)
+	err = errors.Join(err, copied.Chmod(0o755), copied.Close())
+	if err == nil {
+		err = os.Rename(copied.Name(), filepath.Join(dir, "launcher"))
+	}
+	if err != nil {
+		return fmt.Errorf("write launcher: %w", errors.Join(err, os.Remove(copied.Name())))
+	}
+	return nil
+}
+
+// drain signals the sidecar that is this container's first process. If that is
+// another program, such as the pause of a pod that shares its processes, it is
+// left alone.
+func drain() error {
+	const first = 1
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("find sidecar: %w", err)
+	}
+	other, err := os.Stat(fmt.Sprintf("/proc/%d/exe", first))
+	if err != nil {
+		return fmt.Errorf("find sidecar: %w", err)
+	}
+	if !os.SameFile(self, other) {
+		return errors.New("find sidecar: the first process of this container is another program")
+	}
+	if err := syscall.Kill(first, drainSignal); err != nil {
+		return fmt.Errorf("signal sidecar: %w", err)
+	}
+	return nil
+}

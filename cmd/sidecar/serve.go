@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// options are the flags that are not part of the adapter's configuration.
+type options struct {
+	listen, adminListen string
+	socket              string
+	framing             string
+	keyFile             string
+	podUID, podIP       string
+	verbosity           int
+	command             []string
+}
+
+func serve(ctx context.Context, args []string) error {
+	config := sidecar.Defaults()
+	var o options
+	flags := flag.NewFlagSet("sidecar serve", flag.ContinueOnError)
+	bindOptions(flags, &o)
+	bindConfig(flags, &config)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage // the flag package has said what is wrong
+	}
+	o.command = flags.Args()
+	if (len(o.command) == 0) == (o.socket == "") {
+		fmt.Fprintln(os.Stderr, "sidecar serve: name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
+		return errUsage
+	}
+	if err := complete(&config, o); err != nil {
+		return err
+	}
+	return serveOn(ctx, config, o)
+}
+
+// complete works out what the flags mean.
+func complete(config *sidecar.Config, o options) (err error) {
+	switch o.framing {
+	case "Newline":
+		config.Framing = wire.Newline
+	case "ContentLength":
+		config.Framing = wire.ContentLength
+	default:
+		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
+	}
+	if config.Log, err = newLogger(o.verbosity); err != nil {
+		return err
+	}
+	key := make([]byte, sessionid.KeySize)
+	if o.keyFile == "" {
+		_, _ = rand.Read(key) // never fails
+	} else {
+		text, err := os.ReadFile(o.keyFile)
+		if err != nil {
+			return fmt.Errorf("read key: %w", err)
+		}
+		config.Key = []byte(strings.TrimSpace(string(text)))
+		if n, err := hex.Decode(key, config.Key); err != nil || n != len(key) {
+			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, len(key))
+		}
+	}
+	if config.IDs, err = sessionid.New(key); err != nil {
+		return err
+	}
+	if o.podUID != "" {
+		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
+		if err != nil || len(uid) != len(config.Owner.UID) {
+			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
+		}
+		config.Owner.UID = [16]byte(uid)
+	}
+	return nil
+}
+
+func newLogger(verbosity int) (logr.Logger, error) {
+	if verbosity < 0 || verbosity > 5 {
+		return logr.Logger{}, fmt.Errorf("verbosity %d: want 0 to 5", verbosity)
+	}
+	config := zap.NewProductionConfig()
+	config.Level = zap.NewAtomicLevelAt(zapcore.Level(-verbosity))
+	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	config.DisableStacktrace = true
+	config.DisableCaller = true
+	log, err := config.Build()
+	if err != nil {
+		return logr.Logger{}, fmt.Errorf("make logger: %w", err)
+	}
+	return zapr.NewLogger(log), nil
+}
+
+func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
+	clients, err := sidecar.Listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	administrators, err := sidecar.Listen(ctx, o.adminListen)
+	if err != nil {
+		return errors.Join(err, clients.Close())
+	}
+	local := netip.MustParseAddrPort(clients.Addr().String())
+	if len(config.Origins.Hosts) == 0 && local.Addr().IsLoopback() {
+		config.Origins.Hosts = []string{"localhost"} // no other name leads here
+	}
+	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
+		return err
+	}
+	// The launcher's hook waits for the adapter, which starts by the launcher.
+	var adapter *sidecar.Adapter
+	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
+		adapter.Drain()
+		select {
+		case <-adapter.Drained():
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	adapter = sidecar.New(starter, config)
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, drainSignal)
+	go func() {
+		<-told
+		adapter.Drain()
+	}()
+	config.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
+	return adapter.Serve(ctx, clients, administrators)
+}
+
+func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
+	if podIP == "" {
+		return local, nil
+	}
+	address, err := netip.ParseAddr(podIP)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("pod-ip: %w", err)
+	}
+	return netip.AddrPortFrom(address, local.Port()), nil
+}
+
+// newStarter returns what starts the server: a launcher in another container, or
+// this very process.
+func newStarter(config sidecar.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
+	if o.socket == "" {
+		direct, err := launcher.NewDirect(launcher.Options{Command: o.command})
+		if err != nil {
+			return nil, nil, fmt.Errorf("run server's command: %w", err)
+		}
+		return direct, direct.Close, nil
+	}
+	host, err := launcher.Listen(o.socket, launcher.HostOptions{
+		Drain: drained,
+		Logf: func(format string, args ...any) {
+			config.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return patientStarter{host}, func() error {
+		if err := host.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}, nil
+}
+
+// launcherPatience is how long a start waits for a launcher: the server's container
+// begins after the sidecar's, and may be restarted.
+const launcherPatience = 5 * time.Second
+
+// patientStarter starts processes by a launcher that may have yet to connect.
+type patientStarter struct{ host *launcher.Host }
+
+func (s patientStarter) Spawn(ctx context.Context, label string) (*launcher.Process, error) {
+	waiting, cancel := context.WithTimeout(ctx, launcherPatience)
+	defer cancel()
+	if s.host.WaitConnected(waiting) != nil {
+		return nil, launcher.ErrNoLauncher
+	}
+	return s.host.Spawn(ctx, label)
+}

@@ -1,0 +1,291 @@
+// Package sidecar assembles the data plane: an MCP server that speaks on standard
+// input and output becomes an HTTP endpoint with sessions. It knows nothing of
+// Kubernetes.
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Path is where MCP clients connect.
+const Path = "/mcp"
+
+// Config says how the adapter behaves. The zero value of a field is not a default;
+// Defaults has them.
+type Config struct {
+	Framing wire.Framing
+	Origins origin.Policy
+
+	MaxSessions  int
+	IdleTimeout  time.Duration
+	MaxLifetime  time.Duration
+	CallTimeout  time.Duration
+	DrainTimeout time.Duration
+	OpenTimeout  time.Duration
+	Warm         int
+
+	BodyBytes         int64
+	LineBytes         int
+	ReplayBytes       int
+	StreamsPerSession int
+	CallsPerSession   int
+	ConcurrentStarts  int
+
+	Owner sessionid.Owner
+	IDs   *sessionid.Codec
+	Key   []byte // for the catalogue; without one it is not served
+	Log   logr.Logger
+}
+
+// Defaults are what an adapter does when nobody says otherwise.
+func Defaults() Config {
+	return Config{
+		MaxSessions:  20,
+		IdleTimeout:  30 * time.Minute,
+		MaxLifetime:  24 * time.Hour,
+		CallTimeout:  10 * time.Minute,
+		DrainTimeout: time.Minute,
+		OpenTimeout:  time.Minute,
+		Warm:         1,
+
+		BodyBytes:         32 << 20,
+		LineBytes:         64 << 20,
+		ReplayBytes:       1 << 20,
+		StreamsPerSession: 16,
+		CallsPerSession:   1024,
+		ConcurrentStarts:  4,
+	}
+}
+
+// What nobody needs to set.
+const (
+	startHold       = 5 * time.Second
+	eofGrace        = 2 * time.Second
+	termGrace       = 3 * time.Second
+	cancelGrace     = 5 * time.Second
+	deliveryTimeout = 10 * time.Second
+	sendTimeout     = 10 * time.Second
+	writeTimeout    = 30 * time.Second
+	commitAfter     = time.Second
+	keepAlive       = 15 * time.Second
+	retry           = time.Second
+	pendingBytes    = 4 << 20
+	headerTimeout   = 10 * time.Second
+	idleConnection  = 2 * time.Minute
+	headerBytes     = 64 << 10
+	pingInterval    = 10 * time.Second
+	pingTimeout     = 5 * time.Second
+	settle          = time.Second
+)
+
+// Adapter is the data plane of one server.
+type Adapter struct {
+	config   Config
+	pool     *child.Pool
+	sessions *session.Registry
+	keeper   *keeper.Keeper
+	metrics  session.Metrics
+	clients  http.Handler
+	admin    http.Handler
+
+	startDrain sync.Once
+	draining   chan struct{}
+	drained    chan struct{}
+}
+
+// New returns an adapter for the server that starter starts.
+func New(starter child.Starter, config Config) *Adapter {
+	a := &Adapter{
+		config: config,
+		pool: child.NewPool(starter, child.Options{
+			Framing: config.Framing, LineBytes: config.LineBytes,
+			// One process is the keeper's.
+			Warm: config.Warm, Max: config.MaxSessions + config.Warm + 1, Starts: config.ConcurrentStarts,
+			StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: config.Log,
+		}),
+		sessions: session.NewRegistry(session.Policy{
+			Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime,
+		}),
+		draining: make(chan struct{}),
+		drained:  make(chan struct{}),
+	}
+	a.keeper = keeper.New(keeper.Options{
+		Connect:      a.connectKeeper,
+		StartTimeout: config.OpenTimeout, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
+		Log: config.Log.WithName("keeper"),
+	})
+	clients := http.NewServeMux()
+	clients.Handle(Path, streamable.New(streamable.Options{
+		Sessions: a.sessions, Origins: config.Origins,
+		Open: a.open, MintID: func() string { return config.IDs.Mint(config.Owner) },
+		BodyBytes: config.BodyBytes, OpenTimeout: config.OpenTimeout, SendTimeout: sendTimeout, WriteTimeout: writeTimeout,
+		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
+	}))
+	a.clients = clients
+	a.admin = admin.Handler(admin.Options{
+		State: a.keeper.State, Sessions: a.sessions.Len, Key: config.Key, Metrics: a.metricsHandler(),
+	})
+	return a
+}
+
+// connectKeeper gives the keeper a process of its own.
+func (a *Adapter) connectKeeper(ctx context.Context) (keeper.Connection, error) {
+	server, err := a.pool.Acquire(ctx)
+	if err != nil {
+		return keeper.Connection{}, err
+	}
+	output, input, err := server.Pipes()
+	if err != nil {
+		server.Close()
+		return keeper.Connection{}, server.Reason()
+	}
+	return keeper.Connection{
+		Target: mcpprobe.Pipes(output, input),
+		Close:  server.Close,
+		Reason: func() error {
+			select {
+			case <-server.Done():
+				return server.Reason()
+			case <-time.After(exitGrace): // its output may end a moment before it does
+				return nil
+			}
+		},
+	}, nil
+}
+
+// open starts a server for a new session and ties the two together.
+func (a *Adapter) open(ctx context.Context) (*session.Session, error) {
+	server, err := a.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opened := session.New(server, session.Limits{
+		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
+		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+		CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
+	}, &a.metrics)
+	// What a server says has no deadline of a request's; a server that does not
+	// read its answers has the usual time.
+	server.Serve(func(message session.Message) {
+		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+		defer cancel()
+		opened.Deliver(ctx, message)
+	}, opened.End)
+	return opened, nil
+}
+
+// exitGrace is how long it may take to learn why a server's output has ended.
+const exitGrace = 100 * time.Millisecond
+
+// Listen opens the port that clients connect to. Peers that vanish without a word
+// are noticed by the kernel.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	config := net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive / 3, Count: 3},
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			const tcpUserTimeout = 18 // Connections inherit it from the listener.
+			var setErr error
+			err := raw.Control(func(fd uintptr) {
+				setErr = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(writeTimeout.Milliseconds()))
+			})
+			return errors.Join(err, setErr)
+		},
+	}
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for clients: %w", err)
+	}
+	return listener, nil
+}
+
+// Serve serves clients and administrators until the context ends, then drains:
+// calls in flight may finish within the drain timeout, and no new session is opened.
+func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listener) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	// After the drain the server's container ends, and no process is missed any more.
+	useful, drained := context.WithCancel(background)
+	var running sync.WaitGroup
+	running.Go(func() { a.pool.Run(useful) })
+	running.Go(func() { a.keeper.Run(useful) })
+	running.Go(func() { a.sessions.Run(background) })
+	running.Go(func() {
+		a.drainWhenTold(background)
+		drained()
+	})
+
+	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
+	failed := make(chan error, 2)
+	go func() { failed <- clientServer.Serve(clients) }()
+	go func() { failed <- adminServer.Serve(administrators) }()
+
+	var err error
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+	case <-a.draining:
+		clientServer.SetKeepAlivesEnabled(false) // answers say so, and clients turn elsewhere
+		<-a.drained
+		<-ctx.Done()
+	case <-ctx.Done():
+		clientServer.SetKeepAlivesEnabled(false)
+		a.Drain()
+		<-a.drained
+	}
+	// Answers that were given a moment ago are still on their way.
+	closing, cancel := context.WithTimeout(background, headerTimeout)
+	defer cancel()
+	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
+	stop()
+	running.Wait()
+	return err
+}
+
+func newServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleConnection,
+		MaxHeaderBytes:    headerBytes,
+	}
+}
+
+// Drain begins to drain, and returns at once. Further calls do nothing.
+func (a *Adapter) Drain() {
+	a.startDrain.Do(func() { close(a.draining) })
+}
+
+// Drained is closed when no session is left after a drain was begun.
+func (a *Adapter) Drained() <-chan struct{} { return a.drained }
+
+func (a *Adapter) drainWhenTold(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-a.draining:
+	}
+	a.config.Log.Info("Draining", "sessions", a.sessions.Len(), "timeout", a.config.DrainTimeout.String())
+	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
+	defer cancel()
+	a.sessions.Drain(ctx)
+	close(a.drained)
+}

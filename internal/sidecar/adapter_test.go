@@ -1,0 +1,444 @@
+package sidecar
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+var echoServer string
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "slipway-adapter-test")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	echoServer = filepath.Join(dir, "echo")
+	if out, err := exec.Command("go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo").CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
+	}
+	return m.Run(), nil
+}
+
+// startAdapter serves the echo server on a port of its own until the test is over.
+func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url string) {
+	t.Helper()
+	config := Defaults()
+	config.Log = logr.Discard()
+	config.DrainTimeout = 5 * time.Second
+	if change != nil {
+		change(&config)
+	}
+	var err error
+	if config.IDs, err = sessionid.New(make([]byte, sessionid.KeySize)); err != nil {
+		t.Fatal(err)
+	}
+	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter = New(direct, config)
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- adapter.Serve(ctx, listener, admin) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if err := direct.Close(); err != nil {
+			t.Errorf("close launcher: %v", err)
+		}
+	})
+	return adapter, "http://" + listener.Addr().String() + Path
+}
+
+// client is one MCP client that looks at every byte.
+type client struct {
+	url, session string
+	http         *http.Client
+}
+
+func newClient(ctx context.Context, url string) (*client, error) {
+	c := &client{url: url, http: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	response, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("initialize: %s: %s: %w", response.Status, body, err)
+	}
+	c.session = response.Header.Get("Mcp-Session-Id")
+	return c, nil
+}
+
+func (c *client) do(ctx context.Context, method, body string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if c.session != "" {
+		request.Header.Set("Mcp-Session-Id", c.session)
+	}
+	return c.http.Do(request)
+}
+
+func (c *client) post(ctx context.Context, body string) (*http.Response, error) {
+	return c.do(ctx, http.MethodPost, body)
+}
+
+// messages posts a body and returns every message of the answer, JSON or stream.
+func (c *client) messages(ctx context.Context, body string) ([]string, error) {
+	response, err := c.post(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.Header.Get("Content-Type") == "application/json" {
+		data, err := io.ReadAll(response.Body)
+		return []string{string(data)}, err
+	}
+	var all []string
+	lines := bufio.NewReader(response.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if data, ok := bytes.CutPrefix(line, []byte("data: {")); ok {
+			all = append(all, "{"+strings.TrimSuffix(string(data), "\n"))
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+	}
+}
+
+func call(id any, tool, arguments string) string {
+	encoded, _ := json.Marshal(id)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{%s},"_meta":{"progressToken":%s}}}`, encoded, tool, arguments, encoded)
+}
+
+// texts that a bridge may damage: spaces that are none, joiners, escapes, numbers.
+var oddTexts = []string{
+	`a\u00a0b`, "a\u00a0b\u3000c", "\U0001F468\u200d\U0001F469\u200d\U0001F467", `\/\"\\\n`, "9007199254740993", "\u202e", strings.Repeat("é", 5000),
+}
+
+// R25, R49, R55: sixty-four clients use the same ids at the same time. Each gets
+// its own answers, all of them, to the byte, and its own server's state.
+func TestSessionsAreNeverMixedUp(t *testing.T) {
+	const clients, rounds = 64, 12
+	_, url := startAdapter(t, func(c *Config) { c.MaxSessions = clients })
+	var running sync.WaitGroup
+	for n := range clients {
+		running.Go(func() {
+			if err := chatter(t.Context(), url, n, rounds); err != nil {
+				t.Errorf("client %d: %v", n, err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// chatter has several calls in flight at a time and checks everything that comes.
+func chatter(ctx context.Context, url string, n, rounds int) error {
+	c, err := newClient(ctx, url)
+	if err != nil {
+		return err
+	}
+	random := rand.New(rand.NewPCG(uint64(n), 7))
+	for round := range rounds {
+		var running sync.WaitGroup
+		failures := make(chan error, 8)
+		check := func(id any, tool, arguments string, verify func([]string) error) {
+			running.Go(func() {
+				got, err := c.messages(ctx, call(id, tool, arguments))
+				if err == nil {
+					err = verify(got)
+				}
+				if err != nil {
+					failures <- fmt.Errorf("round %d, %s: %w", round, tool, err)
+				}
+			})
+		}
+		text := fmt.Sprintf("%d/%d/%s", n, round, oddTexts[random.IntN(len(oddTexts))])
+		check(1, "echo", `"text":"`+text+`"`, answers(`"id":1,`, text))
+		check("1", "echo", `"text":"other `+text+`"`, answers(`"id":"1",`, "other "+text))
+		check(2, "count", "", answers(`"id":2,`, fmt.Sprintf(`"text":"%d"`, round+1)))
+		progress := 1 + random.IntN(20)
+		check(3, "burst", fmt.Sprintf(`"n":%d,"size":%d`, progress, random.IntN(300)), bursts(3, progress))
+		check(4, "sleep", fmt.Sprintf(`"ms":%d`, random.IntN(20)), answers(`"id":4,`, "slept"))
+		running.Wait()
+		close(failures)
+		for err := range failures {
+			return err
+		}
+	}
+	response, err := c.do(ctx, http.MethodDelete, "")
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// answers checks that the last message is the answer, with the text in it as JSON
+// decodes it, and nothing else came.
+func answers(id, text string) func([]string) error {
+	return func(got []string) error {
+		if len(got) != 1 || !strings.Contains(got[0], id) {
+			return fmt.Errorf("got %.300q, want one answer with %s", got, id)
+		}
+		if strings.HasPrefix(text, `"text"`) {
+			if !strings.Contains(got[0], text) {
+				return fmt.Errorf("got %.300q, want %s", got[0], text)
+			}
+			return nil
+		}
+		var response struct {
+			Result struct{ Content []struct{ Text string } }
+		}
+		var want string
+		if err := errors.Join(json.Unmarshal([]byte(got[0]), &response), json.Unmarshal([]byte(`"`+text+`"`), &want)); err != nil {
+			return err
+		}
+		if len(response.Result.Content) != 1 || response.Result.Content[0].Text != want {
+			return fmt.Errorf("got %.300q, want %.300q", got[0], want)
+		}
+		return nil
+	}
+}
+
+// bursts checks that all progress came, in order and with the call's token, before
+// the answer.
+func bursts(id, n int) func([]string) error {
+	return func(got []string) error {
+		if len(got) != n+1 {
+			return fmt.Errorf("got %d messages, want %d and the answer", len(got), n)
+		}
+		for i, message := range got[:n] {
+			if !strings.Contains(message, fmt.Sprintf(`"progressToken":%d,"progress":%d,`, id, i)) {
+				return fmt.Errorf("message %d is %.200s", i, message)
+			}
+		}
+		return answers(fmt.Sprintf(`"id":%d,`, id), "done")(got[n:])
+	}
+}
+
+// R37, R39: eight MiB both ways.
+func TestLargeMessages(t *testing.T) {
+	_, url := startAdapter(t, nil)
+	c, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("0123456789abcde\u00e9", 8<<20/17)
+	got, err := c.messages(t.Context(), call(1, "echo", `"text":"`+text+`"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answers(`"id":1,`, text)(got); err != nil {
+		t.Error(err)
+	}
+}
+
+// R01, R03, R22: however sessions end, nothing of them is left: no process, no
+// descriptor, no goroutine, no memory to speak of.
+func TestNothingIsLeftBehind(t *testing.T) {
+	sessions := 200
+	if testing.Short() {
+		sessions = 40
+	}
+	adapter, url := startAdapter(t, func(c *Config) {
+		c.MaxSessions = sessions
+		c.IdleTimeout = time.Second
+		c.ConcurrentStarts = 16
+	})
+	g := gomega.NewWithT(t)
+	settle := func() {
+		t.Helper()
+		g.Eventually(adapter.sessions.Len).WithTimeout(30 * time.Second).Should(gomega.BeZero())
+		// A spare process and the keeper's are always there.
+		g.Eventually(adapter.pool.Metrics().Running.Load).WithTimeout(30 * time.Second).Should(gomega.BeNumerically("==", 2))
+	}
+	abandon(t, url, 20)
+	settle()
+	descriptors, goroutines := count(t, "/proc/self/fd"), runtime.NumGoroutine()
+
+	abandon(t, url, sessions)
+	settle()
+	g.Eventually(func() int { return count(t, "/proc/self/fd") }).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", descriptors+2))
+	g.Eventually(runtime.NumGoroutine).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", goroutines+4))
+}
+
+func count(t *testing.T, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// abandon opens sessions, a few at a time, and leaves each in another way.
+func abandon(t *testing.T, url string, sessions int) {
+	t.Helper()
+	var running sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i := range sessions {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if err := abandonOne(t.Context(), url, i); err != nil {
+				t.Errorf("session %d: %v", i, err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+func abandonOne(ctx context.Context, url string, i int) error {
+	c, err := newClient(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	switch i % 5 {
+	case 0: // as it should be
+		response, err := c.do(ctx, http.MethodDelete, "")
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	case 1: // forgotten: the idle timeout ends it
+		return nil
+	case 2: // gone in the middle of a call
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		_, err := c.messages(ctx, call(1, "sleep", `"ms":300`))
+		if err == nil {
+			return errors.New("the call was answered too early")
+		}
+		return nil
+	case 3: // the server dies, with children of its own
+		if _, err := c.messages(ctx, call(1, "spawn", "")); err != nil {
+			return err
+		}
+		_, err := c.messages(ctx, call(2, "kill", ""))
+		return err
+	default: // a stream is opened and dropped
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		response, err := c.do(ctx, http.MethodGet, "")
+		if err != nil {
+			return err
+		}
+		cancel()
+		return response.Body.Close()
+	}
+}
+
+// Architecture §4.10: at the end calls in flight finish, and new sessions are refused.
+func TestDrain(t *testing.T) {
+	config := Defaults()
+	config.Log = logr.Discard()
+	config.DrainTimeout = 10 * time.Second
+	var err error
+	if config.IDs, err = sessionid.New(make([]byte, sessionid.KeySize)); err != nil {
+		t.Fatal(err)
+	}
+	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := direct.Close(); err != nil {
+			t.Errorf("close launcher: %v", err)
+		}
+	}()
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter := New(direct, config)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- adapter.Serve(ctx, listener, admin) }()
+	url := "http://" + listener.Addr().String() + Path
+	c, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan []string, 1)
+	go func() {
+		got, err := c.messages(t.Context(), call(1, "sleep", `"ms":500`))
+		if err != nil {
+			t.Errorf("call: %v", err)
+		}
+		answered <- got
+	}()
+	gomega.NewWithT(t).Eventually(func() bool {
+		for _, s := range adapter.sessions.All() {
+			if s.Busy() {
+				return true
+			}
+		}
+		return false
+	}).WithTimeout(5 * time.Second).Should(gomega.BeTrue())
+	stop()
+	gomega.NewWithT(t).Eventually(func() error {
+		_, err := newClient(t.Context(), url)
+		return err
+	}).WithTimeout(5 * time.Second).Should(gomega.MatchError(gomega.ContainSubstring("503")))
+	if err := answers(`"id":1,`, "slept")(<-answered); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+)
+
+// source is a state that tests change.
+type source struct {
+	mu      sync.Mutex
+	state   keeper.State
+	changed chan struct{}
+}
+
+func newSource(state keeper.State) *source {
+	return &source{state: state, changed: make(chan struct{})}
+}
+
+func (s *source) get() (keeper.State, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.changed
+}
+
+func (s *source) set(state keeper.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
+	old := s.changed
+	s.changed = make(chan struct{})
+	close(old)
+}
+
+func newHandler(s *source) http.Handler {
+	return Handler(Options{
+		State: s.get, Sessions: func() int { return 3 }, Key: []byte("secret"),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
+	})
+}
+
+func ask(h http.Handler, target string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", target, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestAnswers(t *testing.T) {
+	down := newHandler(newSource(keeper.State{Err: errors.New("exit code 3")}))
+	up := newHandler(newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}}))
+	for name, test := range map[string]struct {
+		handler http.Handler
+		target  string
+		headers []string
+		status  int
+		want    string
+	}{
+		"live":                     {down, "/livez", nil, 200, "ok"},
+		"R11 not ready":            {down, "/readyz", nil, 503, "exit code 3"},
+		"ready":                    {up, "/readyz?wait=1.8s", nil, 200, "ok"},
+		"wait is no duration":      {down, "/readyz?wait=x", nil, 400, "duration"},
+		"wait is too long":         {down, "/readyz?wait=1h", nil, 400, "at most 10s"},
+		"catalogue without a key":  {up, "/catalog", nil, 401, "key"},
+		"catalogue, wrong key":     {up, "/catalog", []string{"Authorization", "Bearer nope"}, 401, "key"},
+		"catalogue, wrong scheme":  {up, "/catalog", []string{"Authorization", "Basic secret"}, 401, "key"},
+		"catalogue":                {up, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `"ready":true,"catalog":{`},
+		"catalogue while it fails": {down, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `{"ready":false,"error":"exit code 3"}`},
+		"metrics":                  {up, "/metrics", nil, 200, "metrics"},
+		"no such path":             {up, "/drain", nil, 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(test.handler, test.target, test.headers...)
+			if got.Code != test.status || !strings.Contains(got.Body.String(), test.want) {
+				t.Errorf("got %d %s, want %d with %q", got.Code, got.Body, test.status, test.want)
+			}
+		})
+	}
+}
+
+func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
+	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Metrics: http.NotFoundHandler()})
+	if got := ask(h, "/catalog", "Authorization", "Bearer "); got.Code != http.StatusUnauthorized {
+		t.Errorf("got %d", got.Code)
+	}
+}
+
+func TestCatalogueIsSentOnce(t *testing.T) {
+	s := newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}})
+	h := newHandler(s)
+	first := ask(h, "/catalog", "Authorization", "Bearer secret")
+	tag := first.Header().Get("ETag")
+	again := ask(h, "/catalog", "Authorization", "Bearer secret", "If-None-Match", tag)
+	if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get(HeaderSessions) != "3" {
+		t.Errorf("got %d with %d bytes, sessions %q", again.Code, again.Body.Len(), again.Header().Get(HeaderSessions))
+	}
+	s.set(keeper.State{Err: errors.New("gone")})
+	changed := ask(h, "/catalog", "Authorization", "Bearer secret", "If-None-Match", tag)
+	var report Report
+	if err := json.Unmarshal(changed.Body.Bytes(), &report); err != nil || report.Ready || report.Error != "gone" {
+		t.Errorf("got %d %s: %v", changed.Code, changed.Body, err)
+	}
+}
+
+// The kubelet's check is held until the server is ready, or time is up.
+func TestReadinessIsHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		readyAfter, took time.Duration
+		status           int
+	}{
+		"until it is":  {time.Second, time.Second, 200},
+		"not for ever": {time.Minute, 1800 * time.Millisecond, 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSource(keeper.State{Err: keeper.ErrStarting})
+				h := newHandler(s)
+				becomes := time.AfterFunc(test.readyAfter, func() { s.set(keeper.State{Ready: true}) })
+				defer becomes.Stop()
+				start := time.Now()
+				got := ask(h, "/readyz?wait=1.8s")
+				if took := time.Since(start); got.Code != test.status || took != test.took {
+					t.Errorf("got %d after %s, want %d after %s", got.Code, took, test.status, test.took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,411 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// echoServer is the program that the tests run for each session.
+var echoServer string
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "slipway-child-test")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	echoServer = filepath.Join(dir, "echo")
+	build := exec.Command("go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
+	}
+	return m.Run(), nil
+}
+
+var testOptions = Options{
+	LineBytes: 16 << 20, Max: 8, Starts: 2,
+	StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second,
+}
+
+func newPool(t *testing.T, options Options, command ...string) *Pool {
+	t.Helper()
+	if len(command) == 0 {
+		command = []string{echoServer}
+	}
+	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: &testLog{t: t}})
+	if err != nil {
+		t.Fatalf("NewDirect: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := direct.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	options.Log = testr.New(t)
+	return NewPool(direct, options)
+}
+
+type testLog struct{ t *testing.T }
+
+func (l *testLog) Write(b []byte) (int, error) { return len(b), nil }
+
+// conversation is a server with what it has said so far.
+type conversation struct {
+	*Server
+	t     *testing.T
+	said  chan string
+	ended chan error
+}
+
+func converse(t *testing.T, pool *Pool) *conversation {
+	t.Helper()
+	server, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatalf("acquire: %v", err)
+	}
+	c := &conversation{server, t, make(chan string, 1024), make(chan error, 1)}
+	server.Serve(func(m session.Message) { c.said <- string(m.Bytes) }, func(err error) { c.ended <- err })
+	return c
+}
+
+func (c *conversation) send(message string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.Send(ctx, []byte(message)); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+}
+
+func (c *conversation) call(tool, arguments string) {
+	c.t.Helper()
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{` + arguments + `},"_meta":{"progressToken":1}}}`)
+}
+
+func (c *conversation) hear() string {
+	c.t.Helper()
+	select {
+	case said := <-c.said:
+		return said
+	case err := <-c.ended:
+		c.t.Fatalf("the server ended: %v", err)
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("the server says nothing")
+	}
+	return ""
+}
+
+func (c *conversation) end() error {
+	c.t.Helper()
+	select {
+	case err := <-c.ended:
+		return err
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("the server does not end")
+		return nil
+	}
+}
+
+func eventuallyNone(t *testing.T, pool *Pool) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
+}
+
+func TestConversation(t *testing.T) {
+	pool := newPool(t, testOptions)
+	c := converse(t, pool)
+	c.call("echo", `"text":"\u00e9\u200d"`)
+	if got := c.hear(); !strings.Contains(got, "\u00e9\u200d") {
+		t.Errorf("got %s", got)
+	}
+	c.Close()
+	if err := c.end(); !errors.Is(err, session.ErrEnded) {
+		t.Errorf("ended with %v", err)
+	}
+	eventuallyNone(t, pool)
+}
+
+// R23: two sessions have two processes, and no state of one is seen by the other.
+func TestProcessesAreApart(t *testing.T) {
+	pool := newPool(t, testOptions)
+	one, two := converse(t, pool), converse(t, pool)
+	one.call("count", "")
+	one.hear()
+	one.call("count", "")
+	if got := one.hear(); !strings.Contains(got, `"text":"2"`) {
+		t.Errorf("first session: %s", got)
+	}
+	two.call("count", "")
+	if got := two.hear(); !strings.Contains(got, `"text":"1"`) {
+		t.Errorf("second session: %s", got)
+	}
+	if one.PID() == two.PID() {
+		t.Error("both have one process")
+	}
+}
+
+// R06, T-27: the reason for an end names exit code or signal, and the last words,
+// within 100 ms.
+func TestReasons(t *testing.T) {
+	for name, test := range map[string]struct {
+		options      func(*Options)
+		tool, params string
+		want         []string
+	}{
+		"exit code":       {nil, "exit", `"n":3`, []string{"exit code 3", "echo: told to exit"}},
+		"signal":          {nil, "kill", "", []string{"signal 9 (killed)"}},
+		"output closed":   {nil, "close", "", []string{"closed its standard output"}},
+		"line too long":   {func(o *Options) { o.LineBytes = 1 << 10 }, "big", `"n":2000`, []string{"more than 1024 bytes"}},
+		"ended by itself": {nil, "exit", `"n":0`, []string{"exit code 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := testOptions
+			if test.options != nil {
+				test.options(&options)
+			}
+			pool := newPool(t, options)
+			c := converse(t, pool)
+			c.call("pid", "")
+			c.hear()
+			c.call(test.tool, test.params)
+			start := time.Now()
+			reason := c.end().Error()
+			if took := time.Since(start); took > 500*time.Millisecond { // 100 ms, on a busy machine
+				t.Errorf("it took %s to notice", took)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(reason, want) {
+					t.Errorf("reason %q, want %q in it", reason, want)
+				}
+			}
+			c.Close()
+			eventuallyNone(t, pool)
+		})
+	}
+}
+
+// S-03, R44: what is no message is skipped and counted.
+func TestJunk(t *testing.T) {
+	pool := newPool(t, testOptions)
+	c := converse(t, pool)
+	c.call("junk", "")
+	if got := c.hear(); !strings.Contains(got, `"done"`) {
+		t.Errorf("got %s", got)
+	}
+	if got := pool.metrics.JunkLines.Load(); got != 2 {
+		t.Errorf("%d junk lines, want 2", got)
+	}
+}
+
+// R47: both directions at once, each larger than any pipe.
+func TestBothDirectionsAtOnce(t *testing.T) {
+	pool := newPool(t, testOptions)
+	c := converse(t, pool)
+	const size = 4 << 20
+	go c.call("echo", `"text":"`+strings.Repeat("y", size)+`"`)
+	c.call("big", fmt.Sprintf(`"n":%d`, size))
+	for range 2 {
+		if got := c.hear(); len(got) < size {
+			t.Errorf("got %d bytes", len(got))
+		}
+	}
+}
+
+// R46: a server that floods its standard error is not blocked by it.
+func TestStderrFlood(t *testing.T) {
+	pool := newPool(t, testOptions)
+	c := converse(t, pool)
+	c.call("stderr", `"n":20000,"text":"`+strings.Repeat("e", 200)+`"`)
+	c.hear()
+}
+
+// A server that does not read is ended once part of a message has reached it: the
+// rest of the stream would make no sense.
+func TestServerThatDoesNotRead(t *testing.T) {
+	pool := newPool(t, testOptions, "sleep", "1000")
+	c := converse(t, pool)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.Send(ctx, []byte(strings.Repeat("x", 1<<20))); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("send: got %v", err)
+	}
+	if reason := c.end().Error(); !strings.Contains(reason, "signal 9") {
+		t.Errorf("ended with %s", reason)
+	}
+	if err := c.Send(t.Context(), []byte("{}")); err == nil {
+		t.Error("a message was sent after half of another")
+	}
+	eventuallyNone(t, pool)
+}
+
+// S-06: end of input, then TERM, then KILL.
+func TestStubbornServer(t *testing.T) {
+	options := testOptions
+	options.EOFGrace, options.TermGrace = 50*time.Millisecond, 50*time.Millisecond
+	pool := newPool(t, options, "sh", "-c", `trap "" TERM; echo '{"jsonrpc":"2.0","method":"ready"}'; while :; do sleep 1; done`)
+	c := converse(t, pool)
+	c.hear()
+	c.Close()
+	_ = c.end()
+	eventuallyNone(t, pool)
+}
+
+func TestContentLengthFraming(t *testing.T) {
+	options := testOptions
+	options.Framing = wire.ContentLength
+	pool := newPool(t, options, "cat") // it answers with what it is sent
+	c := converse(t, pool)
+	const message = `{"jsonrpc":"2.0","method":"hello"}`
+	c.send(message)
+	if got := c.hear(); got != message {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Run("processes", func(t *testing.T) {
+		options := testOptions
+		options.Max = 2
+		pool := newPool(t, options)
+		one := converse(t, pool)
+		converse(t, pool)
+		if _, err := pool.Acquire(t.Context()); !errors.Is(err, ErrFull) {
+			t.Errorf("one too many: got %v", err)
+		}
+		one.Close()
+		gomega.NewWithT(t).Eventually(func() error {
+			server, err := pool.Acquire(t.Context())
+			if err == nil {
+				server.Close()
+			}
+			return err
+		}).WithTimeout(10 * time.Second).Should(gomega.Succeed())
+	})
+	t.Run("R12 starts", func(t *testing.T) {
+		options := testOptions
+		options.Starts = 1
+		pool := newPool(t, options)
+		first := converse(t, pool) // says nothing, so it is still starting
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := pool.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while the first one starts: got %v", err)
+		}
+		first.call("pid", "")
+		first.hear()
+		converse(t, pool)
+	})
+	t.Run("command that is not there", func(t *testing.T) {
+		pool := newPool(t, testOptions, "/does/not/exist")
+		_, err := pool.Acquire(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "/does/not/exist") {
+			t.Errorf("got %v, want the command named", err)
+		}
+		if pool.alive != 0 || len(pool.starting) != 0 {
+			t.Errorf("places are still taken: %d, %d", pool.alive, len(pool.starting))
+		}
+	})
+}
+
+func TestSpares(t *testing.T) {
+	options := testOptions
+	options.Warm = 2
+	pool := newPool(t, options)
+	ctx, cancel := context.WithCancel(t.Context())
+	finished := make(chan struct{})
+	go func() {
+		pool.Run(ctx)
+		close(finished)
+	}()
+	g := gomega.NewWithT(t)
+	spares := func() int {
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		return len(pool.spares)
+	}
+	g.Eventually(spares).WithTimeout(10 * time.Second).Should(gomega.Equal(2))
+
+	pool.mu.Lock()
+	first := pool.spares[0]
+	pool.mu.Unlock()
+	c := converse(t, pool)
+	if c.Server != first {
+		t.Error("the oldest spare was not used")
+	}
+	c.call("pid", "")
+	c.hear()
+	g.Eventually(spares).WithTimeout(20 * time.Second).Should(gomega.Equal(2))
+
+	pool.mu.Lock()
+	spare := pool.spares[0]
+	pool.mu.Unlock()
+	spare.process.Stop(0) // R10: a dead one is never handed out
+	g.Eventually(func() bool {
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		return len(pool.spares) == 2 && pool.spares[0] != spare && pool.spares[1] != spare
+	}).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+
+	c.Close()
+	cancel()
+	<-finished
+	eventuallyNone(t, pool)
+	if _, err := pool.Acquire(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("acquire afterwards: %v", err)
+	}
+}
+
+// R01, R22: many sessions leave no descriptor behind.
+func TestNothingIsLeft(t *testing.T) {
+	pool := newPool(t, testOptions)
+	descriptors := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	c := converse(t, pool)
+	c.Close()
+	_ = c.end()
+	eventuallyNone(t, pool)
+	before := descriptors()
+	for i := range 50 {
+		c := converse(t, pool)
+		switch i % 3 {
+		case 0:
+			c.Close()
+		case 1:
+			c.call("exit", "")
+		case 2:
+			c.process.Stop(0)
+		}
+		_ = c.end()
+		c.Close()
+		gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
+	}
+	gomega.NewWithT(t).Eventually(descriptors).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", before))
+}

@@ -1,0 +1,243 @@
+// Package child turns processes into servers that sessions can use: it keeps warm
+// spares, bounds starts and processes, reads messages off their output, and says
+// why they ended.
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// ErrFull says that there are as many processes as there may be.
+var ErrFull = errors.New("as many server processes run as may run")
+
+// ErrClosed says that the pool starts no more processes.
+var ErrClosed = errors.New("no more server processes are started")
+
+// Starter starts the server's command.
+type Starter interface {
+	Spawn(ctx context.Context, label string) (*launcher.Process, error)
+}
+
+// Options say how processes are kept.
+type Options struct {
+	Framing   wire.Framing
+	LineBytes int // largest message taken from a process
+	Warm      int // processes kept started for sessions to come
+	Max       int // processes in all, spares among them
+	Starts    int // processes that may be starting at a time
+
+	StartHold time.Duration // after which a silent process no longer counts as starting
+	EOFGrace  time.Duration // for a process to end after its input has
+	TermGrace time.Duration // for it to end after TERM, before KILL
+
+	Log logr.Logger
+}
+
+// Metrics are counted over all processes of a pool.
+type Metrics struct {
+	Starts        atomic.Uint64
+	StartFailures atomic.Uint64
+	Crashes       atomic.Uint64 // ends that nobody asked for
+	JunkLines     atomic.Uint64 // output that is no message
+	Running       atomic.Int64
+}
+
+// Pool starts processes and knows those that run.
+type Pool struct {
+	starter Starter
+	options Options
+	metrics Metrics
+
+	starting chan struct{} // a place for each process that may be starting
+
+	mu     sync.Mutex
+	number uint64
+	alive  int // running or being started
+	spares []*Server
+	closed bool
+	wanted chan struct{} // receives when a spare may be missing
+}
+
+// NewPool returns a Pool without processes. Run keeps its spares.
+func NewPool(starter Starter, options Options) *Pool {
+	return &Pool{
+		starter: starter, options: options,
+		starting: make(chan struct{}, options.Starts),
+		wanted:   make(chan struct{}, 1),
+	}
+}
+
+// Metrics are the pool's counters.
+func (p *Pool) Metrics() *Metrics { return &p.metrics }
+
+// Acquire returns a server that nobody has used: a spare, or a new one. It waits
+// while too many are starting.
+func (p *Pool) Acquire(ctx context.Context) (*Server, error) {
+	if spare := p.takeSpare(); spare != nil {
+		return spare, nil
+	}
+	return p.start(ctx)
+}
+
+func (p *Pool) takeSpare() *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.want()
+	for len(p.spares) > 0 {
+		spare := p.spares[0]
+		p.spares = p.spares[1:]
+		if !spare.dead() {
+			return spare
+		}
+	}
+	return nil
+}
+
+func (p *Pool) want() {
+	select {
+	case p.wanted <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Pool) start(ctx context.Context) (*Server, error) {
+	label, err := p.reserve()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case p.starting <- struct{}{}:
+	case <-ctx.Done():
+		p.release()
+		return nil, fmt.Errorf("wait to start server: %w", ctx.Err())
+	}
+	process, err := p.starter.Spawn(ctx, label)
+	if err != nil {
+		<-p.starting
+		p.release()
+		p.metrics.StartFailures.Add(1)
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	p.metrics.Starts.Add(1)
+	p.metrics.Running.Add(1)
+	return newServer(p, process, label), nil
+}
+
+// reserve takes a place for one more process and names it.
+func (p *Pool) reserve() (label string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return "", ErrClosed
+	case p.alive >= p.options.Max:
+		return "", ErrFull
+	}
+	p.alive++
+	p.number++
+	return strconv.FormatUint(p.number, 10), nil
+}
+
+func (p *Pool) release() {
+	p.mu.Lock()
+	p.alive--
+	p.mu.Unlock()
+	p.want()
+}
+
+// ended is called once for each process, when it has.
+func (p *Pool) ended(server *Server) {
+	p.metrics.Running.Add(-1)
+	p.mu.Lock()
+	for i, spare := range p.spares {
+		if spare == server {
+			p.spares = append(p.spares[:i:i], p.spares[i+1:]...)
+			break
+		}
+	}
+	p.mu.Unlock()
+	p.release()
+}
+
+const (
+	firstBackOff = time.Second
+	lastBackOff  = 30 * time.Second
+)
+
+// Run keeps spares until the context ends; then it ends them. A command that
+// cannot be started, or whose processes end while they wait, is tried again ever
+// more slowly.
+func (p *Pool) Run(ctx context.Context) {
+	defer p.close()
+	backOff := time.Duration(0)
+	for ctx.Err() == nil {
+		for p.missing() && ctx.Err() == nil {
+			err := p.addSpare(ctx)
+			if errors.Is(err, ErrFull) || ctx.Err() != nil {
+				break
+			}
+			if err == nil {
+				backOff = 0
+				continue
+			}
+			backOff = min(max(2*backOff, firstBackOff), lastBackOff)
+			p.options.Log.Error(err, "Cannot keep a spare server process", "nextTry", backOff.String())
+			wait(ctx, time.After(backOff))
+		}
+		wait(ctx, p.wanted)
+	}
+}
+
+func wait[T any](ctx context.Context, until <-chan T) {
+	select {
+	case <-ctx.Done():
+	case <-until:
+	}
+}
+
+func (p *Pool) missing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.spares) < p.options.Warm && p.alive < p.options.Max
+}
+
+// errShortLived makes Run slow down for a command that does not stay.
+var errShortLived = errors.New("the process ended while it waited to be used")
+
+func (p *Pool) addSpare(ctx context.Context) error {
+	spare, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if p.closed || spare.dead() {
+		p.mu.Unlock()
+		spare.Close()
+		return errShortLived
+	}
+	p.spares = append(p.spares, spare)
+	p.mu.Unlock()
+	return nil
+}
+
+func (p *Pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	spares := p.spares
+	p.spares = nil
+	p.mu.Unlock()
+	for _, spare := range spares {
+		spare.Close()
+	}
+}

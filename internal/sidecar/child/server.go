@@ -1,0 +1,228 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Server is one process that speaks MCP on its standard input and output.
+type Server struct {
+	pool    *Pool
+	process *launcher.Process
+	label   string
+
+	startedOnce sync.Once
+	closeOnce   sync.Once
+	closing     chan struct{}
+	outputTaken atomic.Bool // by whoever reads it, or else by whoever buries the process
+
+	writing sync.Mutex
+	frame   []byte
+	broken  error // a message was written in part; no other can follow it
+}
+
+func newServer(pool *Pool, process *launcher.Process, label string) *Server {
+	s := &Server{pool: pool, process: process, label: label, closing: make(chan struct{})}
+	hold := time.AfterFunc(pool.options.StartHold, s.started)
+	go func() {
+		<-process.Done()
+		hold.Stop()
+		s.started()
+		_ = process.Stdin.Close()
+		if s.outputTaken.CompareAndSwap(false, true) {
+			_ = process.Stdout.Close()
+		}
+		pool.ended(s)
+	}()
+	return s
+}
+
+// started gives the place of a process that is starting to the next one.
+func (s *Server) started() {
+	s.startedOnce.Do(func() { <-s.pool.starting })
+}
+
+func (s *Server) dead() bool {
+	select {
+	case <-s.process.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// PID is the process's number as whoever started it sees it.
+func (s *Server) PID() int { return s.process.PID }
+
+// smallFrame is the size up to which a message and its frame are one write; a
+// larger one is not worth the copy.
+const smallFrame = 64 << 10
+
+// Send writes one message. Messages never mix. A process that does not read until
+// the context's deadline is ended, if part of the message has reached it.
+func (s *Server) Send(ctx context.Context, message []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	deadline, _ := ctx.Deadline() // the zero time, if there is none, means never
+	if err := s.process.Stdin.SetWriteDeadline(deadline); err != nil {
+		return fmt.Errorf("write to server process: %w", err)
+	}
+	written, err := s.write(message)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("write to server process: %w", err)
+	if written > 0 {
+		s.broken = err
+		s.process.Stop(0)
+	}
+	return err
+}
+
+func (s *Server) write(message []byte) (int, error) {
+	if len(message) > smallFrame && s.pool.options.Framing == wire.Newline {
+		n, err := s.process.Stdin.Write(message)
+		if err != nil {
+			return n, err
+		}
+		_, err = s.process.Stdin.Write([]byte{'\n'})
+		return n, err
+	}
+	s.frame = wire.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
+	return s.process.Stdin.Write(s.frame)
+}
+
+// Close ends the process, gently at first: the end of its input, then TERM, then
+// KILL. It returns at once.
+func (s *Server) Close() {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		_ = s.process.Stdin.Close() // it cannot be written to any more, which is the point
+		go func() {
+			select {
+			case <-s.process.Done():
+			case <-time.After(s.pool.options.EOFGrace):
+				s.process.Stop(s.pool.options.TermGrace)
+			}
+		}()
+	})
+}
+
+// exitGrace is how long the output of a process that has ended is still read: what
+// it wrote last is there already, but others may hold its output open.
+const exitGrace = 50 * time.Millisecond
+
+// Serve reads the process's messages until it ends, and then calls ended with the
+// reason. It must be called once for a server that was acquired.
+func (s *Server) Serve(receive func(session.Message), ended func(error)) {
+	if !s.outputTaken.CompareAndSwap(false, true) {
+		go func() { ended(s.reason(io.EOF)) }() // it died before it was used
+		return
+	}
+	go func() {
+		<-s.process.Done()
+		_ = s.process.Stdout.SetReadDeadline(time.Now().Add(exitGrace))
+	}()
+	go func() {
+		err := s.read(receive)
+		ended(s.reason(err))
+		_ = s.process.Stdout.Close()
+	}()
+}
+
+func (s *Server) read(receive func(session.Message)) error {
+	options := &s.pool.options
+	reader := wire.NewFrameReader(s.process.Stdout, options.Framing, options.LineBytes, s.junk)
+	for {
+		message, err := reader.Next()
+		if err != nil {
+			return err
+		}
+		s.started()
+		if wire.IsBatch(message) {
+			s.receiveBatch(message, receive)
+			continue
+		}
+		s.receiveOne(message, receive)
+	}
+}
+
+func (s *Server) receiveOne(message []byte, receive func(session.Message)) {
+	if !utf8.Valid(message) {
+		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
+	}
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		s.junk(message)
+		return
+	}
+	receive(session.Message{Bytes: message, Envelope: envelope})
+}
+
+// receiveBatch takes apart what some servers of revision 2025-03-26 send.
+func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
+	err := wire.Batch(batch, func(message []byte) error {
+		s.receiveOne(message, receive)
+		return nil
+	})
+	if err != nil {
+		s.junk(batch)
+	}
+}
+
+func (s *Server) junk(line []byte) {
+	s.pool.metrics.JunkLines.Add(1)
+	const most = 200
+	s.pool.options.Log.V(1).Info("Server wrote to its standard output what is no message",
+		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
+}
+
+// reason says why the process's output ended, in words for the client.
+func (s *Server) reason(readErr error) error {
+	select {
+	case <-s.closing:
+		return session.ErrEnded
+	default:
+	}
+	s.pool.metrics.Crashes.Add(1)
+	if errors.Is(readErr, wire.ErrFrameTooLong) {
+		s.process.Stop(0)
+		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)
+	}
+	select {
+	case <-s.process.Done():
+	case <-time.After(exitGrace):
+		// It closed its output and lives on; without output it is of no use.
+		s.process.Stop(s.pool.options.TermGrace)
+		if errors.Is(readErr, io.EOF) {
+			return errors.New("the server closed its standard output")
+		}
+		return fmt.Errorf("the server's output could not be read: %w", readErr)
+	}
+	return &ExitError{s.process.Exit()}
+}
+
+// ExitError says how a server's process ended, with its last words.
+type ExitError struct{ launcher.Exit }
+
+func (e *ExitError) Error() string {
+	text := "the server's process ended: " + e.String()
+	if stderr := strings.TrimSpace(e.Stderr); stderr != "" {
+		text += "; its last lines on standard error: " + stderr
+	}
+	return text
+}

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Deliver takes a message of the server's and puts it on the stream it belongs to.
+// The message is copied. Deliver blocks only while more waits for the client than
+// the session may hold, which stops this server and no other.
+func (s *Session) Deliver(ctx context.Context, message Message) {
+	e := &message.Envelope
+	if e.Kind == wire.Request && string(e.Method) == "ping" {
+		s.answerPing(ctx, message)
+		return
+	}
+	event := Event{Message: bytes.Clone(message.Bytes), kind: e.Kind}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.waiting > s.limits.TotalBytes && s.endedBy == nil {
+		s.metrics.Stalls.Inc()
+		s.room.Wait()
+	}
+	if s.endedBy != nil {
+		return
+	}
+	s.touched = time.Now()
+	switch e.Kind {
+	case wire.Response:
+		s.deliverAnswerLocked(message, event)
+	case wire.Request:
+		s.deliverRequestLocked(message, event)
+	case wire.Notification:
+		if stream := s.streamForLocked(message); stream != nil {
+			s.enqueueLocked(stream, event)
+		} else {
+			s.keepForLaterLocked(event)
+		}
+	}
+}
+
+// answerPing answers in the client's place: a server that checks whether it is
+// still connected is connected to us.
+func (s *Session) answerPing(ctx context.Context, message Message) {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), message.Envelope.ID.Of(message.Bytes)...)
+	// If the server does not read, it has more to worry about than this answer.
+	_ = s.server.Send(ctx, append(b, `,"result":{}}`...))
+}
+
+func (s *Session) deliverAnswerLocked(message Message, event Event) {
+	c := s.calls[string(message.Envelope.ID.Of(message.Bytes))]
+	if c == nil {
+		// Late, after a cancellation or a time-out, or to a question nobody asked.
+		s.metrics.UnmatchedAnswers.Inc()
+		return
+	}
+	delete(s.calls, c.id)
+	s.enqueueLocked(c.stream, event)
+	s.settledLocked(c.stream)
+}
+
+func (s *Session) deliverRequestLocked(message Message, event Event) {
+	id := string(message.Envelope.ID.Of(message.Bytes))
+	if old, ok := s.serverRequests[id]; ok {
+		old.settle()
+	}
+	request := &serverRequest{stream: s.streamForLocked(message)}
+	s.serverRequests[id] = request
+	if request.stream != nil {
+		s.enqueueLocked(request.stream, event)
+		return
+	}
+	s.keepForLaterLocked(event)
+	request.expires = time.AfterFunc(s.limits.DeliveryTimeout, func() { s.refuse(id, request) })
+}
+
+// refuse answers a request of the server's that no client stream came for (Q-03).
+func (s *Session) refuse(id string, request *serverRequest) {
+	s.mu.Lock()
+	waiting := s.serverRequests[id] == request && request.stream == nil
+	if waiting {
+		delete(s.serverRequests, id)
+	}
+	s.mu.Unlock()
+	if waiting {
+		ctx, cancel := context.WithTimeout(context.Background(), s.limits.DeliveryTimeout)
+		defer cancel()
+		_ = s.server.Send(ctx, errorResponse(id, CodeInternal, "the client has no stream open that could take this request"))
+	}
+}
+
+func (r *serverRequest) settle() {
+	if r.expires != nil {
+		r.expires.Stop()
+	}
+}
+
+// streamForLocked decides where a message that answers nothing goes. Progress names
+// its call. Anything else cannot be told to belong to a call, unless there is just
+// one; then come general streams, then the newest call.
+func (s *Session) streamForLocked(message Message) *Stream {
+	e := &message.Envelope
+	if e.Kind == wire.Notification {
+		switch string(e.Method) {
+		case "notifications/progress":
+			if c := s.callByTokenLocked(e.ProgressToken.Of(message.Bytes)); c != nil {
+				return c.stream
+			}
+		case "notifications/cancelled":
+			if r := s.serverRequests[string(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
+				return r.stream
+			}
+		}
+	}
+	newest, live := s.newestCallLocked()
+	if live == 1 {
+		return newest.stream
+	}
+	if general := s.newestGeneralLocked(); general != nil {
+		return general
+	}
+	if newest != nil {
+		return newest.stream
+	}
+	return nil
+}
+
+func (s *Session) callByTokenLocked(token []byte) *call {
+	if len(token) == 0 {
+		return nil
+	}
+	for _, c := range s.calls {
+		if c.token == string(token) {
+			return c
+		}
+	}
+	return nil
+}
+
+// newestCallLocked returns the newest call that is not cancelled and whose stream
+// can still reach the client, and how many there are.
+func (s *Session) newestCallLocked() (newest *call, live int) {
+	for _, c := range s.calls {
+		if c.cancelled || !c.stream.attached && !c.stream.resumable {
+			continue
+		}
+		live++
+		if newest == nil || c.order > newest.order {
+			newest = c
+		}
+	}
+	return newest, live
+}
+
+func (s *Session) newestGeneralLocked() (newest *Stream) {
+	for _, stream := range s.streams {
+		if stream.general && stream.attached && (newest == nil || stream.number > newest.number) {
+			newest = stream
+		}
+	}
+	return newest
+}
+
+// enqueueLocked puts an event on a stream. Answers and requests always get there;
+// notifications that a slow reader lets pile up make room for newer ones.
+func (s *Session) enqueueLocked(stream *Stream, event Event) {
+	if event.kind == wire.Notification {
+		for stream.notices+len(event.Message) > s.limits.PendingBytes {
+			if !s.dropOldestNoticeLocked(stream) {
+				s.metrics.DroppedNotifications.Inc()
+				return
+			}
+		}
+		stream.notices += len(event.Message)
+	}
+	s.waiting += len(event.Message)
+	stream.pending = append(stream.pending, event)
+	stream.wake()
+}
+
+func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
+	for i, event := range stream.pending {
+		if event.kind == wire.Notification {
+			stream.pending = append(stream.pending[:i:i], stream.pending[i+1:]...)
+			stream.notices -= len(event.Message)
+			s.waiting -= len(event.Message)
+			s.metrics.DroppedNotifications.Inc()
+			return true
+		}
+	}
+	return false
+}
+
+// keepForLaterLocked keeps an event for the next general stream.
+func (s *Session) keepForLaterLocked(event Event) {
+	bytesKept := len(event.Message)
+	for _, kept := range s.backlog {
+		bytesKept += len(kept.Message)
+	}
+	for bytesKept > s.limits.PendingBytes && len(s.backlog) > 0 {
+		bytesKept -= len(s.backlog[0].Message)
+		s.waiting -= len(s.backlog[0].Message)
+		s.backlog = s.backlog[1:]
+		s.metrics.DroppedNotifications.Inc()
+	}
+	s.waiting += len(event.Message)
+	s.backlog = append(s.backlog, event)
+}

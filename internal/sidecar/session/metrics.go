@@ -1,0 +1,20 @@
+package session
+
+import "sync/atomic"
+
+// Counter counts events. It is read by whoever publishes metrics.
+type Counter struct{ n atomic.Uint64 }
+
+// Inc adds one.
+func (c *Counter) Inc() { c.n.Add(1) }
+
+// Value is the count so far.
+func (c *Counter) Value() uint64 { return c.n.Load() }
+
+// Metrics are counted over all sessions that share them.
+type Metrics struct {
+	UnmatchedAnswers     Counter // answers to no request that is in flight
+	DroppedNotifications Counter // given up for a reader that does not read
+	CallTimeouts         Counter // calls that took longer than they may
+	Stalls               Counter // times that a server was not read for its client's sake
+}

@@ -1,0 +1,193 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Errors of a registry that takes no new session now.
+var (
+	ErrFull     = errors.New("every session slot is taken")
+	ErrDraining = errors.New("this instance is going away")
+)
+
+// Reasons for which a registry ends sessions; clients with a call in flight see them.
+var (
+	ErrIdle     = errors.New("the session was idle for too long")
+	ErrLifetime = errors.New("the session reached its maximum lifetime")
+)
+
+// Policy says how many sessions there may be, and for how long.
+type Policy struct {
+	Max         int
+	IdleTimeout time.Duration
+	MaxLifetime time.Duration
+}
+
+// Registry knows the sessions of one instance by their ids.
+type Registry struct {
+	policy Policy
+
+	mu       sync.Mutex
+	sessions map[string]*Session
+	reserved int // slots of sessions that are being opened
+	draining bool
+	emptied  chan struct{} // closed when the last one goes while draining
+}
+
+// NewRegistry returns a Registry without sessions.
+func NewRegistry(policy Policy) *Registry {
+	return &Registry{policy: policy, sessions: map[string]*Session{}, emptied: make(chan struct{})}
+}
+
+// Slot is a place for a session that is being opened.
+type Slot struct {
+	registry *Registry
+	once     sync.Once
+}
+
+// Reserve takes a place, so that no server is started for a session that would
+// then be refused. It must be filled or released.
+func (r *Registry) Reserve() (*Slot, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.draining:
+		return nil, ErrDraining
+	case len(r.sessions)+r.reserved >= r.policy.Max:
+		return nil, ErrFull
+	}
+	r.reserved++
+	return &Slot{registry: r}, nil
+}
+
+// Release gives the place back. After Fill it does nothing.
+func (s *Slot) Release() {
+	s.once.Do(func() {
+		s.registry.mu.Lock()
+		defer s.registry.mu.Unlock()
+		s.registry.reserved--
+		s.registry.checkEmptyLocked()
+	})
+}
+
+// Fill puts the session into the place, under its id, until it ends.
+func (s *Slot) Fill(id string, session *Session) {
+	r := s.registry
+	s.once.Do(func() {
+		r.mu.Lock()
+		r.reserved--
+		r.sessions[id] = session
+		r.mu.Unlock()
+		session.OnEnd(func() { r.remove(id) })
+	})
+}
+
+func (r *Registry) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sessions, id)
+	r.checkEmptyLocked()
+}
+
+func (r *Registry) checkEmptyLocked() {
+	if r.draining && len(r.sessions)+r.reserved == 0 {
+		select {
+		case <-r.emptied:
+		default:
+			close(r.emptied)
+		}
+	}
+}
+
+// Find returns the session with the id.
+func (r *Registry) Find(id string) (*Session, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	session, ok := r.sessions[id]
+	return session, ok
+}
+
+// Len is the number of sessions.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.sessions)
+}
+
+// sweepInterval is how exactly time-outs are kept.
+const sweepInterval = time.Second
+
+// Run ends sessions and answers calls whose time is up, until the context ends.
+func (r *Registry) Run(ctx context.Context) {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, session := range r.All() {
+				r.sweep(ctx, session, now)
+			}
+		}
+	}
+}
+
+// All are the sessions that there are now.
+func (r *Registry) All() []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sessions := make([]*Session, 0, len(r.sessions))
+	for _, session := range r.sessions {
+		sessions = append(sessions, session)
+	}
+	return sessions
+}
+
+func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
+	since, idle := session.Idle()
+	switch {
+	case now.Sub(session.Began()) >= r.policy.MaxLifetime:
+		session.End(fmt.Errorf("%w of %s", ErrLifetime, r.policy.MaxLifetime))
+	case idle && now.Sub(since) >= r.policy.IdleTimeout:
+		session.End(fmt.Errorf("%w (%s)", ErrIdle, r.policy.IdleTimeout))
+	default:
+		// A server that does not read must not hold up the other sessions.
+		sendCtx, cancel := context.WithTimeout(ctx, sweepInterval/10)
+		session.Sweep(sendCtx, now)
+		cancel()
+	}
+}
+
+// Drain takes no new sessions and waits until calls in flight have been answered,
+// or the context ends; then it ends every session. A session without a call ends
+// at once, with its streams.
+func (r *Registry) Drain(ctx context.Context) {
+	r.mu.Lock()
+	r.draining = true
+	r.checkEmptyLocked()
+	r.mu.Unlock()
+	ticker := time.NewTicker(sweepInterval / 20)
+	defer ticker.Stop()
+	for {
+		for _, session := range r.All() {
+			if !session.Busy() {
+				session.End(ErrDraining)
+			}
+		}
+		select {
+		case <-r.emptied:
+			return
+		case <-ctx.Done():
+			for _, session := range r.All() {
+				session.End(ErrDraining)
+			}
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var testPolicy = Policy{Max: 2, IdleTimeout: time.Minute, MaxLifetime: time.Hour}
+
+func (r *Registry) add(t *testing.T, h *harness, id string) {
+	t.Helper()
+	slot, err := r.Reserve()
+	if err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	slot.Fill(id, h.Session)
+	slot.Release()
+}
+
+func TestRegistryIsBounded(t *testing.T) {
+	r := NewRegistry(testPolicy)
+	h := newHarness(t, testLimits)
+	r.add(t, h, "a")
+	slot, err := r.Reserve()
+	if err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	if _, err := r.Reserve(); !errors.Is(err, ErrFull) {
+		t.Errorf("one too many: got %v", err)
+	}
+	slot.Release()
+	slot.Release()
+	if got, ok := r.Find("a"); !ok || got != h.Session {
+		t.Error("the session is not found")
+	}
+	h.End(errors.New("gone"))
+	if _, ok := r.Find("a"); ok {
+		t.Error("T-17: a session that ended is found")
+	}
+	for i := range 2 {
+		r.add(t, newHarness(t, testLimits), strconv.Itoa(i))
+	}
+	dead := newHarness(t, testLimits)
+	dead.End(errors.New("died while it was opened"))
+	r.sessions["0"].End(errors.New("gone"))
+	r.add(t, dead, "dead")
+	if r.Len() != 1 {
+		t.Errorf("%d sessions, want 1", r.Len())
+	}
+}
+
+// T-26, L-07: time ends what nobody uses, and what is used for too long.
+func TestRegistryKeepsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := NewRegistry(testPolicy)
+		go r.Run(ctx)
+
+		idle, used := newHarness(t, testLimits), newHarness(t, testLimits)
+		r.add(t, idle, "idle")
+		r.add(t, used, "used")
+		stream := used.open()
+		time.Sleep(testPolicy.IdleTimeout + 2*sweepInterval)
+		synctest.Wait()
+		if _, ok := r.Find("idle"); ok || !idle.server.closed {
+			t.Error("the idle session is still there")
+		}
+		if _, ok := r.Find("used"); !ok {
+			t.Fatal("a session whose stream is read has gone")
+		}
+
+		call := used.call(1, "")
+		time.Sleep(testLimits.CallTimeout + 2*sweepInterval)
+		synctest.Wait()
+		if got := taken(call); len(got) != 2 || !strings.Contains(got[0], "took longer than") {
+			t.Errorf("the call got %q, want a time-out", got)
+		}
+		time.Sleep(testPolicy.MaxLifetime)
+		synctest.Wait()
+		if _, ok := r.Find("used"); ok {
+			t.Error("the session lives longer than it may")
+		}
+		expect(t, "stream", taken(stream), "end")
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(testPolicy)
+		quiet, busy := newHarness(t, testLimits), newHarness(t, testLimits)
+		r.add(t, quiet, "quiet")
+		r.add(t, busy, "busy")
+		stream, call := quiet.open(), busy.call(1, "")
+		drained := make(chan struct{})
+		go func() {
+			r.Drain(t.Context())
+			close(drained)
+		}()
+		synctest.Wait()
+		expect(t, "idle session's stream", taken(stream), "end")
+		if _, err := r.Reserve(); !errors.Is(err, ErrDraining) {
+			t.Errorf("new session: got %v", err)
+		}
+		select {
+		case <-drained:
+			t.Fatal("drained while a call is in flight")
+		default:
+		}
+		busy.answer(1)
+		expect(t, "R13 call", taken(call), `"id":1,"result":{}`, "end")
+		call.Detach()
+		<-drained
+		if r.Len() != 0 {
+			t.Errorf("%d sessions are left", r.Len())
+		}
+	})
+}
+
+func TestDrainRunsOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(testPolicy)
+		busy := newHarness(t, testLimits)
+		r.add(t, busy, "busy")
+		call := busy.call(1, "")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		r.Drain(ctx)
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("gave up after %s, want 10s", took)
+		}
+		expect(t, "call", taken(call), `"id":1,"error":{"code":-32603,"message":"this instance is going away"}`, "end")
+	})
+}

@@ -1,0 +1,356 @@
+// Package session routes messages between the streams of one client and the one
+// server process that serves it.
+//
+// A Session knows nothing of HTTP: front ends put messages in and take events off
+// streams, and a Server takes messages and calls Deliver with its own. Nothing that
+// a slow client does blocks Deliver before the session's own budget is used up.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Server is the other end of a session.
+type Server interface {
+	// Send writes one message. It blocks while the server does not read.
+	Send(ctx context.Context, message []byte) error
+	// Close ends the server; it returns at once.
+	Close()
+}
+
+// Limits bound one session. Every one of them has a metric and an error.
+type Limits struct {
+	Calls        int // in flight at a time
+	Streams      int // open event streams, those of calls not counted
+	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
+	PendingBytes int // notifications waiting for a slow reader, per stream
+	TotalBytes   int // everything waiting; past it the server is no longer read
+
+	CallTimeout     time.Duration // of one call, whatever it reports
+	CancelGrace     time.Duration // for an answer to a cancelled call
+	DeliveryTimeout time.Duration // of a server's request until a client stream takes it
+}
+
+// Errors that front ends turn into answers.
+var (
+	ErrDuplicateID    = errors.New("a request with this id is in flight already")
+	ErrTooManyCalls   = errors.New("too many calls are in flight in this session")
+	ErrTooManyStreams = errors.New("too many streams are open in this session")
+	ErrEnded          = errors.New("the session has ended")
+	ErrUnknownEvent   = errors.New("events after this id are not kept")
+	ErrStreamInUse    = errors.New("this stream is being read already")
+)
+
+// Session is one client's conversation with one server. Its methods may be called
+// at any time from any goroutine.
+type Session struct {
+	server  Server
+	limits  Limits
+	metrics *Metrics
+
+	// Revision is the protocol revision that client and server agreed on. It is
+	// set once, before anybody but its opener knows the session.
+	Revision string
+
+	mu       sync.Mutex
+	room     *sync.Cond // signalled when waiting events were taken
+	began    time.Time
+	touched  time.Time
+	attached int // streams that somebody reads
+
+	lastStream     uint64
+	streams        map[uint64]*Stream // all that can still be read or resumed
+	calls          map[string]*call   // by the id's JSON
+	callOrder      uint64
+	serverRequests map[string]*serverRequest
+	replay         replay
+	backlog        []Event // for whichever stream opens next
+	waiting        int     // bytes of events not yet taken
+
+	ended   chan struct{}
+	endedBy error
+	onEnd   []func()
+}
+
+// call is a client's request that has no answer yet.
+type call struct {
+	id        string
+	token     string // of its progress notifications, JSON
+	stream    *Stream
+	order     uint64
+	deadline  time.Time
+	cancelled bool
+}
+
+// serverRequest is a request of the server's that has no answer yet.
+type serverRequest struct {
+	stream  *Stream // nil while it waits for one
+	expires *time.Timer
+}
+
+// New returns the session of one client with the server.
+func New(server Server, limits Limits, metrics *Metrics) *Session {
+	now := time.Now()
+	s := &Session{
+		server: server, limits: limits, metrics: metrics,
+		began: now, touched: now,
+		streams:        map[uint64]*Stream{},
+		calls:          map[string]*call{},
+		serverRequests: map[string]*serverRequest{},
+		replay:         replay{limit: limits.ReplayBytes},
+		ended:          make(chan struct{}),
+	}
+	s.room = sync.NewCond(&s.mu)
+	return s
+}
+
+// Message is a message with what was found in it.
+type Message struct {
+	Bytes    []byte
+	Envelope wire.Envelope
+}
+
+// Call sends requests to the server and returns the stream that their answers, and
+// what belongs to them, will arrive on. More than one is a batch.
+func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error) {
+	stream, err := s.register(requests)
+	if err != nil {
+		return nil, err
+	}
+	for _, request := range requests {
+		if err := s.server.Send(ctx, request.Bytes); err != nil {
+			s.mu.Lock()
+			s.forgetLocked(stream)
+			s.mu.Unlock()
+			return nil, fmt.Errorf("send request to server: %w", err)
+		}
+	}
+	return stream, nil
+}
+
+func (s *Session) register(requests []Message) (*Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy != nil {
+		return nil, ErrEnded
+	}
+	if len(s.calls)+len(requests) > s.limits.Calls {
+		return nil, ErrTooManyCalls
+	}
+	stream := s.newStreamLocked()
+	stream.attached = true
+	s.attached++
+	s.touched = time.Now()
+	for _, request := range requests {
+		id := string(request.Envelope.ID.Of(request.Bytes))
+		if _, taken := s.calls[id]; taken {
+			s.forgetLocked(stream)
+			return nil, ErrDuplicateID
+		}
+		s.callOrder++
+		s.calls[id] = &call{
+			id: id, token: string(request.Envelope.ProgressToken.Of(request.Bytes)),
+			stream: stream, order: s.callOrder, deadline: s.touched.Add(s.limits.CallTimeout),
+		}
+		stream.awaits++
+	}
+	return stream, nil
+}
+
+// forgetLocked removes a stream and its calls as if they had never been.
+func (s *Session) forgetLocked(stream *Stream) {
+	for id, c := range s.calls {
+		if c.stream == stream {
+			delete(s.calls, id)
+		}
+	}
+	stream.awaits = 0
+	s.detachLocked(stream)
+	s.dropLocked(stream)
+}
+
+// Tell sends a notification, or an answer to a request of the server's.
+func (s *Session) Tell(ctx context.Context, message Message) error {
+	s.mu.Lock()
+	if s.endedBy != nil {
+		s.mu.Unlock()
+		return ErrEnded
+	}
+	s.touched = time.Now()
+	forward := s.noteLocked(message)
+	s.mu.Unlock()
+	if !forward {
+		return nil
+	}
+	if err := s.server.Send(ctx, message.Bytes); err != nil {
+		return fmt.Errorf("send message to server: %w", err)
+	}
+	return nil
+}
+
+// noteLocked keeps the books for a message of the client's and says whether the
+// server should see it.
+func (s *Session) noteLocked(message Message) (forward bool) {
+	e := &message.Envelope
+	switch {
+	case e.Kind == wire.Response:
+		id := string(e.ID.Of(message.Bytes))
+		request, known := s.serverRequests[id]
+		if !known { // Q-06: nobody asked
+			s.metrics.UnmatchedAnswers.Inc()
+			return false
+		}
+		request.settle()
+		delete(s.serverRequests, id)
+	case string(e.Method) == "notifications/cancelled":
+		// A cancelled call is rightly never answered, so it must not go on
+		// attracting what cannot be told to belong elsewhere.
+		if c := s.calls[string(e.RequestID.Of(message.Bytes))]; c != nil && !c.cancelled {
+			c.cancelled = true
+			c.deadline = time.Now().Add(s.limits.CancelGrace)
+		}
+	}
+	return true
+}
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.ended }
+
+// End ends the session and its server. Calls in flight are answered with the
+// reason, streams end once everything on them has been read.
+func (s *Session) End(reason error) {
+	s.mu.Lock()
+	if s.endedBy != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.endedBy = reason
+	for _, c := range s.calls {
+		s.answerLocked(c, CodeInternal, reason.Error())
+	}
+	for _, request := range s.serverRequests {
+		request.settle()
+	}
+	clear(s.serverRequests)
+	s.backlog = nil
+	for _, stream := range s.streams {
+		stream.finished = true
+		stream.wake()
+	}
+	close(s.ended)
+	s.room.Broadcast()
+	hooks := s.onEnd
+	s.mu.Unlock()
+	s.server.Close()
+	for _, hook := range hooks {
+		hook()
+	}
+}
+
+// OnEnd has a function called when the session ends, or now if it has.
+func (s *Session) OnEnd(hook func()) {
+	s.mu.Lock()
+	over := s.endedBy != nil
+	if !over {
+		s.onEnd = append(s.onEnd, hook)
+	}
+	s.mu.Unlock()
+	if over {
+		hook()
+	}
+}
+
+// JSON-RPC error codes of answers that the session gives itself.
+const (
+	CodeInternal         = -32603
+	CodeMethodNotFound   = -32601
+	CodeRequestCancelled = -32800
+)
+
+// answerLocked answers a call in the server's place.
+func (s *Session) answerLocked(c *call, code int, text string) {
+	delete(s.calls, c.id)
+	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), kind: wire.Response})
+	s.settledLocked(c.stream)
+}
+
+// settledLocked notes that one more call of the stream has its answer.
+func (s *Session) settledLocked(stream *Stream) {
+	if stream.awaits--; stream.awaits <= 0 {
+		stream.finished = true
+		stream.wake()
+		if !stream.attached && !stream.resumable {
+			s.dropLocked(stream) // the reader went away and cannot come back for it
+		}
+	}
+}
+
+func errorResponse(id string, code int, text string) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	b = append(b, `,"error":{"code":`...)
+	b = strconv.AppendInt(b, int64(code), 10)
+	b = append(b, `,"message":`...)
+	b = wire.AppendString(b, text)
+	return append(b, "}}"...)
+}
+
+// Idle says since when nobody has used the session; not at all while a stream is
+// being read or a call is in flight.
+func (s *Session) Idle() (since time.Time, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.touched, s.attached == 0 && len(s.calls) == 0
+}
+
+// Busy says whether a call is in flight, or its answer has not been read yet.
+func (s *Session) Busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) > 0 {
+		return true
+	}
+	for _, stream := range s.streams {
+		if stream.attached && !stream.general {
+			return true
+		}
+	}
+	return false
+}
+
+// Began says when the session began.
+func (s *Session) Began() time.Time { return s.began }
+
+// Sweep answers calls whose time is up. The server is told, so that it can stop.
+func (s *Session) Sweep(ctx context.Context, now time.Time) {
+	var cancel [][]byte
+	s.mu.Lock()
+	for _, c := range s.calls {
+		switch {
+		case now.Before(c.deadline):
+		case c.cancelled:
+			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled")
+		default:
+			s.metrics.CallTimeouts.Inc()
+			s.answerLocked(c, CodeInternal, "the call took longer than "+s.limits.CallTimeout.String())
+			cancel = append(cancel, cancelledNotification(c.id))
+		}
+	}
+	s.mu.Unlock()
+	for _, message := range cancel {
+		if s.server.Send(ctx, message) != nil {
+			return // it does not read; its calls were answered all the same
+		}
+	}
+}
+
+func cancelledNotification(id string) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), id...)
+	return append(b, `,"reason":"timeout"}}`...)
+}

@@ -1,0 +1,274 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Event is a message on its way to the client.
+type Event struct {
+	Message []byte
+	Last    bool // nothing follows on this stream
+
+	kind wire.Kind
+	seq  uint64
+}
+
+// Stream is what one HTTP response, or a chain of them by resumption, carries.
+// One goroutine at a time reads it.
+type Stream struct {
+	session *Session
+	number  uint64
+	ready   chan struct{}
+
+	// Guarded by the session's mutex.
+	pending   []Event
+	notices   int // bytes of pending notifications
+	nextSeq   uint64
+	evicted   uint64 // events up to this one are no longer kept
+	kept      int    // events in the replay buffer
+	awaits    int    // calls whose answers will arrive here
+	attached  bool   // somebody reads it
+	resumable bool   // the client has been given event ids
+	finished  bool   // nothing more will be added
+	general   bool   // takes what belongs to no call
+	opened    time.Time
+}
+
+func (s *Session) newStreamLocked() *Stream {
+	s.lastStream++
+	stream := &Stream{session: s, number: s.lastStream, ready: make(chan struct{}, 1), opened: time.Now()}
+	s.streams[stream.number] = stream
+	return stream
+}
+
+// Open opens a stream for what belongs to no call. It starts with what has been
+// waiting for such a stream.
+func (s *Session) Open() (*Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy != nil {
+		return nil, ErrEnded
+	}
+	open := 0
+	for _, stream := range s.streams {
+		if stream.general && stream.attached {
+			open++
+		}
+	}
+	if open >= s.limits.Streams {
+		return nil, ErrTooManyStreams
+	}
+	stream := s.newStreamLocked()
+	stream.general = true
+	s.attachLocked(stream)
+	s.inheritLocked(stream)
+	return stream, nil
+}
+
+// inheritLocked gives a new general stream what older ones were left with. Those
+// are over then, and live on only for what can be replayed of them.
+func (s *Session) inheritLocked(heir *Stream) {
+	var left []*Stream
+	for _, stream := range s.streams {
+		if stream.general && !stream.attached {
+			left = append(left, stream)
+		}
+	}
+	slices.SortFunc(left, func(a, b *Stream) int { return cmp.Compare(a.number, b.number) })
+	var inherited []Event
+	for _, stream := range left {
+		inherited = append(inherited, stream.pending...)
+		stream.pending, stream.notices, stream.finished = nil, 0, true
+		s.retireLocked(stream)
+	}
+	inherited = append(inherited, s.backlog...)
+	s.backlog = nil
+	for _, event := range inherited {
+		s.waiting -= len(event.Message)
+		s.enqueueLocked(heir, event)
+	}
+	for _, request := range s.serverRequests {
+		if request.stream == nil {
+			request.settle()
+			request.stream = heir
+		}
+	}
+}
+
+// Resume continues the stream that an event id belongs to, after that event.
+func (s *Session) Resume(lastEventID string) (*Stream, error) {
+	number, seq, ok := parseEventID(lastEventID)
+	if !ok {
+		return nil, ErrUnknownEvent
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy != nil {
+		return nil, ErrEnded
+	}
+	stream := s.streams[number]
+	switch {
+	case stream == nil || !stream.resumable || seq >= stream.nextSeq:
+		return nil, ErrUnknownEvent
+	case stream.attached:
+		return nil, ErrStreamInUse
+	}
+	missed, complete := s.replay.after(stream, seq)
+	if !complete {
+		return nil, ErrUnknownEvent
+	}
+	stream.pending = append(missed, stream.pending...)
+	for _, event := range missed {
+		s.waiting += len(event.Message)
+	}
+	s.attachLocked(stream)
+	if len(stream.pending) > 0 || stream.finished {
+		stream.wake()
+	}
+	return stream, nil
+}
+
+func (s *Session) attachLocked(stream *Stream) {
+	stream.attached = true
+	s.attached++
+	s.touched = time.Now()
+}
+
+// Detach says that nobody reads the stream any more. That cancels nothing: what
+// still arrives is kept for a client that resumes.
+func (st *Stream) Detach() {
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.detachLocked(st)
+	if st.finished && !st.resumable {
+		s.dropLocked(st)
+	}
+	s.retireLocked(st)
+}
+
+func (s *Session) detachLocked(stream *Stream) {
+	if stream.attached {
+		stream.attached = false
+		s.attached--
+		s.touched = time.Now()
+	}
+}
+
+// dropLocked forgets a stream and what waits on it.
+func (s *Session) dropLocked(stream *Stream) {
+	for _, event := range stream.pending {
+		s.waiting -= len(event.Message)
+	}
+	stream.pending, stream.notices = nil, 0
+	delete(s.streams, stream.number)
+	s.room.Broadcast()
+}
+
+// Ready receives when there may be something to take.
+func (st *Stream) Ready() <-chan struct{} { return st.ready }
+
+func (st *Stream) wake() {
+	select {
+	case st.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Take returns the next event. Without one it says whether the stream is at its
+// end, or else to wait until it is Ready.
+func (st *Stream) Take() (event Event, ok, end bool) {
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(st.pending) == 0 {
+		return Event{}, false, st.finished
+	}
+	event = st.pending[0]
+	st.pending[0] = Event{}
+	st.pending = st.pending[1:]
+	if event.kind == wire.Notification {
+		st.notices -= len(event.Message)
+	}
+	s.waiting -= len(event.Message)
+	s.room.Broadcast()
+	if len(st.pending) > 0 {
+		st.wake()
+	}
+	event.Last = st.finished && len(st.pending) == 0
+	switch {
+	case st.resumable && event.seq == 0: // not one that is being repeated
+		event.seq = st.nextSeq
+		st.nextSeq++
+		for _, evicted := range s.replay.keep(st, event) {
+			s.retireLocked(evicted)
+		}
+	case event.Last && !st.resumable:
+		delete(s.streams, st.number)
+	}
+	return event, true, false
+}
+
+// retireLocked forgets a stream that is over and of which nothing is kept.
+func (s *Session) retireLocked(stream *Stream) {
+	if stream.finished && !stream.attached && stream.kept == 0 && len(stream.pending) == 0 {
+		delete(s.streams, stream.number)
+	}
+}
+
+// Peek says whether there is an event, and whether it is the only one that the
+// stream will ever have, without taking it.
+func (st *Stream) Peek() (ready, sole, end bool) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	ready = len(st.pending) > 0
+	return ready, st.finished && len(st.pending) == 1, st.finished && !ready
+}
+
+// MakeResumable says that the client will be given event ids, and returns one that
+// stands for the beginning. Without a replay buffer there is none.
+func (st *Stream) MakeResumable() (beginning string, ok bool) {
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limits.ReplayBytes <= 0 {
+		return "", false
+	}
+	st.resumable = true
+	st.nextSeq = max(st.nextSeq, 1) // 0 is the beginning itself
+	return st.eventID(0), true
+}
+
+// ID is what a client names to resume after the event, if it can.
+func (st *Stream) ID(event Event) string {
+	if event.seq == 0 {
+		return ""
+	}
+	return st.eventID(event.seq)
+}
+
+func (st *Stream) eventID(seq uint64) string {
+	var b [40]byte
+	id := strconv.AppendUint(b[:0], st.number, 10)
+	id = append(id, '_')
+	return string(strconv.AppendUint(id, seq, 10))
+}
+
+func parseEventID(id string) (stream, seq uint64, ok bool) {
+	left, right, found := strings.Cut(id, "_")
+	if !found || len(id) > 40 {
+		return 0, 0, false
+	}
+	stream, err := strconv.ParseUint(left, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	seq, err = strconv.ParseUint(right, 10, 64)
+	return stream, seq, err == nil
+}

@@ -1,0 +1,95 @@
+package streamable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+var errNotOpened = errors.New("the session was not opened")
+
+// initialize opens a session: a place in the registry, a server, and the server's
+// agreement. The client learns the session's id only with that, so a session that
+// fails to open leaves nothing behind (T-15).
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message session.Message) {
+	id := message.Envelope.ID.Of(message.Bytes)
+	if r.Header.Get(headerSession) != "" {
+		failRequest(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, nil, "initialize opens a new session and must not name one")
+		return
+	}
+	slot, err := h.Sessions.Reserve()
+	if err != nil {
+		unavailable(w, id, err.Error())
+		return
+	}
+	defer slot.Release()
+
+	ctx, cancel := context.WithTimeout(r.Context(), h.OpenTimeout)
+	defer cancel()
+	opened, err := h.Open(ctx)
+	if err != nil {
+		unavailable(w, id, "the server could not be started: "+err.Error())
+		return
+	}
+	stream, err := opened.Call(ctx, message)
+	if err != nil {
+		opened.End(errNotOpened)
+		h.failSend(w, id, err)
+		return
+	}
+	events, err := collect(ctx, stream)
+	if err != nil {
+		opened.End(errNotOpened)
+		if r.Context().Err() == nil { // else nobody is there to be told
+			failRequest(w, http.StatusOK, id, session.CodeInternal, nil, "the server did not answer initialize within "+h.OpenTimeout.String())
+		}
+		return
+	}
+	revision, agreed := agreedRevision(events[len(events)-1].Message)
+	if agreed {
+		opened.Revision = revision
+		sessionID := h.MintID()
+		w.Header().Set(headerSession, sessionID)
+		slot.Fill(sessionID, opened)
+	} else {
+		opened.End(errNotOpened)
+	}
+	h.writeAll(w, events)
+}
+
+// collect waits for everything on a stream, up to the answer that ends it.
+func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
+	defer stream.Detach()
+	for {
+		event, ok, _ := stream.Take()
+		if ok {
+			events = append(events, event)
+			if event.Last {
+				return events, nil
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-stream.Ready():
+		}
+	}
+}
+
+// agreedRevision is the revision in the answer to initialize, if it is not an error.
+func agreedRevision(answer []byte) (string, bool) {
+	var response struct {
+		Result *struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &response); err != nil || response.Result == nil {
+		return "", false
+	}
+	return response.Result.ProtocolVersion, true
+}

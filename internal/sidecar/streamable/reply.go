@@ -1,0 +1,192 @@
+package streamable
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// reply writes what arrives on a stream to the client. It commits itself late: an
+// answer that comes first becomes one JSON body, anything else an event stream.
+type reply struct {
+	handler  *Handler
+	w        http.ResponseWriter
+	r        *http.Request
+	stream   *session.Stream
+	revision string
+	batch    bool // the answer is an array
+
+	control   *http.ResponseController
+	resumable bool
+	buffer    []byte
+}
+
+var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
+
+func (p *reply) run() {
+	defer p.stream.Detach()
+	timer := timers.Get().(*time.Timer) // nothing else is put there
+	timer.Reset(p.handler.CommitAfter)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
+	for {
+		switch ready, sole, end := p.stream.Peek(); {
+		case sole && !p.batch:
+			event, _, _ := p.stream.Take()
+			p.handler.writeJSON(p.w, event.Message)
+			return
+		case ready:
+			p.streamEvents(timer)
+			return
+		case end:
+			return
+		}
+		select {
+		case <-p.r.Context().Done():
+			return
+		case <-p.stream.Ready():
+		case <-timer.C:
+			p.streamEvents(timer)
+			return
+		}
+	}
+}
+
+// writeSize is how much is written in one go, within one deadline.
+const writeSize = 64 << 10
+
+func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) <= writeSize {
+		_, _ = w.Write(body) // fits into buffers; the client has it, or is gone
+		return
+	}
+	control := http.NewResponseController(w)
+	for chunk := range slices.Chunk(body, writeSize) {
+		if control.SetWriteDeadline(time.Now().Add(h.WriteTimeout)) != nil {
+			return
+		}
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+	h.clearDeadline(control)
+}
+
+// clearDeadline lets the connection be used for further requests: the server
+// itself sets no deadline that would replace ours.
+func (h *Handler) clearDeadline(control *http.ResponseController) {
+	_ = control.SetWriteDeadline(time.Time{}) // it was possible to set one
+}
+
+// Shared by all answers, so that none has to make its own.
+var jsonType = []string{typeJSON}
+
+// writeAll answers with one body or, if there is more than one event, a stream.
+func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
+	if len(events) == 1 {
+		h.writeJSON(w, events[0].Message)
+		return
+	}
+	startEvents(w)
+	var buffer []byte
+	for _, event := range events {
+		buffer = wire.AppendEvent(buffer, wire.Event{Message: event.Message})
+	}
+	_, _ = w.Write(buffer) // the client has it, or is gone
+}
+
+func startEvents(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Type", typeEvents)
+	header.Set("Cache-Control", "no-cache, no-transform")
+	header.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
+
+// streamEvents answers by an event stream, until it ends or the client goes. What
+// is on the stream is taken only now, so that every event has an id.
+func (p *reply) streamEvents(timer *time.Timer) {
+	p.control = http.NewResponseController(p.w)
+	startEvents(p.w)
+	beginning, resumable := p.stream.MakeResumable()
+	p.resumable = resumable
+	if resumable && p.revision == revision20251125 {
+		p.buffer = wire.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
+	} else {
+		// Proxies hold headers back until something follows them (T-13).
+		p.buffer = append(p.buffer, wire.KeepAlive...)
+	}
+	for p.flush() && p.wait(timer) {
+	}
+	p.handler.clearDeadline(p.control)
+}
+
+func (p *reply) append(event session.Event) {
+	id := ""
+	if p.resumable {
+		id = p.stream.ID(event)
+	}
+	p.buffer = wire.AppendEvent(p.buffer, wire.Event{ID: id, Message: event.Message})
+}
+
+// flush sends what was gathered. A client that does not take it in time is treated
+// as gone; it can come back and resume.
+func (p *reply) flush() bool {
+	if len(p.buffer) == 0 {
+		return true
+	}
+	if err := p.control.SetWriteDeadline(time.Now().Add(p.handler.WriteTimeout)); err != nil {
+		return false
+	}
+	if _, err := p.w.Write(p.buffer); err != nil {
+		return false
+	}
+	p.buffer = p.buffer[:0]
+	if cap(p.buffer) > writeSize {
+		p.buffer = nil
+	}
+	return p.control.Flush() == nil
+}
+
+// wait gathers what there is, or waits for it. It says whether the stream goes on.
+func (p *reply) wait(timer *time.Timer) bool {
+	for {
+		event, ok, end := p.stream.Take()
+		switch {
+		case ok && event.Last:
+			p.append(event)
+			p.flush()
+			return false
+		case ok:
+			p.append(event)
+			if len(p.buffer) >= writeSize {
+				return true
+			}
+			continue
+		case end:
+			p.flush()
+			return false
+		case len(p.buffer) > 0:
+			return true
+		}
+		timer.Reset(p.handler.KeepAlive)
+		select {
+		case <-p.r.Context().Done():
+			return false
+		case <-p.stream.Ready():
+		case <-timer.C:
+			p.buffer = append(p.buffer, wire.KeepAlive...)
+			return true
+		}
+	}
+}

@@ -1,0 +1,237 @@
+// Command echo is an MCP server on standard input and output for tests and
+// benchmarks. It costs next to nothing itself, keeps state, so that mixed-up
+// sessions show, and misbehaves on request.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+const maxLine = 256 << 20
+
+func main() {
+	s := &server{out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
+	reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, func(line []byte) {
+		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)
+		os.Exit(65) // S-04: nobody may send us this
+	})
+	for {
+		line, err := reader.Next()
+		if err == io.EOF { //nolint:errorlint // Next returns it as it is.
+			return
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "echo:", err)
+			os.Exit(1)
+		}
+		s.handle(line)
+	}
+}
+
+type server struct {
+	mu        sync.Mutex
+	out       *bufio.Writer
+	count     int
+	asked     int
+	cancelled map[string]chan struct{}        // calls that can be cancelled, by id
+	answers   map[string]chan json.RawMessage // our own requests, by id
+}
+
+// send writes one message made of the parts.
+func (s *server) send(parts ...string) {
+	s.mu.Lock()
+	for _, part := range parts {
+		_, _ = s.out.WriteString(part) // an error shows at Flush
+	}
+	_ = s.out.WriteByte('\n')
+	err := s.out.Flush()
+	s.mu.Unlock()
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+func (s *server) result(id, result string) {
+	s.send(`{"jsonrpc":"2.0","id":`, id, `,"result":`, result, `}`)
+}
+
+func (s *server) text(id, text string) {
+	s.result(id, `{"content":[{"type":"text","text":`+string(wire.AppendString(nil, text))+`}]}`)
+}
+
+func (s *server) handle(line []byte) {
+	e, err := wire.Scan(line)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "echo: %v: %.200q\n", err, line)
+		os.Exit(65)
+	}
+	id := string(e.ID.Of(line))
+	switch e.Kind {
+	case wire.Response:
+		s.mu.Lock()
+		answer := s.answers[id]
+		s.mu.Unlock()
+		if answer != nil {
+			answer <- append(json.RawMessage(nil), line...)
+		}
+	case wire.Notification:
+		if string(e.Method) == "notifications/cancelled" {
+			s.mu.Lock()
+			if c := s.cancelled[string(e.RequestID.Of(line))]; c != nil {
+				close(c)
+				delete(s.cancelled, string(e.RequestID.Of(line)))
+			}
+			s.mu.Unlock()
+		}
+	case wire.Request:
+		s.request(id, string(e.Method), line, e)
+	}
+}
+
+func (s *server) request(id, method string, line []byte, e wire.Envelope) {
+	switch method {
+	case "initialize":
+		revision := string(e.RequestedVersion)
+		switch revision {
+		case "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25":
+		default:
+			revision = "2025-11-25"
+		}
+		s.result(id, `{"protocolVersion":"`+revision+`","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"echo","version":"1"}}`)
+	case "ping":
+		s.result(id, `{}`)
+	case "tools/list":
+		s.result(id, toolList)
+	case "tools/call":
+		s.call(id, string(e.Name), append([]byte(nil), e.Params.Of(line)...), string(e.ProgressToken.Of(line)))
+	default:
+		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32601,"message":"unknown method"}}`)
+	}
+}
+
+// toolNames are the tools; what each does stands in call.
+var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn"}
+
+var toolList = func() string {
+	entries := make([]string, len(toolNames))
+	for i, name := range toolNames {
+		entries[i] = `{"name":"` + name + `","description":"see the source","inputSchema":{"type":"object"}}`
+	}
+	return `{"tools":[` + strings.Join(entries, ",") + `]}`
+}()
+
+type arguments struct {
+	Text   string `json:"text"`
+	N      int    `json:"n"`
+	Size   int    `json:"size"`
+	Millis int    `json:"ms"`
+}
+
+func (s *server) call(id, name string, params []byte, token string) {
+	var p struct {
+		Arguments arguments `json:"arguments"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"bad arguments"}}`)
+		return
+	}
+	a := p.Arguments
+	switch name {
+	case "echo":
+		s.text(id, a.Text)
+	case "count": // state that another session must not see
+		s.count++
+		s.text(id, strconv.Itoa(s.count))
+	case "pid":
+		s.text(id, strconv.Itoa(os.Getpid()))
+	case "big":
+		s.text(id, strings.Repeat("x", a.N))
+	case "sleep":
+		s.sleep(id, time.Duration(a.Millis)*time.Millisecond)
+	case "ask":
+		go s.ask(id, a.Text)
+	default:
+		s.misbehave(id, name, token, a)
+	}
+}
+
+func (s *server) misbehave(id, name, token string, a arguments) {
+	switch name {
+	case "burst": // progress, as fast as it goes
+		padding := strings.Repeat("p", a.Size)
+		for i := range a.N {
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, token, `,"progress":`, strconv.Itoa(i), `,"message":"`, padding, `"}}`)
+		}
+	case "log":
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(wire.AppendString(nil, a.Text)), `}}`)
+	case "changed":
+		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	case "junk":
+		s.send("this is no message")
+		s.send("{neither is this")
+	case "stderr":
+		fmt.Fprint(os.Stderr, strings.Repeat(a.Text+"\n", a.N))
+	case "exit":
+		fmt.Fprintln(os.Stderr, "echo: told to exit")
+		os.Exit(a.N)
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "close":
+		_ = os.Stdout.Close()
+		return
+	case "spawn":
+		spawnStragglers()
+	default:
+		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
+		return
+	}
+	s.text(id, "done")
+}
+
+// spawnStragglers starts children that outlive us if nobody looks after them.
+func spawnStragglers() {
+	for _, argv := range [][]string{{"sleep", "1000"}, {"setsid", "sleep", "1000"}, {"sh", "-c", "trap '' TERM; sleep 1000 & wait"}} {
+		if _, err := os.StartProcess("/usr/bin/env", append([]string{"env"}, argv...), &os.ProcAttr{}); err != nil {
+			fmt.Fprintln(os.Stderr, "echo:", err)
+		}
+	}
+}
+
+// sleep answers later, or not at all if it is cancelled.
+func (s *server) sleep(id string, d time.Duration) {
+	cancelled := make(chan struct{})
+	s.mu.Lock()
+	s.cancelled[id] = cancelled
+	s.mu.Unlock()
+	go func() {
+		select {
+		case <-cancelled:
+			fmt.Fprintln(os.Stderr, "echo: cancelled", id)
+		case <-time.After(d):
+			s.text(id, "slept")
+		}
+	}()
+}
+
+// ask puts a question to the client and returns what it says.
+func (s *server) ask(id, text string) {
+	s.mu.Lock()
+	s.asked++
+	own := strconv.Itoa(s.asked) // small numbers, like everybody's
+	answer := make(chan json.RawMessage, 1)
+	s.answers[own] = answer
+	s.mu.Unlock()
+	s.send(`{"jsonrpc":"2.0","id":`, own, `,"method":"elicitation/create","params":{"message":`, string(wire.AppendString(nil, text)), `,"requestedSchema":{"type":"object","properties":{}}}}`)
+	s.text(id, string(<-answer))
+}
