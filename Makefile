@@ -50,6 +50,26 @@ test-integration: race-note ## Run the tests against a real API server (download
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
+.PHONY: test-pod
+test-pod: images cluster-up cluster-load ## Run the adapter and the launcher as a pod on the cluster (needs root).
+	KUBECONFIG=$$(go run ./test/cluster kubeconfig) PATH=$$(hack/kube/build.sh):$$PATH \
+	  SIDECAR_IMAGE=$(IMG_PREFIX)/sidecar:$(VERSION) go test -count=1 -v -tags cluster -timeout 5m $(TEST_FLAGS) ./test/pod
+
+.PHONY: conformance
+conformance: ## Run the official conformance suite against the adapter (needs npm).
+	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/...
+
+FUZZ_TIME ?= 5s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZ_TIME.
+	@for package in $$(go list ./internal/...); do \
+	  for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+	    echo "fuzz $$target of $$package"; \
+	    output=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$package" 2>&1) || { echo "$$output"; exit 1; }; \
+	  done; \
+	done
+
 ##@ Develop
 
 .PHONY: build

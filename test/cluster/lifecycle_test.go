@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -83,8 +84,38 @@ func compare(t *testing.T, before, after observation) {
 	if left := after.leftovers(); len(left) > 0 {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
-	if diff := cmp.Diff(before, after); diff != "" {
+	if diff := before.difference(after); diff != "" {
 		t.Errorf("the machine is not as before (-before +after):\n%s", diff)
+	}
+}
+
+// difference disregards kernel parameters that came with a module which the
+// cluster has loaded: nobody knows what they were before.
+func (o observation) difference(after observation) string {
+	after.Sysctls = maps.Clone(after.Sysctls)
+	maps.DeleteFunc(after.Sysctls, func(name, _ string) bool {
+		_, known := o.Sysctls[name]
+		return !known
+	})
+	return cmp.Diff(o, after)
+}
+
+func TestDifferenceOfObservations(t *testing.T) {
+	before := observation{Sysctls: map[string]string{"forward": "0"}, PassedOn: []string{"cpu"}}
+	tests := map[string]struct {
+		after observation
+		same  bool
+	}{
+		"the same":           {observation{Sysctls: map[string]string{"forward": "0"}, PassedOn: []string{"cpu"}}, true},
+		"module loaded":      {observation{Sysctls: map[string]string{"forward": "0", "conntrack": "9"}, PassedOn: []string{"cpu"}}, true},
+		"parameter changed":  {observation{Sysctls: map[string]string{"forward": "1"}, PassedOn: []string{"cpu"}}, false},
+		"parameter is gone":  {observation{PassedOn: []string{"cpu"}}, false},
+		"controller enabled": {observation{Sysctls: map[string]string{"forward": "0"}, PassedOn: []string{"cpu", "io"}}, false},
+	}
+	for name, test := range tests {
+		if diff := before.difference(test.after); (diff == "") != test.same {
+			t.Errorf("%s: %q", name, diff)
+		}
 	}
 }
 
@@ -327,9 +358,9 @@ func (h *harness) statusFails() {
 
 // observation is what a cluster could leave on the machine.
 type observation struct {
-	Processes, Mounts, Cgroups, Chains, Interfaces, Paths []string
-	Filter                                                string
-	Sysctls                                               map[string]string
+	Processes, Mounts, Cgroups, PassedOn, Chains, Interfaces, Paths []string
+	Filter                                                          string
+	Sysctls                                                         map[string]string
 }
 
 func (o observation) leftovers() []string {
@@ -368,6 +399,8 @@ func observe(t *testing.T, dir string) observation {
 	o.Mounts, err = machine.MountsUnder(dir)
 	must(err)
 	o.Cgroups, err = machine.CgroupDirs(local.Cgroup)
+	must(err)
+	o.PassedOn, err = machine.PassedOn()
 	must(err)
 	o.Sysctls, err = machine.Sysctls()
 	must(err)

@@ -21,6 +21,14 @@ import (
 const maxLine = 256 << 20
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--kill-init" {
+		// TERM, because the first process of a container takes no KILL from inside.
+		if err := syscall.Kill(1, syscall.SIGTERM); err != nil {
+			fmt.Fprintln(os.Stderr, "echo:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	s := &server{out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
 	reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, func(line []byte) {
 		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)

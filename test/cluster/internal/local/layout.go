@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/slipway-mcp/slipway/test/cluster/internal/proc"
 )
 
 const (
@@ -53,6 +55,10 @@ type Cluster struct {
 	// Repository is the root of the checkout.
 	Repository string
 
+	// root is what paths outside the state directory are relative to; a test's
+	// stands in for the machine.
+	root     string
+	bootID   func() (string, error)
 	progress progress
 	bin      string
 	cni      string
@@ -88,7 +94,7 @@ func New(dir, repository string, out *os.File) (*Cluster, error) {
 	if len(dir) > maxDir {
 		return nil, fmt.Errorf("state directory %s is longer than %d bytes: socket paths below it would be too long", dir, maxDir)
 	}
-	return &Cluster{Dir: dir, Repository: repository, progress: progress{out: out}}, nil
+	return &Cluster{Dir: dir, Repository: repository, root: "/", bootID: proc.BootID, progress: progress{out: out}}, nil
 }
 
 // Kubeconfig is the administrator's kubeconfig.

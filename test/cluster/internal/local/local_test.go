@@ -22,6 +22,8 @@ func newCluster(t *testing.T) *Cluster {
 	t.Helper()
 	c := &Cluster{
 		Dir:      t.TempDir(),
+		root:     t.TempDir(),
+		bootID:   func() (string, error) { return "this boot", nil },
 		progress: progress{out: io.Discard},
 		bin:      "/bin/kube",
 		cni:      "/usr/lib/cni",

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,19 +8,10 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
-	"github.com/slipway-mcp/slipway/test/cluster/internal/proc"
 )
-
-// sharedDirs are outside the state directory, and are filled all the same by
-// components that cannot be told to use another.
-var sharedDirs = []string{"/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers"}
 
 // snapshot is how the machine was before the cluster, and what was chosen for
 // it. It is written before anything is changed; while it exists, what bears the
@@ -31,6 +21,8 @@ type snapshot struct {
 	Network network             `json:"network"`
 	Sysctls map[string]string   `json:"sysctls"`
 	Tables  map[string][]string `json:"tables"`
+	// PassedOn are the cgroup controllers that were enabled; null on cgroup v1.
+	PassedOn []string `json:"passedOn"`
 	// AbsentDirs are those of the shared directories that were not there.
 	AbsentDirs []string `json:"absentDirs"`
 }
@@ -50,15 +42,20 @@ func (c *Cluster) readSnapshot() (*snapshot, error) {
 	return &s, nil
 }
 
-// currentSnapshot returns the snapshot if it was taken since the machine booted. What
-// an older one speaks of is gone.
+// isCurrent tells whether the snapshot was taken since the machine booted. Of what
+// an older one speaks of, only directories are still there.
+func (c *Cluster) isCurrent(s *snapshot) (bool, error) {
+	boot, err := c.bootID()
+	return err == nil && s.BootID == boot, err
+}
+
+// currentSnapshot returns the snapshot if it is current.
 func (c *Cluster) currentSnapshot() (*snapshot, error) {
 	s, err := c.readSnapshot()
 	if s == nil || err != nil {
 		return nil, err
 	}
-	boot, err := proc.BootID()
-	if err != nil || s.BootID != boot {
+	if current, err := c.isCurrent(s); !current {
 		return nil, err
 	}
 	return s, nil
@@ -69,12 +66,16 @@ func (c *Cluster) takeSnapshot(ctx context.Context) (*snapshot, error) {
 	if err := refuseOthers(ctx); err != nil {
 		return nil, err
 	}
-	boot, err := proc.BootID()
+	boot, err := c.bootID()
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{BootID: boot}
-	if s.Network, err = c.chooseNetwork(ctx); err != nil {
+	before, err := c.readSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{BootID: boot, AbsentDirs: c.absentDirs(before)}
+	if s.Network, err = chooseNetwork(ctx, before); err != nil {
 		return nil, err
 	}
 	if s.Sysctls, err = machine.Sysctls(); err != nil {
@@ -83,10 +84,8 @@ func (c *Cluster) takeSnapshot(ctx context.Context) (*snapshot, error) {
 	if s.Tables, err = machine.Tables(ctx); err != nil {
 		return nil, err
 	}
-	for _, dir := range sharedDirs {
-		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-			s.AbsentDirs = append(s.AbsentDirs, dir)
-		}
+	if s.PassedOn, err = machine.PassedOn(); err != nil {
+		return nil, err
 	}
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -122,12 +121,8 @@ func refuseOthers(ctx context.Context) error {
 
 // chooseNetwork keeps the subnets of before a reboot if they are still free:
 // they are in the cluster's objects.
-func (c *Cluster) chooseNetwork(ctx context.Context) (network, error) {
+func chooseNetwork(ctx context.Context, before *snapshot) (network, error) {
 	routes, err := machine.Routes(ctx)
-	if err != nil {
-		return network{}, err
-	}
-	before, err := c.readSnapshot()
 	if err != nil {
 		return network{}, err
 	}
@@ -167,97 +162,26 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 }
 
 // restoreMachine undoes prepareMachine and what components did beside it. All
-// processes have ended.
+// processes have ended. A reboot has undone everything but what is on disk.
 func (c *Cluster) restoreMachine(ctx context.Context) error {
-	s, err := c.currentSnapshot()
+	s, err := c.readSnapshot()
 	if s == nil || err != nil {
 		return err
+	}
+	current, err := c.isCurrent(s)
+	if err != nil {
+		return err
+	}
+	if !current {
+		return c.cleanSharedDirs(ctx, s.keptByReboot())
+	}
+	if err := machine.RestorePassedOn(s.PassedOn); err != nil {
+		c.progress.printf("cluster: left as it is: %v", err)
 	}
 	return errors.Join(
 		machine.DeleteBridge(ctx, Bridge),
 		machine.RemoveClusterChains(ctx, s.Tables),
 		machine.RestoreSysctls(s.Sysctls),
-		c.cleanSharedDirs(ctx, s),
+		c.cleanSharedDirs(ctx, s.AbsentDirs),
 	)
-}
-
-// cleanSharedDirs removes our files from the directories that we share, and
-// those of the directories that were not there before and are empty now.
-func (c *Cluster) cleanSharedDirs(ctx context.Context, s *snapshot) error {
-	var errs []error
-	// The CNI library's cache of results, which name the pod's namespace.
-	cached, _ := filepath.Glob("/var/lib/cni/results/*") // The pattern is well-formed.
-	for _, path := range cached {
-		content, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(content, []byte(c.Dir+"/")) {
-			err = os.Remove(path)
-		}
-		errs = append(errs, err)
-	}
-	links, _ := filepath.Glob("/var/log/containers/*.log")
-	for _, link := range links {
-		if target, err := os.Readlink(link); err == nil && under(target, c.Dir) {
-			errs = append(errs, os.Remove(link))
-		}
-	}
-	errs = append(errs, c.removeShimSockets(ctx, slices.Contains(s.AbsentDirs, "/run/containerd")))
-	if slices.Contains(s.AbsentDirs, "/var/lib/kubelet") {
-		// The socket for device plugins, the one that does not follow --root-dir.
-		errs = append(errs, os.RemoveAll("/var/lib/kubelet/device-plugins"))
-	}
-	for _, dir := range s.AbsentDirs {
-		errs = append(errs, removeEmpty(dir))
-	}
-	return errors.Join(errs...)
-}
-
-// removeShimSockets removes the sockets of our shims, all of which have ended.
-// Each bundle notes which is its own. A bundle may be gone before its socket,
-// when a shim was killed; if nobody else was there before us, a socket that
-// nobody listens on is ours as well.
-func (c *Cluster) removeShimSockets(ctx context.Context, alone bool) error {
-	const dir = "/run/containerd/s"
-	var errs []error
-	ours := map[string]bool{}
-	bundles, _ := filepath.Glob(c.path("containerd", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
-	for _, path := range bundles {
-		content, err := os.ReadFile(path)
-		errs = append(errs, err)
-		ours[strings.TrimPrefix(strings.TrimSpace(string(content)), "unix://")] = true
-	}
-	sockets, _ := filepath.Glob(dir + "/*")
-	for _, socket := range sockets {
-		if ours[socket] || alone && nobodyListens(ctx, socket) {
-			errs = append(errs, os.Remove(socket))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func nobodyListens(ctx context.Context, socket string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return errors.Is(dial(ctx, "unix", socket), syscall.ECONNREFUSED)
-}
-
-// removeEmpty removes the directories at and below dir that hold no files.
-func removeEmpty(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if entry.IsDir() {
-			if err := removeEmpty(filepath.Join(dir, entry.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if entries, err = os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return err
-	}
-	return os.Remove(dir)
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
@@ -83,6 +84,9 @@ func (c *Cluster) up(ctx context.Context) error {
 func (c *Cluster) findBinaries(ctx context.Context) error {
 	build := exec.CommandContext(ctx, filepath.Join(c.Repository, "hack", "kube", "build.sh"))
 	build.Stderr = os.Stderr // It may build for minutes and says how far it is.
+	// Killed outright, it could not end the compiler.
+	build.Cancel = func() error { return build.Process.Signal(syscall.SIGTERM) }
+	build.WaitDelay = 10 * time.Second
 	output, err := build.Output()
 	if err != nil {
 		return fmt.Errorf("run hack/kube/build.sh: %w", err)

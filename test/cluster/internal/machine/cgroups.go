@@ -47,29 +47,13 @@ func CreateCgroup(name string) error {
 		return fmt.Errorf("create cgroup %s: nothing is mounted at %s", name, unified)
 	}
 	for _, root := range roots {
-		if root == unified { // Version 2: children have only the controllers that are passed on.
-			if err := passControllersOn(root); err != nil {
+		if root == unified {
+			if err := unifiedAt(root).passOn(); err != nil {
 				return err
 			}
 		}
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			return fmt.Errorf("create cgroup: %w", err)
-		}
-	}
-	return nil
-}
-
-func passControllersOn(root string) error {
-	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-	if err != nil {
-		return fmt.Errorf("read cgroup controllers: %w", err)
-	}
-	for controller := range strings.FieldsSeq(string(available)) {
-		if !slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, controller) {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+controller), 0o600); err != nil {
-			return fmt.Errorf("enable cgroup controller %s: %w", controller, err)
 		}
 	}
 	return nil
