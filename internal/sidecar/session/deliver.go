@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -63,18 +64,24 @@ func (s *Session) deliverAnswerLocked(message Message, event Event) {
 }
 
 func (s *Session) deliverRequestLocked(message Message, event Event) {
-	id := string(message.Envelope.ID.Of(message.Bytes))
-	if old, ok := s.serverRequests[id]; ok {
+	event.request = string(message.Envelope.ID.Of(message.Bytes))
+	if old, ok := s.serverRequests[event.request]; ok {
 		old.settle()
 	}
 	request := &serverRequest{stream: s.streamForLocked(message)}
-	s.serverRequests[id] = request
+	s.serverRequests[event.request] = request
+	s.placeRequestLocked(request, event)
+}
+
+// placeRequestLocked puts a request on its stream or, if it has none, has it wait
+// for one for some time.
+func (s *Session) placeRequestLocked(request *serverRequest, event Event) {
 	if request.stream != nil {
 		s.enqueueLocked(request.stream, event)
 		return
 	}
 	s.keepForLaterLocked(event)
-	request.expires = time.AfterFunc(s.limits.DeliveryTimeout, func() { s.refuse(id, request) })
+	request.expires = time.AfterFunc(s.limits.DeliveryTimeout, func() { s.refuse(event.request, request) })
 }
 
 // refuse answers a request of the server's that no client stream came for.
@@ -83,6 +90,13 @@ func (s *Session) refuse(id string, request *serverRequest) {
 	waiting := s.serverRequests[id] == request && request.stream == nil
 	if waiting {
 		delete(s.serverRequests, id)
+		s.backlog = slices.DeleteFunc(s.backlog, func(event Event) bool {
+			if event.request == id {
+				s.waiting -= len(event.Message)
+			}
+			return event.request == id
+		})
+		s.room.Broadcast()
 	}
 	s.mu.Unlock()
 	if waiting {
@@ -194,17 +208,25 @@ func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
 	return false
 }
 
-// keepForLaterLocked keeps an event for the next general stream.
+// keepForLaterLocked keeps an event for the next general stream. Notifications make
+// room for newer ones; requests stay until they are taken or refused.
 func (s *Session) keepForLaterLocked(event Event) {
-	bytesKept := len(event.Message)
+	notices := 0
 	for _, kept := range s.backlog {
-		bytesKept += len(kept.Message)
+		if kept.kind == wire.Notification {
+			notices += len(kept.Message)
+		}
 	}
-	for bytesKept > s.limits.PendingBytes && len(s.backlog) > 0 {
-		bytesKept -= len(s.backlog[0].Message)
-		s.waiting -= len(s.backlog[0].Message)
-		s.backlog = s.backlog[1:]
-		s.metrics.DroppedNotifications.Inc()
+	if event.kind == wire.Notification {
+		s.backlog = slices.DeleteFunc(s.backlog, func(kept Event) bool {
+			drop := kept.kind == wire.Notification && notices+len(event.Message) > s.limits.PendingBytes
+			if drop {
+				notices -= len(kept.Message)
+				s.waiting -= len(kept.Message)
+				s.metrics.DroppedNotifications.Inc()
+			}
+			return drop
+		})
 	}
 	s.waiting += len(event.Message)
 	s.backlog = append(s.backlog, event)

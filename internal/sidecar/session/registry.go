@@ -35,6 +35,7 @@ type Registry struct {
 	sessions map[string]*Session
 	reserved int // slots of sessions that are being opened
 	draining bool
+	over     bool          // the drain is: nothing may live on
 	emptied  chan struct{} // closed when the last one goes while draining
 }
 
@@ -81,8 +82,12 @@ func (s *Slot) Fill(id string, session *Session) {
 		r.mu.Lock()
 		r.reserved--
 		r.sessions[id] = session
+		over := r.over
 		r.mu.Unlock()
 		session.OnEnd(func() { r.remove(id) })
+		if over {
+			session.End(ErrDraining)
+		}
 	})
 }
 
@@ -183,6 +188,9 @@ func (r *Registry) Drain(ctx context.Context) {
 		case <-r.emptied:
 			return
 		case <-ctx.Done():
+			r.mu.Lock()
+			r.over = true
+			r.mu.Unlock()
 			for _, session := range r.All() {
 				session.End(ErrDraining)
 			}

@@ -120,14 +120,25 @@ type Message struct {
 // Call sends requests to the server and returns the stream that their answers, and
 // what belongs to them, will arrive on. More than one is a batch.
 func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error) {
-	stream, err := s.register(requests)
+	return s.call(ctx, nil, requests)
+}
+
+// CallOn is Call for clients that have one stream for everything: answers arrive on
+// a stream that was opened before, in the order in which the server gave them.
+func (s *Session) CallOn(ctx context.Context, general *Stream, requests ...Message) error {
+	_, err := s.call(ctx, general, requests)
+	return err
+}
+
+func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*Stream, error) {
+	stream, err := s.register(on, requests)
 	if err != nil {
 		return nil, err
 	}
 	for _, request := range requests {
 		if err := s.server.Send(ctx, request.Bytes); err != nil {
 			s.mu.Lock()
-			s.forgetLocked(stream)
+			s.forgetLocked(stream, requests)
 			s.mu.Unlock()
 			return nil, fmt.Errorf("send request to server: %w", err)
 		}
@@ -135,7 +146,7 @@ func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error
 	return stream, nil
 }
 
-func (s *Session) register(requests []Message) (*Stream, error) {
+func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endedBy != nil {
@@ -144,14 +155,17 @@ func (s *Session) register(requests []Message) (*Stream, error) {
 	if len(s.calls)+len(requests) > s.limits.Calls {
 		return nil, ErrTooManyCalls
 	}
-	stream := s.newStreamLocked()
-	stream.attached = true
-	s.attached++
+	stream := on
+	if stream == nil {
+		stream = s.newStreamLocked()
+		stream.attached = true
+		s.attached++
+	}
 	s.touched = time.Now()
-	for _, request := range requests {
+	for i, request := range requests {
 		id := string(request.Envelope.ID.Of(request.Bytes))
 		if _, taken := s.calls[id]; taken {
-			s.forgetLocked(stream)
+			s.forgetLocked(stream, requests[:i])
 			return nil, ErrDuplicateID
 		}
 		s.callOrder++
@@ -164,16 +178,20 @@ func (s *Session) register(requests []Message) (*Stream, error) {
 	return stream, nil
 }
 
-// forgetLocked removes a stream and its calls as if they had never been.
-func (s *Session) forgetLocked(stream *Stream) {
-	for id, c := range s.calls {
-		if c.stream == stream {
+// forgetLocked removes calls as if they had never been, and their stream if it is
+// theirs alone.
+func (s *Session) forgetLocked(stream *Stream, requests []Message) {
+	for _, request := range requests {
+		id := string(request.Envelope.ID.Of(request.Bytes))
+		if c := s.calls[id]; c != nil && c.stream == stream {
 			delete(s.calls, id)
+			stream.awaits--
 		}
 	}
-	stream.awaits = 0
-	s.detachLocked(stream)
-	s.dropLocked(stream)
+	if !stream.general {
+		s.detachLocked(stream)
+		s.dropLocked(stream)
+	}
 }
 
 // Tell sends a notification, or an answer to a request of the server's.
@@ -184,20 +202,35 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 		return ErrEnded
 	}
 	s.touched = time.Now()
-	forward := s.noteLocked(message)
+	answered, forward := s.noteLocked(message)
 	s.mu.Unlock()
 	if !forward {
 		return nil
 	}
 	if err := s.server.Send(ctx, message.Bytes); err != nil {
+		s.takeBack(message, answered)
 		return fmt.Errorf("send message to server: %w", err)
 	}
 	return nil
 }
 
-// noteLocked keeps the books for a message of the client's and says whether the
-// server should see it.
-func (s *Session) noteLocked(message Message) (forward bool) {
+// takeBack undoes that an answer was noted which did not reach the server, so that
+// the client can try again.
+func (s *Session) takeBack(message Message, answered *serverRequest) {
+	if answered == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := string(message.Envelope.ID.Of(message.Bytes))
+	if _, again := s.serverRequests[id]; !again && s.endedBy == nil {
+		s.serverRequests[id] = answered
+	}
+}
+
+// noteLocked keeps the books for a message of the client's and says what it answers
+// and whether the server should see it.
+func (s *Session) noteLocked(message Message) (answered *serverRequest, forward bool) {
 	e := &message.Envelope
 	switch {
 	case e.Kind == wire.Response:
@@ -205,10 +238,11 @@ func (s *Session) noteLocked(message Message) (forward bool) {
 		request, known := s.serverRequests[id]
 		if !known { // nobody asked
 			s.metrics.UnmatchedAnswers.Inc()
-			return false
+			return nil, false
 		}
 		request.settle()
 		delete(s.serverRequests, id)
+		return request, true
 	case string(e.Method) == "notifications/cancelled":
 		// A cancelled call is rightly never answered, so it must not go on
 		// attracting what cannot be told to belong elsewhere.
@@ -217,7 +251,7 @@ func (s *Session) noteLocked(message Message) (forward bool) {
 			c.deadline = time.Now().Add(s.limits.CancelGrace)
 		}
 	}
-	return true
+	return nil, true
 }
 
 // Done is closed when the session has ended.
@@ -283,7 +317,7 @@ func (s *Session) answerLocked(c *call, code int, text string) {
 
 // settledLocked notes that one more call of the stream has its answer.
 func (s *Session) settledLocked(stream *Stream) {
-	if stream.awaits--; stream.awaits <= 0 {
+	if stream.awaits--; stream.awaits <= 0 && !stream.general {
 		stream.finished = true
 		stream.wake()
 		if !stream.attached && !stream.resumable {

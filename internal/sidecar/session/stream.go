@@ -15,8 +15,9 @@ type Event struct {
 	Message []byte
 	Last    bool // nothing follows on this stream
 
-	kind wire.Kind
-	seq  uint64
+	kind    wire.Kind
+	request string // the id, if it is a request of the server's
+	seq     uint64
 }
 
 // Stream is what one HTTP response, or a chain of them by resumption, carries.
@@ -147,10 +148,32 @@ func (st *Stream) Detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.detachLocked(st)
-	if st.finished && !st.resumable {
+	switch {
+	case st.resumable:
+	case st.finished:
 		s.dropLocked(st)
+	case !st.general:
+		s.rerouteRequestsLocked(st)
 	}
 	s.retireLocked(st)
+}
+
+// rerouteRequestsLocked finds another stream for the server's requests on one that
+// nobody will read any more.
+func (s *Session) rerouteRequestsLocked(stream *Stream) {
+	left := stream.pending
+	stream.pending = nil
+	for _, event := range left {
+		if event.kind != wire.Request {
+			stream.pending = append(stream.pending, event)
+			continue
+		}
+		s.waiting -= len(event.Message)
+		if request := s.serverRequests[event.request]; request != nil {
+			request.stream = s.newestGeneralLocked()
+			s.placeRequestLocked(request, event)
+		}
+	}
 }
 
 func (s *Session) detachLocked(stream *Stream) {

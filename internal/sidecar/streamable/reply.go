@@ -70,22 +70,21 @@ func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
 		_, _ = w.Write(body) // fits into buffers; the client has it, or is gone
 		return
 	}
-	control := http.NewResponseController(w)
-	for chunk := range slices.Chunk(body, writeSize) {
-		if control.SetWriteDeadline(time.Now().Add(h.WriteTimeout)) != nil {
-			return
-		}
-		if _, err := w.Write(chunk); err != nil {
-			return
-		}
-	}
-	h.clearDeadline(control)
+	_ = h.writeInPieces(w, http.NewResponseController(w), body) // as above
 }
 
-// clearDeadline lets the connection be used for further requests: the server
-// itself sets no deadline that would replace ours.
-func (h *Handler) clearDeadline(control *http.ResponseController) {
-	_ = control.SetWriteDeadline(time.Time{}) // it was possible to set one
+// writeInPieces gives the client the time to write for every piece anew: one that
+// reads steadily gets all of it, however large it is.
+func (h *Handler) writeInPieces(w http.ResponseWriter, control *http.ResponseController, data []byte) error {
+	for piece := range slices.Chunk(data, writeSize) {
+		if err := control.SetWriteDeadline(time.Now().Add(h.WriteTimeout)); err != nil {
+			return err
+		}
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Shared by all answers, so that none has to make its own.
@@ -128,7 +127,6 @@ func (p *reply) streamEvents(timer *time.Timer) {
 	}
 	for p.flush() && p.wait(timer) {
 	}
-	p.handler.clearDeadline(p.control)
 }
 
 func (p *reply) append(event session.Event) {
@@ -145,10 +143,7 @@ func (p *reply) flush() bool {
 	if len(p.buffer) == 0 {
 		return true
 	}
-	if err := p.control.SetWriteDeadline(time.Now().Add(p.handler.WriteTimeout)); err != nil {
-		return false
-	}
-	if _, err := p.w.Write(p.buffer); err != nil {
+	if p.handler.writeInPieces(p.w, p.control, p.buffer) != nil {
 		return false
 	}
 	p.buffer = p.buffer[:0]

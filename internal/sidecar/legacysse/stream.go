@@ -1,0 +1,159 @@
+package legacysse
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// errGone is why a session ends whose client does not listen any more.
+var errGone = errors.New("the client closed its connection")
+
+// connection is one client that listens, and its session. Whatever the server says
+// is on one stream, so that it arrives in the order in which it was said.
+type connection struct {
+	session     *session.Session
+	stream      *session.Stream
+	answers     chan []byte   // of our own
+	gone        chan struct{} // closed when nobody writes any more
+	initialized atomic.Bool   // the server has been sent initialize
+}
+
+// ServeStream opens a session and sends everything of it to the client, until one
+// of the two goes (E-01, E-06).
+func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
+	if !t.admit(w, r, http.MethodGet) {
+		return
+	}
+	if !acceptsEvents(r) {
+		fail(w, http.StatusNotAcceptable, wire.CodeInvalidRequest, "the Accept header must allow "+typeEvents)
+		return
+	}
+	slot, err := t.Sessions.Reserve()
+	if err != nil {
+		unavailable(w, err.Error())
+		return
+	}
+	defer slot.Release()
+	opened, general, err := t.open(r.Context())
+	if err != nil {
+		unavailable(w, "the server could not be started: "+err.Error())
+		return
+	}
+	defer opened.End(errGone)
+	// The registry knows the session by a name that nobody is told, so that no
+	// other transport leads to it.
+	slot.Fill(rand.Text(), opened)
+
+	defer general.Detach()
+	c := &connection{session: opened, stream: general, answers: make(chan []byte), gone: make(chan struct{})}
+	defer close(c.gone)
+	token := t.MintToken()
+	t.add(token, c)
+	defer t.remove(token)
+	t.write(w, r, c, t.PostTo+"?"+tokenParameter+"="+token)
+}
+
+// open starts a server and opens the stream of its session for what belongs to no
+// call.
+func (t *Transport) open(ctx context.Context) (*session.Session, *session.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.OpenTimeout)
+	defer cancel()
+	opened, err := t.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	general, err := opened.Open()
+	if err != nil {
+		opened.End(err)
+		return nil, nil, err
+	}
+	return opened, general, nil
+}
+
+// write tells the client where to post, and then all that arrives for it.
+func (t *Transport) write(w http.ResponseWriter, r *http.Request, c *connection, postTo string) {
+	header := w.Header()
+	header.Set("Content-Type", typeEvents)
+	header.Set("Cache-Control", "no-cache, no-transform")
+	header.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	out := writer{w: w, control: http.NewResponseController(w), timeout: t.WriteTimeout}
+	out.buffer = append(out.buffer, "event: endpoint\ndata: "+postTo+"\n\n"...)
+	timer := time.NewTimer(t.KeepAlive)
+	defer timer.Stop()
+	for out.flush() == nil {
+		if end := out.gather(c); end {
+			return
+		}
+		if len(out.buffer) > 0 {
+			continue
+		}
+		timer.Reset(t.KeepAlive)
+		select {
+		case <-r.Context().Done():
+			return
+		case <-timer.C:
+			out.buffer = append(out.buffer, wire.KeepAlive...)
+		case answer := <-c.answers:
+			out.append(answer)
+		case <-c.stream.Ready():
+		}
+	}
+}
+
+// writeSize is how much is written in one go, within one deadline.
+const writeSize = 64 << 10
+
+// writer sends events to a client. One that does not take them in time is gone.
+type writer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	buffer  []byte
+}
+
+func (p *writer) append(message []byte) {
+	p.buffer = wire.AppendEvent(p.buffer, wire.Event{Message: message})
+}
+
+// gather appends what there is, to be sent in one go. It says whether there is
+// nothing and never will be.
+func (p *writer) gather(c *connection) (end bool) {
+	select {
+	case answer := <-c.answers: // however much the server says
+		p.append(answer)
+	default:
+	}
+	for len(p.buffer) < writeSize {
+		event, ok, end := c.stream.Take()
+		if !ok {
+			return end && len(p.buffer) == 0
+		}
+		p.append(event.Message)
+	}
+	return false
+}
+
+func (p *writer) flush() error {
+	for chunk := range slices.Chunk(p.buffer, writeSize) {
+		if err := p.control.SetWriteDeadline(time.Now().Add(p.timeout)); err != nil {
+			return err
+		}
+		if _, err := p.w.Write(chunk); err != nil {
+			return err
+		}
+	}
+	p.buffer = p.buffer[:0]
+	if cap(p.buffer) > writeSize {
+		p.buffer = nil // one large message is no reason to hold on to that much
+	}
+	return p.control.Flush()
+}

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An answer that did not reach the server must still be taken when the client,
+// told to try again (503, Retry-After), does.
+func TestAnswerIsSentAgain(t *testing.T) {
+	h := newHarness(t, testLimits)
+	if _, err := h.Open(); err != nil {
+		t.Fatal(err)
+	}
+	h.Deliver(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`))
+	answer := h.message(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	h.server.err = errors.New("it does not read now")
+	if h.Tell(t.Context(), answer) == nil {
+		t.Fatal("sent")
+	}
+	h.server.err = nil
+	if err := h.Tell(t.Context(), answer); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.server.messages(); len(got) != 1 {
+		t.Errorf("the server got %q, want the answer", got)
+	}
+}
+
+// Q-03: a request of the server's that no longer waits, because notifications took
+// its place, must be refused, also if a stream opens before its time is up.
+func TestRequestPushedOutOfBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, testLimits)
+		h.Deliver(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
+		for range 4 {
+			h.Deliver(t.Context(), h.message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"x":%q}}`, strings.Repeat("x", 100))))
+		}
+		stream, err := h.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * testLimits.DeliveryTimeout)
+		synctest.Wait()
+		delivered := false
+		for {
+			event, ok, _ := stream.Take()
+			if !ok {
+				break
+			}
+			delivered = delivered || strings.Contains(string(event.Message), "roots/list")
+		}
+		if refused := len(h.server.messages()) == 1; !delivered && !refused {
+			t.Error("the request was neither delivered nor refused: its server waits for ever")
+		}
+	})
+}
+
+// A session whose opening outlasts the drain must not live on.
+func TestFillAfterDrain(t *testing.T) {
+	r := NewRegistry(Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+	slot, err := r.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Drain(ctx)
+	h := newHarness(t, testLimits)
+	slot.Fill("late", h.Session)
+	select {
+	case <-h.Done():
+	default:
+		t.Error("a session goes on after the drain")
+	}
+}
