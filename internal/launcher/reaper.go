@@ -62,6 +62,9 @@ func (s *supervisor) nextDead() (int, error) {
 	if s.adopts {
 		return peekDead(waitAny, 0)
 	}
+	// A child may die before its fork has made it known; the signal that said so is
+	// spent then.
+	s.awaitFork()
 	for _, c := range s.alive() {
 		if pid, err := peekDead(waitPID, c.pid); pid != 0 || err != nil {
 			return pid, err

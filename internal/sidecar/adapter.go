@@ -84,6 +84,7 @@ const (
 	cancelGrace     = 5 * time.Second
 	deliveryTimeout = 10 * time.Second
 	sendTimeout     = 10 * time.Second
+	readTimeout     = 30 * time.Second
 	writeTimeout    = 30 * time.Second
 	commitAfter     = time.Second
 	keepAlive       = 15 * time.Second
@@ -137,7 +138,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	clients.Handle(Path, streamable.New(streamable.Options{
 		Sessions: a.sessions, Origins: config.Origins,
 		Open: a.open, MintID: func() string { return config.IDs.Mint(config.Owner) },
-		BodyBytes: config.BodyBytes, OpenTimeout: config.OpenTimeout, SendTimeout: sendTimeout, WriteTimeout: writeTimeout,
+		BodyBytes: config.BodyBytes, OpenTimeout: config.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
 	}))
 	a.clients = clients

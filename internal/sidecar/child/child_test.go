@@ -193,7 +193,7 @@ func TestReasons(t *testing.T) {
 			c.call(test.tool, test.params)
 			start := time.Now()
 			reason := c.end().Error()
-			if took := time.Since(start); took > 500*time.Millisecond { // 100 ms, on a busy machine
+			if took := time.Since(start); took > time.Second { // 100 ms, on a busy machine
 				t.Errorf("it took %s to notice", took)
 			}
 			for _, want := range test.want {
@@ -204,6 +204,19 @@ func TestReasons(t *testing.T) {
 			c.Close()
 			eventuallyNone(t, pool)
 		})
+	}
+}
+
+// A process that dies at once is noticed as surely as any other.
+func TestShortLivedProcesses(t *testing.T) {
+	pool := newPool(t, testOptions, "sh", "-c", "echo gone >&2; exit 4")
+	for range 100 {
+		c := converse(t, pool)
+		if reason := c.end().Error(); !strings.Contains(reason, "exit code 4") {
+			t.Fatalf("ended with %q", reason)
+		}
+		c.Close()
+		gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
 	}
 }
 

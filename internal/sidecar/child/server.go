@@ -126,6 +126,9 @@ func (s *Server) Close() {
 // it wrote last is there already, but others may hold its output open.
 const exitGrace = 50 * time.Millisecond
 
+// reasonGrace is how long the end of a process may follow that of its output.
+const reasonGrace = 300 * time.Millisecond
+
 // Serve reads the process's messages until it ends, and then calls ended with the
 // reason. It must be called once for a server that was acquired.
 func (s *Server) Serve(receive func(session.Message), ended func(error)) {
@@ -205,7 +208,7 @@ func (s *Server) reason(readErr error) error {
 	}
 	select {
 	case <-s.process.Done():
-	case <-time.After(exitGrace):
+	case <-time.After(reasonGrace):
 		// It closed its output and lives on; without output it is of no use.
 		s.process.Stop(s.pool.options.TermGrace)
 		if errors.Is(readErr, io.EOF) {

@@ -1,10 +1,14 @@
 package streamable
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +72,37 @@ func TestLargeEventToSteadyReader(t *testing.T) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond) // it reads steadily, 20 MB a second, and no faster
+	}
+}
+
+// What a client announces and does not send costs next to nothing, and is not
+// waited for.
+func TestAnnouncedBodies(t *testing.T) {
+	e := newEndpoint(t, func(o *Options) { o.ReadTimeout = 100 * time.Millisecond })
+	address := strings.TrimPrefix(e.url, "http://")
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	connections := make([]net.Conn, 50)
+	for i := range connections {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = connection.Close() }()
+		connections[i] = connection
+		if _, err := fmt.Fprintf(connection, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 16<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, connection := range connections {
+		status, err := bufio.NewReader(connection).ReadString('\n')
+		if err != nil || !strings.Contains(status, "400") {
+			t.Errorf("got %q, %v; want 400", status, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+		t.Errorf("fifty announcements of 16 MiB took %d MiB", took>>20)
 	}
 }

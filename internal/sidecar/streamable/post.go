@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -103,17 +105,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		h.failTooLarge(w)
 		return nil, false
 	}
-	// One byte more than may be is read, to tell a body of just that size from a
-	// larger one.
-	limited := io.LimitReader(r.Body, h.BodyBytes+1)
-	var body []byte
-	var err error
-	if r.ContentLength > 0 {
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(limited, body)
-	} else {
-		body, err = io.ReadAll(limited)
-	}
+	body, err := h.readAll(w, r)
 	switch {
 	case err != nil:
 		fail(w, http.StatusBadRequest, wire.CodeParse, "the body could not be read")
@@ -123,6 +115,34 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		return nil, false
 	}
 	return body, true
+}
+
+// firstRead is how much is set aside for a body before any of it has come: what a
+// client announces costs it nothing.
+const firstRead = 64 << 10
+
+// readAll reads a body, and one byte more than it may have to tell that it is too
+// large. A client that stops sending is not waited for.
+func (h *Handler) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	control := http.NewResponseController(w)
+	most := h.BodyBytes + 1
+	body := make([]byte, 0, min(max(r.ContentLength, 512), firstRead, most))
+	for {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, cap(body))
+		}
+		// Where there is no connection to set it on, there is nobody to wait for.
+		_ = control.SetReadDeadline(time.Now().Add(h.ReadTimeout))
+		n, err := r.Body.Read(body[len(body):min(int64(cap(body)), most)])
+		body = body[:len(body)+n]
+		switch {
+		case errors.Is(err, io.EOF) || int64(len(body)) == most:
+			_ = control.SetReadDeadline(time.Time{})
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 func (h *Handler) failTooLarge(w http.ResponseWriter) {
