@@ -1,0 +1,163 @@
+package shared
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// ErrBusy says that the process has as many calls of all sessions as it may have.
+var ErrBusy = errors.New("as many calls are in flight at the shared server as may be")
+
+// call is a request at the process that has no answer yet.
+type call struct {
+	number uint64 // its id and progress token at the process
+	view   *view  // whose it is; nil for one of our own
+	id     string // as the client spelled it
+	token  string // of its progress, as the client spelled it
+
+	cancelled bool
+	topic     *topic                 // it changes a subscription
+	answered  chan<- session.Message // takes the answer to one of our own
+}
+
+// cancelledCalls is how many cancelled calls of a session are remembered, for the
+// answers that some servers give all the same. Most servers rightly give none.
+const cancelledCalls = 64
+
+// registerLocked makes a call of a session's known, so that its answer finds it.
+func (r *run) registerLocked(c *call) error {
+	v := c.view
+	if old := v.calls[c.id]; old != nil {
+		// The session has given it up, or it would not use the id again. Its
+		// answer must not be taken for that of the new call.
+		r.forgetLocked(old)
+	}
+	switch {
+	case len(v.calls)-len(v.cancelled) >= r.options.Session.Calls:
+		return session.ErrTooManyCalls
+	case len(r.calls) >= r.options.Calls && !r.evictLocked():
+		return ErrBusy
+	}
+	r.calls[c.number] = c
+	v.calls[c.id] = c
+	return nil
+}
+
+func (r *run) forgetLocked(c *call) {
+	delete(r.calls, c.number)
+	if c.view == nil || c.topic != nil {
+		return
+	}
+	if c.view.calls[c.id] == c {
+		delete(c.view.calls, c.id)
+	}
+	if c.cancelled {
+		c.view.cancelled = slices.DeleteFunc(c.view.cancelled, func(other *call) bool { return other == c })
+	}
+}
+
+// evictLocked forgets a call that was cancelled, if there is one.
+func (r *run) evictLocked() bool {
+	for v := range r.views {
+		if len(v.cancelled) > 0 {
+			r.forgetLocked(v.cancelled[0])
+			return true
+		}
+	}
+	return false
+}
+
+// cancelLocked notes that a client no longer waits for a call.
+func (r *run) cancelLocked(c *call) {
+	v := c.view
+	c.cancelled = true
+	v.cancelled = append(v.cancelled, c)
+	if len(v.cancelled) > cancelledCalls {
+		r.forgetLocked(v.cancelled[0])
+	}
+}
+
+// numbered is the beginning of a request of our own.
+func numbered(method string, number uint64) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatUint(number, 10)...)
+	b = append(append(b, `,"method":"`...), method...)
+	return append(b, '"')
+}
+
+// cancellation tells the process that nobody waits for a call any more.
+func cancellation(number uint64) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), strconv.FormatUint(number, 10)...)
+	return append(b, `,"reason":"the session has ended"}}`...)
+}
+
+// toProcess is a client's request with the number in place of id and progress
+// token. The token may be any value; null means that there is none.
+func toProcess(request session.Message, number uint64) []byte {
+	text := strconv.AppendUint(nil, number, 10)
+	edits := []wire.Edit{{Span: request.Envelope.ID, With: text}}
+	if token := tokenOf(request); token != "" {
+		edits = append(edits, wire.Edit{Span: request.Envelope.ProgressToken, With: text})
+	}
+	return edited(request.Bytes, edits)
+}
+
+func tokenOf(request session.Message) string {
+	token := string(request.Envelope.ProgressToken.Of(request.Bytes))
+	if token == "null" {
+		return ""
+	}
+	return token
+}
+
+// edited is a copy of a message with changes, in whichever order they stand there.
+func edited(message []byte, edits []wire.Edit) []byte {
+	size := len(message)
+	for _, edit := range edits {
+		size += len(edit.With)
+	}
+	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
+	return wire.AppendEdited(make([]byte, 0, size), message, edits...)
+}
+
+// toClient is a message of the process's with one value as the client spelled it,
+// and an envelope that says no more than sessions ask for.
+func toClient(message []byte, at wire.Span, spelled string) ([]byte, wire.Span) {
+	text := edited(message, []wire.Edit{{Span: at, With: []byte(spelled)}})
+	return text, wire.Span{Start: at.Start, End: at.Start + len(spelled)}
+}
+
+// answerFor is an answer of the process's with the client's id.
+func answerFor(answer session.Message, id string) session.Message {
+	text, at := toClient(answer.Bytes, answer.Envelope.ID, id)
+	return session.Message{Bytes: text, Envelope: wire.Envelope{Kind: wire.Response, ID: at}}
+}
+
+const progressMethod = "notifications/progress"
+
+// progressFor is a progress notification with the client's token.
+func progressFor(notification session.Message, token string) session.Message {
+	text, at := toClient(notification.Bytes, notification.Envelope.ProgressToken, token)
+	return session.Message{Bytes: text, Envelope: wire.Envelope{Kind: wire.Notification, Method: []byte(progressMethod), ProgressToken: at}}
+}
+
+// answer is one that is given here rather than by the process.
+func answer(id, member string) session.Message {
+	const before = `{"jsonrpc":"2.0","id":`
+	b := make([]byte, 0, len(before)+len(id)+1+len(member)+1)
+	b = append(append(b, before...), id...)
+	b = append(append(append(b, ','), member...), '}')
+	return session.Message{Bytes: b, Envelope: wire.Envelope{Kind: wire.Response, ID: wire.Span{Start: len(before), End: len(before) + len(id)}}}
+}
+
+const emptyResult = `"result":{}`
+
+func refusal(id string, code int, text string) session.Message {
+	b := strconv.AppendInt([]byte(`"error":{"code":`), int64(code), 10)
+	b = wire.AppendString(append(b, `,"message":`...), text)
+	return answer(id, string(append(b, '}')))
+}

@@ -1,0 +1,128 @@
+package shared
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// receive routes a message of the process's. It never waits for anybody.
+func (r *run) receive(message session.Message) {
+	switch message.Envelope.Kind {
+	case wire.Response:
+		r.receiveAnswer(message)
+	case wire.Request:
+		r.receiveRequest(message)
+	case wire.Notification:
+		r.receiveNotification(message)
+	}
+}
+
+func (r *run) receiveAnswer(message session.Message) {
+	number, err := strconv.ParseUint(string(message.Envelope.ID.Of(message.Bytes)), 10, 64)
+	r.mu.Lock()
+	c := r.calls[number]
+	if err != nil || c == nil {
+		r.mu.Unlock()
+		r.metrics.LateAnswers.Inc()
+		return
+	}
+	r.forgetLocked(c)
+	var slow []*view
+	if c.topic != nil {
+		slow = r.settleLocked(c, message)
+	}
+	r.mu.Unlock()
+	endSlow(slow)
+	switch {
+	case c.topic != nil:
+	case c.answered != nil:
+		message.Bytes = bytes.Clone(message.Bytes)
+		c.answered <- message
+	default:
+		c.view.deliver(answerFor(message, c.id))
+	}
+}
+
+func endSlow(views []*view) {
+	for _, v := range views {
+		v.endSlow()
+	}
+}
+
+var errUnreadAnswers = errors.New("the server sends requests without reading the answers")
+
+// receiveRequest answers the process: it was told that its client can do nothing,
+// and there is no telling which session the request is for.
+func (r *run) receiveRequest(message session.Message) {
+	id := string(message.Envelope.ID.Of(message.Bytes))
+	reply := answer(id, emptyResult)
+	if string(message.Envelope.Method) != "ping" { // U-01
+		r.metrics.RefusedRequests.Inc()
+		reply = refusal(id, session.CodeMethodNotFound, "this server is shared by clients, none of which can be asked")
+	}
+	r.mu.Lock()
+	flooded := r.queued > 2*r.options.InputBytes
+	if !flooded {
+		r.queueLocked(reply.Bytes)
+	}
+	r.mu.Unlock()
+	if flooded {
+		r.fail(errUnreadAnswers)
+	}
+}
+
+func (r *run) receiveNotification(message session.Message) {
+	switch string(message.Envelope.Method) {
+	case progressMethod:
+		r.receiveProgress(message)
+	case "notifications/message":
+		r.metrics.LogMessages.Inc()
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		r.broadcast(message)
+	case "notifications/resources/updated":
+		r.receiveUpdate(message)
+	default:
+		// It is about a request that was refused, or about something that
+		// belongs to one session, and nobody can say to which.
+		r.metrics.UnroutedMessages.Inc()
+	}
+}
+
+func (r *run) receiveProgress(message session.Message) {
+	number, err := strconv.ParseUint(string(message.Envelope.ProgressToken.Of(message.Bytes)), 10, 64)
+	r.mu.Lock()
+	c := r.calls[number]
+	lost := err != nil || c == nil || c.view == nil || c.view.closed || c.token == "" || c.cancelled
+	r.mu.Unlock()
+	if lost {
+		r.metrics.LateProgress.Inc()
+		return
+	}
+	c.view.deliver(progressFor(message, c.token))
+}
+
+// kept is a notification that outlives the process's buffer.
+func kept(message session.Message) session.Message {
+	return session.Message{
+		Bytes:    bytes.Clone(message.Bytes),
+		Envelope: wire.Envelope{Kind: wire.Notification, Method: bytes.Clone(message.Envelope.Method)},
+	}
+}
+
+// broadcast tells every session that is initialized.
+func (r *run) broadcast(message session.Message) {
+	message = kept(message)
+	var slow []*view
+	r.mu.Lock()
+	for v := range r.views {
+		if v.ready && v.push(message) {
+			slow = append(slow, v)
+		}
+	}
+	r.mu.Unlock()
+	endSlow(slow)
+}

@@ -1,0 +1,161 @@
+package shared
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// newest is the revision that the process is asked for. Whichever of these it
+// answers with is the one that it speaks, and the only one that a session can have:
+// nobody translates between them.
+const newest = "2025-11-25"
+
+var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", newest}
+
+// hello is the process's answer to initialize, as sessions are given it.
+type hello struct {
+	answer  []byte
+	id      wire.Span
+	logging bool // the process has log messages, though no session gets any
+}
+
+// handshake initializes the process.
+func (r *run) handshake(ctx context.Context) error {
+	answered := make(chan session.Message, 1)
+	number := r.number.Add(1)
+	request := numbered("initialize", number)
+	request = append(request, `,"params":{"protocolVersion":"`+newest+`","capabilities":{},"clientInfo":{"name":"slipway","version":`...)
+	request = append(wire.AppendString(request, version.Get().Version), "}}}"...)
+	r.mu.Lock()
+	r.calls[number] = &call{number: number, answered: answered}
+	r.queueLocked(request)
+	r.mu.Unlock()
+	select {
+	case answer := <-answered:
+		agreed, err := readHello(answer)
+		if err != nil {
+			return err
+		}
+		r.hello = agreed
+	case <-r.over:
+		return r.deadBy()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the server to answer initialize: %w", ctx.Err())
+	}
+	r.mu.Lock()
+	r.queueLocked([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	r.mu.Unlock()
+	return nil
+}
+
+// readHello checks the answer and takes out of it what sessions cannot have: tasks
+// belong to whoever began them, and a shared process cannot tell who asks.
+func readHello(answer session.Message) (hello, error) {
+	envelope := &answer.Envelope
+	if envelope.Error.Present() {
+		const most = 500
+		text := envelope.Error.Of(answer.Bytes)
+		return hello{}, fmt.Errorf("the server refused initialize: %s", bytes.ToValidUTF8(text[:min(len(text), most)], nil))
+	}
+	result, err := members(answer.Bytes, envelope.Result)
+	if err != nil {
+		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", err)
+	}
+	var revision string
+	if value := find(result, "protocolVersion").Of(answer.Bytes); json.Unmarshal(value, &revision) != nil || !slices.Contains(revisions, revision) {
+		const most = 64
+		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", value[:min(len(value), most)])
+	}
+	capabilities, err := members(answer.Bytes, find(result, "capabilities"))
+	if err != nil {
+		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
+	}
+	agreed := hello{id: envelope.ID, logging: find(capabilities, "logging").Present()}
+	without := cut(capabilities, "tasks")
+	agreed.answer = wire.AppendEdited(nil, answer.Bytes, without...)
+	for _, edit := range without {
+		if edit.Span.End <= agreed.id.Start {
+			removed := edit.Span.End - edit.Span.Start
+			agreed.id = wire.Span{Start: agreed.id.Start - removed, End: agreed.id.End - removed}
+		}
+	}
+	return agreed, nil
+}
+
+// member is a member of an object, with where its name begins and what its value is.
+type member struct {
+	name  string
+	start int
+	value wire.Span
+}
+
+var errNotAnObject = errors.New("not an object")
+
+// members are those of an object that stands in a message. The message's syntax has
+// been checked.
+func members(message []byte, object wire.Span) (found []member, err error) {
+	if !object.Present() || message[object.Start] != '{' {
+		return nil, errNotAnObject
+	}
+	decoder := json.NewDecoder(bytes.NewReader(object.Of(message)))
+	if _, err := decoder.Token(); err != nil {
+		return nil, err
+	}
+	for decoder.More() {
+		// Between here and the name there is at most a comma and white space.
+		from := object.Start + int(decoder.InputOffset())
+		start := from + bytes.IndexByte(message[from:], '"')
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, err
+		}
+		end := object.Start + int(decoder.InputOffset())
+		found = append(found, member{fmt.Sprint(name), start, wire.Span{Start: end - len(value), End: end}})
+	}
+	return found, nil
+}
+
+func find(in []member, name string) wire.Span {
+	for _, m := range in {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return wire.Span{}
+}
+
+// cut is what must be edited for the members with a name to be gone, with the comma
+// that belongs to each.
+func cut(from []member, name string) (edits []wire.Edit) {
+	kept := -1 // the last member before that stays
+	for i, m := range from {
+		switch {
+		case m.name != name:
+			kept = i
+		case i+1 < len(from):
+			edits = append(edits, wire.Edit{Span: wire.Span{Start: m.start, End: from[i+1].start}})
+		case kept >= 0:
+			// The comma before it goes, and with it all that was cut behind that.
+			last := wire.Span{Start: from[kept].value.End, End: m.value.End}
+			for len(edits) > 0 && edits[len(edits)-1].Span.Start >= last.Start {
+				edits = edits[:len(edits)-1]
+			}
+			edits = append(edits, wire.Edit{Span: last})
+		default:
+			edits = append(edits, wire.Edit{Span: wire.Span{Start: m.start, End: m.value.End}})
+		}
+	}
+	return edits
+}

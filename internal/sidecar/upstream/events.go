@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrEventTooLarge says that an event, or a line of one, is larger than may be.
+var ErrEventTooLarge = errors.New("an event is larger than the limit")
+
+// Event is one event of a stream.
+type Event struct {
+	Type string // "message" if the event names none
+	Data []byte // valid until the next event is read
+}
+
+// EventReader reads an event stream as the HTML standard defines it: lines end in
+// CR, LF or both, several data lines are one text, comments and unknown fields
+// mean nothing, and an event that the stream breaks off in is none.
+type EventReader struct {
+	in    *bufio.Reader
+	limit int
+
+	begun     bool
+	skipLF    bool // the last line ended in CR; a LF that follows belongs to it
+	line      []byte
+	eventType string
+	data      []byte
+	hasData   bool
+}
+
+const (
+	eventBuffer = 32 << 10
+	keepBuffers = 64 << 10 // larger ones are not kept for the next event
+	longestType = 64
+)
+
+// NewEventReader returns a reader of the stream. No event may have more bytes than
+// the limit.
+func NewEventReader(stream io.Reader, limit int) *EventReader {
+	return &EventReader{in: bufio.NewReaderSize(stream, eventBuffer), limit: limit}
+}
+
+// Next returns the next event that has data. At the end of the stream the error is
+// io.EOF.
+func (r *EventReader) Next() (Event, error) {
+	r.reset()
+	for {
+		line, err := r.readLine()
+		if err != nil {
+			return Event{}, err
+		}
+		if len(line) > 0 {
+			if err := r.field(line); err != nil {
+				return Event{}, err
+			}
+			continue
+		}
+		if len(r.data) > 0 {
+			return Event{Type: r.eventType, Data: r.data}, nil
+		}
+		r.reset()
+	}
+}
+
+func (r *EventReader) reset() {
+	r.eventType, r.hasData = "message", false
+	r.data, r.line = r.data[:0], r.line[:0]
+	if cap(r.data) > keepBuffers {
+		r.data = nil
+	}
+	if cap(r.line) > keepBuffers {
+		r.line = nil
+	}
+}
+
+// field takes in one line of an event.
+func (r *EventReader) field(line []byte) error {
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	value = bytes.TrimPrefix(value, []byte{' '})
+	switch string(name) {
+	case "data":
+		if r.hasData {
+			r.data = append(r.data, '\n')
+		}
+		if len(r.data)+len(value) > r.limit {
+			return r.tooLarge()
+		}
+		r.data, r.hasData = append(r.data, value...), true
+	case "event":
+		if len(value) > longestType {
+			value = value[:longestType] // no type that we know is nearly as long
+		}
+		if r.eventType = string(value); r.eventType == "" {
+			r.eventType = "message"
+		}
+	}
+	return nil
+}
+
+func (r *EventReader) tooLarge() error {
+	return fmt.Errorf("%w of %d bytes", ErrEventTooLarge, r.limit)
+}
+
+// readLine returns a line without its end. Nothing is awaited after a CR, so that
+// an event is there as soon as its last byte is.
+func (r *EventReader) readLine() ([]byte, error) {
+	r.line = r.line[:0]
+	for {
+		chunk, err := r.peek()
+		if err != nil {
+			return nil, err
+		}
+		end := lineEnd(chunk)
+		// A line has a name and a colon besides what the limit is about.
+		if len(r.line)+end > r.limit+longestType {
+			return nil, r.tooLarge()
+		}
+		r.line = append(r.line, chunk[:end]...)
+		if end == len(chunk) {
+			r.discard(end)
+			continue
+		}
+		r.skipLF = chunk[end] == '\r'
+		r.discard(end + 1)
+		return r.line, nil
+	}
+}
+
+// lineEnd is where the line that begins the chunk ends, or the chunk's length.
+func lineEnd(chunk []byte) int {
+	end := bytes.IndexByte(chunk, '\n')
+	if end < 0 {
+		end = len(chunk)
+	}
+	if carriage := bytes.IndexByte(chunk[:end], '\r'); carriage >= 0 {
+		end = carriage
+	}
+	return end
+}
+
+// peek returns what has arrived, at least one byte, without the rest of an earlier
+// line's end and without a byte order mark at the beginning.
+func (r *EventReader) peek() ([]byte, error) {
+	if !r.begun {
+		r.begun = true
+		if mark, err := r.in.Peek(1); err == nil && mark[0] == 0xef {
+			if mark, err := r.in.Peek(3); err == nil && string(mark) == "\xef\xbb\xbf" {
+				r.discard(len(mark))
+			}
+		}
+	}
+	for {
+		if _, err := r.in.Peek(1); err != nil {
+			return nil, err
+		}
+		chunk, _ := r.in.Peek(r.in.Buffered()) // all of it is there
+		if !r.skipLF {
+			return chunk, nil
+		}
+		r.skipLF = false
+		if chunk[0] != '\n' {
+			return chunk, nil
+		}
+		r.discard(1)
+	}
+}
+
+func (r *EventReader) discard(n int) { _, _ = r.in.Discard(n) } // it is buffered

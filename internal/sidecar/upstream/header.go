@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const acceptBoth = typeJSON + ", " + typeEvents
+
+// hopByHop are the headers that concern one connection only.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// notForwarded are further headers of a request that the server does not get.
+var notForwarded = []string{
+	headerSession, // names a session to us; the server's own id takes its place
+	// We have checked where the request comes from. The server would refuse every
+	// place that it has not been told of.
+	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",
+	// The body was read and is sent anew.
+	"Expect", "Content-Length", "Content-Encoding",
+	// Anybody can say anything in these, and servers believe a peer on loopback.
+	"Forwarded", "X-Real-Ip",
+}
+
+// forwarded are the headers that the server gets with a request.
+func forwarded(r *http.Request) http.Header {
+	header := r.Header.Clone()
+	removeHopByHop(header)
+	for _, name := range notForwarded {
+		header.Del(name)
+	}
+	for name := range header {
+		// Some servers cannot tell an underscore from a hyphen.
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
+			header.Del(name)
+		}
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		header.Set("X-Forwarded-For", host)
+	}
+	// Comments are put between events, which must not be compressed for that.
+	header.Set("Accept-Encoding", "identity")
+	if r.Method == http.MethodPost {
+		// Without parameters: nobody shall read the body in another character set.
+		header.Set("Content-Type", typeJSON)
+		// Servers look for both by name.
+		if accept := header.Get("Accept"); accept == "" || strings.Contains(accept, "*/*") {
+			header.Set("Accept", acceptBoth)
+		}
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header.Set("User-Agent", "") // else ours would stand there
+	}
+	return header
+}
+
+func removeHopByHop(header http.Header) {
+	for _, value := range header.Values("Connection") {
+		for name := range strings.SplitSeq(value, ",") {
+			header.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		header.Del(name)
+	}
+}
+
+// answered are the headers that the client gets with an answer.
+func answered(dst, header http.Header) {
+	removeHopByHop(header)
+	header.Del(headerSession) // the server's own id is told to nobody
+	maps.Copy(dst, header)
+}
+
+// isHeaderValue says whether what a server said may stand in a header of ours. For
+// the ids of sessions that is what they may consist of (T-14).
+func isHeaderValue(value string) bool {
+	const longest = 4096
+	if value == "" || len(value) > longest {
+		return false
+	}
+	for i := range len(value) {
+		if value[i] < 0x21 || value[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// newRequest is a request to the server, without headers yet.
+func newRequest(ctx context.Context, method string, to *url.URL, body []byte) *http.Request {
+	request := (&http.Request{Method: method, URL: to, Host: to.Host, Header: http.Header{}}).WithContext(ctx)
+	if body != nil {
+		request.ContentLength = int64(len(body))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		request.Body, _ = request.GetBody() // it never fails
+	}
+	return request
+}

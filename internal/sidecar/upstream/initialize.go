@@ -1,0 +1,128 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// initialize forwards a request that opens a session. The answer is read before
+// anything is passed on, so that a session that fails to open leaves nothing
+// behind (T-15). The client may go away meanwhile; the server's answer is awaited
+// all the same, since nobody else could end the session then.
+func (p *Proxy) initialize(x *exchange) {
+	if x.r.Header.Get(headerSession) != "" {
+		refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		return
+	}
+	if err := p.table.reserve(); err != nil {
+		x.turnAway(err)
+		return
+	}
+	filled := false
+	defer func() {
+		if !filled {
+			p.table.release()
+		}
+	}()
+
+	x.timeout = p.OpenTimeout
+	ctx, cancel := x.context()
+	defer cancel(nil)
+	response, err := x.send(ctx)
+	if err != nil {
+		x.fail(ctx, err)
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	serverID := response.Header.Get(headerSession)
+	if serverID != "" && !isHeaderValue(serverID) {
+		x.fail(ctx, fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", errUnusable))
+		return
+	}
+	revision, agreed, err := x.readAgreement(response)
+	if err != nil {
+		x.endStray(ctx, serverID)
+		x.fail(ctx, err)
+		return
+	}
+	switch {
+	case serverID == "":
+	case agreed && x.r.Context().Err() == nil:
+		opened := newEntry(p.MintID(), serverID, revision)
+		p.table.fill(opened)
+		filled = true
+		x.w.Header().Set(headerSession, opened.id)
+	default:
+		x.endStray(ctx, serverID)
+	}
+	defer context.AfterFunc(x.r.Context(), func() { cancel(errClientGone) })()
+	x.relay(ctx, response)
+}
+
+// readAgreement reads the answer to initialize up to where it says whether client
+// and server agree, and on what revision. Then the answer can be read again.
+func (x *exchange) readAgreement(response *http.Response) (revision string, agreed bool, err error) {
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return "", false, nil
+	}
+	var seen bytes.Buffer
+	body := response.Body
+	limit := x.proxy.BodyBytes
+	limited := io.TeeReader(io.LimitReader(body, limit), &seen)
+	if isEvents(response.Header) {
+		revision, agreed, err = agreementInEvents(NewEventReader(limited, int(limit)))
+	} else if _, err = io.Copy(io.Discard, limited); err == nil {
+		revision, agreed, _ = agreement(seen.Bytes())
+	}
+	if err == nil && !agreed && int64(seen.Len()) == limit {
+		err = fmt.Errorf("%w: its answer to initialize is larger than %d bytes", errUnusable, limit)
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&seen, body), body}
+	return revision, agreed, err
+}
+
+func agreementInEvents(events *EventReader) (revision string, agreed bool, err error) {
+	for {
+		event, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return "", false, nil // the stream ends without an answer; the client will see
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if revision, agreed, answered := agreement(event.Data); answered {
+			return revision, agreed, nil
+		}
+	}
+}
+
+// agreement reads the answer to initialize, if that is what it is.
+func agreement(answer []byte) (revision string, agreed, answered bool) {
+	var response struct {
+		Method *string
+		Error  json.RawMessage
+		Result *struct {
+			ProtocolVersion string
+		}
+	}
+	if err := json.Unmarshal(answer, &response); err != nil || response.Method != nil {
+		return "", false, false
+	}
+	if response.Result == nil {
+		return "", false, response.Error != nil
+	}
+	if revision = response.Result.ProtocolVersion; !isHeaderValue(revision) {
+		revision = ""
+	}
+	return revision, true, true
+}

@@ -1,0 +1,269 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Limits bound what a Proxy does at a time, and for how long. The zero value of a
+// field is not a default.
+type Limits struct {
+	Sessions int // open at a time
+	Calls    int // POST requests in flight in one session
+	Streams  int // GET requests in flight in one session
+	Single   int // requests in flight that belong to no session
+
+	BodyBytes int64 // largest body taken
+
+	IdleTimeout  time.Duration // of a session that nobody uses
+	MaxLifetime  time.Duration // of a session, and of a stream that belongs to none
+	OpenTimeout  time.Duration // for the server to answer initialize
+	CallTimeout  time.Duration // of one POST, whatever it reports
+	WriteTimeout time.Duration // for a client to read what it is sent
+	KeepAlive    time.Duration // between comments on a silent stream
+}
+
+// Metrics count what went wrong.
+type Metrics struct {
+	Refused     session.Counter // requests beyond a limit
+	Unavailable session.Counter // requests that found no server at its port
+	Broken      session.Counter // requests that the server failed to answer, or to its end
+	Timeouts    session.Counter // calls that took longer than they may
+	Forgotten   session.Counter // sessions that the server no longer knew
+}
+
+// Options are what a Proxy needs and how it behaves.
+type Options struct {
+	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
+	Origins origin.Policy
+	MintID  func() string // makes the id of a session that was opened
+	Limits
+}
+
+// Proxy is the MCP endpoint of a server that speaks Streamable HTTP.
+//
+// A session has two ids: the client's, which is minted here, and the server's.
+// Only the former ever reaches a client, and nothing that a client says is taken
+// for the latter. A server that assigns no ids gets requests that belong to no
+// session; so it does from clients of the stateless protocol revisions, whose
+// requests it answers if it speaks them.
+type Proxy struct {
+	Options
+	Metrics Metrics
+
+	server  *server
+	table   *table
+	ending  chan struct{} // bounds how many sessions are ended at a time
+	outage  atomic.Int64  // when the server was last seen to be away, in Unix nanoseconds
+	streams atomic.Bool   // the server is known to answer GET with a stream
+}
+
+// NewProxy returns a Proxy.
+func NewProxy(options Options) *Proxy {
+	return &Proxy{
+		Options: options,
+		server:  newServer(options.URL), table: newTable(options.Limits),
+		ending: make(chan struct{}, endingAtATime),
+	}
+}
+
+// Sessions is the number of sessions.
+func (p *Proxy) Sessions() int { return p.table.len() }
+
+// Single is the number of requests in flight that belong to no session.
+func (p *Proxy) Single() int {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	return p.table.single
+}
+
+// Check says whether the server's port accepts connections.
+func (p *Proxy) Check(ctx context.Context) error {
+	err := p.server.check(ctx)
+	if err != nil && ctx.Err() == nil {
+		p.noteOutage()
+	}
+	return err
+}
+
+// noteOutage remembers that sessions may have been lost.
+func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
+
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := p.Origins.Check(r); err != nil {
+		refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+		return
+	}
+	for _, name := range []string{headerSession, headerRevision, "Last-Event-Id"} {
+		if len(r.Header.Values(name)) > 1 {
+			refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+name+" header stands more than once")
+			return
+		}
+	}
+	switch r.Method {
+	case http.MethodPost:
+		p.post(w, r)
+	case http.MethodGet:
+		p.get(w, r)
+	case http.MethodDelete:
+		p.delete(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+	}
+}
+
+func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(headerRevision) == revision20260728 { // M-01
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "this protocol revision has no GET")
+		return
+	}
+	p.pass(&exchange{proxy: p, w: w, r: r, stream: true, timeout: p.MaxLifetime})
+}
+
+// pass forwards a request in the session that it names, if it names one.
+func (p *Proxy) pass(x *exchange) {
+	id := x.r.Header.Get(headerSession)
+	if id == "" {
+		p.passSingle(x)
+		return
+	}
+	entered, err := p.table.enter(id, x.stream)
+	switch {
+	case err == nil:
+	case errors.Is(err, errUnknown):
+		gone(x.w)
+		return
+	case errors.Is(err, session.ErrTooManyStreams):
+		p.Metrics.Refused.Inc()
+		refuse(x.w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
+		return
+	default:
+		x.turnAway(err)
+		return
+	}
+	defer p.table.leave(entered, x.stream)
+	x.session = entered
+	x.run()
+}
+
+// passSingle forwards a request that belongs to no session.
+func (p *Proxy) passSingle(x *exchange) {
+	if err := p.table.enterSingle(); err != nil {
+		x.turnAway(err)
+		return
+	}
+	defer p.table.leaveSingle()
+	x.run()
+}
+
+// delete ends a session. It is over here even if the server does not end its own.
+func (p *Proxy) delete(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(headerSession)
+	if id == "" {
+		refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+headerSession+" header is missing")
+		return
+	}
+	found, ok := p.table.find(id)
+	if !ok || !p.table.remove(found) {
+		gone(w)
+		return
+	}
+	p.endSession(r.Context(), ending{found, errDeleted}, forwarded(r))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// sweepInterval is how exactly time-outs are kept.
+const sweepInterval = time.Second
+
+// Run ends sessions whose time is up, until the context ends.
+func (p *Proxy) Run(ctx context.Context) {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			p.endSessions(ctx, p.table.expire(now))
+		}
+	}
+}
+
+// Drain takes no new sessions and waits until calls in flight have been answered,
+// or the context ends; then it ends every session, at the server too. A session
+// without a call ends at once, with its streams.
+func (p *Proxy) Drain(ctx context.Context) {
+	endings, busy := p.table.drain(false)
+	p.table.endDrain(session.ErrDraining)
+	p.endSessions(ctx, endings)
+	for busy {
+		all := false
+		select {
+		case <-p.table.changed:
+		case <-ctx.Done():
+			all = true
+		}
+		endings, busy = p.table.drain(all)
+		p.endSessions(ctx, endings)
+		if all {
+			p.table.endStop(session.ErrDraining)
+			return
+		}
+	}
+}
+
+const (
+	endingAtATime = 16
+	endTimeout    = 2 * time.Second
+)
+
+// endSessions ends sessions that were taken out of the table, and waits for that.
+func (p *Proxy) endSessions(ctx context.Context, endings []ending) {
+	var running sync.WaitGroup
+	for _, e := range endings {
+		p.ending <- struct{}{}
+		running.Go(func() {
+			defer func() { <-p.ending }()
+			p.endSession(ctx, e, http.Header{})
+		})
+	}
+	running.Wait()
+}
+
+// endSession tells the server first, so that it can end streams in its own way.
+func (p *Proxy) endSession(ctx context.Context, e ending, header http.Header) {
+	defer e.entry.end(e.reason)
+	p.tell(ctx, http.MethodDelete, e.entry, header, nil)
+}
+
+// tell sends the server something that nobody waits for the answer to.
+func (p *Proxy) tell(ctx context.Context, method string, about *entry, header http.Header, body []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	request := newRequest(ctx, method, p.URL, body)
+	request.Header = header
+	if about != nil {
+		header.Set(headerSession, about.serverID)
+		if about.revision != "" && header.Get(headerRevision) == "" {
+			header.Set(headerRevision, about.revision)
+		}
+	}
+	if body != nil {
+		header.Set("Content-Type", typeJSON)
+		header.Set("Accept", acceptBoth)
+	}
+	if response, err := p.server.send(request); err == nil {
+		discard(response)
+	}
+}

@@ -1,0 +1,268 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// SSEOptions are what an SSE needs and how it behaves.
+type SSEOptions struct {
+	URL     *url.URL // of the server's event stream, such as http://127.0.0.1:3000/sse
+	Limits  session.Limits
+	Metrics *session.Metrics
+
+	EventBytes  int           // largest event taken
+	SendTimeout time.Duration // for the server to take an answer that the session gives itself
+}
+
+// SSE opens sessions with a server that speaks the HTTP+SSE transport of protocol
+// revision 2024-11-05: one event stream from the server, and a POST for each
+// message to it.
+type SSE struct {
+	SSEOptions
+	// Junk counts events that are no messages.
+	Junk session.Counter
+
+	server *server
+}
+
+// NewSSE returns an SSE.
+func NewSSE(options SSEOptions) *SSE {
+	return &SSE{SSEOptions: options, server: newServer(options.URL)}
+}
+
+// Check says whether the server's port accepts connections.
+func (s *SSE) Check(ctx context.Context) error { return s.server.check(ctx) }
+
+// Errors that end a session.
+var (
+	errStreamEnded = errors.New("the server ended its event stream")
+	errStreamLost  = errors.New("the server's event stream broke off")
+	errNoSession   = errors.New("the server does not know the session any more")
+)
+
+// Open connects to the server and waits until it has said where it takes messages.
+// The context bounds that only; the session lives until it ends.
+func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
+	live, end := context.WithCancel(context.WithoutCancel(ctx))
+	abandon := context.AfterFunc(ctx, end)
+	c, err := s.connect(live)
+	if !abandon() { // it was given up, perhaps just now
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("connect to the server's event stream: %w", err)
+	}
+	c.live, c.end = live, end
+	c.session = session.New(c, s.Limits, s.Metrics)
+	go c.run()
+	return c.session, nil
+}
+
+// connection is one session's connection to the server.
+type connection struct {
+	sse     *SSE
+	session *session.Session
+	body    io.Closer
+	events  *EventReader
+	post    *url.URL    // where the server takes messages
+	known   atomic.Bool // the server has accepted a message, so it knew the session
+	live    context.Context
+	end     context.CancelFunc
+}
+
+func (s *SSE) connect(ctx context.Context) (*connection, error) {
+	request := newRequest(ctx, http.MethodGet, s.URL, nil)
+	request.Header.Set("Accept", typeEvents)
+	request.Header.Set("Cache-Control", "no-store")
+	response, err := s.server.send(request)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{sse: s, body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
+	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
+		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
+			s.URL.Path, response.StatusCode, clip(response.Header.Get("Content-Type")))
+	} else {
+		err = c.readEndpoint()
+	}
+	if err != nil {
+		_ = response.Body.Close() // it is not read any further
+		return nil, err
+	}
+	return c, nil
+}
+
+// readEndpoint waits for the event that says where messages go (E-02).
+func (c *connection) readEndpoint() error {
+	event, err := c.events.Next()
+	if err != nil {
+		return fmt.Errorf("wait for the endpoint event: %w", err)
+	}
+	if event.Type != "endpoint" {
+		return fmt.Errorf("the first event is %q, not endpoint", event.Type)
+	}
+	c.post, err = resolveEndpoint(c.sse.URL, strings.TrimSpace(string(event.Data)))
+	return err
+}
+
+// resolveEndpoint returns where to send messages. The server may only name a place
+// on itself; by which of the names for loopback it calls itself does not matter.
+func resolveEndpoint(stream *url.URL, endpoint string) (*url.URL, error) {
+	named, err := stream.Parse(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("the endpoint %q is no URL", clip(endpoint))
+	}
+	sameHost := strings.EqualFold(named.Hostname(), stream.Hostname()) || isLoopback(named.Hostname()) && isLoopback(stream.Hostname())
+	if named.Scheme != stream.Scheme || named.Port() != stream.Port() || !sameHost || named.User != nil {
+		return nil, fmt.Errorf("the endpoint %q is not on the server itself", clip(endpoint))
+	}
+	post := *stream
+	post.Path, post.RawPath, post.RawQuery = named.Path, named.RawPath, named.RawQuery
+	return &post, nil
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && address.IsLoopback()
+}
+
+// run delivers what the server says, until the stream or the session ends.
+func (c *connection) run() {
+	defer c.end()
+	defer func() { _ = c.body.Close() }()
+	for {
+		event, err := c.events.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			c.session.End(errStreamEnded)
+			return
+		case errors.Is(err, ErrEventTooLarge):
+			c.session.End(err)
+			return
+		case err != nil:
+			c.session.End(fmt.Errorf("%w: %w", errStreamLost, err))
+			return
+		}
+		envelope, err := wire.Scan(event.Data)
+		if err != nil || event.Type != "message" {
+			c.sse.Junk.Inc()
+			continue
+		}
+		c.deliver(session.Message{Bytes: event.Data, Envelope: envelope})
+	}
+}
+
+func (c *connection) deliver(message session.Message) {
+	ctx, cancel := context.WithTimeout(c.live, c.sse.SendTimeout)
+	defer cancel()
+	c.session.Deliver(ctx, message)
+}
+
+// Close ends the connection, which ends the server's session (E-06).
+func (c *connection) Close() { c.end() }
+
+// ackWait is how long a message waits for the server to say that it has it. Most
+// say so at once, and in that order messages arrive. Some say so only when they
+// have answered the call, which may need the client's help: that is not awaited.
+const ackWait = 250 * time.Millisecond
+
+// Send posts one message. It returns when the server has accepted it, or has read
+// it and not said anything for a while. What the server then says is noted later.
+func (c *connection) Send(ctx context.Context, message []byte) error {
+	posting, cancel := context.WithCancel(c.live)
+	written := make(chan struct{}, 1)
+	request := newRequest(httptrace.WithClientTrace(posting, &httptrace.ClientTrace{
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				select {
+				case written <- struct{}{}:
+				default: // it was written once more
+				}
+			}
+		},
+	}), http.MethodPost, c.post, message)
+	request.Header.Set("Content-Type", typeJSON)
+	accepted := make(chan error, 1)
+	go func() {
+		defer cancel()
+		accepted <- c.accept(request)
+	}()
+	select {
+	case err := <-accepted:
+		return err
+	case <-ctx.Done():
+		cancel()
+		return ctx.Err()
+	case <-written:
+	}
+	patience := time.NewTimer(ackWait)
+	defer patience.Stop()
+	select {
+	case err := <-accepted:
+		return err
+	case <-ctx.Done(): // the client is gone, which cancels nothing
+	case <-patience.C:
+	}
+	go c.acceptLate(requestID(message), accepted, cancel)
+	return nil
+}
+
+// requestID is the id of a request, in bytes of its own, or nil for anything else.
+func requestID(message []byte) []byte {
+	envelope, err := wire.Scan(message)
+	if err != nil || envelope.Kind != wire.Request {
+		return nil
+	}
+	return bytes.Clone(envelope.ID.Of(message))
+}
+
+// accept makes the request and judges the answer, whose text means nothing.
+func (c *connection) accept(request *http.Request) error {
+	response, err := c.sse.server.send(request)
+	if err != nil {
+		return err
+	}
+	discard(response)
+	switch status := response.StatusCode; {
+	case status == http.StatusNotFound || status == http.StatusGone:
+		c.session.End(errNoSession)
+		if c.known.Load() {
+			return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
+		}
+		return errNoSession
+	case status >= http.StatusMultipleChoices:
+		return fmt.Errorf("the server refuses the message with status %d", status)
+	}
+	c.known.Store(true)
+	return nil
+}
+
+// acceptLate awaits what the server says to a message that it has read, and
+// answers a call in its place if it refuses it.
+func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context.CancelFunc) {
+	timer := time.AfterFunc(c.sse.Limits.CallTimeout, cancel)
+	defer timer.Stop()
+	err := <-accepted
+	if err == nil || id == nil {
+		return
+	}
+	b := appendError(nil, id, session.CodeInternal, err.Error())
+	if answer, scanErr := wire.Scan(b); scanErr == nil {
+		c.deliver(session.Message{Bytes: b, Envelope: answer})
+	}
+}

@@ -1,0 +1,357 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
+)
+
+// newSSEEndpoint is the Streamable HTTP front end with a server behind it that
+// speaks HTTP+SSE.
+func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *session.Registry, *endpoint) {
+	t.Helper()
+	options := SSEOptions{
+		URL: b.url("/sse"), Metrics: &session.Metrics{}, EventBytes: 32 << 20, SendTimeout: patience,
+		Limits: session.Limits{
+			Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
+			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: patience,
+		},
+	}
+	if change != nil {
+		change(&options)
+	}
+	sse := NewSSE(options)
+	registry := session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+	next := 0
+	front := httptest.NewServer(streamable.New(streamable.Options{
+		Sessions: registry, Open: sse.Open, MintID: func() string { next++; return fmt.Sprintf("ours-%d", next) },
+		BodyBytes: 32 << 20, OpenTimeout: patience, SendTimeout: patience, WriteTimeout: patience,
+		CommitAfter: 100 * time.Millisecond, KeepAlive: time.Second, Retry: time.Second,
+	}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		registry.Drain(ctx)
+		front.CloseClientConnections()
+		front.Close()
+	})
+	return sse, registry, &endpoint{t: t, url: front.URL}
+}
+
+func sseServer() http.Handler {
+	server := testServer()
+	return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, &mcp.SSEOptions{MaxRequestBodyBytes: -1})
+}
+
+// E-01 … E-09: clients of every revision use a server that speaks HTTP+SSE.
+func TestClientUsesSSEServer(t *testing.T) {
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			b := newBackend(t, sseServer())
+			sse, registry, e := newSSEEndpoint(t, b, nil)
+			if err := sse.Check(t.Context()); err != nil {
+				t.Errorf("check: %v", err)
+			}
+			one, two := connect(t, e.url, revision), connect(t, e.url, revision)
+			if got := one.call(t, "echo", "hello"); got != "hello" {
+				t.Errorf("echo: %q", got)
+			}
+			useStreams(t, one)
+			within(t, "list change of the other client", two.changed)
+			sent := big(1 << 20)
+			if got := two.call(t, "echo", sent); got != sent {
+				t.Errorf("R43: %d bytes came back of %d, or others", len(got), len(sent))
+			}
+			_ = one.Close()
+			if got := two.call(t, "echo", "still here"); got != "still here" || registry.Len() != 1 {
+				t.Errorf("echo: %q, %d sessions", got, registry.Len())
+			}
+		})
+	}
+}
+
+// T-27: the server goes away; the call in flight is told why, and then there is no
+// session any more.
+func TestSSEServerGoesAway(t *testing.T) {
+	b := newBackend(t, sseServer())
+	sse, registry, e := newSSEEndpoint(t, b, nil)
+	c := connect(t, e.url, "2025-11-25", withoutGET)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "wait", Arguments: input{}})
+		answered <- err
+	}()
+	gomega.NewWithT(t).Eventually(func() int { return len(b.requests("POST")) }).WithTimeout(patience).Should(gomega.Equal(3))
+	b.stop()
+	if err := within(t, "answer", answered); err == nil || !strings.Contains(err.Error(), "event stream") {
+		t.Errorf("got %v", err)
+	}
+	gomega.NewWithT(t).Eventually(registry.Len).WithTimeout(patience).Should(gomega.BeZero())
+	if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: input{}}); !errors.Is(err, mcp.ErrSessionMissing) {
+		t.Errorf("T-17: got %v", err)
+	}
+	if got := e.do("POST", initializeBody); got.StatusCode != 503 || !strings.Contains(text(t, got), "refused") {
+		t.Errorf("initialize: %s", got.Status)
+	}
+	if err := sse.Check(t.Context()); err == nil {
+		t.Error("check: no error")
+	}
+	b.start(sseServer())
+	if got := connect(t, e.url, "2025-11-25").call(t, "echo", "again"); got != "again" {
+		t.Errorf("echo: %q", got)
+	}
+}
+
+// scripted is a server whose stream and answers to POST are made up by the test.
+type scripted struct {
+	stream string // sent at once
+	more   chan string
+	post   func(w http.ResponseWriter, r *http.Request, body string)
+	gone   chan struct{}
+}
+
+func newScripted(stream string) *scripted {
+	return &scripted{stream: stream, more: make(chan string, 16), gone: make(chan struct{}, 16)}
+}
+
+func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body)
+		s.post(w, r, string(body))
+		return
+	}
+	w.Header().Set("Content-Type", typeEvents)
+	_, _ = io.WriteString(w, s.stream)
+	_ = http.NewResponseController(w).Flush()
+	for {
+		select {
+		case text, ok := <-s.more:
+			if !ok {
+				return
+			}
+			_, _ = io.WriteString(w, text)
+			_ = http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+			s.gone <- struct{}{}
+			return
+		}
+	}
+}
+
+// E-02, X-08: a server may only name a place on itself.
+func TestSSEEndpointEvent(t *testing.T) {
+	for name, test := range map[string]struct {
+		event, want string // an error, if want begins with !
+	}{
+		"path":           {"/messages?session=1", "/messages?session=1"},
+		"relative":       {"messages", "/messages"},
+		"query only":     {"?s=1", "/sse?s=1"},
+		"absolute":       {"http://127.0.0.1:PORT/m", "/m"},
+		"other loopback": {"http://localhost:PORT/m", "/m"},
+		"other host":     {"http://evil.example:PORT/m", "!not on the server itself"},
+		"no scheme":      {"//evil.example/m", "!not on the server itself"},
+		"other port":     {"http://127.0.0.1:1/m", "!not on the server itself"},
+		"other scheme":   {"https://127.0.0.1:PORT/m", "!not on the server itself"},
+		"credentials":    {"http://a:b@127.0.0.1:PORT/m", "!not on the server itself"},
+		"no URL":         {"http://[::1/m", "!no URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newScripted("")
+			b := newBackend(t, server)
+			port := b.url("").Port()
+			server.stream = "event: endpoint\ndata: " + strings.ReplaceAll(test.event, "PORT", port) + "\n\n"
+			got, err := resolveEndpoint(b.url("/sse"), strings.ReplaceAll(test.event, "PORT", port))
+			if text, refused := strings.CutPrefix(test.want, "!"); refused {
+				if err == nil || !strings.Contains(err.Error(), text) {
+					t.Errorf("got %v, %v", got, err)
+				}
+				_, _, e := newSSEEndpoint(t, b, nil)
+				if got := e.do("POST", initializeBody); got.StatusCode != 503 || len(b.requests("POST")) != 0 {
+					t.Errorf("initialize: %s, %d POST", got.Status, len(b.requests("POST")))
+				}
+				within(t, "the connection is given up", server.gone)
+				return
+			}
+			if err != nil || got.Host != b.address || got.RequestURI() != test.want {
+				t.Errorf("got %v, %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+// Servers that are none of this kind are refused with what is wrong.
+func TestSSEServerIsNoSuchServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		handler http.Handler
+		want    string
+	}{
+		"404":         {http.NotFoundHandler(), "status 404"},
+		"JSON":        {script(ok(typeJSON, "{}")), "application/json"},
+		"redirect":    {http.RedirectHandler("/other", http.StatusFound), "redirection"},
+		"first event": {script(ok(typeEvents, "data: {}\n\n")), "not endpoint"},
+		"no event":    {script(ok(typeEvents, "")), "endpoint event"},
+		"endless":     {script(ok(typeEvents, strings.Repeat("x", 1<<20))), "larger than the limit of 1000"},
+		"silent":      {newScripted(""), "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sse, _, _ := newSSEEndpoint(t, newBackend(t, test.handler), func(o *SSEOptions) { o.EventBytes = 1000 })
+			timeout := patience
+			if name == "silent" {
+				timeout = 100 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			if _, err := sse.Open(ctx); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// What a server may say to a message, and when.
+func TestSSEPost(t *testing.T) {
+	const answer = "event: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":0,\"result\":{\"protocolVersion\":\"2024-11-05\"}}\n\n"
+	for name, test := range map[string]struct {
+		post   func(s *scripted, w http.ResponseWriter, r *http.Request)
+		status int
+		want   string
+	}{
+		"E-04 202": {func(s *scripted, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			s.more <- answer
+		}, 200, `"result"`},
+		"200 with a text": {func(s *scripted, w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "Accepted")
+			s.more <- answer
+		}, 200, `"result"`},
+		"answered before it is accepted": {func(s *scripted, _ http.ResponseWriter, _ *http.Request) { s.more <- answer }, 200, `"result"`},
+		"never accepted": {func(s *scripted, _ http.ResponseWriter, r *http.Request) {
+			s.more <- answer
+			<-r.Context().Done()
+		}, 200, `"result"`},
+		"refused":         {func(_ *scripted, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(413) }, 503, "status 413"},
+		"session unknown": {func(_ *scripted, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 503, "does not know the session"},
+		"redirected": {func(_ *scripted, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://evil.example/", http.StatusTemporaryRedirect)
+		}, 503, "redirection"},
+		"refused late": {func(_ *scripted, w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(2 * ackWait) // as a server does that takes its time
+			w.WriteHeader(500)
+		}, 200, `"id":0,"error":{"code":-32603,"message":"the server refuses the message with status 500"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newScripted("event: endpoint\ndata: /m\n\n")
+			server.post = func(w http.ResponseWriter, r *http.Request, _ string) { test.post(server, w, r) }
+			_, _, e := newSSEEndpoint(t, newBackend(t, server), nil)
+			got := e.do("POST", initializeBody)
+			if body := text(t, got); got.StatusCode != test.status || !strings.Contains(body, test.want) {
+				t.Errorf("got %s: %s, want %d with %q", got.Status, body, test.status, test.want)
+			}
+		})
+	}
+}
+
+// R39, R40, R43: what is large arrives, both ways and byte by byte.
+func TestSSELargePayloads(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":1,"method":"x","params":{"text":"` + strings.Repeat("9007199254740993\\u00a0\u00a0\u200d\u3000\\\\", 8<<20/32) + `"}}`
+	reply := strings.Replace(call, `"method":"x","params"`, `"result"`, 1)
+	server := newScripted("event: endpoint\ndata: /m\n\n")
+	server.post = func(w http.ResponseWriter, _ *http.Request, body string) {
+		w.WriteHeader(http.StatusAccepted)
+		if strings.Contains(body, "initialize") {
+			server.more <- "data: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{\"protocolVersion\":\"2025-11-25\"}}\n\n"
+			return
+		}
+		server.more <- "data: " + strings.Replace(body, `"method":"x","params"`, `"result"`, 1) + "\n\n"
+	}
+	_, _, e := newSSEEndpoint(t, newBackend(t, server), nil)
+	got := e.do("POST", call, headerSession, e.open())
+	body := text(t, got)
+	if _, data, ok := strings.Cut(body, "data: {"); ok { // it took long enough to become a stream
+		body = "{" + strings.TrimSpace(data)
+	}
+	if body != reply {
+		t.Errorf("%d bytes came back of %d, or others", len(body), len(reply))
+	}
+}
+
+// R22: sessions that are opened and dropped in every way leave nothing behind.
+func TestNothingIsLeftBehind(t *testing.T) {
+	b := newBackend(t, sseServer())
+	sse, _, _ := newSSEEndpoint(t, b, nil)
+	proxied := newEndpoint(t, newBackend(t, streamableServer(nil)), nil)
+	round := func() {
+		for range 50 {
+			opened, err := sse.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened.End(errDeleted)
+			id := proxied.open()
+			ctx, cancel := context.WithCancel(t.Context())
+			stream := proxied.doContext(ctx, "GET", "", headerSession, id)
+			proxied.do("DELETE", "", headerSession, id)
+			cancel()
+			_ = stream.Body.Close()
+		}
+	}
+	settled := func() int {
+		sse.server.transport.CloseIdleConnections()
+		proxied.proxy.server.transport.CloseIdleConnections()
+		http.DefaultClient.CloseIdleConnections()
+		return runtime.NumGoroutine()
+	}
+	round()
+	before := settled()
+	round()
+	gomega.NewWithT(t).Eventually(settled).WithTimeout(patience).Should(gomega.BeNumerically("<=", before))
+}
+
+// E-06: the end of the session ends the connection; junk on it does not.
+func TestSSEStream(t *testing.T) {
+	server := newScripted("event: endpoint\ndata: /m\n\n")
+	accept := func(w http.ResponseWriter, _ *http.Request, body string) {
+		w.WriteHeader(http.StatusAccepted)
+		server.more <- "data: not JSON\n\nevent: other\ndata: " + body + "\n\n"
+		server.more <- "data: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{\"protocolVersion\":\"2024-11-05\"}}\n\n"
+	}
+	server.post = accept
+	sse, registry, e := newSSEEndpoint(t, newBackend(t, server), nil)
+	id := e.open()
+	if sse.Junk.Value() != 2 {
+		t.Errorf("%d are junk", sse.Junk.Value())
+	}
+	if got := e.do("DELETE", "", headerSession, id); got.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %s", got.Status)
+	}
+	within(t, "the connection ends", server.gone)
+
+	// T-17: the server forgets the session while its stream is open.
+	id = e.open()
+	server.post = func(w http.ResponseWriter, _ *http.Request, _ string) { w.WriteHeader(http.StatusNotFound) }
+	for range 2 {
+		if got := e.do("POST", ping, headerSession, id); got.StatusCode != http.StatusNotFound {
+			t.Errorf("T-17: %s: %s", got.Status, text(t, got))
+		}
+	}
+	server.post = accept
+	id = e.open()
+	close(server.more)
+	gomega.NewWithT(t).Eventually(registry.Len).WithTimeout(patience).Should(gomega.BeZero())
+	if got := e.do("POST", ping, headerSession, id); got.StatusCode != http.StatusNotFound {
+		t.Errorf("after the stream has ended: %s", got.Status)
+	}
+}

@@ -1,0 +1,245 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+var (
+	errUnknown         = errors.New("no such session")
+	errTooManyRequests = errors.New("too many requests are in flight")
+)
+
+// entry is a session: the id that its client knows, and the one that the server
+// knows, which is told to nobody.
+type entry struct {
+	id       string
+	serverID string
+	revision string // that client and server agreed on
+	began    time.Time
+
+	// over ends when the session does; its cause is the reason.
+	over context.Context
+	end  context.CancelCauseFunc
+
+	// Guarded by the table's mutex.
+	touched   time.Time
+	confirmed time.Time // when the server last did what it was asked in this session
+	calls     int       // POST requests in flight
+	streams   int       // GET requests in flight
+}
+
+func newEntry(id, serverID, revision string) *entry {
+	over, end := context.WithCancelCause(context.Background())
+	now := time.Now()
+	return &entry{
+		id: id, serverID: serverID, revision: revision, began: now, over: over, end: end,
+		touched: now, confirmed: now,
+	}
+}
+
+// table has the sessions of one instance, and counts the requests in flight.
+type table struct {
+	limits Limits
+
+	mu       sync.Mutex
+	entries  map[string]*entry
+	reserved int // places of sessions that are being opened
+	single   int // requests in flight that belong to no session
+	draining bool
+
+	changed chan struct{} // receives after something went away
+
+	// What belongs to no session ends with these: streams when draining begins,
+	// calls when there is no more time for them.
+	drains, stops     context.Context
+	endDrain, endStop context.CancelCauseFunc
+}
+
+func newTable(limits Limits) *table {
+	t := &table{limits: limits, entries: map[string]*entry{}, changed: make(chan struct{}, 1)}
+	t.drains, t.endDrain = context.WithCancelCause(context.Background())
+	t.stops, t.endStop = context.WithCancelCause(context.Background())
+	return t
+}
+
+// reserve takes a place for a session, so that the server opens none that would
+// then be refused.
+func (t *table) reserve() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.draining:
+		return session.ErrDraining
+	case len(t.entries)+t.reserved >= t.limits.Sessions:
+		return session.ErrFull
+	}
+	t.reserved++
+	return nil
+}
+
+// release gives a place back.
+func (t *table) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reserved--
+	t.signalLocked()
+}
+
+// fill puts a session into the place that was reserved for it.
+func (t *table) fill(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reserved--
+	t.signalLocked()
+	t.entries[e.id] = e
+}
+
+// remove takes a session out, and says whether it was there: whoever takes it out
+// ends it.
+func (t *table) remove(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries[e.id] != e {
+		return false
+	}
+	delete(t.entries, e.id)
+	t.signalLocked()
+	return true
+}
+
+// find returns the session with the id, without using it.
+func (t *table) find(id string) (*entry, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.entries[id]
+	return e, ok
+}
+
+// enter begins a request in the session with the id.
+func (t *table) enter(id string, stream bool) (*entry, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.entries[id]
+	switch {
+	case !ok:
+		return nil, errUnknown
+	case stream && e.streams >= t.limits.Streams:
+		return nil, session.ErrTooManyStreams
+	case !stream && e.calls >= t.limits.Calls:
+		return nil, session.ErrTooManyCalls
+	}
+	e.count(stream, 1)
+	return e, nil
+}
+
+func (t *table) leave(e *entry, stream bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.count(stream, -1)
+	t.signalLocked()
+}
+
+func (e *entry) count(stream bool, by int) {
+	e.touched = time.Now()
+	if stream {
+		e.streams += by
+	} else {
+		e.calls += by
+	}
+}
+
+// enterSingle begins a request that belongs to no session.
+func (t *table) enterSingle() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.draining:
+		return session.ErrDraining
+	case t.single >= t.limits.Single:
+		return errTooManyRequests
+	}
+	t.single++
+	return nil
+}
+
+func (t *table) leaveSingle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.single--
+	t.signalLocked()
+}
+
+func (t *table) signalLocked() {
+	select {
+	case t.changed <- struct{}{}:
+	default:
+	}
+}
+
+// confirm notes that the server knows the session.
+func (t *table) confirm(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.confirmed = time.Now()
+}
+
+// confirmedBefore says whether the server has not been seen to know the session
+// since the given time.
+func (t *table) confirmedBefore(e *entry, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.confirmed.Before(at)
+}
+
+func (t *table) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.entries)
+}
+
+// ending is a session that ends, with the reason.
+type ending struct {
+	entry  *entry
+	reason error
+}
+
+// expire takes out the sessions whose time is up.
+func (t *table) expire(now time.Time) (endings []ending) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, e := range t.entries {
+		var reason error
+		switch {
+		case now.Sub(e.began) >= t.limits.MaxLifetime:
+			reason = fmt.Errorf("%w of %s", session.ErrLifetime, t.limits.MaxLifetime)
+		case e.calls+e.streams == 0 && now.Sub(e.touched) >= t.limits.IdleTimeout:
+			reason = fmt.Errorf("%w (%s)", session.ErrIdle, t.limits.IdleTimeout)
+		default:
+			continue
+		}
+		delete(t.entries, id)
+		endings = append(endings, ending{e, reason})
+	}
+	return endings
+}
+
+// drain begins or goes on to take the sessions out that have no call in flight, or
+// all. Nothing new is let in. It says whether anything is still in flight.
+func (t *table) drain(all bool) (endings []ending, busy bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.draining = true
+	for id, e := range t.entries {
+		if all || e.calls == 0 {
+			delete(t.entries, id)
+			endings = append(endings, ending{e, session.ErrDraining})
+		}
+	}
+	return endings, len(t.entries)+t.reserved+t.single > 0
+}

@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// T-26: time ends what nobody uses, and what is used for too long.
+func TestTableKeepsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(Limits{Sessions: 3, Calls: 1, Streams: 1, IdleTimeout: time.Minute, MaxLifetime: time.Hour})
+		for _, id := range []string{"idle", "called", "read"} {
+			if err := table.reserve(); err != nil {
+				t.Fatal(err)
+			}
+			table.fill(newEntry(id, "s", ""))
+		}
+		if err := table.reserve(); !errors.Is(err, session.ErrFull) {
+			t.Errorf("one too many: %v", err)
+		}
+		called, _ := table.enter("called", false)
+		if _, err := table.enter("read", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		ended := table.expire(time.Now())
+		if len(ended) != 1 || ended[0].entry.id != "idle" || !errors.Is(ended[0].reason, session.ErrIdle) {
+			t.Errorf("idle: %v", ended)
+		}
+		table.leave(called, false)
+		time.Sleep(time.Minute - time.Nanosecond)
+		if ended = table.expire(time.Now()); len(ended) != 0 {
+			t.Errorf("just used: %v", ended)
+		}
+		time.Sleep(time.Nanosecond)
+		if ended = table.expire(time.Now()); len(ended) != 1 || ended[0].entry != called {
+			t.Errorf("no longer used: %v", ended)
+		}
+		time.Sleep(time.Hour)
+		if ended = table.expire(time.Now()); len(ended) != 1 || !errors.Is(ended[0].reason, session.ErrLifetime) {
+			t.Errorf("too old: %v", ended)
+		}
+		if table.len() != 0 {
+			t.Errorf("%d are left", table.len())
+		}
+	})
+}
+
+// Sessions whose time is up end at the server, and so do their streams.
+func TestRunEndsSessions(t *testing.T) {
+	g := newGate()
+	b := newBackend(t, g)
+	e := newEndpoint(t, b, func(o *Options) { o.MaxLifetime = time.Millisecond })
+	id := e.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	stream := e.do("GET", "", headerSession, id)
+	go func() {
+		e.proxy.Run(ctx)
+		close(done)
+	}()
+	_ = text(t, stream)
+	gomega.NewWithT(t).Eventually(e.proxy.Sessions).WithTimeout(patience).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(patience).Should(gomega.Equal(1))
+	if got := b.requests("DELETE"); len(got) != 1 || got[0].header.Get(headerSession) != "gated" || got[0].header.Get(headerRevision) != "2025-11-25" {
+		t.Errorf("DELETE: %v", got)
+	}
+	if got := e.do("POST", ping, headerSession, id); got.StatusCode != 404 {
+		t.Errorf("T-17 afterwards: %s", got.Status)
+	}
+	cancel()
+	within(t, "run", done)
+}
+
+// The drain runs out of time: calls in flight are answered, in a session or not.
+func TestDrainRunsOutOfTime(t *testing.T) {
+	g := newGate()
+	e := newEndpoint(t, newBackend(t, g), nil)
+	id := e.open()
+	answers := make(chan string, 2)
+	for _, session := range []string{id, ""} {
+		go func() {
+			headers := []string{}
+			if session != "" {
+				headers = []string{headerSession, session}
+			}
+			response := e.do("POST", ping, headers...)
+			answers <- response.Status + text(t, response)
+		}()
+		within(t, "call", g.entered)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	e.proxy.Drain(ctx)
+	for range 2 {
+		if got := within(t, "answer", answers); got != `200 OK{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"this instance is going away"}}` {
+			t.Errorf("got %s", got)
+		}
+	}
+}
