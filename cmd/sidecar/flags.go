@@ -1,16 +1,28 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"flag"
+	"fmt"
+	"net/url"
+	"os"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:16270", "`address` for MCP clients, at "+sidecar.Path+"; port 0 picks a free one")
 	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalogue; port 0 picks a free one")
 	flags.StringVar(&o.socket, "socket", "", "`path` of the socket that the launcher in the server's container connects to")
+	flags.StringVar(&o.transport, "transport", "stdio", "what the server speaks: stdio, streamable-http or sse")
+	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
+	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
 	flags.StringVar(&o.framing, "framing", "Newline", "how the server tells messages apart: Newline or ContentLength")
 	flags.StringVar(&o.keyFile, "key-file", "", "`file` with the server's key, 32 bytes in hexadecimal; without it a key is made up, and the catalogue is not served")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
@@ -32,6 +44,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.StreamsPerSession, "limit-streams", c.StreamsPerSession, "event streams open at a time in one session")
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
+	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
 	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")
 	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
 }
@@ -43,5 +56,78 @@ func (l list) String() string { return "" }
 
 func (l list) Set(value string) error {
 	*l.values = append(*l.values, strings.Split(value, ",")...)
+	return nil
+}
+
+// chooseTransport works out what the server speaks and where it is.
+func chooseTransport(config *sidecar.Config, o options) (err error) {
+	switch o.transport {
+	case "stdio":
+		config.Transport = sidecar.Stdio
+		if (len(o.command) == 0) == (o.socket == "") || o.upstream != "" {
+			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
+		}
+		return chooseStdio(config, o)
+	case "streamable-http":
+		config.Transport = sidecar.StreamableHTTP
+	case "sse":
+		config.Transport = sidecar.SSE
+	default:
+		return fmt.Errorf("transport %q: want stdio, streamable-http or sse", o.transport)
+	}
+	config.UpstreamURL, err = url.Parse(o.upstream)
+	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
+		return fmt.Errorf("transport %s: give the server's URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
+	}
+	return nil
+}
+
+func chooseStdio(config *sidecar.Config, o options) error {
+	switch o.isolation {
+	case "PerSession":
+	case "Shared":
+		config.Shared = true
+	default:
+		return fmt.Errorf("isolation %q: want PerSession or Shared", o.isolation)
+	}
+	switch o.framing {
+	case "Newline":
+		config.Framing = wire.Newline
+	case "ContentLength":
+		config.Framing = wire.ContentLength
+	default:
+		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
+	}
+	return nil
+}
+
+// complete works out what the other flags mean.
+func complete(config *sidecar.Config, o options) (err error) {
+	if config.Log, err = newLogger(o.verbosity); err != nil {
+		return err
+	}
+	key := make([]byte, sessionid.KeySize)
+	if o.keyFile == "" {
+		_, _ = rand.Read(key) // never fails
+	} else {
+		text, err := os.ReadFile(o.keyFile)
+		if err != nil {
+			return fmt.Errorf("read key: %w", err)
+		}
+		config.Key = []byte(strings.TrimSpace(string(text)))
+		if n, err := hex.Decode(key, config.Key); err != nil || n != len(key) {
+			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, len(key))
+		}
+	}
+	if config.IDs, err = sessionid.New(key); err != nil {
+		return err
+	}
+	if o.podUID != "" {
+		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
+		if err != nil || len(uid) != len(config.Owner.UID) {
+			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
+		}
+		config.Owner.UID = [16]byte(uid)
+	}
 	return nil
 }

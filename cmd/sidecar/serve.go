@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,14 +19,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
 // options are the flags that are not part of the adapter's configuration.
 type options struct {
 	listen, adminListen string
+	transport, upstream string
+	isolation           string
 	socket              string
 	framing             string
 	keyFile             string
@@ -51,53 +48,10 @@ func serve(ctx context.Context, args []string) error {
 		return errUsage // the flag package has said what is wrong
 	}
 	o.command = flags.Args()
-	if (len(o.command) == 0) == (o.socket == "") {
-		fmt.Fprintln(os.Stderr, "sidecar serve: name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
-		return errUsage
-	}
-	if err := complete(&config, o); err != nil {
+	if err := errors.Join(chooseTransport(&config, o), complete(&config, o)); err != nil {
 		return err
 	}
 	return serveOn(ctx, config, o)
-}
-
-// complete works out what the flags mean.
-func complete(config *sidecar.Config, o options) (err error) {
-	switch o.framing {
-	case "Newline":
-		config.Framing = wire.Newline
-	case "ContentLength":
-		config.Framing = wire.ContentLength
-	default:
-		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
-	}
-	if config.Log, err = newLogger(o.verbosity); err != nil {
-		return err
-	}
-	key := make([]byte, sessionid.KeySize)
-	if o.keyFile == "" {
-		_, _ = rand.Read(key) // never fails
-	} else {
-		text, err := os.ReadFile(o.keyFile)
-		if err != nil {
-			return fmt.Errorf("read key: %w", err)
-		}
-		config.Key = []byte(strings.TrimSpace(string(text)))
-		if n, err := hex.Decode(key, config.Key); err != nil || n != len(key) {
-			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, len(key))
-		}
-	}
-	if config.IDs, err = sessionid.New(key); err != nil {
-		return err
-	}
-	if o.podUID != "" {
-		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
-		if err != nil || len(uid) != len(config.Owner.UID) {
-			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
-		}
-		config.Owner.UID = [16]byte(uid)
-	}
-	return nil
 }
 
 func newLogger(verbosity int) (logr.Logger, error) {
@@ -170,6 +124,9 @@ func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
 // newStarter returns what starts the server: a launcher in another container, or
 // this very process.
 func newStarter(config sidecar.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
+	if o.socket == "" && len(o.command) == 0 {
+		return nil, func() error { return nil }, nil // the server runs by itself
+	}
 	if o.socket == "" {
 		direct, err := launcher.NewDirect(launcher.Options{Command: o.command})
 		if err != nil {

@@ -20,6 +20,7 @@ type pipeTransport struct {
 	guard           *guard
 	reader          io.Reader
 	writer          io.WriteCloser
+	framing         wire.Framing
 	discoverTimeout time.Duration
 
 	closed chan struct{}
@@ -28,7 +29,7 @@ type pipeTransport struct {
 
 func newPipeTransport(g *guard, target Target, discoverTimeout time.Duration) *pipeTransport {
 	return &pipeTransport{
-		guard: g, reader: target.reader, writer: target.writer,
+		guard: g, reader: target.reader, writer: target.writer, framing: target.framing,
 		discoverTimeout: discoverTimeout, closed: make(chan struct{}),
 	}
 }
@@ -64,7 +65,11 @@ type pipeConnection struct {
 // must not be held up by a pipe that nobody empties.
 func (c *pipeConnection) readAll() {
 	limit := c.guard.limits.ReplyBytes
-	frames := wire.NewFrameReader(&shortJunk{source: c.reader}, wire.Newline, limit, c.guard.skip)
+	source := c.reader
+	if c.framing == wire.Newline {
+		source = &shortJunk{source: source}
+	}
+	frames := wire.NewFrameReader(source, c.framing, limit, c.guard.skip)
 	for {
 		line, err := frames.Next()
 		if err != nil {
@@ -166,7 +171,7 @@ func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) err
 	if sent.kind == wire.Response {
 		defer c.guard.answered()
 	}
-	f := frame{line: wire.AppendFrame(nil, data, wire.Newline), written: make(chan error, 1)}
+	f := frame{line: wire.AppendFrame(nil, data, c.framing), written: make(chan error, 1)}
 	select {
 	case c.frames <- f:
 	case <-c.closed:

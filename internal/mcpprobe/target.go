@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Target is where a server is and how it is spoken to.
@@ -16,6 +18,8 @@ type Target struct {
 	header http.Header
 	reader io.Reader
 	writer io.WriteCloser
+
+	framing wire.Framing
 }
 
 type targetKind uint8
@@ -42,7 +46,12 @@ func SSE(url string, header http.Header) Target {
 // owns w and closes it. It reads r until r ends, even after it was closed itself, so
 // that a process that still writes is not held up; closing r is up to the caller.
 func Pipes(r io.Reader, w io.WriteCloser) Target {
-	return Target{kind: pipes, reader: r, writer: w}
+	return FramedPipes(r, w, wire.Newline)
+}
+
+// FramedPipes is Pipes for a process that tells messages apart in a way of its own.
+func FramedPipes(r io.Reader, w io.WriteCloser, framing wire.Framing) Target {
+	return Target{kind: pipes, reader: r, writer: w, framing: framing}
 }
 
 // address checks the URL and returns it with the host and port to dial.

@@ -9,16 +9,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 
-	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
@@ -29,11 +30,25 @@ import (
 // Path is where MCP clients connect.
 const Path = "/mcp"
 
+// Transport is what the server itself speaks.
+type Transport uint8
+
+// The transports.
+const (
+	Stdio Transport = iota
+	StreamableHTTP
+	SSE
+)
+
 // Config says how the adapter behaves. The zero value of a field is not a default;
 // Defaults has them.
 type Config struct {
-	Framing wire.Framing
-	Origins origin.Policy
+	Transport   Transport
+	UpstreamURL *url.URL // of a server that speaks HTTP
+	Framing     wire.Framing
+	Shared      bool // one process for all sessions of a stdio server
+	LegacySSE   bool // also serve clients of 2024-11-05
+	Origins     origin.Policy
 
 	MaxSessions  int
 	IdleTimeout  time.Duration
@@ -96,12 +111,15 @@ const (
 	pingInterval    = 10 * time.Second
 	pingTimeout     = 5 * time.Second
 	settle          = time.Second
+	stuckTimeout    = time.Minute
+	sharedCalls     = 4096
+	subscriptions   = 256
 )
 
 // Adapter is the data plane of one server.
 type Adapter struct {
 	config   Config
-	pool     *child.Pool
+	backend  backend
 	sessions *session.Registry
 	keeper   *keeper.Keeper
 	metrics  session.Metrics
@@ -113,85 +131,62 @@ type Adapter struct {
 	drained    chan struct{}
 }
 
-// New returns an adapter for the server that starter starts.
+// New returns an adapter for the server that starter starts, or that listens at
+// the configured URL.
 func New(starter child.Starter, config Config) *Adapter {
 	a := &Adapter{
 		config: config,
-		pool: child.NewPool(starter, child.Options{
-			Framing: config.Framing, LineBytes: config.LineBytes,
-			// One process is the keeper's.
-			Warm: config.Warm, Max: config.MaxSessions + config.Warm + 1, Starts: config.ConcurrentStarts,
-			StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: config.Log,
-		}),
 		sessions: session.NewRegistry(session.Policy{
 			Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime,
 		}),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
-		Connect:      a.connectKeeper,
+		Connect:      a.backend.connect,
 		StartTimeout: config.OpenTimeout, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
 		Log: config.Log.WithName("keeper"),
 	})
-	clients := http.NewServeMux()
-	clients.Handle(Path, streamable.New(streamable.Options{
-		Sessions: a.sessions, Origins: config.Origins,
-		Open: a.open, MintID: func() string { return config.IDs.Mint(config.Owner) },
-		BodyBytes: config.BodyBytes, OpenTimeout: config.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
-	}))
-	a.clients = clients
+	a.clients = a.clientHandler()
 	a.admin = admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.sessions.Len, Key: config.Key, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.openSessions, Key: config.Key, Metrics: a.metricsHandler(),
 	})
 	return a
 }
 
-// connectKeeper gives the keeper a process of its own.
-func (a *Adapter) connectKeeper(ctx context.Context) (keeper.Connection, error) {
-	server, err := a.pool.Acquire(ctx)
-	if err != nil {
-		return keeper.Connection{}, err
+func (a *Adapter) mintID() string { return a.config.IDs.Mint(a.config.Owner) }
+
+// openSessions is the number of sessions, whoever keeps them.
+func (a *Adapter) openSessions() int {
+	if a.backend.proxy != nil {
+		return a.backend.proxy.Sessions()
 	}
-	output, input, err := server.Pipes()
-	if err != nil {
-		server.Close()
-		return keeper.Connection{}, server.Reason()
-	}
-	return keeper.Connection{
-		Target: mcpprobe.Pipes(output, input),
-		Close:  server.Close,
-		Reason: func() error {
-			select {
-			case <-server.Done():
-				return server.Reason()
-			case <-time.After(exitGrace): // its output may end a moment before it does
-				return nil
-			}
-		},
-	}, nil
+	return a.sessions.Len()
 }
 
-// open starts a server for a new session and ties the two together.
-func (a *Adapter) open(ctx context.Context) (*session.Session, error) {
-	server, err := a.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
+// clientHandler is what clients talk to.
+func (a *Adapter) clientHandler() http.Handler {
+	c := &a.config
+	mux := http.NewServeMux()
+	if a.backend.proxy != nil {
+		mux.Handle(Path, a.backend.proxy)
+		return mux
 	}
-	opened := session.New(server, session.Limits{
-		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
-		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
-		CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
-	}, &a.metrics)
-	// What a server says has no deadline of a request's; a server that does not
-	// read its answers has the usual time.
-	server.Serve(func(message session.Message) {
-		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
-		defer cancel()
-		opened.Deliver(ctx, message)
-	}, opened.End)
-	return opened, nil
+	mux.Handle(Path, streamable.New(streamable.Options{
+		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID,
+		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
+	}))
+	if c.LegacySSE {
+		legacy := legacysse.New(legacysse.Options{
+			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+		})
+		mux.HandleFunc(legacysse.StreamPath, legacy.ServeStream)
+		mux.HandleFunc(legacysse.MessagesPath, legacy.ServeMessages)
+	}
+	return mux
 }
 
 // exitGrace is how long it may take to learn why a server's output has ended.
@@ -226,7 +221,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	// After the drain the server's container ends, and no process is missed any more.
 	useful, drained := context.WithCancel(background)
 	var running sync.WaitGroup
-	running.Go(func() { a.pool.Run(useful) })
+	running.Go(func() { a.backend.run(useful) })
 	running.Go(func() { a.keeper.Run(useful) })
 	running.Go(func() { a.sessions.Run(background) })
 	running.Go(func() {
@@ -258,6 +253,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
 	stop()
 	running.Wait()
+	a.backend.close()
 	return err
 }
 
@@ -284,9 +280,12 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 		return
 	case <-a.draining:
 	}
-	a.config.Log.Info("Draining", "sessions", a.sessions.Len(), "timeout", a.config.DrainTimeout.String())
+	a.config.Log.Info("Draining", "sessions", a.openSessions(), "timeout", a.config.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
 	defer cancel()
+	if a.backend.proxy != nil {
+		a.backend.proxy.Drain(ctx)
+	}
 	a.sessions.Drain(ctx)
 	close(a.drained)
 }

@@ -300,7 +300,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Helper()
 		g.Eventually(adapter.sessions.Len).WithTimeout(30 * time.Second).Should(gomega.BeZero())
 		// A spare process and the keeper's are always there.
-		g.Eventually(adapter.pool.Metrics().Running.Load).WithTimeout(30 * time.Second).Should(gomega.BeNumerically("==", 2))
+		g.Eventually(adapter.backend.processes.Running.Load).WithTimeout(30 * time.Second).Should(gomega.BeNumerically("==", 2))
 	}
 	abandon(t, url, 20)
 	settle()

@@ -194,8 +194,10 @@ func TestSlowSession(t *testing.T) {
 	if n := p.Metrics().SlowSessions.Value(); n != 1 {
 		t.Errorf("counted %d slow sessions, want 1", n)
 	}
-	if len(streams) < 4 || len(streams) > 10 {
-		t.Errorf("ended after %d answers, want about four", len(streams))
+	// Two answers fill the backlog, if the session has not taken any of them over
+	// by then; it can hold two more.
+	if len(streams) < 2 || len(streams) > 10 {
+		t.Errorf("ended after %d answers, want two to about four", len(streams))
 	}
 	got := strings.Join(all(t, streams[len(streams)-1]), "")
 	expect(t, "last call", got, `"error":{"code":-32603,"message":"`+ErrSlow.Error())

@@ -131,8 +131,10 @@ func (h *Handler) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error
 		if len(body) == cap(body) {
 			body = slices.Grow(body, cap(body))
 		}
-		// Where there is no connection to set it on, there is nobody to wait for.
-		_ = control.SetReadDeadline(time.Now().Add(h.ReadTimeout))
+		if h.ReadTimeout > 0 {
+			// Where there is no connection to set it on, there is nobody to wait for.
+			_ = control.SetReadDeadline(time.Now().Add(h.ReadTimeout))
+		}
 		n, err := r.Body.Read(body[len(body):min(int64(cap(body)), most)])
 		body = body[:len(body)+n]
 		switch {

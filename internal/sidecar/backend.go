@@ -1,0 +1,181 @@
+package sidecar
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
+)
+
+// backend is one way to have a server. Those that give sessions have open; the
+// proxy answers clients itself.
+type backend struct {
+	open    func(ctx context.Context) (*session.Session, error)
+	proxy   *upstream.Proxy
+	connect func(ctx context.Context) (keeper.Connection, error) // for the keeper
+	run     func(ctx context.Context)                            // until the drain is over
+	close   func()                                               // after it
+
+	processes *child.Metrics  // nil for servers that run by themselves
+	shared    *shared.Metrics // nil unless all sessions share a process
+}
+
+func nothing() {}
+
+// newBackend makes what the configuration asks for. Servers that speak HTTP are
+// started by somebody else, so they need no starter.
+func (a *Adapter) newBackend(starter child.Starter) backend {
+	switch a.config.Transport {
+	case StreamableHTTP:
+		return a.newProxyBackend()
+	case SSE:
+		return a.newSSEBackend()
+	case Stdio:
+		if a.config.Shared {
+			return a.newSharedBackend(starter)
+		}
+	}
+	return a.newProcessBackend(starter)
+}
+
+// newPool returns a pool for so many processes, apart from spares.
+func (a *Adapter) newPool(starter child.Starter, processes, warm int) *child.Pool {
+	return child.NewPool(starter, child.Options{
+		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
+		Warm: warm, Max: processes + warm, Starts: a.config.ConcurrentStarts,
+		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
+	})
+}
+
+// newProcessBackend has a process for each session, and one for the keeper.
+func (a *Adapter) newProcessBackend(starter child.Starter) backend {
+	pool := a.newPool(starter, a.config.MaxSessions+1, a.config.Warm)
+	return backend{
+		open: func(ctx context.Context) (*session.Session, error) {
+			server, err := pool.Acquire(ctx)
+			if err != nil {
+				return nil, err
+			}
+			opened := session.New(server, a.sessionLimits(), &a.metrics)
+			// What a server says has no deadline of a request's; a server that
+			// does not read its answers has the usual time.
+			server.Serve(func(message session.Message) {
+				ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+				defer cancel()
+				opened.Deliver(ctx, message)
+			}, opened.End)
+			return opened, nil
+		},
+		connect:   func(ctx context.Context) (keeper.Connection, error) { return a.keepProcess(ctx, pool) },
+		run:       pool.Run,
+		close:     nothing,
+		processes: pool.Metrics(),
+	}
+}
+
+// keepProcess gives the keeper a process of its own.
+func (a *Adapter) keepProcess(ctx context.Context, pool *child.Pool) (keeper.Connection, error) {
+	server, err := pool.Acquire(ctx)
+	if err != nil {
+		return keeper.Connection{}, err
+	}
+	output, input, err := server.Pipes()
+	if err != nil {
+		server.Close()
+		return keeper.Connection{}, server.Reason()
+	}
+	return keeper.Connection{
+		Target: mcpprobe.FramedPipes(output, input, a.config.Framing),
+		Close:  server.Close,
+		Reason: func() error {
+			select {
+			case <-server.Done():
+				return server.Reason()
+			case <-time.After(exitGrace): // its output may end a moment before it does
+				return nil
+			}
+		},
+	}, nil
+}
+
+// newSharedBackend has one process for all sessions; the keeper has a session of it.
+func (a *Adapter) newSharedBackend(starter child.Starter) backend {
+	// The old process may still be on its way out when the next one starts.
+	pool := a.newPool(starter, 2, a.config.Warm)
+	process := shared.New(shared.Options{
+		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
+		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
+		Calls: sharedCalls, Subscriptions: subscriptions, InputBytes: pendingBytes, BacklogBytes: a.config.LineBytes,
+		StartTimeout: a.config.OpenTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
+	})
+	return backend{
+		open: process.Open,
+		connect: func(ctx context.Context) (keeper.Connection, error) {
+			opened, err := process.Open(ctx)
+			if err != nil {
+				return keeper.Connection{}, err
+			}
+			return keepSession(opened)
+		},
+		run:       pool.Run,
+		close:     process.Close,
+		processes: pool.Metrics(),
+		shared:    process.Metrics(),
+	}
+}
+
+// newProxyBackend stands in front of a server that speaks Streamable HTTP.
+func (a *Adapter) newProxyBackend() backend {
+	proxy := upstream.NewProxy(upstream.Options{
+		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID,
+		Limits: upstream.Limits{
+			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
+			BodyBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
+			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+		},
+	})
+	return backend{
+		proxy:   proxy,
+		connect: keepAddress(proxy.Check, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
+		run:     proxy.Run,
+		close:   nothing,
+	}
+}
+
+// newSSEBackend translates for a server that speaks the transport of 2024-11-05.
+func (a *Adapter) newSSEBackend() backend {
+	server := upstream.NewSSE(upstream.SSEOptions{
+		URL: a.config.UpstreamURL, Limits: a.sessionLimits(), Metrics: &a.metrics,
+		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
+	})
+	return backend{
+		open:    server.Open,
+		connect: keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
+		run:     func(ctx context.Context) { <-ctx.Done() },
+		close:   nothing,
+	}
+}
+
+// keepAddress has the keeper be a client like any other.
+func keepAddress(check func(context.Context) error, target mcpprobe.Target) func(context.Context) (keeper.Connection, error) {
+	return func(ctx context.Context) (keeper.Connection, error) {
+		if err := check(ctx); err != nil {
+			return keeper.Connection{}, err
+		}
+		return keeper.Connection{Target: target, Close: nothing, Reason: func() error { return nil }}, nil
+	}
+}
+
+func (a *Adapter) sessionLimits() session.Limits {
+	return session.Limits{
+		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
+		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+		CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
+	}
+}
