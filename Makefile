@@ -13,7 +13,7 @@ PLATFORMS ?= linux/$(shell go env GOARCH)
 TOOL := go tool -modfile=hack/tools/go.mod
 
 # The race detector needs a C compiler and its headers; a bare machine has none.
-RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - 2>/dev/null && echo -race)
+RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && echo 'int main(void) { return 0; }' | $$(go env CC) -include stdlib.h -x c -o /dev/null - 2>/dev/null && echo -race)
 TEST_FLAGS ?=
 INTEGRATION := ./test/integration/...
 

@@ -1,0 +1,153 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+)
+
+// fleet starts servers of the official SDK on pipes, and breaks them on demand.
+type fleet struct {
+	started atomic.Int64
+	refuse  atomic.Bool // the next ones cannot be started
+	silent  atomic.Bool // the next ones never answer
+	current atomic.Pointer[member]
+}
+
+type member struct {
+	server *mcp.Server
+	stop   context.CancelCauseFunc
+	ctx    context.Context
+}
+
+func (f *fleet) connect(context.Context) (Connection, error) {
+	if f.refuse.Load() {
+		return Connection{}, errors.New("no such command")
+	}
+	f.started.Add(1)
+	ctx, stop := context.WithCancelCause(context.Background())
+	m := &member{mcp.NewServer(&mcp.Implementation{Name: "kept", Version: "1"}, nil), stop, ctx}
+	addTool(m.server, "first")
+	f.current.Store(m)
+	stdin, input := io.Pipe()
+	output, stdout := io.Pipe()
+	if f.silent.Load() {
+		go func() { _, _ = io.Copy(io.Discard, stdin) }()
+	} else {
+		go func() { _ = m.server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: stdout}) }()
+	}
+	context.AfterFunc(ctx, func() { _ = errors.Join(stdout.Close(), stdin.Close()) })
+	return Connection{
+		Target: mcpprobe.Pipes(output, input),
+		Close:  func() { stop(context.Canceled) },
+		Reason: func() error {
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return nil
+		},
+	}, nil
+}
+
+func addTool(server *mcp.Server, name string) {
+	mcp.AddTool(server, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{}, nil, nil
+	})
+}
+
+func newKeeper(t *testing.T, f *fleet, change func(*Options)) *Keeper {
+	t.Helper()
+	options := Options{
+		Connect: f.connect, StartTimeout: 10 * time.Second, PingInterval: 20 * time.Millisecond, PingTimeout: 5 * time.Second,
+		Settle: 10 * time.Millisecond, Log: testr.New(t),
+	}
+	if change != nil {
+		change(&options)
+	}
+	k := New(options)
+	ctx, stop := context.WithCancel(context.Background())
+	finished := make(chan struct{})
+	go func() {
+		k.Run(ctx)
+		close(finished)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-finished
+	})
+	return k
+}
+
+// summary is a state in a few words.
+func summary(k *Keeper) string {
+	state, _ := k.State()
+	tools := 0
+	if state.Catalog != nil {
+		tools = len(state.Catalog.Tools)
+	}
+	return fmt.Sprintf("ready %v, %d tools, %v", state.Ready, tools, state.Err)
+}
+
+func eventually(t *testing.T, k *Keeper, want string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() string { return summary(k) }).WithTimeout(20 * time.Second).
+		WithPolling(time.Millisecond).Should(gomega.Equal(want))
+}
+
+func TestKeeperFollowsTheServer(t *testing.T) {
+	f := &fleet{}
+	k := newKeeper(t, f, nil)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	addTool(f.current.Load().server, "second") // which it announces
+	eventually(t, k, "ready true, 2 tools, <nil>")
+	if f.started.Load() != 1 {
+		t.Errorf("%d servers were started, want one", f.started.Load())
+	}
+}
+
+// R11: one that dies is replaced while the state stays ready; it is not when the
+// fresh one cannot be had either, and recovers by itself.
+func TestKeeperReplacesTheDead(t *testing.T) {
+	f := &fleet{}
+	k := newKeeper(t, f, nil)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+
+	_, changed := k.State()
+	f.current.Load().stop(errors.New("exit code 3"))
+	<-changed
+	if state, _ := k.State(); !state.Ready {
+		t.Errorf("not ready after one death: %v", state.Err)
+	}
+	gomega.NewWithT(t).Eventually(f.started.Load).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("==", 2))
+	eventually(t, k, "ready true, 1 tools, <nil>")
+
+	f.refuse.Store(true)
+	f.current.Load().stop(errors.New("exit code 4"))
+	eventually(t, k, "ready false, 1 tools, no such command")
+	f.refuse.Store(false)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+}
+
+// A server that runs and does not answer is not ready, and the state says so in time.
+func TestKeeperOfASilentServer(t *testing.T) {
+	f := &fleet{}
+	f.silent.Store(true)
+	k := newKeeper(t, f, func(o *Options) {
+		o.StartTimeout = 200 * time.Millisecond
+		o.Probe.DiscoverTimeout = 50 * time.Millisecond
+	})
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := k.State()
+		return !state.Ready && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+}
