@@ -97,7 +97,7 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 
 // readBody reads a body that may be a message. If it is not it has answered.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != typeJSON {
+	if !isJSON(r.Header.Get("Content-Type")) {
 		fail(w, http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, "the Content-Type must be "+typeJSON)
 		return nil, false
 	}
@@ -115,6 +115,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		return nil, false
 	}
 	return body, true
+}
+
+func isJSON(contentType string) bool {
+	if contentType == typeJSON { // nearly always
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == typeJSON
 }
 
 // firstRead is how much is set aside for a body before any of it has come: what a

@@ -1,0 +1,77 @@
+package streamable
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// promptServer answers every request at once.
+type promptServer struct{ opened *session.Session }
+
+var promptAnswer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`)
+
+func (s *promptServer) Send(ctx context.Context, _ []byte) error {
+	envelope, err := wire.Scan(promptAnswer)
+	if err != nil {
+		return err
+	}
+	s.opened.Deliver(ctx, session.Message{Bytes: promptAnswer, Envelope: envelope})
+	return nil
+}
+
+func (*promptServer) Close() {}
+
+// sink is a response that goes nowhere and costs nothing.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+func (s *sink) WriteHeader(int)             {}
+
+func (s *sink) SetReadDeadline(time.Time) error { return nil }
+
+// maxCallAllocations is what one call may allocate on top of what net/http does.
+const maxCallAllocations = 12
+
+func TestCallAllocatesLittle(t *testing.T) {
+	server := &promptServer{}
+	server.opened = session.New(server, testLimits, &session.Metrics{})
+	server.opened.Revision = revision20251125
+	registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+	slot, err := registry.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot.Fill("s", server.opened)
+	handler := New(Options{
+		Sessions: registry, BodyBytes: 1 << 20, SendTimeout: time.Minute, OpenTimeout: time.Minute, ReadTimeout: time.Minute,
+		WriteTimeout: time.Minute, CommitAfter: time.Minute, KeepAlive: time.Minute, Retry: time.Minute,
+	})
+	body := bytes.NewReader([]byte(echo))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", io.NopCloser(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = int64(len(echo))
+	request.Header.Set("Content-Type", typeJSON)
+	request.Header.Set("Accept", typeJSON+", "+typeEvents)
+	request.Header.Set(headerSession, "s")
+	response := &sink{header: http.Header{}}
+	allocations := testing.AllocsPerRun(200, func() {
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		handler.ServeHTTP(response, request)
+	})
+	t.Logf("a call allocates %v times", allocations)
+	if allocations > maxCallAllocations {
+		t.Errorf("a call allocates %v times, want at most %d", allocations, maxCallAllocations)
+	}
+}
