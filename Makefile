@@ -25,8 +25,8 @@ help: ## List the targets.
 
 .PHONY: demo
 demo: ## Bring up a cluster and show an MCP server at work (not there yet).
-	@echo "make demo is not there yet: it needs the adapter and the controller, which are the next steps." >&2
-	@echo "What works today: make test, make cluster-up. README.md has the list." >&2
+	@echo "make demo is not there yet: it needs the controller, which is the next step." >&2
+	@echo "What works today: make test, make cluster-up, and the adapter on its own. README.md has the list." >&2
 	@exit 1
 
 .PHONY: test

@@ -64,7 +64,10 @@ func chooseTransport(config *sidecar.Config, o options) (err error) {
 	switch o.transport {
 	case "stdio":
 		config.Transport = sidecar.Stdio
-		if (len(o.command) == 0) == (o.socket == "") || o.upstream != "" {
+		if o.upstream != "" {
+			return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
+		}
+		if (len(o.command) == 0) == (o.socket == "") {
 			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
 		}
 		return chooseStdio(config, o)
@@ -77,7 +80,10 @@ func chooseTransport(config *sidecar.Config, o options) (err error) {
 	}
 	config.UpstreamURL, err = url.Parse(o.upstream)
 	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
-		return fmt.Errorf("transport %s: give the server's URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
+		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
+	}
+	if o.framing != "Newline" || o.isolation != "PerSession" {
+		return fmt.Errorf("transport %s: framing and isolation are for stdio servers", o.transport)
 	}
 	return nil
 }
@@ -103,6 +109,9 @@ func chooseStdio(config *sidecar.Config, o options) error {
 
 // complete works out what the other flags mean.
 func complete(config *sidecar.Config, o options) (err error) {
+	if err := config.Validate(); err != nil {
+		return err
+	}
 	if config.Log, err = newLogger(o.verbosity); err != nil {
 		return err
 	}

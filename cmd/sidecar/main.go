@@ -17,6 +17,8 @@ import (
 const usage = `Usage:
   sidecar serve [flags] -- COMMAND [ARGUMENTS]   offer the command, an MCP server on stdio, over HTTP
   sidecar serve [flags] --socket PATH            the same in a pod, where a launcher starts the command
+  sidecar serve [flags] --transport streamable-http --upstream URL
+                                                 stand in front of a server that speaks HTTP
   sidecar install DIRECTORY                      put the launcher there (postStart hook)
   sidecar drain                                  have the sidecar of this container drain (preStop hook)
   sidecar --version                              print the version
@@ -59,6 +61,9 @@ func run(ctx context.Context, args []string) error {
 	case command == "--help" || command == "-h":
 		fmt.Print(usage)
 		return nil
+	}
+	if command != "" {
+		fmt.Fprintf(os.Stderr, "sidecar: cannot make sense of %q\n\n", args)
 	}
 	fmt.Fprint(os.Stderr, usage)
 	return errUsage

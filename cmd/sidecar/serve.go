@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"time"
 
@@ -128,6 +129,9 @@ func newStarter(config sidecar.Config, o options, drained func(context.Context))
 		return nil, func() error { return nil }, nil // the server runs by itself
 	}
 	if o.socket == "" {
+		if _, err := exec.LookPath(o.command[0]); err != nil {
+			return nil, nil, fmt.Errorf("run server's command: %w", err)
+		}
 		direct, err := launcher.NewDirect(launcher.Options{Command: o.command})
 		if err != nil {
 			return nil, nil, fmt.Errorf("run server's command: %w", err)

@@ -50,7 +50,7 @@ func lookup(command string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrDot):
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound):
-		return "", &StartError{fmt.Sprintf("start command %q: not found in PATH (%s)", command, os.Getenv("PATH"))}
+		return "", &StartError{fmt.Sprintf("start command %q: not found in PATH", command)}
 	default:
 		return "", &StartError{fmt.Sprintf("start command %q: %v", command, errors.Unwrap(err))}
 	}

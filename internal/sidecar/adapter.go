@@ -91,6 +91,44 @@ func Defaults() Config {
 	}
 }
 
+// Validate says which values make no sense, all of them at once.
+func (c *Config) Validate() error {
+	var problems []error
+	for _, limit := range []struct {
+		name        string
+		value, most int64
+		least       int64
+	}{
+		{"max-sessions", int64(c.MaxSessions), 1 << 20, 1},
+		{"warm", int64(c.Warm), 1 << 20, 0},
+		{"limit-body-bytes", c.BodyBytes, 1 << 32, 1 << 10},
+		{"limit-line-bytes", int64(c.LineBytes), 1 << 32, 1 << 10},
+		{"limit-replay-bytes", int64(c.ReplayBytes), 1 << 32, 0},
+		{"limit-streams", int64(c.StreamsPerSession), 1 << 20, 1},
+		{"limit-calls", int64(c.CallsPerSession), 1 << 20, 1},
+		{"limit-starts", int64(c.ConcurrentStarts), 1 << 20, 1},
+	} {
+		if limit.value < limit.least || limit.value > limit.most {
+			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
+		}
+	}
+	for _, limit := range []struct {
+		name         string
+		value, least time.Duration
+	}{
+		{"idle-timeout", c.IdleTimeout, time.Second},
+		{"max-lifetime", c.MaxLifetime, time.Second},
+		{"call-timeout", c.CallTimeout, time.Second},
+		{"open-timeout", c.OpenTimeout, time.Second},
+		{"drain-timeout", c.DrainTimeout, 0},
+	} {
+		if limit.value < limit.least {
+			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // What nobody needs to set.
 const (
 	startHold       = 5 * time.Second

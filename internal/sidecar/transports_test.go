@@ -102,3 +102,17 @@ func countOnce(t *testing.T, transport mcp.Transport) string {
 	}
 	return result.Content[0].(*mcp.TextContent).Text
 }
+
+func TestValidate(t *testing.T) {
+	config := Defaults()
+	if err := config.Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	config.MaxSessions, config.LineBytes, config.CallTimeout = 0, -1, -time.Second
+	err := config.Validate()
+	for _, want := range []string{"max-sessions is 0, want 1", "limit-line-bytes is -1", "call-timeout is -1s, want at least 1s"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

@@ -111,6 +111,10 @@ type Report struct {
 
 // catalog says what the server offers, to those who have the key.
 func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
+	if len(h.Key) == 0 {
+		say(w, http.StatusNotFound, "the catalogue is not served: start with a key, which readers then present")
+		return
+	}
 	if !h.authorized(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		say(w, http.StatusUnauthorized, "the catalogue needs the server's key as a bearer token")
@@ -158,7 +162,7 @@ func encode(state keeper.State) ([]byte, error) {
 
 func (h *handler) authorized(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok || len(h.Key) == 0 {
+	if !ok {
 		return false
 	}
 	presented, wanted := sha256.Sum256([]byte(token)), sha256.Sum256(h.Key)

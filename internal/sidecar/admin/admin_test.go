@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 
 func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
 	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Metrics: http.NotFoundHandler()})
-	if got := ask(h, "/catalog", "Authorization", "Bearer "); got.Code != http.StatusUnauthorized {
+	if got := ask(h, "/catalog", "Authorization", "Bearer "); got.Code != http.StatusNotFound {
 		t.Errorf("got %d", got.Code)
 	}
 }
