@@ -308,7 +308,7 @@ func TestCommandThatCannotStart(t *testing.T) {
 		command string
 		want    string
 	}{
-		"not in PATH":    {"no-such-server", `start command "no-such-server": not found in PATH (`},
+		"not in PATH":    {"no-such-server", `start command "no-such-server": not found in PATH`},
 		"no such file":   {"/no/such/server", `start command "/no/such/server": no such file or directory`},
 		"no interpreter": {script, "interpreter"},
 		"not a program":  {text, "permission denied"},
