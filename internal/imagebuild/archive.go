@@ -229,11 +229,11 @@ func blobName(digest v1.Hash) string {
 }
 
 // fullName is the name the way containerd and the kubelet spell it; only
-// go-containerregistry calls Docker Hub by its host name.
+// go-containerregistry calls the default registry by its host name.
 func fullName(tag name.Tag) string {
 	full := tag.Name()
-	if rest, ok := strings.CutPrefix(full, name.DefaultRegistry+"/"); ok {
-		return "docker.io/" + rest
+	if strings.HasPrefix(full, name.DefaultRegistry+"/") {
+		return strings.TrimPrefix(full, "index.")
 	}
 	return full
 }

@@ -98,13 +98,16 @@ func TestWriteTarIsReproducible(t *testing.T) {
 	}
 }
 
+// hub is what containerd calls the registry of names without one.
+var hub = strings.TrimPrefix(name.DefaultRegistry, "index.")
+
 func TestWriteTarReadsBack(t *testing.T) {
 	tests := map[string]struct {
 		ref, wantName, wantTag string
 	}{
-		"full":            {"registry.example/team/app:v1", "registry.example/team/app:v1", "v1"},
-		"Docker Hub":      {"team/app:v1", "docker.io/team/app:v1", "v1"},
-		"Docker official": {"app", "docker.io/library/app:latest", "latest"},
+		"full":             {"registry.example/team/app:v1", "registry.example/team/app:v1", "v1"},
+		"default registry": {"team/app:v1", hub + "/team/app:v1", "v1"},
+		"no namespace":     {"app", hub + "/library/app:latest", "latest"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func serve(t *testing.T, command ...string) string {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/sidecar").CombinedOutput(); err != nil {
 		t.Fatalf("build sidecar: %v: %s", err, out)
 	}
-	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--"}, command...)...)
+	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--"}, command...)...)
 	stderr, err := sidecar.StderrPipe()
 	if err != nil {
 		t.Fatalf("make pipe: %v", err)

@@ -1,0 +1,67 @@
+package wire
+
+import "bytes"
+
+// members goes through the members of one object and picks those with known names.
+type members struct {
+	names  []string
+	seen   uint8
+	opened bool
+}
+
+// next reads up to the next member's value and returns the index of its name, or
+// -1 if the name is not known. There are no more at the closing brace.
+func (m *members) next(s *syntax) (key int, more bool, err *Error) {
+	s.space()
+	switch {
+	case !m.opened:
+		m.opened = true
+		s.i++
+		s.space()
+		if s.peek() == '}' {
+			s.i++
+			return 0, false, nil
+		}
+	case s.peek() == '}':
+		s.i++
+		return 0, false, nil
+	case s.peek() == ',':
+		s.i++
+		s.space()
+	default:
+		return 0, false, syntaxError(s.i, "want a comma or a closing bracket")
+	}
+	start := s.i
+	escaped, err := s.string()
+	if err != nil {
+		return 0, false, err
+	}
+	key, err = m.lookUp(s.b[start+1:s.i-1], escaped, start)
+	if err != nil {
+		return 0, false, err
+	}
+	return key, true, s.colon()
+}
+
+func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
+	for i, known := range m.names {
+		if string(name) != known {
+			continue
+		}
+		if m.seen&(1<<i) != 0 {
+			return 0, invalid(offset, "a member's name stands twice")
+		}
+		m.seen |= 1 << i
+		return i, nil
+	}
+	if escaped {
+		name = unquote(append(append([]byte{'"'}, name...), '"'))
+	}
+	for _, known := range m.names {
+		// Some decoders ignore case, so to them this would be the known member.
+		if bytes.EqualFold(name, []byte(known)) {
+			return 0, invalid(offset, "a member's name is spelled in a way that parsers disagree on")
+		}
+	}
+	return -1, nil
+}
