@@ -152,7 +152,7 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	}
 	c.network = s.Network
 	address := netip.PrefixFrom(c.network.node(), c.network.Pods.Bits())
-	if err := machine.EnsureBridge(ctx, Bridge, address); err != nil {
+	if err := machine.EnsureBridge(ctx, Bridge, address, c.network.Services); err != nil {
 		return err
 	}
 	if err := machine.SetSysctl("net/ipv4/ip_forward", "1"); err != nil {

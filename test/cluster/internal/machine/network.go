@@ -72,7 +72,9 @@ func BridgeExists(name string) bool {
 }
 
 // EnsureBridge makes a bridge with the address, or gives it to the one that is there.
-func EnsureBridge(ctx context.Context, name string, address netip.Prefix) error {
+// The networks are routed to it as well: addresses of Services that kube-proxy does
+// not know yet must not be looked for outside of this machine.
+func EnsureBridge(ctx context.Context, name string, address netip.Prefix, networks ...netip.Prefix) error {
 	if !BridgeExists(name) {
 		if _, err := ip(ctx, "link", "add", name, "type", "bridge"); err != nil {
 			return err
@@ -81,8 +83,15 @@ func EnsureBridge(ctx context.Context, name string, address netip.Prefix) error 
 	if _, err := ip(ctx, "address", "replace", address.String(), "dev", name); err != nil {
 		return err
 	}
-	_, err := ip(ctx, "link", "set", name, "up")
-	return err
+	if _, err := ip(ctx, "link", "set", name, "up"); err != nil {
+		return err
+	}
+	for _, network := range networks {
+		if _, err := ip(ctx, "route", "replace", network.String(), "dev", name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteBridge deletes the bridge and the interfaces that are plugged into it.
