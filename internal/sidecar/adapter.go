@@ -146,12 +146,19 @@ const (
 	headerTimeout   = 10 * time.Second
 	idleConnection  = 2 * time.Minute
 	headerBytes     = 64 << 10
-	pingInterval    = 10 * time.Second
-	pingTimeout     = 5 * time.Second
 	settle          = time.Second
 	stuckTimeout    = time.Minute
 	sharedCalls     = 4096
 	subscriptions   = 256
+)
+
+// A server that stops to answer is known to be broken after the sum of these, and
+// the kubelet asks within two seconds more: together less than the 15 s that users
+// are promised.
+const (
+	pingInterval = 4 * time.Second
+	pingTimeout  = 3 * time.Second
+	patience     = 3 * time.Second
 )
 
 // Adapter is the data plane of one server.
@@ -183,7 +190,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
-		StartTimeout: config.OpenTimeout, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
+		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
 		Log: config.Log.WithName("keeper"),
 	})
 	a.clients = a.clientHandler()

@@ -104,7 +104,9 @@ func parseWait(text string) (time.Duration, error) {
 
 // Report is the body of a catalogue's answer.
 type Report struct {
-	Ready   bool            `json:"ready"`
+	Ready bool `json:"ready"`
+	// Reason and Error say why not, or what went wrong last.
+	Reason  keeper.Reason   `json:"reason,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Catalog json.RawMessage `json:"catalog,omitempty"`
 }
@@ -142,7 +144,7 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 }
 
 func encode(state keeper.State) ([]byte, error) {
-	report := Report{Ready: state.Ready}
+	report := Report{Ready: state.Ready, Reason: state.Reason}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
 	}

@@ -59,7 +59,7 @@ func ask(h http.Handler, target string, headers ...string) *httptest.ResponseRec
 }
 
 func TestAnswers(t *testing.T) {
-	down := newHandler(newSource(keeper.State{Err: errors.New("exit code 3")}))
+	down := newHandler(newSource(keeper.State{Err: errors.New("exit code 3"), Reason: keeper.Exited}))
 	up := newHandler(newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}}))
 	for name, test := range map[string]struct {
 		handler http.Handler
@@ -77,7 +77,7 @@ func TestAnswers(t *testing.T) {
 		"catalogue, wrong key":     {up, "/catalog", []string{"Authorization", "Bearer nope"}, 401, "key"},
 		"catalogue, wrong scheme":  {up, "/catalog", []string{"Authorization", "Basic secret"}, 401, "key"},
 		"catalogue":                {up, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `"ready":true,"catalog":{`},
-		"catalogue while it fails": {down, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `{"ready":false,"error":"exit code 3"}`},
+		"catalogue while it fails": {down, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `{"ready":false,"reason":"Exited","error":"exit code 3"}`},
 		"metrics":                  {up, "/metrics", nil, 200, "metrics"},
 		"no such path":             {up, "/drain", nil, 404, ""},
 	} {

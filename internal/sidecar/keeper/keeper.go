@@ -29,6 +29,7 @@ type Options struct {
 	Connect func(ctx context.Context) (Connection, error)
 
 	StartTimeout time.Duration // for a fresh server to tell what it offers
+	Patience     time.Duration // until one that has not told is called silent, at least
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 	Settle       time.Duration // between two looks at a catalogue that keeps changing
@@ -38,14 +39,35 @@ type Options struct {
 
 // State is what is known of the server.
 type State struct {
-	// Ready is true when a fresh server has answered, and stays true while
-	// another one is started in place of one that died.
+	// Ready is true when a fresh server has answered, if only to ask for
+	// credentials, and stays true while another one is started in place of one
+	// that died.
 	Ready bool
-	// Err says why not, or what went wrong last.
-	Err error
+	// Err says why not, or what went wrong last; Reason is its class.
+	Err    error
+	Reason Reason
 	// Catalog is what the server offered when last asked; nil before the first time.
 	Catalog *mcpprobe.Catalog
 }
+
+// Reason is why a server is not ready, for programs.
+type Reason string
+
+// The reasons.
+const (
+	// Starting: nothing is known yet.
+	Starting Reason = "Starting"
+	// Unstartable: the server could not be started, or nobody listens at its address.
+	Unstartable Reason = "Unstartable"
+	// Exited: the server ended by itself.
+	Exited Reason = "Exited"
+	// Silent: the server runs and does not answer.
+	Silent Reason = "Silent"
+	// Unauthorized: the server wants credentials that the keeper does not have.
+	Unauthorized Reason = "Unauthorized"
+	// Broken: the server answers, and not as an MCP server does.
+	Broken Reason = "Broken"
+)
 
 // ErrStarting is the Err of a keeper that has not asked any server yet.
 var ErrStarting = errors.New("the server is starting")
@@ -54,6 +76,8 @@ var ErrStarting = errors.New("the server is starting")
 type Keeper struct {
 	options Options
 
+	took time.Duration // the slowest that a fresh server has answered
+
 	mu      sync.Mutex
 	state   State
 	changed chan struct{} // closed and replaced with every change of state
@@ -61,7 +85,7 @@ type Keeper struct {
 
 // New returns a Keeper that knows nothing yet. Run makes it look.
 func New(options Options) *Keeper {
-	return &Keeper{options: options, state: State{Err: ErrStarting}, changed: make(chan struct{})}
+	return &Keeper{options: options, state: State{Err: ErrStarting, Reason: Starting}, changed: make(chan struct{})}
 }
 
 // State is what is known now, and a channel that is closed when that changes.
@@ -90,17 +114,18 @@ const (
 func (k *Keeper) Run(ctx context.Context) {
 	backOff := time.Duration(0)
 	for ctx.Err() == nil {
-		answered, err := k.keepOne(ctx)
+		answered, reason, err := k.keepOne(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		k.options.Log.Info("Server that is looked after was lost", "answered", answered, "reason", err.Error())
 		if answered {
 			backOff = 0
-			k.set(func(s *State) { s.Err = err })
+			k.set(func(s *State) { s.Reason, s.Err = reason, err })
 			continue
 		}
-		k.set(func(s *State) { s.Ready, s.Err = false, err })
+		// One that wants credentials is there: clients may have what the keeper has not.
+		k.set(func(s *State) { s.Ready, s.Reason, s.Err = reason == Unauthorized, reason, err })
 		backOff = min(max(2*backOff, firstBackOff), lastBackOff)
 		select {
 		case <-ctx.Done():
@@ -111,41 +136,87 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // keepOne starts a server and stays with it until it fails. It says whether the
 // server ever answered.
-func (k *Keeper) keepOne(ctx context.Context) (answered bool, err error) {
+func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err error) {
 	starting, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
 	defer cancel()
 	connection, err := k.options.Connect(starting)
 	if err != nil {
-		return false, err
+		return false, Unstartable, err
 	}
 	defer connection.Close()
+	waitIsOver := k.awaitAnswer()
 	session, err := mcpprobe.Connect(starting, connection.Target, k.options.Probe)
+	var catalog *mcpprobe.Catalog
+	if err == nil {
+		defer session.Close()
+		catalog, err = look(starting, session)
+	}
+	waitIsOver(err == nil)
 	if err != nil {
-		return false, explain(err, connection)
+		reason, err = explain(err, connection)
+		return false, reason, err
 	}
-	defer session.Close()
-	if err := k.look(starting, session); err != nil {
-		return false, explain(err, connection)
-	}
-	return true, explain(k.follow(ctx, session), connection)
+	k.set(func(s *State) { *s = State{Ready: true, Catalog: catalog} })
+	reason, err = explain(k.follow(ctx, session), connection)
+	return true, reason, err
 }
 
-// explain prefers the server's own end as a reason to what followed from it.
-func explain(err error, connection Connection) error {
-	if reason := connection.Reason(); reason != nil {
-		return reason
+// slower is how many times longer than any before it a fresh server may take.
+const slower = 3
+
+// awaitAnswer calls a server silent that takes long to answer, well before it is
+// given up: whoever waits for it should know. The function that it returns is called
+// when the wait is over.
+func (k *Keeper) awaitAnswer() (over func(answered bool)) {
+	begin := time.Now()
+	patience := min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
+	isOver := false // guarded by k.mu, so that nothing is called silent after its answer
+	silent := time.AfterFunc(patience, func() {
+		err := fmt.Errorf("the server runs and has not answered for %s", patience.Round(time.Second/10))
+		k.set(func(s *State) {
+			if !isOver {
+				s.Ready, s.Reason, s.Err = false, Silent, err
+			}
+		})
+	})
+	return func(answered bool) {
+		silent.Stop()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		isOver = true
+		if answered {
+			k.took = max(k.took, time.Since(begin))
+		}
 	}
-	return err
+}
+
+// explain says why a server failed. It prefers the server's own end to what followed
+// from it.
+func explain(err error, connection Connection) (Reason, error) {
+	if end := connection.Reason(); end != nil {
+		return Exited, end
+	}
+	switch mcpprobe.ClassOf(err) {
+	case mcpprobe.Timeout:
+		return Silent, err
+	case mcpprobe.Closed:
+		return Exited, err
+	case mcpprobe.Unreachable:
+		return Unstartable, err
+	case mcpprobe.Unauthorized:
+		return Unauthorized, err
+	case mcpprobe.Busy, mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
+	}
+	return Broken, err
 }
 
 // look asks what the server offers.
-func (k *Keeper) look(ctx context.Context, session *mcpprobe.Session) error {
+func look(ctx context.Context, session *mcpprobe.Session) (*mcpprobe.Catalog, error) {
 	catalog, err := session.Catalog(ctx)
 	if err != nil {
-		return fmt.Errorf("ask server what it offers: %w", err)
+		return nil, fmt.Errorf("ask server what it offers: %w", err)
 	}
-	k.set(func(s *State) { *s = State{Ready: true, Catalog: catalog} })
-	return nil
+	return catalog, nil
 }
 
 // follow looks again when the server says that something has changed, and asks now
@@ -160,7 +231,13 @@ func (k *Keeper) follow(ctx context.Context, session *mcpprobe.Session) error {
 		case <-session.Done():
 			return session.Err()
 		case <-session.Changed():
-			if err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error { return k.look(ctx, session) }); err != nil {
+			if err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
+				catalog, err := look(ctx, session)
+				if err == nil {
+					k.set(func(s *State) { *s = State{Ready: true, Catalog: catalog} })
+				}
+				return err
+			}); err != nil {
 				return err
 			}
 			select { // a server that keeps changing is not asked all the time

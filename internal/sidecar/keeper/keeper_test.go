@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,7 +70,7 @@ func addTool(server *mcp.Server, name string) {
 func newKeeper(t *testing.T, f *fleet, change func(*Options)) *Keeper {
 	t.Helper()
 	options := Options{
-		Connect: f.connect, StartTimeout: 10 * time.Second, PingInterval: 20 * time.Millisecond, PingTimeout: 5 * time.Second,
+		Connect: f.connect, StartTimeout: 10 * time.Second, Patience: 5 * time.Second, PingInterval: 20 * time.Millisecond, PingTimeout: 5 * time.Second,
 		Settle: 10 * time.Millisecond, Log: testr.New(t),
 	}
 	if change != nil {
@@ -138,16 +140,71 @@ func TestKeeperReplacesTheDead(t *testing.T) {
 	eventually(t, k, "ready true, 1 tools, <nil>")
 }
 
-// A server that runs and does not answer is not ready, and the state says so in time.
+// A server that runs and does not answer is not ready, and the state says so well
+// before the server is given up.
 func TestKeeperOfASilentServer(t *testing.T) {
 	f := &fleet{}
 	f.silent.Store(true)
 	k := newKeeper(t, f, func(o *Options) {
-		o.StartTimeout = 200 * time.Millisecond
-		o.Probe.DiscoverTimeout = 50 * time.Millisecond
+		o.Patience = 50 * time.Millisecond
+		o.StartTimeout = 300 * time.Millisecond
+		o.Probe.DiscoverTimeout = 100 * time.Millisecond
+	})
+	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for 100ms")
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := k.State()
+		return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+}
+
+// One that falls silent is not ready although others answered before it.
+func TestKeeperOfAServerThatFallsSilent(t *testing.T) {
+	f := &fleet{}
+	k := newKeeper(t, f, func(o *Options) { o.Patience = 50 * time.Millisecond })
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	f.silent.Store(true)
+	f.current.Load().stop(errors.New("exit code 3"))
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := k.State()
+		return !state.Ready && state.Reason == Silent
+	}).WithTimeout(5*time.Second).Should(gomega.BeTrue(), "the keeper waits for StartTimeout")
+}
+
+// A server that wants credentials is there, and its clients may have them.
+func TestKeeperWithoutCredentials(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer server.Close()
+	k := newKeeper(t, &fleet{}, func(o *Options) {
+		o.Connect = func(context.Context) (Connection, error) {
+			return Connection{Target: mcpprobe.HTTP(server.URL, nil), Close: func() {}, Reason: func() error { return nil }}, nil
+		}
 	})
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ := k.State()
-		return !state.Ready && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+		return state.Ready && state.Reason == Unauthorized && state.Catalog == nil
+	}).WithTimeout(5 * time.Second).Should(gomega.BeTrue())
+}
+
+func TestReasons(t *testing.T) {
+	alive := Connection{Reason: func() error { return nil }}
+	dead := Connection{Reason: func() error { return errors.New("exit code 3") }}
+	for name, test := range map[string]struct {
+		err        error
+		connection Connection
+		want       Reason
+	}{
+		"its end comes first": {&mcpprobe.Error{Class: mcpprobe.Timeout}, dead, Exited},
+		"no answer":           {&mcpprobe.Error{Class: mcpprobe.Timeout}, alive, Silent},
+		"the end of output":   {&mcpprobe.Error{Class: mcpprobe.Closed}, alive, Exited},
+		"nobody listens":      {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, Unstartable},
+		"credentials":         {&mcpprobe.Error{Class: mcpprobe.Unauthorized}, alive, Unauthorized},
+		"nonsense":            {&mcpprobe.Error{Class: mcpprobe.Protocol}, alive, Broken},
+		"too much":            {&mcpprobe.Error{Class: mcpprobe.TooLarge}, alive, Broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _ := explain(test.err, test.connection); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
 }
