@@ -162,7 +162,7 @@ func (f *eventFilter) message(data []byte) ([]byte, error) {
 }
 
 func (f *eventFilter) isAnswer(data []byte) bool {
-	envelope, err := wire.Scan(data)
+	envelope, err := wire.ScanLenient(data)
 	return err == nil && envelope.Kind == wire.Response && string(envelope.ID.Of(data)) == f.answerTo
 }
 

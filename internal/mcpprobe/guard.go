@@ -176,7 +176,7 @@ func (g *guard) answered() {
 // see of it, or nil if that is nothing. It may change the message. The error is a
 // *wire.Error if this is no message, or an *Error if it is one too many.
 func (g *guard) incoming(message []byte) ([]byte, error) {
-	envelope, err := wire.Scan(message)
+	envelope, err := wire.ScanLenient(message)
 	if err != nil {
 		return nil, err
 	}

@@ -215,7 +215,7 @@ func looksLikeMessage(data []byte) bool {
 // answer has the guard see the answer to a request. Where there has to be one, there
 // must be this one and no other. With an error status there may be one.
 func (r *roundTripper) answer(data []byte, message sent, required bool) ([]byte, error) {
-	envelope, err := wire.Scan(data)
+	envelope, err := wire.ScanLenient(data)
 	answers := err == nil && envelope.Kind == wire.Response && string(envelope.ID.Of(data)) == message.id
 	switch {
 	case answers:

@@ -2,9 +2,12 @@ package sidecar
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -83,7 +86,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 func (a *Adapter) keepProcess(ctx context.Context, pool *child.Pool) (keeper.Connection, error) {
 	server, err := pool.Acquire(ctx)
 	if err != nil {
-		return keeper.Connection{}, err
+		return keeper.Connection{}, marked(err)
 	}
 	output, input, err := server.Pipes()
 	if err != nil {
@@ -104,6 +107,15 @@ func (a *Adapter) keepProcess(ctx context.Context, pool *child.Pool) (keeper.Con
 	}, nil
 }
 
+// marked tells the keeper a server that cannot be started from one that there is no
+// room for.
+func marked(err error) error {
+	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, child.ErrFull) {
+		return fmt.Errorf("%w: %w", keeper.ErrNoRoom, err)
+	}
+	return err
+}
+
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 	// The old process may still be on its way out when the next one starts.
@@ -119,7 +131,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {
-				return keeper.Connection{}, err
+				return keeper.Connection{}, marked(err)
 			}
 			return keepSession(opened)
 		},

@@ -34,6 +34,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"server_start_failures_total", "Server processes that could not be started.", processes.StartFailures.Load},
 			{"server_crashes_total", "Server processes that ended without being asked to.", processes.Crashes.Load},
 			{"junk_lines_total", "Lines that servers wrote to standard output and that are no messages.", processes.JunkLines.Load},
+			{"panics_total", "Sessions that ended because of a mistake of the adapter.", processes.Panics.Load},
 		})
 	}
 	if shared := a.backend.shared; shared != nil {

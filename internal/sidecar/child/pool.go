@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,7 @@ type Metrics struct {
 	StartFailures atomic.Uint64
 	Crashes       atomic.Uint64 // ends that nobody asked for
 	JunkLines     atomic.Uint64 // output that is no message
+	Panics        atomic.Uint64 // of the adapter itself, while it read output
 	Running       atomic.Int64
 }
 
@@ -67,6 +69,8 @@ type Pool struct {
 	spares []*Server
 	closed bool
 	wanted chan struct{} // receives when a spare may be missing
+
+	shortLived atomic.Bool // a spare ended soon after it was started
 }
 
 // NewPool returns a Pool without processes. Run keeps its spares.
@@ -160,10 +164,10 @@ func (p *Pool) release() {
 func (p *Pool) ended(server *Server) {
 	p.metrics.Running.Add(-1)
 	p.mu.Lock()
-	for i, spare := range p.spares {
-		if spare == server {
-			p.spares = append(p.spares[:i:i], p.spares[i+1:]...)
-			break
+	if i := slices.Index(p.spares, server); i >= 0 {
+		p.spares = slices.Delete(p.spares, i, i+1)
+		if time.Since(server.begin) < shortLife {
+			p.shortLived.Store(true)
 		}
 	}
 	p.mu.Unlock()
@@ -173,6 +177,9 @@ func (p *Pool) ended(server *Server) {
 const (
 	firstBackOff = time.Second
 	lastBackOff  = 30 * time.Second
+
+	// shortLife is how long a process should wait to be used without ending.
+	shortLife = 10 * time.Second
 )
 
 // Run keeps spares until the context ends; then it ends them. A command that
@@ -187,9 +194,12 @@ func (p *Pool) Run(ctx context.Context) {
 			if errors.Is(err, ErrFull) || ctx.Err() != nil {
 				break
 			}
-			if err == nil {
+			if err == nil && !p.shortLived.Swap(false) {
 				backOff = 0
 				continue
+			}
+			if err == nil {
+				err = errShortLived // the one before
 			}
 			backOff = min(max(2*backOff, firstBackOff), lastBackOff)
 			p.options.Log.Error(err, "Cannot keep a spare server process", "nextTry", backOff.String())

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +23,7 @@ type Server struct {
 	pool    *Pool
 	process *launcher.Process
 	label   string
+	begin   time.Time
 
 	startedOnce sync.Once
 	closeOnce   sync.Once
@@ -30,10 +33,12 @@ type Server struct {
 	writing sync.Mutex
 	frame   []byte
 	broken  error // a message was written in part; no other can follow it
+
+	junkLines int // counted by whoever reads the output
 }
 
 func newServer(pool *Pool, process *launcher.Process, label string) *Server {
-	s := &Server{pool: pool, process: process, label: label, closing: make(chan struct{})}
+	s := &Server{pool: pool, process: process, label: label, begin: time.Now(), closing: make(chan struct{})}
 	hold := time.AfterFunc(pool.options.StartHold, s.started)
 	go func() {
 		<-process.Done()
@@ -102,8 +107,11 @@ func (s *Server) write(message []byte) (int, error) {
 		_, err = s.process.Stdin.Write([]byte{'\n'})
 		return n, err
 	}
-	s.frame = wire.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
-	return s.process.Stdin.Write(s.frame)
+	frame := wire.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
+	if cap(frame) <= 2*smallFrame { // a large one is not kept for the session's life
+		s.frame = frame
+	}
+	return s.process.Stdin.Write(frame)
 }
 
 // Close ends the process, gently at first: the end of its input, then TERM, then
@@ -122,9 +130,32 @@ func (s *Server) Close() {
 	})
 }
 
-// exitGrace is how long the output of a process that has ended is still read: what
+// exitGrace is how long more output of a process that has ended is waited for: what
 // it wrote last is there already, but others may hold its output open.
 const exitGrace = 50 * time.Millisecond
+
+// lastBytes is how much such a process can have left behind: the largest pipe.
+const lastBytes = 1 << 20
+
+// lastWords reads all that a process has written, also when whoever takes its
+// messages is slow: a read deadline that has passed hides what is in the pipe.
+type lastWords struct {
+	output *os.File
+	left   int // once the process has ended
+}
+
+func (l *lastWords) Read(p []byte) (int, error) {
+	n, err := l.output.Read(p)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left <= 0 {
+		return n, err
+	}
+	if err := l.output.SetReadDeadline(time.Now().Add(exitGrace)); err != nil {
+		return 0, err
+	}
+	n, err = l.output.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
 
 // reasonGrace is how long the end of a process may follow that of its output.
 const reasonGrace = 300 * time.Millisecond
@@ -141,15 +172,28 @@ func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 		_ = s.process.Stdout.SetReadDeadline(time.Now().Add(exitGrace))
 	}()
 	go func() {
-		err := s.read(receive)
+		err := s.readSafely(receive)
 		ended(s.reason(err))
 		_ = s.process.Stdout.Close()
 	}()
 }
 
+// readSafely makes a mistake of ours cost one session and not all of them.
+func (s *Server) readSafely(receive func(session.Message)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the adapter made a mistake: %v", p)
+			s.pool.metrics.Panics.Add(1)
+			s.pool.options.Log.Error(err, "Ending a session because of a panic", "session", s.label, "stack", string(debug.Stack()))
+			s.process.Stop(0)
+		}
+	}()
+	return s.read(receive)
+}
+
 func (s *Server) read(receive func(session.Message)) error {
 	options := &s.pool.options
-	reader := wire.NewFrameReader(s.process.Stdout, options.Framing, options.LineBytes, s.junk)
+	reader := wire.NewFrameReader(&lastWords{s.process.Stdout, lastBytes}, options.Framing, options.LineBytes, s.junk)
 	for {
 		message, err := reader.Next()
 		if err != nil {
@@ -168,7 +212,7 @@ func (s *Server) receiveOne(message []byte, receive func(session.Message)) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
-	envelope, err := wire.Scan(message)
+	envelope, err := wire.ScanLenient(message)
 	if err != nil {
 		s.junk(message)
 		return
@@ -187,10 +231,18 @@ func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
 	}
 }
 
+// loudJunk is how many lines that are no messages are shown to everybody: enough to
+// understand why a call is never answered, and no flood.
+const loudJunk = 5
+
 func (s *Server) junk(line []byte) {
 	s.pool.metrics.JunkLines.Add(1)
 	const most = 200
-	s.pool.options.Log.V(1).Info("Server wrote to its standard output what is no message",
+	level := 0
+	if s.junkLines++; s.junkLines > loudJunk {
+		level = 1
+	}
+	s.pool.options.Log.V(level).Info("Server wrote to its standard output what is no message",
 		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
 }
 

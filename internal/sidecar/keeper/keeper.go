@@ -65,6 +65,10 @@ const (
 	Silent Reason = "Silent"
 	// Unauthorized: the server wants credentials that the keeper does not have.
 	Unauthorized Reason = "Unauthorized"
+	// TooLarge: the server lists more than is taken from it. It is ready.
+	TooLarge Reason = "TooLarge"
+	// NoRoom: there is no room for another process. It says nothing of the server.
+	NoRoom Reason = "NoRoom"
 	// Broken: the server answers, and not as an MCP server does.
 	Broken Reason = "Broken"
 )
@@ -72,11 +76,16 @@ const (
 // ErrStarting is the Err of a keeper that has not asked any server yet.
 var ErrStarting = errors.New("the server is starting")
 
+// ErrNoRoom is what Connect's error wraps when there is no room for another process.
+// What serves clients goes on serving them, so it does not make the server unready.
+var ErrNoRoom = errors.New("there is no room for another server process")
+
 // Keeper keeps a server and looks after it.
 type Keeper struct {
 	options Options
 
-	took time.Duration // the slowest that a fresh server has answered
+	took         time.Duration // the slowest that a fresh server has answered
+	skipDiscover bool          // the server is of the older era, or ends when asked for its own
 
 	mu      sync.Mutex
 	state   State
@@ -106,26 +115,37 @@ func (k *Keeper) set(change func(*State)) {
 const (
 	firstBackOff = 100 * time.Millisecond
 	lastBackOff  = 5 * time.Second
+
+	// steady is how long a server must have lived to be replaced at once.
+	steady = 10 * time.Second
 )
 
 // Run keeps a server until the context ends. One that dies is replaced at once; if
-// the fresh one does not answer either, the state says so, and further ones follow
-// ever more slowly.
+// the fresh one does not answer either, the state says so. Those that do not answer,
+// or do not live long, are followed by others ever more slowly.
 func (k *Keeper) Run(ctx context.Context) {
 	backOff := time.Duration(0)
 	for ctx.Err() == nil {
+		begin := time.Now()
 		answered, reason, err := k.keepOne(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		k.options.Log.Info("Server that is looked after was lost", "answered", answered, "reason", err.Error())
-		if answered {
+		k.options.Log.Info("Server that is looked after was lost", "answered", answered, "reason", reason, "error", err.Error())
+		k.set(func(s *State) {
+			s.Reason, s.Err = reason, err
+			switch {
+			case answered || reason == NoRoom:
+			case reason == Unauthorized: // it is there, and clients may have what the keeper has not
+				s.Ready = true
+			default:
+				s.Ready = false
+			}
+		})
+		if answered && time.Since(begin) > steady {
 			backOff = 0
-			k.set(func(s *State) { s.Reason, s.Err = reason, err })
 			continue
 		}
-		// One that wants credentials is there: clients may have what the keeper has not.
-		k.set(func(s *State) { s.Ready, s.Reason, s.Err = reason == Unauthorized, reason, err })
 		backOff = min(max(2*backOff, firstBackOff), lastBackOff)
 		select {
 		case <-ctx.Done():
@@ -140,25 +160,83 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 	starting, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
 	defer cancel()
 	connection, err := k.options.Connect(starting)
+	if errors.Is(err, ErrNoRoom) {
+		return false, NoRoom, err
+	}
 	if err != nil {
 		return false, Unstartable, err
 	}
 	defer connection.Close()
 	waitIsOver := k.awaitAnswer()
-	session, err := mcpprobe.Connect(starting, connection.Target, k.options.Probe)
-	var catalog *mcpprobe.Catalog
-	if err == nil {
-		defer session.Close()
-		catalog, err = look(starting, session)
-	}
+	session, catalog, err := k.open(starting, connection.Target)
 	waitIsOver(err == nil)
 	if err != nil {
 		reason, err = explain(err, connection)
+		if reason == Exited {
+			// Some servers end when the first request is not initialize. Others end
+			// for reasons of their own, so the next one is asked the other way.
+			k.skipDiscover = !k.skipDiscover
+		}
 		return false, reason, err
 	}
-	k.set(func(s *State) { *s = State{Ready: true, Catalog: catalog} })
+	defer session.Close()
+	k.learned(catalog)
 	reason, err = explain(k.follow(ctx, session), connection)
 	return true, reason, err
+}
+
+// listed is what came of asking a server what it offers: a catalogue, or why there is
+// none although the server works.
+type listed struct {
+	catalog *mcpprobe.Catalog
+	reason  Reason
+	err     error
+}
+
+// open connects to a server and asks what it offers.
+func (k *Keeper) open(ctx context.Context, target mcpprobe.Target) (*mcpprobe.Session, listed, error) {
+	options := k.options.Probe
+	options.SkipDiscover = options.SkipDiscover || k.skipDiscover
+	session, err := mcpprobe.Connect(ctx, target, options)
+	if err != nil {
+		return nil, listed{}, err
+	}
+	catalog, err := look(ctx, session)
+	if err != nil {
+		session.Close()
+		return nil, listed{}, err
+	}
+	return session, catalog, nil
+}
+
+// look asks what the server offers. One that offers too much, or refuses to tell, has
+// answered all the same.
+func look(ctx context.Context, session *mcpprobe.Session) (listed, error) {
+	catalog, err := session.Catalog(ctx)
+	if err == nil {
+		return listed{catalog: catalog}, nil
+	}
+	err = fmt.Errorf("ask server what it offers: %w", err)
+	switch mcpprobe.ClassOf(err) {
+	case mcpprobe.TooLarge:
+		return listed{reason: TooLarge, err: err}, nil
+	case mcpprobe.Rejected:
+		return listed{reason: Broken, err: err}, nil
+	default:
+		return listed{}, err
+	}
+}
+
+// learned makes known what a server that works offers. The last catalogue stays when
+// there is no new one.
+func (k *Keeper) learned(l listed) {
+	k.set(func(s *State) {
+		s.Ready, s.Reason, s.Err = true, l.reason, l.err
+		if l.catalog != nil {
+			s.Catalog = l.catalog
+			k.skipDiscover = len(l.catalog.Server.ProtocolVersions) == 0
+		}
+	})
 }
 
 // slower is how many times longer than any before it a fresh server may take.
@@ -210,15 +288,6 @@ func explain(err error, connection Connection) (Reason, error) {
 	return Broken, err
 }
 
-// look asks what the server offers.
-func look(ctx context.Context, session *mcpprobe.Session) (*mcpprobe.Catalog, error) {
-	catalog, err := session.Catalog(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("ask server what it offers: %w", err)
-	}
-	return catalog, nil
-}
-
 // follow looks again when the server says that something has changed, and asks now
 // and then whether it is alive.
 func (k *Keeper) follow(ctx context.Context, session *mcpprobe.Session) error {
@@ -232,9 +301,9 @@ func (k *Keeper) follow(ctx context.Context, session *mcpprobe.Session) error {
 			return session.Err()
 		case <-session.Changed():
 			if err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
-				catalog, err := look(ctx, session)
+				l, err := look(ctx, session)
 				if err == nil {
-					k.set(func(s *State) { *s = State{Ready: true, Catalog: catalog} })
+					k.learned(l)
 				}
 				return err
 			}); err != nil {

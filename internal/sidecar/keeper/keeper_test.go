@@ -1,14 +1,17 @@
 package keeper
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/testr"
@@ -24,6 +27,8 @@ type fleet struct {
 	refuse  atomic.Bool // the next ones cannot be started
 	silent  atomic.Bool // the next ones never answer
 	current atomic.Pointer[member]
+
+	initializeFirst bool // one that is asked for anything else first ends
 }
 
 type member struct {
@@ -43,6 +48,9 @@ func (f *fleet) connect(context.Context) (Connection, error) {
 	f.current.Store(m)
 	stdin, input := io.Pipe()
 	output, stdout := io.Pipe()
+	if f.initializeFirst {
+		stdin = endUnless(stdin, "initialize", func() { stop(errors.New("exit code 1: expected initialize request")) })
+	}
 	if f.silent.Load() {
 		go func() { _, _ = io.Copy(io.Discard, stdin) }()
 	} else {
@@ -59,6 +67,22 @@ func (f *fleet) connect(context.Context) (Connection, error) {
 			return nil
 		},
 	}, nil
+}
+
+// endUnless passes input on, but for the first message: if that lacks the word, end is called.
+func endUnless(input *io.PipeReader, word string, end func()) *io.PipeReader {
+	r, w := io.Pipe()
+	go func() {
+		buffered := bufio.NewReader(input)
+		if line, err := buffered.ReadString('\n'); err == nil && strings.Contains(line, word) {
+			_, _ = io.WriteString(w, line)
+			_, _ = io.Copy(w, buffered)
+		} else {
+			end()
+		}
+		_ = w.Close()
+	}()
+	return r
 }
 
 func addTool(server *mcp.Server, name string) {
@@ -168,6 +192,74 @@ func TestKeeperOfAServerThatFallsSilent(t *testing.T) {
 		state, _ := k.State()
 		return !state.Ready && state.Reason == Silent
 	}).WithTimeout(5*time.Second).Should(gomega.BeTrue(), "the keeper waits for StartTimeout")
+}
+
+// No room for another process says nothing of the server: it stays ready.
+func TestKeeperWithoutRoom(t *testing.T) {
+	f := &fleet{}
+	var full atomic.Bool
+	k := newKeeper(t, f, func(o *Options) {
+		o.Connect = func(ctx context.Context) (Connection, error) {
+			if full.Load() {
+				return Connection{}, fmt.Errorf("%w: near the memory limit", ErrNoRoom)
+			}
+			return f.connect(ctx)
+		}
+	})
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	full.Store(true)
+	f.current.Load().stop(errors.New("exit code 3"))
+	eventually(t, k, "ready true, 1 tools, there is no room for another server process: near the memory limit")
+	full.Store(false)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+}
+
+// A server that answers and then ends, again and again, is not started in a tight loop.
+func TestKeeperSlowsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts int
+		k := New(Options{
+			Connect: func(context.Context) (Connection, error) {
+				starts++
+				f := &fleet{}
+				connection, err := f.connect(t.Context())
+				time.AfterFunc(time.Second, func() { f.current.Load().stop(errors.New("exit code 3")) })
+				return connection, err
+			},
+			StartTimeout: time.Minute, Patience: time.Minute, PingInterval: time.Minute, PingTimeout: time.Minute, Settle: time.Second, Log: testr.New(t),
+		})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		k.Run(ctx)
+		if state, _ := k.State(); !state.Ready || starts > 15 {
+			t.Errorf("%d starts in a minute, ready %t", starts, state.Ready)
+		}
+	})
+}
+
+// Some servers end when the first request is not initialize.
+func TestKeeperOfAServerThatWantsInitializeFirst(t *testing.T) {
+	f := &fleet{initializeFirst: true}
+	k := newKeeper(t, f, nil)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	if got := f.started.Load(); got != 2 {
+		t.Errorf("%d servers were started, want 2", got)
+	}
+	f.current.Load().stop(errors.New("exit code 3"))
+	gomega.NewWithT(t).Eventually(f.started.Load).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("==", 3))
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	if got := f.started.Load(); got != 3 {
+		t.Errorf("the keeper forgot how the server wants to be asked: %d were started", got)
+	}
+}
+
+// A server that offers more than is taken works all the same.
+func TestKeeperOfTooMuch(t *testing.T) {
+	k := newKeeper(t, &fleet{}, func(o *Options) { o.Probe.Limits.ItemBytes = 5 })
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := k.State()
+		return state.Ready && state.Reason == TooLarge && state.Err != nil && state.Catalog == nil
+	}).WithTimeout(5 * time.Second).Should(gomega.BeTrue())
 }
 
 // A server that wants credentials is there, and its clients may have them.

@@ -158,7 +158,7 @@ func (c *connection) run() {
 			c.session.End(fmt.Errorf("%w: %w", errStreamLost, err))
 			return
 		}
-		envelope, err := wire.Scan(event.Data)
+		envelope, err := wire.ScanLenient(event.Data)
 		if err != nil || event.Type != "message" {
 			c.sse.Junk.Inc()
 			continue
@@ -262,7 +262,7 @@ func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context
 		return
 	}
 	b := appendError(nil, id, session.CodeInternal, err.Error())
-	if answer, scanErr := wire.Scan(b); scanErr == nil {
+	if answer, scanErr := wire.ScanLenient(b); scanErr == nil {
 		c.deliver(session.Message{Bytes: b, Envelope: answer})
 	}
 }

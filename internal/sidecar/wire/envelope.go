@@ -101,6 +101,17 @@ func Scan(message []byte) (Envelope, error) {
 	return s.envelope, nil
 }
 
+// ScanLenient is Scan for what servers write, where some of them write null for a
+// member that they do not have: params, params._meta, or the one of result and error
+// that does not apply.
+func ScanLenient(message []byte) (Envelope, error) {
+	s := scanner{syntax: syntax{b: message}, lenient: true}
+	if err := s.message(); err != nil {
+		return Envelope{}, err
+	}
+	return s.envelope, nil
+}
+
 // IsBatch says whether the first byte that counts opens an array.
 func IsBatch(body []byte) bool {
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
@@ -149,6 +160,7 @@ func Batch(body []byte, each func(message []byte) error) error {
 // its params and their _meta.
 type scanner struct {
 	syntax
+	lenient    bool // null is the same as absent
 	envelope   Envelope
 	version    Span
 	paramToken Span
@@ -217,6 +229,9 @@ func (s *scanner) keepTop(key int, value Span) *Error {
 			return invalid(value.Start, "method must be a string and not empty")
 		}
 	case topParams:
+		if s.absent(value) {
+			return nil
+		}
 		return invalid(value.Start, "params must be an object")
 	case topResult:
 		s.envelope.Result = value
@@ -252,6 +267,9 @@ func (s *scanner) params() *Error {
 func (s *scanner) keepParam(key int, value Span) *Error {
 	switch key {
 	case paramsMeta:
+		if s.absent(value) {
+			return nil
+		}
 		return invalid(value.Start, "params._meta must be an object")
 	case paramsProgressToken:
 		s.paramToken = value
@@ -288,6 +306,9 @@ func (s *scanner) meta() *Error {
 		}
 	}
 }
+
+// absent says whether a value stands for none at all.
+func (s *scanner) absent(value Span) bool { return s.lenient && string(value.Of(s.b)) == "null" }
 
 // text is the content of a string, or nil for any other value.
 func (s *scanner) text(value Span) []byte {
@@ -339,6 +360,13 @@ func (s *scanner) classify() *Error {
 func (s *scanner) classifyResponse() *Error {
 	e := &s.envelope
 	e.Kind = Response
+	if e.Result.Present() && e.Error.Present() {
+		if s.absent(e.Error) {
+			e.Error = Span{}
+		} else if s.absent(e.Result) {
+			e.Result = Span{}
+		}
+	}
 	if e.Result.Present() && e.Error.Present() {
 		return invalid(e.Error.Start, "a response has a result or an error, but not both")
 	}

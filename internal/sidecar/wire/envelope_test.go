@@ -235,3 +235,31 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// Servers may write null for what they do not have; clients may not.
+func TestScanLenient(t *testing.T) {
+	for name, test := range map[string]struct {
+		message string
+		kind    Kind
+		fails   bool
+	}{
+		"a result without an error":  {`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, Response, false},
+		"an error without a result":  {`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},"result":null}`, Response, false},
+		"no params":                  {`{"jsonrpc":"2.0","method":"m","params":null}`, Notification, false},
+		"no meta":                    {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":null}}`, Request, false},
+		"neither result nor error":   {`{"jsonrpc":"2.0","id":1,"result":null,"error":null}`, Response, false},
+		"an error that is none":      {`{"jsonrpc":"2.0","id":1,"error":null}`, 0, true},
+		"a result and an error both": {`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, 0, true},
+		"params that are an array":   {`{"jsonrpc":"2.0","method":"m","params":[]}`, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			envelope, err := ScanLenient([]byte(test.message))
+			if (err != nil) != test.fails || err == nil && envelope.Kind != test.kind {
+				t.Errorf("got kind %d and %v", envelope.Kind, err)
+			}
+			if _, err := Scan([]byte(test.message)); err == nil {
+				t.Error("a client may write that, too")
+			}
+		})
+	}
+}
