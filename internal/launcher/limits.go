@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -20,6 +21,11 @@ const (
 	// has eleven threads, and one that npx starts has another twelve above it.
 	pidReserve = 32
 
+	// youth is how long a process may take to start its threads, and youngReserve
+	// is how many may be missing until then.
+	youth        = 2 * time.Second
+	youngReserve = 12
+
 	// unlimited is less than what cgroup v1 says when there is no limit.
 	unlimited = 1 << 60
 )
@@ -30,12 +36,13 @@ type usage struct {
 	pids, pidLimit      uint64
 }
 
-// refusal says why there is no room for another process, or nil.
-func (u usage) refusal() error {
+// refusal says why there is no room for another process, or nil. Young ones have not
+// started all of their threads yet, so room is kept for them, too.
+func (u usage) refusal(young int) error {
 	if u.memoryLimit > 0 && u.memory+u.memoryLimit/memoryReserve > u.memoryLimit {
 		return &RefusedError{ReasonMemory, fmt.Sprintf("%d of %d MiB in use", u.memory>>20, u.memoryLimit>>20)}
 	}
-	if u.pidLimit > 0 && u.pids+pidReserve > u.pidLimit {
+	if u.pidLimit > 0 && u.pids+pidReserve+youngReserve*uint64(young) > u.pidLimit {
 		return &RefusedError{ReasonPIDs, fmt.Sprintf("%d of %d processes and threads in use", u.pids, u.pidLimit)}
 	}
 	return nil

@@ -264,3 +264,24 @@ func TestOutOfMemoryIsTold(t *testing.T) {
 		})
 	}
 }
+
+// R05: processes that start at the same time are not all promised the same room.
+func TestR05RoomIsKeptForTheYoung(t *testing.T) {
+	root := container(t, 2, "1", "max", "1", "60")
+	host, _ := startPair(t, []string{testRoot + "=" + root}, "echo")
+	started := 0
+	var refused *RefusedError
+	for range 10 {
+		process, err := host.Spawn(t.Context(), "x")
+		if err != nil {
+			refused, _ = errors.AsType[*RefusedError](err)
+			break
+		}
+		started++
+		t.Cleanup(process.abandon)
+	}
+	// The count in this container stays at 1: only the reserve can refuse.
+	if refused == nil || refused.Reason != ReasonPIDs || started != 3 {
+		t.Errorf("%d started, then %v", started, refused)
+	}
+}

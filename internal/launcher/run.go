@@ -88,6 +88,7 @@ func (l *launcher) leave() {
 // connect serves adapters until the context ends.
 func (l *launcher) connect(ctx context.Context) {
 	pause, since := dialPause, time.Now()
+	complained := false
 	for ctx.Err() == nil {
 		control, err := dial(ctx, l.socket)
 		if err == nil {
@@ -96,12 +97,16 @@ func (l *launcher) connect(ctx context.Context) {
 			if ctx.Err() == nil {
 				l.super.sink.logf("adapter gone: %v", err)
 			}
-			pause, since = dialPause, time.Now()
+			pause, since, complained = dialPause, time.Now(), false
 			if errors.Is(err, errRejected) {
 				pause = rejectPause
 			}
 		} else if time.Since(since) > dialEagerness {
 			pause = min(pause+pause/2, dialPauseMax)
+			if !complained {
+				l.super.sink.logf("still waiting for the adapter: %v", err)
+				complained = true
+			}
 		}
 		select {
 		case <-time.After(pause):

@@ -70,6 +70,7 @@ type supervisor struct {
 	closing  bool
 	starting sync.WaitGroup
 	children map[int]*child // not collected yet, by pid
+	young    []time.Time    // when those began that were started last
 	oom      *oomWatch
 }
 
@@ -139,7 +140,7 @@ func (s *supervisor) start(label string) (*child, error) {
 		return nil, &RefusedError{ReasonStopping, "everything is being ended"}
 	}
 	defer s.starting.Done()
-	if err := s.limits.usage().refusal(); err != nil {
+	if err := s.findRoom(); err != nil {
 		return nil, err
 	}
 	path, err := lookup(s.opts.Command[0])
@@ -182,6 +183,19 @@ func (s *supervisor) admit() bool {
 	}
 	s.starting.Add(1)
 	return true
+}
+
+// findRoom says why there is no room for another process, or counts it in.
+func (s *supervisor) findRoom() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.young = slices.DeleteFunc(s.young, func(begin time.Time) bool { return now.Sub(begin) > youth })
+	if err := s.limits.usage().refusal(len(s.young)); err != nil {
+		return err
+	}
+	s.young = append(s.young, now)
+	return nil
 }
 
 // forkLoop forks on one thread, because the parent-death signal of a child is
