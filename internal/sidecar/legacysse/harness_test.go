@@ -19,9 +19,16 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/servers"
+)
+
+// Short names for tests.
+const (
+	typeJSON   = frontend.TypeJSON
+	typeEvents = frontend.TypeEvents
 )
 
 // echoServer is the program that the tests run for each session.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -17,13 +18,13 @@ var errNotOpened = errors.New("the session was not opened")
 // fails to open leaves nothing behind (T-15).
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message session.Message) {
 	id := message.Envelope.ID.Of(message.Bytes)
-	if r.Header.Get(headerSession) != "" {
-		failRequest(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, nil, "initialize opens a new session and must not name one")
+	if r.Header.Get(frontend.HeaderSession) != "" {
+		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	slot, err := h.Sessions.Reserve()
 	if err != nil {
-		unavailable(w, id, err.Error())
+		frontend.Unavailable(w, id, err.Error())
 		return
 	}
 	defer slot.Release()
@@ -32,7 +33,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	defer cancel()
 	opened, err := h.Open(ctx)
 	if err != nil {
-		unavailable(w, id, "the server could not be started: "+err.Error())
+		frontend.Unavailable(w, id, err.Error())
 		return
 	}
 	stream, err := opened.Call(ctx, message)
@@ -45,7 +46,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	if err != nil {
 		opened.End(errNotOpened)
 		if r.Context().Err() == nil { // else nobody is there to be told
-			failRequest(w, http.StatusOK, id, session.CodeInternal, nil, "the server did not answer initialize within "+h.OpenTimeout.String())
+			frontend.Refuse(w, http.StatusOK, id, session.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
 		}
 		return
 	}
@@ -53,7 +54,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	if agreed {
 		opened.Revision = revision
 		sessionID := h.MintID()
-		w.Header().Set(headerSession, sessionID)
+		w.Header().Set(frontend.HeaderSession, sessionID)
 		slot.Fill(sessionID, opened)
 	} else {
 		opened.End(errNotOpened)
