@@ -39,7 +39,8 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	stream, err := opened.Call(ctx, message)
 	if err != nil {
 		opened.End(errNotOpened)
-		h.failSend(w, id, err)
+		// It is not for this client to begin again: it just does.
+		frontend.Unavailable(w, id, "the server did not take initialize: "+err.Error())
 		return
 	}
 	events, err := collect(ctx, stream)
@@ -65,20 +66,20 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 // collect waits for everything on a stream, up to the answer that ends it.
 func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
 	defer stream.Detach()
-	for {
-		event, ok, _ := stream.Take()
-		if ok {
-			events = append(events, event)
-			if event.Last {
-				return events, nil
-			}
-			continue
-		}
+	// Until then it is the session's limits that hold for what the server says.
+	for !stream.Finished() {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-stream.Ready():
 		}
+	}
+	for {
+		event, ok, _ := stream.Take()
+		if !ok {
+			return events, nil
+		}
+		events = append(events, event)
 	}
 }
 
