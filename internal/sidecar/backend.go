@@ -25,6 +25,8 @@ type backend struct {
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
+	// Events of the server's that are no messages; nil unless it speaks HTTP+SSE.
+	junkEvents *session.Counter
 }
 
 func nothing() {}
@@ -174,10 +176,11 @@ func (a *Adapter) newSSEBackend() backend {
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
 	return backend{
-		open:    opener(server.Open).or(notReached),
-		connect: keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
-		run:     func(ctx context.Context) { <-ctx.Done() },
-		close:   nothing,
+		open:       opener(server.Open).or(notReached),
+		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
+		run:        func(ctx context.Context) { <-ctx.Done() },
+		close:      nothing,
+		junkEvents: &server.Junk,
 	}
 }
 
