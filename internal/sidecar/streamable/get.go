@@ -20,7 +20,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	stream, err := openStream(found, r.Header.Get(frontend.HeaderLastEventID))
+	after := r.Header.Get(frontend.HeaderLastEventID)
+	stream, err := openStream(found, after)
 	switch {
 	case err == nil:
 	case errors.Is(err, session.ErrUnknownEvent):
@@ -37,7 +38,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	defer stream.Detach()
 	timer := time.NewTimer(h.KeepAlive)
 	defer timer.Stop()
-	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision}
+	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision, after: after}
 	reply.streamEvents(timer)
 }
 

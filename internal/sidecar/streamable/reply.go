@@ -20,7 +20,8 @@ type reply struct {
 	r        *http.Request
 	stream   *session.Stream
 	revision string
-	batch    bool // the answer is an array
+	batch    bool   // the answer is an array
+	after    string // the event that the client has, if it resumes the stream
 
 	control   *http.ResponseController
 	resumable bool
@@ -120,6 +121,9 @@ func (p *reply) streamEvents(timer *time.Timer) {
 	startEvents(p.w)
 	beginning, resumable := p.stream.MakeResumable()
 	p.resumable = resumable
+	if p.after != "" {
+		beginning = p.after // it would get again what it has, should it have to come back
+	}
 	if resumable && p.revision == frontend.Revision20251125 {
 		p.buffer = wire.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
 	} else {

@@ -21,7 +21,7 @@ type Limits struct {
 	Sessions int // open at a time
 	Calls    int // POST requests in flight in one session
 	Streams  int // GET requests in flight in one session
-	Single   int // requests in flight that belong to no session
+	Single   int // POST requests in flight that belong to no session, and as many streams
 
 	BodyBytes int64 // largest body taken
 
@@ -85,7 +85,7 @@ func (p *Proxy) Sessions() int { return p.table.len() }
 func (p *Proxy) Single() int {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
-	return p.table.single
+	return p.table.single + p.table.listens
 }
 
 // Check says whether the server's port accepts connections.
@@ -161,11 +161,11 @@ func (p *Proxy) pass(x *exchange) {
 
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	if err := p.table.enterSingle(); err != nil {
+	if err := p.table.enterSingle(x.stream); err != nil {
 		x.turnAway(err)
 		return
 	}
-	defer p.table.leaveSingle()
+	defer p.table.leaveSingle(x.stream)
 	x.run()
 }
 

@@ -80,8 +80,9 @@ type connection struct {
 	session *session.Session
 	body    io.Closer
 	events  *EventReader
-	post    *url.URL    // where the server takes messages
-	known   atomic.Bool // the server has accepted a message, so it knew the session
+	post    *url.URL      // where the server takes messages
+	known   atomic.Bool   // the server has accepted a message, so it knew the session
+	posts   chan struct{} // has as many elements as messages that the server has not accepted yet
 	live    context.Context
 	end     context.CancelFunc
 }
@@ -94,7 +95,7 @@ func (s *SSE) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{sse: s, body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
+	c := &connection{sse: s, posts: make(chan struct{}, postsPerCall*s.Limits.Calls), body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
 			s.URL.Path, response.StatusCode, frontend.Clip(response.Header.Get("Content-Type")))
@@ -182,9 +183,17 @@ func (c *connection) Close() { c.end() }
 // have answered the call, which may need the client's help: that is not awaited.
 const ackWait = 250 * time.Millisecond
 
+// postsPerCall is for the answers that calls may need before the server accepts them.
+const postsPerCall = 2
+
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
 func (c *connection) Send(ctx context.Context, message []byte) error {
+	select {
+	case c.posts <- struct{}{}:
+	default:
+		return session.ErrTooManyCalls
+	}
 	posting, cancel := context.WithCancel(c.live)
 	written := make(chan struct{}, 1)
 	request := newRequest(httptrace.WithClientTrace(posting, &httptrace.ClientTrace{
@@ -201,7 +210,9 @@ func (c *connection) Send(ctx context.Context, message []byte) error {
 	accepted := make(chan error, 1)
 	go func() {
 		defer cancel()
-		accepted <- c.accept(request)
+		err := c.accept(request)
+		<-c.posts
+		accepted <- err
 	}()
 	select {
 	case err := <-accepted:
