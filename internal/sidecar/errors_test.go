@@ -20,7 +20,7 @@ func TestServerIsNotThere(t *testing.T) {
 	}
 	gone.Close()
 	_, address := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = SSE, at })
-	response, err := http.Post(address, "application/json", strings.NewReader(initializeBody)) //nolint:noctx // the adapter ends with the test
+	response, err := http.Post(address, "application/json", strings.NewReader(initializeBody))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestEveryCounterIsPublished(t *testing.T) {
 func collect(to map[string]*session.Counter, from any) {
 	value := reflect.ValueOf(from).Elem()
 	for i := range value.NumField() {
-		if counter, ok := value.Field(i).Addr().Interface().(*session.Counter); ok {
+		if counter, ok := reflect.TypeAssert[*session.Counter](value.Field(i).Addr()); ok {
 			to[value.Type().String()+"."+value.Type().Field(i).Name] = counter
 		}
 	}
