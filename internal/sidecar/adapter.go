@@ -226,7 +226,7 @@ func (a *Adapter) clientHandler() http.Handler {
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
-			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		})
 		mux.HandleFunc(legacysse.StreamPath, legacy.ServeStream)
 		mux.HandleFunc(legacysse.MessagesPath, legacy.ServeMessages)

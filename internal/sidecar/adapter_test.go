@@ -11,8 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,31 +22,12 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
 var echoServer string
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "slipway-adapter-test")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	echoServer = filepath.Join(dir, "echo")
-	if out, err := exec.Command("go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
 
 // startAdapter serves the echo server on a port of its own until the test is over.
 func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url string) {

@@ -19,7 +19,7 @@ import (
 // backend is one way to have a server. Those that give sessions have open; the
 // proxy answers clients itself.
 type backend struct {
-	open    func(ctx context.Context) (*session.Session, error)
+	open    opener
 	proxy   *upstream.Proxy
 	connect func(ctx context.Context) (keeper.Connection, error) // for the keeper
 	run     func(ctx context.Context)                            // until the drain is over
@@ -27,9 +27,29 @@ type backend struct {
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
+	// Events of the server's that are no messages; nil unless it speaks HTTP+SSE.
+	junkEvents *session.Counter
 }
 
 func nothing() {}
+
+type opener func(ctx context.Context) (*session.Session, error)
+
+// or says what a client is told when no session can be opened.
+func (open opener) or(what string) opener {
+	return func(ctx context.Context) (*session.Session, error) {
+		opened, err := open(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		return opened, nil
+	}
+}
+
+const (
+	notStarted = "the server could not be started"
+	notReached = "the server could not be reached"
+)
 
 // newBackend makes what the configuration asks for. Servers that speak HTTP are
 // started by somebody else, so they need no starter.
@@ -63,7 +83,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 		open: func(ctx context.Context) (*session.Session, error) {
 			server, err := pool.Acquire(ctx)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", notStarted, err)
 			}
 			opened := session.New(server, a.sessionLimits(), &a.metrics)
 			// What a server says has no deadline of a request's; a server that
@@ -127,7 +147,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		StartTimeout: a.config.OpenTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
-		open: process.Open,
+		open: opener(process.Open).or(notStarted),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {
@@ -149,7 +169,7 @@ func (a *Adapter) newProxyBackend() backend {
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			BodyBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
-			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 	})
 	return backend{
@@ -167,10 +187,11 @@ func (a *Adapter) newSSEBackend() backend {
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
 	return backend{
-		open:    server.Open,
-		connect: keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
-		run:     func(ctx context.Context) { <-ctx.Done() },
-		close:   nothing,
+		open:       opener(server.Open).or(notReached),
+		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
+		run:        func(ctx context.Context) { <-ctx.Done() },
+		close:      nothing,
+		junkEvents: &server.Junk,
 	}
 }
 

@@ -21,6 +21,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 	})
 	registerCounters(registry, []counter{
 		{"dropped_notifications_total", "Notifications given up because a client did not read.", sessions.DroppedNotifications.Value},
+		{"abandoned_answers_total", "Answers given up because the client did not come back for them.", sessions.AbandonedAnswers.Value},
+		{"unmatched_progress_total", "Progress of no call that was in flight.", sessions.UnmatchedProgress.Value},
 		{"unmatched_answers_total", "Answers to no request that was in flight.", sessions.UnmatchedAnswers.Value},
 		{"call_timeouts_total", "Calls that took longer than they may.", sessions.CallTimeouts.Value},
 		{"server_stalls_total", "Times that a server was not read because its client did not.", sessions.Stalls.Value},
@@ -39,14 +41,31 @@ func (a *Adapter) metricsHandler() http.Handler {
 	}
 	if shared := a.backend.shared; shared != nil {
 		registerCounters(registry, []counter{
+			{"shared_starts_total", "Shared processes that answered initialize.", shared.Starts.Value},
+			{"shared_start_failures_total", "Shared processes that did not answer initialize.", shared.StartFailures.Value},
+			{"shared_late_answers_total", "Answers of the shared process to calls that were over.", shared.LateAnswers.Value},
+			{"shared_late_progress_total", "Progress of the shared process for calls that were over.", shared.LateProgress.Value},
+			{"shared_unrouted_messages_total", "Messages of the shared process that belong to no session.", shared.UnroutedMessages.Value},
+			{"shared_unforwarded_messages_total", "Messages of clients that the shared process must not see.", shared.UnforwardedMessages.Value},
+			{"shared_refused_subscriptions_total", "Subscriptions beyond what a session may have.", shared.SubscriptionRefusals.Value},
 			{"shared_log_messages_total", "Log messages of the shared process, which are dropped.", shared.LogMessages.Value},
 			{"shared_refused_requests_total", "Requests of the shared process, which nobody can answer.", shared.RefusedRequests.Value},
 			{"shared_slow_sessions_total", "Sessions that were ended because they did not read.", shared.SlowSessions.Value},
 		})
 	}
+	if junk := a.backend.junkEvents; junk != nil {
+		registerCounters(registry, []counter{
+			{"junk_events_total", "Events of the server's stream that are no messages.", junk.Value},
+		})
+	}
 	if proxy := a.backend.proxy; proxy != nil {
 		figures := &proxy.Metrics
+		registerGauges(registry, []gauge{
+			{"upstream_single_requests", "Requests in flight that belong to no session.", func() float64 { return float64(proxy.Single()) }},
+		})
 		registerCounters(registry, []counter{
+			{"upstream_call_timeouts_total", "Calls that took longer than they may.", figures.Timeouts.Value},
+			{"upstream_forgotten_sessions_total", "Sessions that the server no longer knew.", figures.Forgotten.Value},
 			{"upstream_refused_total", "Requests beyond a limit.", figures.Refused.Value},
 			{"upstream_unavailable_total", "Requests that found no server at its port.", figures.Unavailable.Value},
 			{"upstream_broken_total", "Requests that the server failed to answer, or to its end.", figures.Broken.Value},

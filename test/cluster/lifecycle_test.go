@@ -53,6 +53,7 @@ func TestLifecycle(t *testing.T) {
 
 	h.timed("up", 60*time.Second, func() { h.run("up") })
 	h.run("status")
+	h.servicesStayHere()
 	h.load()
 	h.timed("workload", 60*time.Second, h.deploy)
 	h.timed("Service by DNS name", 60*time.Second, func() { h.callService("before") })
@@ -64,6 +65,7 @@ func TestLifecycle(t *testing.T) {
 	h.statusFails()
 	h.timed("up after kill -9 of every component", 60*time.Second, func() { h.run("up") })
 	h.run("status")
+	h.servicesStayHere()
 	h.timed("workload is back", 60*time.Second, h.waitForWorkload)
 	h.timed("Service by DNS name after repair", 60*time.Second, func() { h.callService("after") })
 

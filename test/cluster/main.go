@@ -112,12 +112,23 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 	case "load":
 		return cluster.Load(ctx, args[1:]...)
 	case "kubeconfig":
-		fmt.Println(cluster.Kubeconfig())
-		return nil
+		return printKubeconfig(name, cluster.Kubeconfig(), os.Stdout)
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("unknown command %q", args[0])
 	}
+}
+
+// printKubeconfig prints the path for a shell to use. Without a cluster there is
+// nothing that a program could do with it but to talk to nobody.
+func printKubeconfig(name, path string, out io.Writer) error {
+	if name != providerExisting { // which has a list of files, or kubectl's default
+		if _, err := os.Stat(path); err != nil {
+			return errors.New("there is no cluster: take one up with \"go run ./test/cluster up\"")
+		}
+	}
+	_, err := fmt.Fprintln(out, path)
+	return err
 }
 
 // repository finds the root of the checkout from the working directory upwards.

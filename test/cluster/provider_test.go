@@ -193,6 +193,25 @@ func TestExisting(t *testing.T) {
 	}
 }
 
+func TestKubeconfigOfNoCluster(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	cluster := &kind{dir: filepath.Dir(path)}
+	for _, name := range []string{providerLocal, providerKind} {
+		if err := execute(t.Context(), name, cluster, []string{"kubeconfig"}); err == nil || !strings.Contains(err.Error(), "there is no cluster") {
+			t.Errorf("%s: error %v, want one that says so", name, err)
+		}
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{providerLocal: path, providerKind: path, providerExisting: "one:two"} {
+		var out strings.Builder
+		if err := printKubeconfig(name, path, &out); err != nil || out.String() != path+"\n" {
+			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"none":                 nil,

@@ -18,12 +18,13 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/test/adapter"
 )
 
 // TestStreamableHTTP runs the adapter as a process, as people do.
 func TestStreamableHTTP(t *testing.T) {
 	server := install(t)
-	url := serve(t, server...)
+	url := adapter.Serve(t, server...)
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()

@@ -52,6 +52,9 @@ func Handler(options Options) http.Handler {
 	mux.HandleFunc("GET "+PathReady, h.ready)
 	mux.HandleFunc("GET "+PathCatalog, h.catalog)
 	mux.Handle("GET "+PathMetrics, options.Metrics)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{PathLive, PathReady, PathCatalog, PathMetrics}, ", "))
+	})
 	return mux
 }
 

@@ -138,3 +138,18 @@ func TestReadinessIsHeld(t *testing.T) {
 		})
 	}
 }
+
+func TestOtherPaths(t *testing.T) {
+	h := newHandler(newSource(keeper.State{Ready: true}))
+	for _, path := range []string{"/", "/health", "/livez/"} {
+		w := ask(h, path)
+		if got := w.Body.String(); w.Code != http.StatusNotFound || got != "there is nothing here; the paths are /livez, /readyz, /catalog, /metrics\n" {
+			t.Errorf("%s: %d %q", path, w.Code, got)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, PathLive, nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,33 +15,13 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
 // echoServer is the program that the tests run for each session.
 var echoServer string
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "slipway-child-test")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	echoServer = filepath.Join(dir, "echo")
-	build := exec.Command("go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
 
 var testOptions = Options{
 	LineBytes: 16 << 20, Max: 8, Starts: 2,

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,35 +19,22 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/servers"
+)
+
+// Short names for tests.
+const (
+	typeJSON   = frontend.TypeJSON
+	typeEvents = frontend.TypeEvents
 )
 
 // echoServer is the program that the tests run for each session.
 var echoServer string
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "slipway-legacysse-test")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	echoServer = filepath.Join(dir, "echo")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
 
 // patience is for what happens soon, on a busy machine.
 const patience = 20 * time.Second

@@ -3,11 +3,9 @@ package legacysse
 import (
 	"context"
 	"errors"
-	"io"
-	"mime"
 	"net/http"
-	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -22,13 +20,14 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	body, ok := t.readBody(w, r)
-	if !ok {
+	body, refused := frontend.ReadBody(w, r, frontend.BodyLimits{BodyBytes: t.BodyBytes, ReadTimeout: t.ReadTimeout})
+	if refused != nil {
+		refused.Refuse(w)
 		return
 	}
 	messages, err := scan(body)
 	if err != nil {
-		failScan(w, err)
+		frontend.RefuseScan(w, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), t.SendTimeout)
@@ -40,71 +39,19 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// readBody reads a body that may be a message. If it is not it has answered.
-func (t *Transport) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != typeJSON {
-		fail(w, http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, "the Content-Type must be "+typeJSON)
-		return nil, false
-	}
-	if r.ContentLength > t.BodyBytes {
-		t.failTooLarge(w)
-		return nil, false
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, t.BodyBytes))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		t.failTooLarge(w)
-		return nil, false
-	}
-	if err != nil {
-		fail(w, http.StatusBadRequest, wire.CodeParse, "the body could not be read")
-		return nil, false
-	}
-	return body, true
-}
-
-func (t *Transport) failTooLarge(w http.ResponseWriter) {
-	// What is left of the body is not worth reading.
-	w.Header().Set("Connection", "close")
-	fail(w, http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest,
-		"the body is larger than "+strconv.FormatInt(t.BodyBytes, 10)+" bytes, the limit of this server")
-}
-
 // scan reads the envelopes of a message, or of those in an array: the transport's
 // own revision has no arrays, but 2025-03-26, which may be agreed on all the same,
 // does (J-10).
-func scan(body []byte) (messages []session.Message, err error) {
-	one := func(message []byte) error {
-		envelope, err := wire.Scan(message)
-		if err != nil {
-			return err
-		}
-		messages = append(messages, session.Message{Bytes: message, Envelope: envelope})
-		return nil
+func scan(body []byte) ([]session.Message, error) {
+	if wire.IsBatch(body) {
+		return frontend.ScanBatch(body)
 	}
-	if !wire.IsBatch(body) {
-		return messages, one(body)
-	}
-	if err := wire.Batch(body, one); err != nil {
-		return nil, err
-	}
-	for _, message := range messages {
-		if message.Envelope.ProtocolVersion != nil || isInitialize(message) { // J-08
-			return nil, &wire.Error{Code: wire.CodeInvalidRequest, Reason: "initialize must not be part of a batch"}
-		}
-	}
-	return messages, nil
+	message, err := frontend.Scan(body)
+	return []session.Message{message}, err
 }
 
 func isInitialize(message session.Message) bool {
 	return message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize"
-}
-
-func failScan(w http.ResponseWriter, err error) {
-	code := wire.CodeParse
-	if refused, ok := errors.AsType[*wire.Error](err); ok {
-		code = refused.Code
-	}
-	fail(w, http.StatusBadRequest, code, err.Error())
 }
 
 // errStateless refuses what is not a request of the stateless protocol, which is
@@ -117,11 +64,11 @@ func failTake(w http.ResponseWriter, err error) {
 	case errors.Is(err, session.ErrEnded):
 		failEnded(w)
 	case errors.Is(err, session.ErrDuplicateID), errors.Is(err, errStateless):
-		fail(w, http.StatusBadRequest, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, err.Error())
 	case errors.Is(err, session.ErrTooManyCalls):
-		unavailable(w, err.Error())
+		frontend.Unavailable(w, nil, err.Error())
 	default:
-		unavailable(w, "the server does not take messages now: "+err.Error())
+		frontend.Unavailable(w, nil, "the server does not take messages now: "+err.Error())
 	}
 }
 
@@ -150,13 +97,6 @@ func (c *connection) take(ctx context.Context, messages []session.Message) error
 	return c.session.CallOn(ctx, c.stream, requests...)
 }
 
-// What a client is told that speaks the stateless protocol, so that it falls back
-// to one that is served (E-07, L-22).
-const (
-	codeUnsupportedRevision = -32022
-	supportedRevisions      = `"2024-11-05","2025-03-26","2025-06-18","2025-11-25"`
-)
-
 // refuse returns the answer to a request that the server must not see, if it must
 // not, or an error if it is none that could be answered.
 func (c *connection) refuse(message session.Message) (answer []byte, err error) {
@@ -164,14 +104,12 @@ func (c *connection) refuse(message session.Message) (answer []byte, err error) 
 	id := e.ID.Of(message.Bytes)
 	switch {
 	case e.ProtocolVersion != nil && e.Kind == wire.Request:
-		data := []byte(`{"supported":[` + supportedRevisions + `],"requested":`)
-		data = append(wire.AppendString(data, string(e.ProtocolVersion)), '}')
-		return appendError(nil, id, codeUnsupportedRevision, "unsupported protocol version", data), nil
+		return frontend.UnsupportedRevision(id, string(e.ProtocolVersion)), nil // E-07
 	case e.ProtocolVersion != nil:
 		return nil, errStateless
 	case isInitialize(message) && c.initialized.Swap(true):
 		// Servers differ in what they make of a second one.
-		return appendError(nil, id, wire.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
+		return frontend.AppendError(nil, id, wire.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}
 	return nil, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -32,19 +33,19 @@ func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
 	if !t.admit(w, r, http.MethodGet) {
 		return
 	}
-	if !acceptsEvents(r) {
-		fail(w, http.StatusNotAcceptable, wire.CodeInvalidRequest, "the Accept header must allow "+typeEvents)
+	if !frontend.Accepts(r, frontend.TypeEvents) {
+		frontend.Refuse(w, http.StatusNotAcceptable, nil, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
 	slot, err := t.Sessions.Reserve()
 	if err != nil {
-		unavailable(w, err.Error())
+		frontend.Unavailable(w, nil, err.Error())
 		return
 	}
 	defer slot.Release()
 	opened, general, err := t.open(r.Context())
 	if err != nil {
-		unavailable(w, "the server could not be started: "+err.Error())
+		frontend.Unavailable(w, nil, err.Error())
 		return
 	}
 	defer opened.End(errGone)
@@ -81,7 +82,7 @@ func (t *Transport) open(ctx context.Context) (*session.Session, *session.Stream
 // write tells the client where to post, and then all that arrives for it.
 func (t *Transport) write(w http.ResponseWriter, r *http.Request, c *connection, postTo string) {
 	header := w.Header()
-	header.Set("Content-Type", typeEvents)
+	header.Set("Content-Type", frontend.TypeEvents)
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)

@@ -9,6 +9,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
+const progressMethod = "notifications/progress"
+
 // Deliver takes a message of the server's and puts it on the stream it belongs to.
 // The message is copied. Deliver blocks only while more waits for the client than
 // the session may hold, which stops this server and no other.
@@ -21,10 +23,7 @@ func (s *Session) Deliver(ctx context.Context, message Message) {
 	event := Event{Message: bytes.Clone(message.Bytes), kind: e.Kind}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.waiting > s.limits.TotalBytes && s.endedBy == nil {
-		s.metrics.Stalls.Inc()
-		s.room.Wait()
-	}
+	s.awaitRoomLocked()
 	if s.endedBy != nil {
 		return
 	}
@@ -35,11 +34,37 @@ func (s *Session) Deliver(ctx context.Context, message Message) {
 	case wire.Request:
 		s.deliverRequestLocked(message, event)
 	case wire.Notification:
-		if stream := s.streamForLocked(message); stream != nil {
-			s.enqueueLocked(stream, event)
-		} else {
-			s.keepForLaterLocked(event)
+		s.deliverNoticeLocked(message, event)
+	}
+}
+
+// awaitRoomLocked waits until there is room for what the server has to say, or the
+// session ends. What nobody may ever read makes room first: a client that went away is
+// no reason to stop the server.
+func (s *Session) awaitRoomLocked() {
+	stalled := false
+	for s.waiting > s.limits.TotalBytes && s.endedBy == nil {
+		if s.abandonLocked() {
+			continue
 		}
+		if !stalled {
+			s.metrics.Stalls.Inc()
+			stalled = true
+		}
+		s.room.Wait()
+	}
+}
+
+func (s *Session) deliverNoticeLocked(message Message, event Event) {
+	e := &message.Envelope
+	if string(e.Method) == progressMethod && !s.isActiveLocked(nameKey(e.ProgressToken.Of(message.Bytes))) {
+		s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that nobody asked for
+		return
+	}
+	if stream := s.streamForLocked(message); stream != nil {
+		s.enqueueLocked(stream, event)
+	} else {
+		s.keepForLaterLocked(event)
 	}
 }
 
@@ -52,23 +77,27 @@ func (s *Session) answerPing(ctx context.Context, message Message) {
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
-	c := s.calls[string(message.Envelope.ID.Of(message.Bytes))]
+	c := s.calls[nameKey(message.Envelope.ID.Of(message.Bytes))]
 	if c == nil {
 		// Late, after a cancellation or a time-out, or to a question nobody asked.
 		s.metrics.UnmatchedAnswers.Inc()
 		return
 	}
-	delete(s.calls, c.id)
+	delete(s.calls, c.key)
+	if message.Envelope.Result.Present() {
+		s.noteTaskLocked(c)
+	}
 	s.enqueueLocked(c.stream, event)
 	s.settledLocked(c.stream)
 }
 
 func (s *Session) deliverRequestLocked(message Message, event Event) {
-	event.request = string(message.Envelope.ID.Of(message.Bytes))
+	id := message.Envelope.ID.Of(message.Bytes)
+	event.request = nameKey(id)
 	if old, ok := s.serverRequests[event.request]; ok {
 		old.settle()
 	}
-	request := &serverRequest{stream: s.streamForLocked(message)}
+	request := &serverRequest{id: string(id), stream: s.streamForLocked(message)}
 	s.serverRequests[event.request] = request
 	s.placeRequestLocked(request, event)
 }
@@ -85,16 +114,16 @@ func (s *Session) placeRequestLocked(request *serverRequest, event Event) {
 }
 
 // refuse answers a request of the server's that no client stream came for.
-func (s *Session) refuse(id string, request *serverRequest) {
+func (s *Session) refuse(key string, request *serverRequest) {
 	s.mu.Lock()
-	waiting := s.serverRequests[id] == request && request.stream == nil
+	waiting := s.serverRequests[key] == request && request.stream == nil
 	if waiting {
-		delete(s.serverRequests, id)
+		delete(s.serverRequests, key)
 		s.backlog = slices.DeleteFunc(s.backlog, func(event Event) bool {
-			if event.request == id {
+			if event.request == key {
 				s.waiting -= len(event.Message)
 			}
-			return event.request == id
+			return event.request == key
 		})
 		s.room.Broadcast()
 	}
@@ -102,7 +131,7 @@ func (s *Session) refuse(id string, request *serverRequest) {
 	if waiting {
 		ctx, cancel := context.WithTimeout(context.Background(), s.limits.DeliveryTimeout)
 		defer cancel()
-		_ = s.server.Send(ctx, errorResponse(id, CodeInternal, "the client has no stream open that could take this request"))
+		_ = s.server.Send(ctx, errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
 	}
 }
 
@@ -119,12 +148,12 @@ func (s *Session) streamForLocked(message Message) *Stream {
 	e := &message.Envelope
 	if e.Kind == wire.Notification {
 		switch string(e.Method) {
-		case "notifications/progress":
-			if c := s.callByTokenLocked(e.ProgressToken.Of(message.Bytes)); c != nil {
+		case progressMethod:
+			if c := s.callByTokenLocked(nameKey(e.ProgressToken.Of(message.Bytes))); c != nil {
 				return c.stream
 			}
 		case "notifications/cancelled":
-			if r := s.serverRequests[string(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
+			if r := s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
 				return r.stream
 			}
 		}
@@ -138,18 +167,6 @@ func (s *Session) streamForLocked(message Message) *Stream {
 	}
 	if newest != nil {
 		return newest.stream
-	}
-	return nil
-}
-
-func (s *Session) callByTokenLocked(token []byte) *call {
-	if len(token) == 0 {
-		return nil
-	}
-	for _, c := range s.calls {
-		if c.token == string(token) {
-			return c
-		}
 	}
 	return nil
 }
@@ -198,7 +215,12 @@ func (s *Session) enqueueLocked(stream *Stream, event Event) {
 func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
 	for i, event := range stream.pending {
 		if event.kind == wire.Notification {
-			stream.pending = append(stream.pending[:i:i], stream.pending[i+1:]...)
+			if i == 0 { // nearly always, and there may be very many behind it
+				stream.pending[0] = Event{}
+				stream.pending = stream.pending[1:]
+			} else {
+				stream.pending = slices.Delete(stream.pending, i, i+1)
+			}
 			stream.notices -= len(event.Message)
 			s.waiting -= len(event.Message)
 			s.metrics.DroppedNotifications.Inc()

@@ -14,7 +14,9 @@ func (c *Counter) Value() uint64 { return c.n.Load() }
 // Metrics are counted over all sessions that share them.
 type Metrics struct {
 	UnmatchedAnswers     Counter // answers to no request that is in flight
+	UnmatchedProgress    Counter // progress of no call that is in flight, nor of a task
 	DroppedNotifications Counter // given up for a reader that does not read
+	AbandonedAnswers     Counter // given up because nobody came back for them
 	CallTimeouts         Counter // calls that took longer than they may
 	Stalls               Counter // times that a server was not read for its client's sake
 }

@@ -67,7 +67,8 @@ type Session struct {
 
 	lastStream     uint64
 	streams        map[uint64]*Stream // all that can still be read or resumed
-	calls          map[string]*call   // by the id's JSON
+	calls          map[string]*call   // by the id's key
+	taskTokens     []string           // of calls that were answered with a task, oldest first
 	callOrder      uint64
 	serverRequests map[string]*serverRequest
 	replay         replay
@@ -81,8 +82,10 @@ type Session struct {
 
 // call is a client's request that has no answer yet.
 type call struct {
-	id        string
-	token     string // of its progress notifications, JSON
+	id        string // as the client spelled it
+	key       string // of the id
+	token     string // key of the token of its progress notifications
+	task      bool   // it asks for a task
 	stream    *Stream
 	order     uint64
 	deadline  time.Time
@@ -91,6 +94,7 @@ type call struct {
 
 // serverRequest is a request of the server's that has no answer yet.
 type serverRequest struct {
+	id      string  // as the server spelled it
 	stream  *Stream // nil while it waits for one
 	expires *time.Timer
 }
@@ -163,14 +167,15 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 	}
 	s.touched = time.Now()
 	for i, request := range requests {
-		id := string(request.Envelope.ID.Of(request.Bytes))
-		if _, taken := s.calls[id]; taken {
+		id := request.Envelope.ID.Of(request.Bytes)
+		key := nameKey(id)
+		if _, taken := s.calls[key]; taken {
 			s.forgetLocked(stream, requests[:i])
 			return nil, ErrDuplicateID
 		}
 		s.callOrder++
-		s.calls[id] = &call{
-			id: id, token: string(request.Envelope.ProgressToken.Of(request.Bytes)),
+		s.calls[key] = &call{
+			id: string(id), key: key, token: tokenKey(request), task: asksForTask(request),
 			stream: stream, order: s.callOrder, deadline: s.touched.Add(s.limits.CallTimeout),
 		}
 		stream.awaits++
@@ -182,14 +187,15 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 // theirs alone.
 func (s *Session) forgetLocked(stream *Stream, requests []Message) {
 	for _, request := range requests {
-		id := string(request.Envelope.ID.Of(request.Bytes))
-		if c := s.calls[id]; c != nil && c.stream == stream {
-			delete(s.calls, id)
+		key := nameKey(request.Envelope.ID.Of(request.Bytes))
+		if c := s.calls[key]; c != nil && c.stream == stream {
+			delete(s.calls, key)
 			stream.awaits--
 		}
 	}
 	if !stream.general {
 		s.detachLocked(stream)
+		s.rerouteRequestsLocked(stream)
 		s.dropLocked(stream)
 	}
 }
@@ -222,9 +228,9 @@ func (s *Session) takeBack(message Message, answered *serverRequest) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := string(message.Envelope.ID.Of(message.Bytes))
-	if _, again := s.serverRequests[id]; !again && s.endedBy == nil {
-		s.serverRequests[id] = answered
+	key := nameKey(message.Envelope.ID.Of(message.Bytes))
+	if _, again := s.serverRequests[key]; !again && s.endedBy == nil {
+		s.serverRequests[key] = answered
 	}
 }
 
@@ -234,19 +240,19 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 	e := &message.Envelope
 	switch {
 	case e.Kind == wire.Response:
-		id := string(e.ID.Of(message.Bytes))
-		request, known := s.serverRequests[id]
+		key := nameKey(e.ID.Of(message.Bytes))
+		request, known := s.serverRequests[key]
 		if !known { // nobody asked
 			s.metrics.UnmatchedAnswers.Inc()
 			return nil, false
 		}
 		request.settle()
-		delete(s.serverRequests, id)
+		delete(s.serverRequests, key)
 		return request, true
 	case string(e.Method) == "notifications/cancelled":
 		// A cancelled call is rightly never answered, so it must not go on
 		// attracting what cannot be told to belong elsewhere.
-		if c := s.calls[string(e.RequestID.Of(message.Bytes))]; c != nil && !c.cancelled {
+		if c := s.calls[nameKey(e.RequestID.Of(message.Bytes))]; c != nil && !c.cancelled {
 			c.cancelled = true
 			c.deadline = time.Now().Add(s.limits.CancelGrace)
 		}
@@ -310,7 +316,7 @@ const (
 
 // answerLocked answers a call in the server's place.
 func (s *Session) answerLocked(c *call, code int, text string) {
-	delete(s.calls, c.id)
+	delete(s.calls, c.key)
 	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), kind: wire.Response})
 	s.settledLocked(c.stream)
 }

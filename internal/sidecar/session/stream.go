@@ -84,6 +84,7 @@ func (s *Session) inheritLocked(heir *Stream) {
 	slices.SortFunc(left, func(a, b *Stream) int { return cmp.Compare(a.number, b.number) })
 	var inherited []Event
 	for _, stream := range left {
+		s.forgetRepeatsLocked(stream) // T-21: that was for this stream only
 		inherited = append(inherited, stream.pending...)
 		stream.pending, stream.notices, stream.finished = nil, 0, true
 		s.retireLocked(stream)
@@ -124,15 +125,34 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	if !complete {
 		return nil, ErrUnknownEvent
 	}
+	s.forgetRepeatsLocked(stream)
 	stream.pending = append(missed, stream.pending...)
 	for _, event := range missed {
 		s.waiting += len(event.Message)
+		if event.kind == wire.Notification {
+			stream.notices += len(event.Message)
+		}
 	}
 	s.attachLocked(stream)
 	if len(stream.pending) > 0 || stream.finished {
 		stream.wake()
 	}
 	return stream, nil
+}
+
+// forgetRepeatsLocked takes back what was to be repeated to a client that went away
+// again. It is in the replay buffer still.
+func (s *Session) forgetRepeatsLocked(stream *Stream) {
+	stream.pending = slices.DeleteFunc(stream.pending, func(event Event) bool {
+		if event.seq == 0 {
+			return false
+		}
+		s.waiting -= len(event.Message)
+		if event.kind == wire.Notification {
+			stream.notices -= len(event.Message)
+		}
+		return true
+	})
 }
 
 func (s *Session) attachLocked(stream *Stream) {
@@ -151,11 +171,37 @@ func (st *Stream) Detach() {
 	switch {
 	case st.resumable:
 	case st.finished:
+		s.rerouteRequestsLocked(st)
 		s.dropLocked(st)
 	case !st.general:
 		s.rerouteRequestsLocked(st)
 	}
 	s.retireLocked(st)
+	s.room.Broadcast() // nobody reads it, so it may make room
+}
+
+// abandonLocked gives up what waits on the oldest stream of a call that nobody reads,
+// and says whether there was anything. Requests of the server's find another stream.
+func (s *Session) abandonLocked() bool {
+	var oldest *Stream
+	for _, stream := range s.streams {
+		if !stream.attached && !stream.general && (stream.finished && len(stream.pending) > 0 || stream.notices > 0) &&
+			(oldest == nil || stream.number < oldest.number) {
+			oldest = stream
+		}
+	}
+	switch {
+	case oldest == nil:
+		return false
+	case oldest.finished:
+		s.metrics.AbandonedAnswers.Inc()
+		s.rerouteRequestsLocked(oldest)
+		s.dropLocked(oldest)
+	default:
+		for s.dropOldestNoticeLocked(oldest) {
+		}
+	}
+	return true
 }
 
 // rerouteRequestsLocked finds another stream for the server's requests on one that
@@ -243,6 +289,13 @@ func (s *Session) retireLocked(stream *Stream) {
 	if stream.finished && !stream.attached && stream.kept == 0 && len(stream.pending) == 0 {
 		delete(s.streams, stream.number)
 	}
+}
+
+// Finished says whether all that the stream will ever have has arrived.
+func (st *Stream) Finished() bool {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.finished
 }
 
 // Peek says whether there is an event, and whether it is the only one that the

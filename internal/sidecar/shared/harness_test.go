@@ -2,11 +2,8 @@ package shared
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,33 +11,13 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
 // echoServer is the program that tests with real processes run.
 var echoServer string
 
-func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "slipway-shared-test")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	echoServer = filepath.Join(dir, "echo")
-	build := exec.Command("go", "build", "-o", echoServer, "github.com/slipway-mcp/slipway/test/servers/echo")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build echo server: %w: %s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
 
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second

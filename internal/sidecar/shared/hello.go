@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
@@ -16,9 +17,9 @@ import (
 // newest is the revision that the process is asked for. Whichever of these it
 // answers with is the one that it speaks, and the only one that a session can have:
 // nobody translates between them.
-const newest = "2025-11-25"
+const newest = frontend.Revision20251125
 
-var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", newest}
+var revisions = frontend.Revisions()
 
 // hello is the process's answer to initialize, as sessions are given it.
 type hello struct {

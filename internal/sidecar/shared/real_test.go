@@ -160,9 +160,9 @@ func TestR47RealBothDirections(t *testing.T) {
 	all.Wait()
 }
 
-// Official clients over HTTP, all on one process.
-func TestRealOverHTTP(t *testing.T) {
-	p, pool := newReal(t, 16<<20)
+// serveHTTP offers sessions of the process at a URL.
+func serveHTTP(t *testing.T, p *Process) string {
+	t.Helper()
 	registry := session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	var mu sync.Mutex
 	ids := 0
@@ -183,6 +183,13 @@ func TestRealOverHTTP(t *testing.T) {
 		cancel()
 		registry.Drain(ctx)
 	})
+	return server.URL
+}
+
+// Official clients over HTTP, all on one process.
+func TestRealOverHTTP(t *testing.T) {
+	p, pool := newReal(t, 16<<20)
+	url := serveHTTP(t, p)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -192,7 +199,7 @@ func TestRealOverHTTP(t *testing.T) {
 					progress <- fmt.Sprint(r.Params.ProgressToken)
 				},
 			})
-			connected, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: server.URL}, nil)
+			connected, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
 			if err != nil {
 				t.Errorf("connect: %v", err)
 				return

@@ -5,38 +5,40 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // get opens a stream for what belongs to no call, or resumes one that broke off.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
-	if !accepts(r, typeEvents) {
-		fail(w, http.StatusNotAcceptable, wire.CodeInvalidRequest, "the Accept header must allow "+typeEvents)
+	if !frontend.Accepts(r, frontend.TypeEvents) {
+		frontend.Refuse(w, http.StatusNotAcceptable, nil, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
-	found, ok := h.session(w, r)
+	found, ok := h.session(w, r, nil)
 	if !ok {
 		return
 	}
-	stream, err := openStream(found, r.Header.Get(headerLastEventID))
+	after := r.Header.Get(frontend.HeaderLastEventID)
+	stream, err := openStream(found, after)
 	switch {
 	case err == nil:
 	case errors.Is(err, session.ErrUnknownEvent):
 		// Not 404, which would say that the session is gone (T-24).
-		fail(w, http.StatusBadRequest, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, err.Error())
 		return
 	case errors.Is(err, session.ErrEnded):
-		fail(w, http.StatusNotFound, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, err.Error())
 		return
 	default:
-		fail(w, http.StatusConflict, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
 		return
 	}
 	defer stream.Detach()
 	timer := time.NewTimer(h.KeepAlive)
 	defer timer.Stop()
-	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision}
+	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision, after: after}
 	reply.streamEvents(timer)
 }
 

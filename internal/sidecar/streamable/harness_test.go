@@ -16,9 +16,23 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Short names for tests.
+const (
+	headerSession     = frontend.HeaderSession
+	headerRevision    = frontend.HeaderRevision
+	headerLastEventID = frontend.HeaderLastEventID
+	typeJSON          = frontend.TypeJSON
+	typeEvents        = frontend.TypeEvents
+	revision20241105  = frontend.Revision20241105
+	revision20250326  = frontend.Revision20250326
+	revision20250618  = frontend.Revision20250618
+	revision20251125  = frontend.Revision20251125
 )
 
 // endpoint is a Handler behind a real HTTP server, with an MCP server of the

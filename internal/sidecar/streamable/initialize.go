@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -17,13 +18,13 @@ var errNotOpened = errors.New("the session was not opened")
 // fails to open leaves nothing behind (T-15).
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message session.Message) {
 	id := message.Envelope.ID.Of(message.Bytes)
-	if r.Header.Get(headerSession) != "" {
-		failRequest(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, nil, "initialize opens a new session and must not name one")
+	if r.Header.Get(frontend.HeaderSession) != "" {
+		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	slot, err := h.Sessions.Reserve()
 	if err != nil {
-		unavailable(w, id, err.Error())
+		frontend.Unavailable(w, id, err.Error())
 		return
 	}
 	defer slot.Release()
@@ -32,20 +33,21 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	defer cancel()
 	opened, err := h.Open(ctx)
 	if err != nil {
-		unavailable(w, id, "the server could not be started: "+err.Error())
+		frontend.Unavailable(w, id, err.Error())
 		return
 	}
 	stream, err := opened.Call(ctx, message)
 	if err != nil {
 		opened.End(errNotOpened)
-		h.failSend(w, id, err)
+		// It is not for this client to begin again: it just does.
+		frontend.Unavailable(w, id, "the server did not take initialize: "+err.Error())
 		return
 	}
 	events, err := collect(ctx, stream)
 	if err != nil {
 		opened.End(errNotOpened)
 		if r.Context().Err() == nil { // else nobody is there to be told
-			failRequest(w, http.StatusOK, id, session.CodeInternal, nil, "the server did not answer initialize within "+h.OpenTimeout.String())
+			frontend.Refuse(w, http.StatusOK, id, session.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
 		}
 		return
 	}
@@ -53,7 +55,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 	if agreed {
 		opened.Revision = revision
 		sessionID := h.MintID()
-		w.Header().Set(headerSession, sessionID)
+		w.Header().Set(frontend.HeaderSession, sessionID)
 		slot.Fill(sessionID, opened)
 	} else {
 		opened.End(errNotOpened)
@@ -64,20 +66,20 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 // collect waits for everything on a stream, up to the answer that ends it.
 func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
 	defer stream.Detach()
-	for {
-		event, ok, _ := stream.Take()
-		if ok {
-			events = append(events, event)
-			if event.Last {
-				return events, nil
-			}
-			continue
-		}
+	// Until then it is the session's limits that hold for what the server says.
+	for !stream.Finished() {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-stream.Ready():
 		}
+	}
+	for {
+		event, ok, _ := stream.Take()
+		if !ok {
+			return events, nil
+		}
+		events = append(events, event)
 	}
 }
 

@@ -97,8 +97,8 @@ func TestAnnouncedBodies(t *testing.T) {
 	}
 	for _, connection := range connections {
 		status, err := bufio.NewReader(connection).ReadString('\n')
-		if err != nil || !strings.Contains(status, "400") {
-			t.Errorf("got %q, %v; want 400", status, err)
+		if err != nil || !strings.Contains(status, "408") {
+			t.Errorf("got %q, %v; want 408", status, err)
 		}
 	}
 	runtime.ReadMemStats(&after)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -19,7 +20,8 @@ type reply struct {
 	r        *http.Request
 	stream   *session.Stream
 	revision string
-	batch    bool // the answer is an array
+	batch    bool   // the answer is an array
+	after    string // the event that the client has, if it resumes the stream
 
 	control   *http.ResponseController
 	resumable bool
@@ -88,7 +90,7 @@ func (h *Handler) writeInPieces(w http.ResponseWriter, control *http.ResponseCon
 }
 
 // Shared by all answers, so that none has to make its own.
-var jsonType = []string{typeJSON}
+var jsonType = []string{frontend.TypeJSON}
 
 // writeAll answers with one body or, if there is more than one event, a stream.
 func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
@@ -106,7 +108,7 @@ func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 
 func startEvents(w http.ResponseWriter) {
 	header := w.Header()
-	header.Set("Content-Type", typeEvents)
+	header.Set("Content-Type", frontend.TypeEvents)
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
@@ -119,7 +121,10 @@ func (p *reply) streamEvents(timer *time.Timer) {
 	startEvents(p.w)
 	beginning, resumable := p.stream.MakeResumable()
 	p.resumable = resumable
-	if resumable && p.revision == revision20251125 {
+	if p.after != "" {
+		beginning = p.after // it would get again what it has, should it have to come back
+	}
+	if resumable && p.revision == frontend.Revision20251125 {
 		p.buffer = wire.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
 	} else {
 		// Proxies hold headers back until something follows them (T-13).

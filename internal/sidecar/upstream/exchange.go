@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -41,8 +42,8 @@ func (x *exchange) run() {
 	if x.sessionForgotten(response.StatusCode) {
 		return
 	}
-	if response.Header.Get(headerSession) != "" && x.session == nil {
-		x.endStray(ctx, response.Header.Get(headerSession))
+	if response.Header.Get(frontend.HeaderSession) != "" && x.session == nil {
+		x.endStray(ctx, response.Header.Get(frontend.HeaderSession))
 	}
 	x.relay(ctx, response)
 }
@@ -72,7 +73,7 @@ func (x *exchange) turnAway(err error) {
 	if !errors.Is(err, session.ErrDraining) {
 		x.proxy.Metrics.Refused.Inc()
 	}
-	unavailable(x.w, x.message.id, err.Error())
+	frontend.Unavailable(x.w, x.message.id, err.Error())
 }
 
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
@@ -84,7 +85,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	}
 	request.Header = forwarded(x.r)
 	if x.session != nil {
-		request.Header.Set(headerSession, x.session.serverID)
+		request.Header.Set(frontend.HeaderSession, x.session.serverID)
 	}
 	return x.proxy.server.send(request)
 }
@@ -110,7 +111,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 		// Many servers have no GET at all and do not know that they should say 405
 		// (R35). If the session is gone the next POST will tell.
 		x.w.Header().Set("Allow", "POST, DELETE")
-		refuse(x.w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the server offers no stream")
+		frontend.Refuse(x.w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the server offers no stream")
 		return true
 	case status == http.StatusNotFound,
 		status == http.StatusBadRequest && p.table.confirmedBefore(e, time.Unix(0, p.outage.Load())):
@@ -151,14 +152,14 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	case isDown(err):
 		p.noteOutage()
 		p.Metrics.Unavailable.Inc()
-		unavailable(x.w, x.message.id, "the server does not accept connections: "+err.Error())
+		frontend.Unavailable(x.w, x.message.id, "the server does not accept connections: "+err.Error())
 	case errors.Is(err, errUnusable):
 		p.Metrics.Broken.Inc()
-		refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, err.Error())
+		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, err.Error())
 	default:
 		p.noteOutage()
 		p.Metrics.Broken.Inc()
-		refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, "the server did not answer: "+err.Error())
+		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, "the server did not answer: "+err.Error())
 	}
 }
 
@@ -166,10 +167,10 @@ func (x *exchange) fail(ctx context.Context, err error) {
 // the HTTP of it (T-09).
 func (x *exchange) failInBand(text string) {
 	if x.message.id == nil {
-		unavailable(x.w, nil, text)
+		frontend.Unavailable(x.w, nil, text)
 		return
 	}
-	refuse(x.w, http.StatusOK, x.message.id, session.CodeInternal, text)
+	frontend.Refuse(x.w, http.StatusOK, x.message.id, session.CodeInternal, text)
 }
 
 // timedOut tells the server, so that it can stop: in revisions with sessions a

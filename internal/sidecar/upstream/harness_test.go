@@ -16,7 +16,16 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+)
+
+// Short names for tests.
+const (
+	headerSession  = frontend.HeaderSession
+	headerRevision = frontend.HeaderRevision
+	typeJSON       = frontend.TypeJSON
+	typeEvents     = frontend.TypeEvents
 )
 
 const (

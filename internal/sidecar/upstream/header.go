@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
-const acceptBoth = typeJSON + ", " + typeEvents
+const acceptBoth = frontend.TypeJSON + ", " + frontend.TypeEvents
 
 // hopByHop are the headers that concern one connection only.
 var hopByHop = []string{
@@ -21,7 +23,7 @@ var hopByHop = []string{
 
 // notForwarded are further headers of a request that the server does not get.
 var notForwarded = []string{
-	headerSession, // names a session to us; the server's own id takes its place
+	frontend.HeaderSession, // names a session to us; the server's own id takes its place
 	// We have checked where the request comes from. The server would refuse every
 	// place that it has not been told of.
 	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",
@@ -51,7 +53,7 @@ func forwarded(r *http.Request) http.Header {
 	header.Set("Accept-Encoding", "identity")
 	if r.Method == http.MethodPost {
 		// Without parameters: nobody shall read the body in another character set.
-		header.Set("Content-Type", typeJSON)
+		header.Set("Content-Type", frontend.TypeJSON)
 		// Servers look for both by name.
 		if accept := header.Get("Accept"); accept == "" || strings.Contains(accept, "*/*") {
 			header.Set("Accept", acceptBoth)
@@ -77,7 +79,7 @@ func removeHopByHop(header http.Header) {
 // answered are the headers that the client gets with an answer.
 func answered(dst, header http.Header) {
 	removeHopByHop(header)
-	header.Del(headerSession) // the server's own id is told to nobody
+	header.Del(frontend.HeaderSession) // the server's own id is told to nobody
 	maps.Copy(dst, header)
 }
 

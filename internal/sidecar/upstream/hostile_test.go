@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // Every way to do it wrong has its own answer, with a JSON-RPC error in it, and
@@ -162,7 +164,7 @@ func TestHostileServer(t *testing.T) {
 			response := e.do("POST", initializeBody)
 			body := text(t, response)
 			if response.StatusCode != test.status || !strings.Contains(body, test.want) {
-				t.Errorf("got %s: %s\nwant %d with %q", response.Status, clip(body), test.status, test.want)
+				t.Errorf("got %s: %s\nwant %d with %q", response.Status, frontend.Clip(body), test.status, test.want)
 			}
 			want := 0
 			if strings.Contains(name, "agreed") {

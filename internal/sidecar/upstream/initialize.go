@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -17,8 +18,8 @@ import (
 // behind (T-15). The client may go away meanwhile; the server's answer is awaited
 // all the same, since nobody else could end the session then.
 func (p *Proxy) initialize(x *exchange) {
-	if x.r.Header.Get(headerSession) != "" {
-		refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
+	if x.r.Header.Get(frontend.HeaderSession) != "" {
+		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	if err := p.table.reserve(); err != nil {
@@ -41,7 +42,7 @@ func (p *Proxy) initialize(x *exchange) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
-	serverID := response.Header.Get(headerSession)
+	serverID := response.Header.Get(frontend.HeaderSession)
 	if serverID != "" && !isHeaderValue(serverID) {
 		x.fail(ctx, fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", errUnusable))
 		return
@@ -58,7 +59,7 @@ func (p *Proxy) initialize(x *exchange) {
 		opened := newEntry(p.MintID(), serverID, revision)
 		p.table.fill(opened)
 		filled = true
-		x.w.Header().Set(headerSession, opened.id)
+		x.w.Header().Set(frontend.HeaderSession, opened.id)
 	default:
 		x.endStray(ctx, serverID)
 	}

@@ -1,14 +1,9 @@
 package upstream
 
 import (
-	"bytes"
-	"errors"
-	"io"
-	"mime"
 	"net/http"
-	"strconv"
-	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -24,17 +19,17 @@ type message struct {
 }
 
 func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
-	body, ok := p.readBody(w, r)
-	if !ok {
+	body, refused := frontend.ReadBody(w, r, frontend.BodyLimits{BodyBytes: p.BodyBytes, ReadTimeout: p.ReadTimeout})
+	if refused != nil {
+		if refused.TooLarge() {
+			p.Metrics.Refused.Inc()
+		}
+		refused.Refuse(w)
 		return
 	}
 	m, err := read(body)
 	if err != nil {
-		code := wire.CodeParse
-		if refused, ok := errors.AsType[*wire.Error](err); ok {
-			code = refused.Code
-		}
-		refuse(w, http.StatusBadRequest, nil, code, err.Error())
+		frontend.RefuseScan(w, err)
 		return
 	}
 	x := &exchange{proxy: p, w: w, r: r, message: m, timeout: p.CallTimeout}
@@ -77,48 +72,4 @@ func read(body []byte) (message, error) {
 		m.initialize = m.method == "initialize" && !m.single
 	}
 	return m, nil
-}
-
-// firstRead is how much room a body has before any of it has arrived: what a
-// client announces takes no memory until it comes.
-const firstRead = 64 << 10
-
-// readBody reads a body that may be a message. If it is not it has answered.
-func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if encoding := r.Header.Get("Content-Encoding"); err != nil || mediaType != typeJSON || encoding != "" && encoding != "identity" {
-		refuse(w, http.StatusUnsupportedMediaType, nil, wire.CodeInvalidRequest, "the Content-Type must be "+typeJSON+", without a Content-Encoding")
-		return nil, false
-	}
-	if r.ContentLength > p.BodyBytes {
-		p.refuseTooLarge(w)
-		return nil, false
-	}
-	// A client that stops in the middle must not hold on to what it has sent. Not
-	// every kind of connection has deadlines; then it does.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(p.CallTimeout))
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
-	// One byte more than may be is read, to tell a body of just that size from a
-	// larger one.
-	_, err = body.ReadFrom(io.LimitReader(r.Body, p.BodyBytes+1))
-	_ = control.SetReadDeadline(time.Time{})
-	switch {
-	case err != nil:
-		refuse(w, http.StatusBadRequest, nil, wire.CodeParse, "the body could not be read")
-		return nil, false
-	case int64(body.Len()) > p.BodyBytes:
-		p.refuseTooLarge(w)
-		return nil, false
-	}
-	return body.Bytes(), true
-}
-
-func (p *Proxy) refuseTooLarge(w http.ResponseWriter) {
-	p.Metrics.Refused.Inc()
-	// What is left of the body is not worth reading.
-	w.Header().Set("Connection", "close")
-	refuse(w, http.StatusRequestEntityTooLarge, nil, wire.CodeInvalidRequest,
-		"the body is larger than "+strconv.FormatInt(p.BodyBytes, 10)+" bytes, the limit of this server")
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -20,7 +21,7 @@ type Limits struct {
 	Sessions int // open at a time
 	Calls    int // POST requests in flight in one session
 	Streams  int // GET requests in flight in one session
-	Single   int // requests in flight that belong to no session
+	Single   int // POST requests in flight that belong to no session, and as many streams
 
 	BodyBytes int64 // largest body taken
 
@@ -28,6 +29,7 @@ type Limits struct {
 	MaxLifetime  time.Duration // of a session, and of a stream that belongs to none
 	OpenTimeout  time.Duration // for the server to answer initialize
 	CallTimeout  time.Duration // of one POST, whatever it reports
+	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between comments on a silent stream
 }
@@ -83,7 +85,7 @@ func (p *Proxy) Sessions() int { return p.table.len() }
 func (p *Proxy) Single() int {
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
-	return p.table.single
+	return p.table.single + p.table.listens
 }
 
 // Check says whether the server's port accepts connections.
@@ -100,12 +102,12 @@ func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.Origins.Check(r); err != nil {
-		refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
 		return
 	}
-	for _, name := range []string{headerSession, headerRevision, "Last-Event-Id"} {
+	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {
 		if len(r.Header.Values(name)) > 1 {
-			refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+name+" header stands more than once")
+			frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+name+" header stands more than once")
 			return
 		}
 	}
@@ -118,14 +120,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.delete(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
 }
 
 func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(headerRevision) == revision20260728 { // M-01
+	if r.Header.Get(frontend.HeaderRevision) == revision20260728 { // M-01
 		w.Header().Set("Allow", "POST")
-		refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "this protocol revision has no GET")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "this protocol revision has no GET")
 		return
 	}
 	p.pass(&exchange{proxy: p, w: w, r: r, stream: true, timeout: p.MaxLifetime})
@@ -133,7 +135,7 @@ func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
 
 // pass forwards a request in the session that it names, if it names one.
 func (p *Proxy) pass(x *exchange) {
-	id := x.r.Header.Get(headerSession)
+	id := x.r.Header.Get(frontend.HeaderSession)
 	if id == "" {
 		p.passSingle(x)
 		return
@@ -146,7 +148,7 @@ func (p *Proxy) pass(x *exchange) {
 		return
 	case errors.Is(err, session.ErrTooManyStreams):
 		p.Metrics.Refused.Inc()
-		refuse(x.w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(x.w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
 		return
 	default:
 		x.turnAway(err)
@@ -159,19 +161,19 @@ func (p *Proxy) pass(x *exchange) {
 
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	if err := p.table.enterSingle(); err != nil {
+	if err := p.table.enterSingle(x.stream); err != nil {
 		x.turnAway(err)
 		return
 	}
-	defer p.table.leaveSingle()
+	defer p.table.leaveSingle(x.stream)
 	x.run()
 }
 
 // delete ends a session. It is over here even if the server does not end its own.
 func (p *Proxy) delete(w http.ResponseWriter, r *http.Request) {
-	id := r.Header.Get(headerSession)
+	id := r.Header.Get(frontend.HeaderSession)
 	if id == "" {
-		refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+headerSession+" header is missing")
+		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing")
 		return
 	}
 	found, ok := p.table.find(id)
@@ -254,13 +256,13 @@ func (p *Proxy) tell(ctx context.Context, method string, about *entry, header ht
 	request := newRequest(ctx, method, p.URL, body)
 	request.Header = header
 	if about != nil {
-		header.Set(headerSession, about.serverID)
-		if about.revision != "" && header.Get(headerRevision) == "" {
-			header.Set(headerRevision, about.revision)
+		header.Set(frontend.HeaderSession, about.serverID)
+		if about.revision != "" && header.Get(frontend.HeaderRevision) == "" {
+			header.Set(frontend.HeaderRevision, about.revision)
 		}
 	}
 	if body != nil {
-		header.Set("Content-Type", typeJSON)
+		header.Set("Content-Type", frontend.TypeJSON)
 		header.Set("Accept", acceptBoth)
 	}
 	if response, err := p.server.send(request); err == nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -72,7 +73,7 @@ func (x *exchange) begin(response *http.Response) *sink {
 
 func isEvents(header http.Header) bool {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	return err == nil && mediaType == typeEvents
+	return err == nil && mediaType == frontend.TypeEvents
 }
 
 // sink writes an answer to the client. While an event stream is silent it writes

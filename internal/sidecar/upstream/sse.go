@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -79,24 +80,25 @@ type connection struct {
 	session *session.Session
 	body    io.Closer
 	events  *EventReader
-	post    *url.URL    // where the server takes messages
-	known   atomic.Bool // the server has accepted a message, so it knew the session
+	post    *url.URL      // where the server takes messages
+	known   atomic.Bool   // the server has accepted a message, so it knew the session
+	posts   chan struct{} // has as many elements as messages that the server has not accepted yet
 	live    context.Context
 	end     context.CancelFunc
 }
 
 func (s *SSE) connect(ctx context.Context) (*connection, error) {
 	request := newRequest(ctx, http.MethodGet, s.URL, nil)
-	request.Header.Set("Accept", typeEvents)
+	request.Header.Set("Accept", frontend.TypeEvents)
 	request.Header.Set("Cache-Control", "no-store")
 	response, err := s.server.send(request)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{sse: s, body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
+	c := &connection{sse: s, posts: make(chan struct{}, postsPerCall*s.Limits.Calls), body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
-			s.URL.Path, response.StatusCode, clip(response.Header.Get("Content-Type")))
+			s.URL.Path, response.StatusCode, frontend.Clip(response.Header.Get("Content-Type")))
 	} else {
 		err = c.readEndpoint()
 	}
@@ -122,14 +124,14 @@ func (c *connection) readEndpoint() error {
 
 // resolveEndpoint returns where to send messages. The server may only name a place
 // on itself; by which of the names for loopback it calls itself does not matter.
-func resolveEndpoint(stream *url.URL, endpoint string) (*url.URL, error) {
-	named, err := stream.Parse(endpoint)
+func resolveEndpoint(stream *url.URL, said string) (*url.URL, error) {
+	named, err := stream.Parse(said)
 	if err != nil {
-		return nil, fmt.Errorf("the endpoint %q is no URL", clip(endpoint))
+		return nil, fmt.Errorf("the endpoint %q is no URL", frontend.Clip(said))
 	}
 	sameHost := strings.EqualFold(named.Hostname(), stream.Hostname()) || isLoopback(named.Hostname()) && isLoopback(stream.Hostname())
 	if named.Scheme != stream.Scheme || named.Port() != stream.Port() || !sameHost || named.User != nil {
-		return nil, fmt.Errorf("the endpoint %q is not on the server itself", clip(endpoint))
+		return nil, fmt.Errorf("the endpoint %q is not on the server itself", frontend.Clip(said))
 	}
 	post := *stream
 	post.Path, post.RawPath, post.RawQuery = named.Path, named.RawPath, named.RawQuery
@@ -181,9 +183,17 @@ func (c *connection) Close() { c.end() }
 // have answered the call, which may need the client's help: that is not awaited.
 const ackWait = 250 * time.Millisecond
 
+// postsPerCall is for the answers that calls may need before the server accepts them.
+const postsPerCall = 2
+
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
 func (c *connection) Send(ctx context.Context, message []byte) error {
+	select {
+	case c.posts <- struct{}{}:
+	default:
+		return session.ErrTooManyCalls
+	}
 	posting, cancel := context.WithCancel(c.live)
 	written := make(chan struct{}, 1)
 	request := newRequest(httptrace.WithClientTrace(posting, &httptrace.ClientTrace{
@@ -196,11 +206,13 @@ func (c *connection) Send(ctx context.Context, message []byte) error {
 			}
 		},
 	}), http.MethodPost, c.post, message)
-	request.Header.Set("Content-Type", typeJSON)
+	request.Header.Set("Content-Type", frontend.TypeJSON)
 	accepted := make(chan error, 1)
 	go func() {
 		defer cancel()
-		accepted <- c.accept(request)
+		err := c.accept(request)
+		<-c.posts
+		accepted <- err
 	}()
 	select {
 	case err := <-accepted:
@@ -261,8 +273,8 @@ func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context
 	if err == nil || id == nil {
 		return
 	}
-	b := appendError(nil, id, session.CodeInternal, err.Error())
-	if answer, scanErr := wire.ScanLenient(b); scanErr == nil {
+	b := frontend.AppendError(nil, id, session.CodeInternal, err.Error(), nil)
+	if answer, scanErr := wire.Scan(b); scanErr == nil {
 		c.deliver(session.Message{Bytes: b, Envelope: answer})
 	}
 }

@@ -50,7 +50,8 @@ type table struct {
 	mu       sync.Mutex
 	entries  map[string]*entry
 	reserved int // places of sessions that are being opened
-	single   int // requests in flight that belong to no session
+	single   int // POST requests in flight that belong to no session
+	listens  int // streams in flight that belong to none
 	draining bool
 
 	changed chan struct{} // receives after something went away
@@ -154,25 +155,34 @@ func (e *entry) count(stream bool, by int) {
 	}
 }
 
-// enterSingle begins a request that belongs to no session.
-func (t *table) enterSingle() error {
+// enterSingle begins a request that belongs to no session. Streams do not take the
+// places of calls: clients hold on to them.
+func (t *table) enterSingle(stream bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	count := t.countOfLocked(stream)
 	switch {
 	case t.draining:
 		return session.ErrDraining
-	case t.single >= t.limits.Single:
+	case *count >= t.limits.Single:
 		return errTooManyRequests
 	}
-	t.single++
+	*count++
 	return nil
 }
 
-func (t *table) leaveSingle() {
+func (t *table) leaveSingle(stream bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.single--
+	*t.countOfLocked(stream)--
 	t.signalLocked()
+}
+
+func (t *table) countOfLocked(stream bool) *int {
+	if stream {
+		return &t.listens
+	}
+	return &t.single
 }
 
 func (t *table) signalLocked() {
@@ -241,5 +251,5 @@ func (t *table) drain(all bool) (endings []ending, busy bool) {
 			endings = append(endings, ending{e, session.ErrDraining})
 		}
 	}
-	return endings, len(t.entries)+t.reserved+t.single > 0
+	return endings, len(t.entries)+t.reserved+t.single+t.listens > 0
 }

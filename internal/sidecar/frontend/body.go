@@ -1,0 +1,141 @@
+package frontend
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// BodyLimits bound the bodies that an endpoint reads.
+type BodyLimits struct {
+	BodyBytes   int64         // largest body taken
+	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
+}
+
+// BodyError says why a body was not read to its end.
+type BodyError struct {
+	status int
+	code   int
+	text   string
+}
+
+func (e *BodyError) Error() string { return e.text }
+
+// TooLarge says whether the body is larger than may be.
+func (e *BodyError) TooLarge() bool { return e.status == http.StatusRequestEntityTooLarge }
+
+// Refuse answers the request whose body it was.
+func (e *BodyError) Refuse(w http.ResponseWriter) {
+	if e.status != http.StatusUnsupportedMediaType {
+		// What is left of the body is not worth reading.
+		w.Header().Set("Connection", "close")
+	}
+	Refuse(w, e.status, nil, e.code, e.text)
+}
+
+// ReadBody reads a body that may be a message.
+func ReadBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *BodyError) {
+	if !isPlainJSON(r.Header) {
+		return nil, &BodyError{http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, "the Content-Type must be " + TypeJSON + ", without a Content-Encoding"}
+	}
+	if r.ContentLength > limits.BodyBytes {
+		return nil, tooLarge(limits)
+	}
+	body, err := readAll(w, r, limits)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &BodyError{http.StatusRequestTimeout, wire.CodeParse,
+			"the body does not arrive: " + strconv.Itoa(pieceBytes) + " bytes of it, or all, may take " + limits.ReadTimeout.String()}
+	case err != nil:
+		return nil, &BodyError{http.StatusBadRequest, wire.CodeParse, "the body could not be read"}
+	case int64(len(body)) > limits.BodyBytes:
+		return nil, tooLarge(limits)
+	}
+	return body, nil
+}
+
+func tooLarge(limits BodyLimits) *BodyError {
+	return &BodyError{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest,
+		"the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"}
+}
+
+func isPlainJSON(header http.Header) bool {
+	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return false
+	}
+	contentType := header.Get("Content-Type")
+	if contentType == TypeJSON { // nearly always
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == TypeJSON
+}
+
+// pieceBytes is how much of a body a client must send to be given time for more, and
+// how much is set aside before any has come: what a client announces costs it nothing.
+const pieceBytes = 64 << 10
+
+// readAll reads a body, and one byte more than it may have to tell that it is too
+// large. A client that stops sending, or all but stops, is not waited for.
+func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, error) {
+	control := http.NewResponseController(w)
+	most := limits.BodyBytes + 1
+	body := make([]byte, 0, min(max(r.ContentLength, 512), pieceBytes, most))
+	due := 0
+	for {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, cap(body))
+		}
+		if limits.ReadTimeout > 0 && len(body) >= due {
+			// Where there is no connection to set it on, there is nobody to wait for.
+			_ = control.SetReadDeadline(time.Now().Add(limits.ReadTimeout))
+			due = len(body) + pieceBytes
+		}
+		n, err := r.Body.Read(body[len(body):min(int64(cap(body)), most)])
+		body = body[:len(body)+n]
+		switch {
+		case errors.Is(err, io.EOF) || int64(len(body)) == most:
+			_ = control.SetReadDeadline(time.Time{})
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// Accepts says whether the Accept headers allow every one of the types. A client
+// that sends none takes anything.
+func Accepts(r *http.Request, types ...string) bool {
+	values := r.Header.Values("Accept")
+	if len(values) == 0 {
+		return true
+	}
+	for _, want := range types {
+		if !acceptsOne(values, want) {
+			return false
+		}
+	}
+	return true
+}
+
+func acceptsOne(values []string, want string) bool {
+	group, _, _ := strings.Cut(want, "/")
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			mediaType, _, _ := strings.Cut(part, ";")
+			switch mediaType = strings.TrimSpace(mediaType); {
+			case mediaType == "*/*", strings.EqualFold(mediaType, want), strings.EqualFold(mediaType, group+"/*"):
+				return true
+			}
+		}
+	}
+	return false
+}

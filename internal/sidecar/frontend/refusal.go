@@ -1,0 +1,67 @@
+// Package frontend is what the HTTP front ends of all transports have in common: how a
+// body becomes messages, and how a request is refused.
+package frontend
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Headers and content types.
+const (
+	HeaderSession     = "Mcp-Session-Id"
+	HeaderRevision    = "Mcp-Protocol-Version"
+	HeaderLastEventID = "Last-Event-Id"
+
+	TypeJSON   = "application/json"
+	TypeEvents = "text/event-stream"
+)
+
+// Refuse answers with an HTTP error and a JSON-RPC error. The id is that of the
+// request, if there is one that the error is to be the answer to.
+func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string) {
+	write(w, status, AppendError(nil, id, code, text, nil))
+}
+
+// Unavailable answers that another try may succeed.
+func Unavailable(w http.ResponseWriter, id []byte, text string) {
+	w.Header().Set("Retry-After", "1")
+	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	header := w.Header()
+	header.Set("Content-Type", TypeJSON)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is told, or gone
+}
+
+// AppendError appends a response with an error, and with an id and data if there
+// are any.
+func AppendError(dst, id []byte, code int, text string, data []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0"`...)
+	if len(id) > 0 {
+		dst = append(append(dst, `,"id":`...), id...)
+	}
+	dst = append(dst, `,"error":{"code":`...)
+	dst = strconv.AppendInt(dst, int64(code), 10)
+	dst = append(dst, `,"message":`...)
+	dst = wire.AppendString(dst, text)
+	if data != nil {
+		dst = append(append(dst, `,"data":`...), data...)
+	}
+	return append(dst, "}}"...)
+}
+
+// Clip keeps what others sent short when it is repeated.
+func Clip(text string) string {
+	const most = 64
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}

@@ -1,0 +1,41 @@
+package frontend
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// The protocol revisions with sessions, which are those that are served, oldest
+// first. 2024-11-05 is one that a server may settle on, whatever its client speaks.
+const (
+	Revision20241105 = "2024-11-05"
+	Revision20250326 = "2025-03-26"
+	Revision20250618 = "2025-06-18"
+	Revision20251125 = "2025-11-25"
+)
+
+var revisions = []string{Revision20241105, Revision20250326, Revision20250618, Revision20251125}
+
+// Revisions are those that are served, oldest first.
+func Revisions() []string { return slices.Clone(revisions) }
+
+// IsServed says whether a revision is one that is served.
+func IsServed(revision string) bool { return slices.Contains(revisions, revision) }
+
+const codeUnsupportedRevision = -32022
+
+// UnsupportedRevision is the answer to a request of a revision that is not served,
+// which lists those that are, so that its client falls back to one (L-22).
+func UnsupportedRevision(id []byte, requested string) []byte {
+	data := []byte(`{"supported":["` + strings.Join(revisions, `","`) + `"],"requested":`)
+	data = append(wire.AppendString(data, requested), '}')
+	return AppendError(nil, id, codeUnsupportedRevision, "unsupported protocol version", data)
+}
+
+// RefuseRevision answers a request with UnsupportedRevision.
+func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
+	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
+}

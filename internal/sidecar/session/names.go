@@ -1,0 +1,73 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// nameKey is what all spellings of one id or token have in common: who echoes a string
+// may escape other characters in it than who sent it. Values that are alike but for
+// their type stay apart (J-02).
+func nameKey(raw []byte) string {
+	if len(raw) == 0 || raw[0] != '"' || bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw)
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return string(raw) // its syntax was checked, so this does not happen
+	}
+	return `"` + text + `"`
+}
+
+// tokenKey is the progress token of a request, if it has one.
+func tokenKey(request Message) string {
+	raw := request.Envelope.ProgressToken.Of(request.Bytes)
+	if string(raw) == "null" {
+		return ""
+	}
+	return nameKey(raw)
+}
+
+func (s *Session) callByTokenLocked(token string) *call {
+	if token == "" {
+		return nil
+	}
+	for _, c := range s.calls {
+		if c.token == token {
+			return c
+		}
+	}
+	return nil
+}
+
+// isActiveLocked says whether there may be progress for a token: of a call in flight,
+// or of a task that a call has begun (U-05).
+func (s *Session) isActiveLocked(token string) bool {
+	return s.callByTokenLocked(token) != nil || slices.Contains(s.taskTokens, token)
+}
+
+// noteTaskLocked remembers the token of a call that was answered with a task, which has
+// progress for as long as the task lasts. That nobody here knows, so the oldest make
+// room for newer ones.
+func (s *Session) noteTaskLocked(c *call) {
+	if c.token == "" || !c.task || slices.Contains(s.taskTokens, c.token) {
+		return
+	}
+	if len(s.taskTokens) >= s.limits.Calls {
+		s.taskTokens = slices.Delete(s.taskTokens, 0, 1)
+	}
+	s.taskTokens = append(s.taskTokens, c.token)
+}
+
+// asksForTask says whether a request, if it has a token at all, asks for a task.
+func asksForTask(request Message) bool {
+	params := request.Envelope.Params.Of(request.Bytes)
+	if !request.Envelope.ProgressToken.Present() || !bytes.Contains(params, []byte(`"task"`)) {
+		return false
+	}
+	var found struct {
+		Task json.RawMessage `json:"task"`
+	}
+	return json.Unmarshal(params, &found) == nil && found.Task != nil
+}

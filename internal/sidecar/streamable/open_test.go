@@ -1,0 +1,88 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// talker says things when it is sent the first message.
+type talker struct {
+	session *session.Session
+	talk    func(say func(string))
+}
+
+func (s *talker) Send(context.Context, []byte) error {
+	go s.talk(func(text string) {
+		if envelope, err := wire.Scan([]byte(text)); err == nil {
+			s.session.Deliver(context.Background(), session.Message{Bytes: []byte(text), Envelope: envelope})
+		}
+	})
+	return nil
+}
+
+func (*talker) Close() {}
+
+func opening(limits session.Limits, talk func(say func(string))) func(context.Context) (*session.Session, error) {
+	return func(context.Context) (*session.Session, error) {
+		server := &talker{talk: talk}
+		server.session = session.New(server, limits, &session.Metrics{})
+		return server.session, nil
+	}
+}
+
+// A server that talks instead of answering initialize fills what its session may hold,
+// and no more.
+func TestServerThatTalksInsteadOfAnswering(t *testing.T) {
+	limits := testLimits
+	limits.PendingBytes, limits.TotalBytes = 1<<20, 2<<20
+	note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":%q}}`, strings.Repeat("x", 1<<16))
+	const times = 1024 // 64 MiB
+	var held atomic.Uint64
+	e := newEndpoint(t, func(o *Options) {
+		o.Open = opening(limits, func(say func(string)) {
+			for range times {
+				say(note)
+			}
+			var after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			held.Store(after.HeapAlloc)
+			say(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
+		})
+	})
+	response := e.post("", fmt.Sprintf(initializeBody, revision20251125))
+	body := bodyOf(t, response)
+	if response.StatusCode != http.StatusOK || response.Header.Get(headerSession) == "" || !strings.Contains(body, `"protocolVersion"`) {
+		t.Errorf("%s: %.200s", response.Status, body)
+	}
+	if got := held.Load(); got > 32<<20 {
+		t.Errorf("%d MiB are held", got>>20)
+	}
+}
+
+// A server that is gone before it was asked is no session that has ended: 404 would
+// have the client begin again what it has not begun.
+func TestServerGoneBeforeInitialize(t *testing.T) {
+	e := newEndpoint(t, func(o *Options) {
+		o.Open = func(ctx context.Context) (*session.Session, error) {
+			opened, err := opening(testLimits, func(func(string)) {})(ctx)
+			opened.End(errors.New("out of memory"))
+			return opened, err
+		}
+		o.OpenTimeout = 10 * time.Second
+	})
+	response := e.post("", fmt.Sprintf(initializeBody, revision20251125))
+	if body := bodyOf(t, response); response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" || !strings.Contains(body, `"id":0`) {
+		t.Errorf("%s: %s", response.Status, body)
+	}
+}

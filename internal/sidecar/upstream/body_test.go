@@ -1,0 +1,35 @@
+package upstream
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// However long a call may take, a client that stops in the middle of its body is not
+// waited for.
+func TestBodyThatStops(t *testing.T) {
+	e := newEndpoint(t, newBackend(t, script("")), func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
+	at, err := url.Parse(e.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.SetReadDeadline(time.Now().Add(patience / 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(connection, "POST /mcp HTTP/1.1\r\nHost: mcp.example\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := bufio.NewReader(connection).ReadString('\n'); err != nil || !strings.Contains(status, "408") {
+		t.Errorf("got %q, %v; want 408", status, err)
+	}
+}

@@ -1,0 +1,69 @@
+// Package adapter runs the adapter as a process of its own, as people do, for tests
+// that look at it from outside.
+package adapter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 30 * time.Second
+
+// Serve runs the adapter with the server's command behind it, until the test is over,
+// and returns its URL.
+func Serve(t *testing.T, command ...string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "sidecar")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/slipway-mcp/slipway/cmd/sidecar").CombinedOutput(); err != nil {
+		t.Fatalf("build sidecar: %v: %s", err, out)
+	}
+	// It ends after the test's context has.
+	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary,
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--"}, command...)...)
+	stderr, err := sidecar.StderrPipe()
+	if err != nil {
+		t.Fatalf("make pipe: %v", err)
+	}
+	if err := sidecar.Start(); err != nil {
+		t.Fatalf("start sidecar: %v", err)
+	}
+	drained := make(chan struct{})
+	t.Cleanup(func() {
+		_ = sidecar.Process.Signal(syscall.SIGTERM)
+		<-drained // Wait would close the pipe under its reader.
+		if err := sidecar.Wait(); err != nil {
+			t.Errorf("stop sidecar: %v", err)
+		}
+	})
+	urls := make(chan string, 1)
+	go func() {
+		defer close(drained)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			var entry struct {
+				URL string `json:"url"`
+			}
+			if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.URL != "" {
+				select {
+				case urls <- entry.URL:
+				default: // It is known.
+				}
+			}
+		}
+	}()
+	select {
+	case url := <-urls:
+		return url
+	case <-drained:
+		t.Fatal("the sidecar ended before it listened")
+	case <-time.After(patience):
+		t.Fatal("the sidecar does not say where it listens")
+	}
+	return ""
+}
