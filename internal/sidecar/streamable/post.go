@@ -28,12 +28,8 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	id := message.Envelope.ID.Of(body)
 	switch {
-	case message.Envelope.ProtocolVersion != nil:
-		refuseRevision(w, id, message.Envelope.ProtocolVersion)
-	case message.Envelope.Kind == wire.Request && !accepts(r, typeJSON, typeEvents):
-		failRequest(w, http.StatusNotAcceptable, id, wire.CodeInvalidRequest, nil, "the Accept header must allow "+typeJSON+" and "+typeEvents)
+	case !admit(w, r, message):
 	case message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize":
 		h.initialize(w, r, message)
 	default:
@@ -41,6 +37,21 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 			h.pass(w, r, found, false, message)
 		}
 	}
+}
+
+// admit says whether a message may be passed on, alone or in a batch. If not it has
+// answered.
+func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+	id := message.Envelope.ID.Of(message.Bytes)
+	switch {
+	case message.Envelope.ProtocolVersion != nil:
+		refuseRevision(w, id, message.Envelope.ProtocolVersion)
+		return false
+	case message.Envelope.Kind == wire.Request && !accepts(r, typeJSON, typeEvents):
+		failRequest(w, http.StatusNotAcceptable, id, wire.CodeInvalidRequest, nil, "the Accept header must allow "+typeJSON+" and "+typeEvents)
+		return false
+	}
+	return true
 }
 
 // pass hands messages to their session, and answers when there is a request.
@@ -195,6 +206,11 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 		failScan(w, err)
 		return
 	}
+	for _, message := range messages {
+		if !admit(w, r, message) {
+			return
+		}
+	}
 	found, ok := h.session(w, r)
 	if !ok {
 		return
@@ -204,7 +220,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	for _, message := range messages {
-		if message.Envelope.ProtocolVersion != nil || string(message.Envelope.Method) == "initialize" {
+		if string(message.Envelope.Method) == "initialize" {
 			fail(w, http.StatusBadRequest, wire.CodeInvalidRequest, "initialize must not be part of a batch")
 			return
 		}

@@ -51,7 +51,11 @@ func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var errInitializeInBatch = &wire.Error{Code: wire.CodeInvalidRequest, Reason: "initialize must not be part of a batch"}
+// What a batch must not have in it, because it would not be seen there.
+var (
+	errInitializeInBatch = &wire.Error{Code: wire.CodeInvalidRequest, Reason: "initialize must not be part of a batch"}
+	errStatelessInBatch  = &wire.Error{Code: wire.CodeInvalidRequest, Reason: "messages of the stateless protocol must not be part of a batch"}
+)
 
 // read checks the syntax of a body, so that nothing malformed reaches the server.
 // What the revision of a session makes of a batch is for the server to say.
@@ -61,10 +65,15 @@ func read(body []byte) (message, error) {
 	if wire.IsBatch(body) {
 		return m, wire.Batch(body, func(element []byte) error {
 			envelope, err := wire.Scan(element)
-			if err == nil && string(envelope.Method) == "initialize" {
+			switch {
+			case err != nil:
+				return err
+			case envelope.ProtocolVersion != nil:
+				return errStatelessInBatch
+			case string(envelope.Method) == "initialize":
 				return errInitializeInBatch
 			}
-			return err
+			return nil
 		})
 	}
 	envelope, err := wire.Scan(body)
