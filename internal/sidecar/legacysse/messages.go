@@ -26,7 +26,7 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	messages, err := scan(body)
+	messages, err := c.scan(body)
 	if err != nil {
 		failScan(w, err)
 		return
@@ -71,8 +71,8 @@ func (t *Transport) failTooLarge(w http.ResponseWriter) {
 
 // scan reads the envelopes of a message, or of those in an array: the transport's
 // own revision has no arrays, but 2025-03-26, which may be agreed on all the same,
-// does (J-10).
-func scan(body []byte) (messages []session.Message, err error) {
+// does (J-10). Later ones do not.
+func (c *connection) scan(body []byte) (messages []session.Message, err error) {
 	one := func(message []byte) error {
 		envelope, err := wire.Scan(message)
 		if err != nil {
@@ -84,15 +84,28 @@ func scan(body []byte) (messages []session.Message, err error) {
 	if !wire.IsBatch(body) {
 		return messages, one(body)
 	}
+	if agreed := c.revision(); agreed >= firstWithoutBatches {
+		return nil, refused("batches are part of protocol revision 2025-03-26 only; this connection has " + agreed)
+	}
 	if err := wire.Batch(body, one); err != nil {
 		return nil, err
 	}
 	for _, message := range messages {
-		if message.Envelope.ProtocolVersion != nil || isInitialize(message) { // J-08
-			return nil, &wire.Error{Code: wire.CodeInvalidRequest, Reason: "initialize must not be part of a batch"}
+		switch {
+		case message.Envelope.ProtocolVersion != nil:
+			return nil, refused(errStateless.Error())
+		case isInitialize(message): // J-08
+			return nil, refused("initialize must not be part of a batch")
 		}
 	}
 	return messages, nil
+}
+
+// firstWithoutBatches is the revision since which there are none.
+const firstWithoutBatches = "2025-06-18"
+
+func refused(reason string) error {
+	return &wire.Error{Code: wire.CodeInvalidRequest, Reason: reason}
 }
 
 func isInitialize(message session.Message) bool {
@@ -169,7 +182,7 @@ func (c *connection) refuse(message session.Message) (answer []byte, err error) 
 		return appendError(nil, id, codeUnsupportedRevision, "unsupported protocol version", data), nil
 	case e.ProtocolVersion != nil:
 		return nil, errStateless
-	case isInitialize(message) && c.initialized.Swap(true):
+	case isInitialize(message) && !c.begin(id):
 		// Servers differ in what they make of a second one.
 		return appendError(nil, id, wire.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}
