@@ -39,7 +39,7 @@ func TestR06DeathDuringInitialize(t *testing.T) {
 func TestR29NotificationsArriveOnTheStream(t *testing.T) {
 	_, url := startAdapter(t, nil)
 	c := mustOpen(t, url)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := c.do(ctx, http.MethodGet, "")
 	if err != nil || stream.StatusCode != http.StatusOK {
