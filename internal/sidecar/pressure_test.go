@@ -60,14 +60,12 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 		c := mustOpen(t, url)
 		before := heap()
 		postUnread(t, c, call("slow", "burst", fmt.Sprintf(`"n":%d,"size":%d`, 3000, 64<<10))) // 188 MiB
-		c.wantAnswer(t, "count", `"text":"1"`)                                                 // after all of them
+		gomega.NewWithT(t).Eventually(adapter.metrics.DroppedNotifications.Value).WithTimeout(patience).ShouldNot(gomega.BeZero())
+		c.wantAnswer(t, "count", `"text":"1"`) // after all of them
 		grown := heap() - before
 		t.Logf("%d MiB are held, %d notifications were dropped", grown, adapter.metrics.DroppedNotifications.Value())
 		if most := pendingBytes/mib + 12; grown > most {
 			t.Errorf("%d MiB are held, want at most %d", grown, most)
-		}
-		if adapter.metrics.DroppedNotifications.Value() == 0 {
-			t.Error("no notification was dropped: the test shows nothing")
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
@@ -96,8 +94,8 @@ func TestR48ServerThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const body, calls = 4 << 20, 40 // 160 MiB
-	_, url := startAdapterOn(t, listener, func(c *Config) { c.BodyBytes = body + 1<<20 }, "sh", "-c",
+	const body, calls = 1 << 20, 16 // few enough to be read within the time to send, on a busy machine
+	_, url := startAdapterOn(t, listener, func(c *Config) { c.BodyBytes = body + 64<<10 }, "sh", "-c",
 		`read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"deaf","version":"1"}}}'; exec sleep 1000`)
 	c := mustOpen(t, url)
 	before := heap()
@@ -124,15 +122,16 @@ func TestR48ServerThatDoesNotRead(t *testing.T) {
 	}
 	// Two have room; all others are told at once, while those still wait.
 	gomega.NewWithT(t).Eventually(busy.Load).WithTimeout(sendTimeout - time.Second).Should(gomega.BeNumerically(">=", calls-2))
-	grown := heap() - before
-	t.Logf("%d MiB are held, those of the client included", grown)
-	if grown > 64 {
-		t.Errorf("%d MiB are held of %d MiB", grown, calls*body>>20)
-	}
+	held := heap()
 	for range calls {
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
+	}
+	grown := held - min(before, heap()) // what an earlier test left may have gone meanwhile
+	t.Logf("%d MiB were held, those of the client included", grown)
+	if most := calls * body >> 20 * 3 / 4; grown > most { // without a limit it is twice all of it
+		t.Errorf("%d MiB were held, want at most %d", grown, most)
 	}
 }
 
