@@ -193,7 +193,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
 		Log: config.Log.WithName("keeper"),
 	})
-	a.clients = a.clientHandler()
+	a.clients = a.closing(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{
 		State: a.keeper.State, Sessions: a.openSessions, Key: config.Key, Metrics: a.metricsHandler(),
 	})
@@ -240,13 +240,19 @@ const exitGrace = 100 * time.Millisecond
 // Listen opens the port that clients connect to. Peers that vanish without a word
 // are noticed by the kernel.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	return listen(ctx, address, keepAlive, writeTimeout)
+}
+
+// listen has the kernel ask a peer that was silent for so long whether it is there,
+// and give up one that does not acknowledge what it was sent in time.
+func listen(ctx context.Context, address string, silence, timeout time.Duration) (net.Listener, error) {
 	config := net.ListenConfig{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive / 3, Count: 3},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence, Interval: silence / 3, Count: 3},
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			const tcpUserTimeout = 18 // Connections inherit it from the listener.
 			var setErr error
 			err := raw.Control(func(fd uintptr) {
-				setErr = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(writeTimeout.Milliseconds()))
+				setErr = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(timeout.Milliseconds()))
 			})
 			return errors.Join(err, setErr)
 		},
@@ -284,11 +290,9 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
 	case <-a.draining:
-		clientServer.SetKeepAlivesEnabled(false) // answers say so, and clients turn elsewhere
 		<-a.drained
 		<-ctx.Done()
 	case <-ctx.Done():
-		clientServer.SetKeepAlivesEnabled(false)
 		a.Drain()
 		<-a.drained
 	}

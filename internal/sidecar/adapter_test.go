@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -29,8 +30,27 @@ var echoServer string
 
 func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
 
+func newIDs(t *testing.T) *sessionid.Codec {
+	t.Helper()
+	ids, err := sessionid.New(make([]byte, sessionid.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 // startAdapter serves the echo server on a port of its own until the test is over.
 func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url string) {
+	t.Helper()
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startAdapterOn(t, listener, change, echoServer)
+}
+
+// startAdapterOn is startAdapter for another listener or command.
+func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), command ...string) (adapter *Adapter, url string) {
 	t.Helper()
 	config := Defaults()
 	config.Log = logr.Discard()
@@ -38,15 +58,8 @@ func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url str
 	if change != nil {
 		change(&config)
 	}
-	var err error
-	if config.IDs, err = sessionid.New(make([]byte, sessionid.KeySize)); err != nil {
-		t.Fatal(err)
-	}
-	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	config.IDs = newIDs(t)
+	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,17 +91,21 @@ type client struct {
 
 func newClient(ctx context.Context, url string) (*client, error) {
 	c := &client{url: url, http: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	return c, c.initialize(ctx)
+}
+
+func (c *client) initialize(ctx context.Context) error {
 	response, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("initialize: %s: %s: %w", response.Status, body, err)
+		return fmt.Errorf("initialize: %s: %s: %w", response.Status, body, err)
 	}
 	c.session = response.Header.Get("Mcp-Session-Id")
-	return c, nil
+	return nil
 }
 
 func (c *client) do(ctx context.Context, method, body string) (*http.Response, error) {

@@ -209,6 +209,7 @@ func (a *Adapter) sessionLimits() session.Limits {
 	return session.Limits{
 		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
 		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
-		CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
+		SendingBytes: 2 * int(a.config.BodyBytes),
+		CallTimeout:  a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
 	}
 }

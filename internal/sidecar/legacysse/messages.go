@@ -25,7 +25,7 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		refused.Refuse(w)
 		return
 	}
-	messages, err := scan(body)
+	messages, err := c.scan(body)
 	if err != nil {
 		frontend.RefuseScan(w, err)
 		return
@@ -41,13 +41,23 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 
 // scan reads the envelopes of a message, or of those in an array: the transport's
 // own revision has no arrays, but 2025-03-26, which may be agreed on all the same,
-// does (J-10).
-func scan(body []byte) ([]session.Message, error) {
-	if wire.IsBatch(body) {
-		return frontend.ScanBatch(body)
+// does (J-10). Later ones do not.
+func (c *connection) scan(body []byte) ([]session.Message, error) {
+	if !wire.IsBatch(body) {
+		message, err := frontend.Scan(body)
+		return []session.Message{message}, err
 	}
-	message, err := frontend.Scan(body)
-	return []session.Message{message}, err
+	if agreed := c.revision(); agreed >= firstWithoutBatches {
+		return nil, refused("batches are part of protocol revision 2025-03-26 only; this connection has " + agreed)
+	}
+	return frontend.ScanBatch(body)
+}
+
+// firstWithoutBatches is the revision since which there are none.
+const firstWithoutBatches = "2025-06-18"
+
+func refused(reason string) error {
+	return &wire.Error{Code: wire.CodeInvalidRequest, Reason: reason}
 }
 
 func isInitialize(message session.Message) bool {
@@ -107,7 +117,7 @@ func (c *connection) refuse(message session.Message) (answer []byte, err error) 
 		return frontend.UnsupportedRevision(id, string(e.ProtocolVersion)), nil // E-07
 	case e.ProtocolVersion != nil:
 		return nil, errStateless
-	case isInitialize(message) && c.initialized.Swap(true):
+	case isInitialize(message) && !c.begin(id):
 		// Servers differ in what they make of a second one.
 		return frontend.AppendError(nil, id, wire.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}

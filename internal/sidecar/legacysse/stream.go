@@ -3,6 +3,7 @@ package legacysse
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -20,11 +21,48 @@ var errGone = errors.New("the client closed its connection")
 // connection is one client that listens, and its session. Whatever the server says
 // is on one stream, so that it arrives in the order in which it was said.
 type connection struct {
-	session     *session.Session
-	stream      *session.Stream
-	answers     chan []byte   // of our own
-	gone        chan struct{} // closed when nobody writes any more
-	initialized atomic.Bool   // the server has been sent initialize
+	session *session.Session
+	stream  *session.Stream
+	answers chan []byte   // of our own
+	gone    chan struct{} // closed when nobody writes any more
+
+	initialize atomic.Pointer[string] // its id, when the server has been sent it
+	agreed     atomic.Pointer[string] // the revision in the answer to it
+}
+
+// begin notes the id of initialize. It says whether it is the first.
+func (c *connection) begin(id []byte) bool {
+	text := string(id)
+	return c.initialize.CompareAndSwap(nil, &text)
+}
+
+// note looks for the answer to initialize in what the client is about to be sent, so
+// that it never knows more of what was agreed on than we do.
+func (c *connection) note(message []byte) {
+	id := c.initialize.Load()
+	if id == nil || c.agreed.Load() != nil {
+		return
+	}
+	envelope, err := wire.Scan(message)
+	if err != nil || envelope.Kind != wire.Response || string(envelope.ID.Of(message)) != *id {
+		return
+	}
+	var answer struct {
+		Result struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	// An answer that makes no sense agrees on nothing, as an error does.
+	_ = json.Unmarshal(message, &answer)
+	c.agreed.Store(&answer.Result.ProtocolVersion)
+}
+
+// revision is the protocol revision that was agreed on; empty before that.
+func (c *connection) revision() string {
+	if agreed := c.agreed.Load(); agreed != nil {
+		return *agreed
+	}
+	return ""
 }
 
 // ServeStream opens a session and sends everything of it to the client, until one
@@ -138,6 +176,7 @@ func (p *writer) gather(c *connection) (end bool) {
 		if !ok {
 			return end && len(p.buffer) == 0
 		}
+		c.note(event.Message)
 		p.append(event.Message)
 	}
 	return false

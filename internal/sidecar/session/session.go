@@ -32,6 +32,7 @@ type Limits struct {
 	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
 	PendingBytes int // notifications waiting for a slow reader, per stream
 	TotalBytes   int // everything waiting; past it the server is no longer read
+	SendingBytes int // waiting for the server to read; past it nothing more is taken. 0 is no limit
 
 	CallTimeout     time.Duration // of one call, whatever it reports
 	CancelGrace     time.Duration // for an answer to a cancelled call
@@ -42,6 +43,7 @@ type Limits struct {
 var (
 	ErrDuplicateID    = errors.New("a request with this id is in flight already")
 	ErrTooManyCalls   = errors.New("too many calls are in flight in this session")
+	ErrServerBusy     = errors.New("the server does not read what is waiting for it")
 	ErrTooManyStreams = errors.New("too many streams are open in this session")
 	ErrEnded          = errors.New("the session has ended")
 	ErrUnknownEvent   = errors.New("events after this id are not kept")
@@ -73,7 +75,8 @@ type Session struct {
 	serverRequests map[string]*serverRequest
 	replay         replay
 	backlog        []Event // for whichever stream opens next
-	waiting        int     // bytes of events not yet taken
+	waiting        int     // bytes of events not yet handed over
+	sending        int     // bytes of messages that the server has yet to read
 
 	ended   chan struct{}
 	endedBy error
@@ -140,7 +143,7 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 		return nil, err
 	}
 	for _, request := range requests {
-		if err := s.server.Send(ctx, request.Bytes); err != nil {
+		if err := s.send(ctx, request.Bytes); err != nil {
 			s.mu.Lock()
 			s.forgetLocked(stream, requests)
 			s.mu.Unlock()
@@ -213,11 +216,28 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 	if !forward {
 		return nil
 	}
-	if err := s.server.Send(ctx, message.Bytes); err != nil {
+	if err := s.send(ctx, message.Bytes); err != nil {
 		s.takeBack(message, answered)
 		return fmt.Errorf("send message to server: %w", err)
 	}
 	return nil
+}
+
+// send passes a client's message on, unless too many are waiting already: all of
+// them are in memory until the server reads them. One may be of any size.
+func (s *Session) send(ctx context.Context, message []byte) error {
+	s.mu.Lock()
+	if s.limits.SendingBytes > 0 && s.sending > 0 && s.sending+len(message) > s.limits.SendingBytes {
+		s.mu.Unlock()
+		return ErrServerBusy
+	}
+	s.sending += len(message)
+	s.mu.Unlock()
+	err := s.server.Send(ctx, message)
+	s.mu.Lock()
+	s.sending -= len(message)
+	s.mu.Unlock()
+	return err
 }
 
 // takeBack undoes that an answer was noted which did not reach the server, so that

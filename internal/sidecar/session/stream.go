@@ -30,6 +30,7 @@ type Stream struct {
 	// Guarded by the session's mutex.
 	pending   []Event
 	notices   int // bytes of pending notifications
+	inHand    int // bytes of the event that was taken last, which still waits for the client
 	nextSeq   uint64
 	evicted   uint64 // events up to this one are no longer kept
 	kept      int    // events in the replay buffer
@@ -167,6 +168,7 @@ func (st *Stream) Detach() {
 	s := st.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.handedOverLocked(st)
 	s.detachLocked(st)
 	switch {
 	case st.resumable:
@@ -251,11 +253,14 @@ func (st *Stream) wake() {
 }
 
 // Take returns the next event. Without one it says whether the stream is at its
-// end, or else to wait until it is Ready.
+// end, or else to wait until it is Ready. An event counts as waiting until the next
+// one is taken or the stream is detached: its reader holds it for as long as the
+// client does not read.
 func (st *Stream) Take() (event Event, ok, end bool) {
 	s := st.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.handedOverLocked(st)
 	if len(st.pending) == 0 {
 		return Event{}, false, st.finished
 	}
@@ -265,8 +270,7 @@ func (st *Stream) Take() (event Event, ok, end bool) {
 	if event.kind == wire.Notification {
 		st.notices -= len(event.Message)
 	}
-	s.waiting -= len(event.Message)
-	s.room.Broadcast()
+	st.inHand = len(event.Message)
 	if len(st.pending) > 0 {
 		st.wake()
 	}
@@ -282,6 +286,15 @@ func (st *Stream) Take() (event Event, ok, end bool) {
 		delete(s.streams, st.number)
 	}
 	return event, true, false
+}
+
+// handedOverLocked notes that the reader is done with the event it took last.
+func (s *Session) handedOverLocked(stream *Stream) {
+	if stream.inHand > 0 {
+		s.waiting -= stream.inHand
+		stream.inHand = 0
+		s.room.Broadcast()
+	}
 }
 
 // retireLocked forgets a stream that is over and of which nothing is kept.

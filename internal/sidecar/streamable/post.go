@@ -25,22 +25,38 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		frontend.RefuseScan(w, err)
 		return
 	}
-	var id []byte // nobody waits for an answer to anything else
-	if message.Envelope.Kind == wire.Request {
-		id = message.Envelope.ID.Of(body)
-	}
 	switch {
-	case message.Envelope.ProtocolVersion != nil:
-		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
-	case message.Envelope.Kind == wire.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents):
-		frontend.Refuse(w, http.StatusNotAcceptable, id, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
+	case !admit(w, r, message):
 	case message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize":
 		h.initialize(w, r, message)
 	default:
-		if found, ok := h.session(w, r, id); ok {
+		if found, ok := h.session(w, r, idOf(message)); ok {
 			h.pass(w, r, found, false, message)
 		}
 	}
+}
+
+// admit says whether a message may be passed on, alone or in a batch. If not it has
+// answered.
+func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+	id := idOf(message)
+	switch {
+	case message.Envelope.ProtocolVersion != nil:
+		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
+		return false
+	case message.Envelope.Kind == wire.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents):
+		frontend.Refuse(w, http.StatusNotAcceptable, id, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
+		return false
+	}
+	return true
+}
+
+// idOf is the id of a request; nobody waits for an answer to anything else.
+func idOf(message session.Message) []byte {
+	if message.Envelope.Kind != wire.Request {
+		return nil
+	}
+	return message.Envelope.ID.Of(message.Bytes)
 }
 
 // pass hands messages to their session, and answers when there is a request.
@@ -101,6 +117,11 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 	if err != nil {
 		frontend.RefuseScan(w, err)
 		return
+	}
+	for _, message := range messages {
+		if !admit(w, r, message) {
+			return
+		}
 	}
 	found, ok := h.session(w, r, nil)
 	if !ok {

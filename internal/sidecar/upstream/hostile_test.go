@@ -41,6 +41,8 @@ func TestRefusals(t *testing.T) {
 		"S-04 broken batch":            {"POST", `[` + ping + `,]`, []string{headerSession, id}, 400, "-32700"},
 		"S-04 bad message in a batch":  {"POST", `[` + ping + `,{}]`, []string{headerSession, id}, 400, "-32600"},
 		"J-08 initialize in a batch":   {"POST", `[` + initializeBody + `]`, nil, 400, "batch"},
+		"R54 era in a batch":           {"POST", `[` + ping + `,{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}]`, []string{headerSession, id}, 400, "stateless"},
+		"R54 batch, no session":        {"POST", `[` + ping + `]`, []string{headerSession, "nope"}, 404, "-32600"},
 		"empty body":                   {"POST", ``, []string{headerSession, id}, 400, "-32700"},
 		"T-03 other content type":      {"POST", ping, []string{headerSession, id, "Content-Type", "text/plain"}, 415, typeJSON},
 		"encoded body":                 {"POST", ping, []string{headerSession, id, "Content-Encoding", "gzip"}, 415, "Content-Encoding"},

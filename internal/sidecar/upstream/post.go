@@ -46,21 +46,15 @@ func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var errInitializeInBatch = &wire.Error{Code: wire.CodeInvalidRequest, Reason: "initialize must not be part of a batch"}
-
+// What a batch must not have in it, because it would not be seen there.
 // read checks the syntax of a body, so that nothing malformed reaches the server.
 // What the revision of a session makes of a batch is for the server to say.
 // Line breaks between tokens become blanks; nothing else changes.
 func read(body []byte) (message, error) {
 	m := message{body: body}
 	if wire.IsBatch(body) {
-		return m, wire.Batch(body, func(element []byte) error {
-			envelope, err := wire.Scan(element)
-			if err == nil && string(envelope.Method) == "initialize" {
-				return errInitializeInBatch
-			}
-			return err
-		})
+		_, err := frontend.ScanBatch(body)
+		return m, err
 	}
 	envelope, err := wire.Scan(body)
 	if err != nil {

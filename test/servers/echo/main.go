@@ -30,6 +30,9 @@ func main() {
 		return
 	}
 	s := &server{out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
+	if len(os.Args) == 3 && os.Args[1] == "--page" {
+		s.page, _ = strconv.Atoi(os.Args[2]) // without a number, everything is one page
+	}
 	reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, func(line []byte) {
 		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)
 		os.Exit(65) // S-04: nobody may send us this
@@ -50,6 +53,7 @@ func main() {
 type server struct {
 	mu        sync.Mutex
 	out       *bufio.Writer
+	page      int // tools in one answer to tools/list; 0 is all
 	count     int
 	asked     int
 	cancelled map[string]chan struct{}        // calls that can be cancelled, by id
@@ -120,7 +124,7 @@ func (s *server) request(id, method string, line []byte, e wire.Envelope) {
 	case "ping":
 		s.result(id, `{}`)
 	case "tools/list":
-		s.result(id, toolList)
+		s.list(id, e.Params.Of(line))
 	case "tools/call":
 		s.call(id, string(e.Name), append([]byte(nil), e.Params.Of(line)...), string(e.ProgressToken.Of(line)))
 	default:
@@ -131,13 +135,33 @@ func (s *server) request(id, method string, line []byte, e wire.Envelope) {
 // toolNames are the tools; what each does stands in call.
 var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn"}
 
-var toolList = func() string {
-	entries := make([]string, len(toolNames))
-	for i, name := range toolNames {
-		entries[i] = `{"name":"` + name + `","description":"see the source","inputSchema":{"type":"object"}}`
+// list answers with the page that the cursor, the number of its first tool, stands for.
+func (s *server) list(id string, params []byte) {
+	var p struct {
+		Cursor string `json:"cursor"`
 	}
-	return `{"tools":[` + strings.Join(entries, ",") + `]}`
-}()
+	if len(params) > 0 {
+		_ = json.Unmarshal(params, &p) // wire.Scan has seen to it that it is an object
+	}
+	first := 0
+	if p.Cursor != "" {
+		var err error
+		if first, err = strconv.Atoi(p.Cursor); err != nil || first < 0 || first >= len(toolNames) {
+			s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown cursor"}}`)
+			return
+		}
+	}
+	last, next := len(toolNames), ""
+	if s.page > 0 && first+s.page < last {
+		last = first + s.page
+		next = `,"nextCursor":"` + strconv.Itoa(last) + `"`
+	}
+	entries := make([]string, 0, last-first)
+	for _, name := range toolNames[first:last] {
+		entries = append(entries, `{"name":"`+name+`","description":"see the source","inputSchema":{"type":"object"}}`)
+	}
+	s.result(id, `{"tools":[`+strings.Join(entries, ",")+`]`+next+`}`)
+}
 
 type arguments struct {
 	Text   string `json:"text"`

@@ -1,0 +1,82 @@
+package sidecar
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The table in the documentation names a test for each of the bugs, and every one of
+// those tests exists.
+func TestTableOfBugs(t *testing.T) {
+	const root, last = "../..", 55
+	text, err := os.ReadFile(filepath.Join(root, "docs", "adapter.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| (R\d\d) \| ([^|]+) \| ([^|]+) \|$`)
+	found := map[string]bool{}
+	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
+		id := match[1]
+		if found[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		found[id] = true
+		if reason, ok := strings.CutPrefix(match[3], "cannot apply: "); ok && reason != "" {
+			continue
+		}
+		for part := range strings.SplitSeq(match[3], "; ") {
+			name, list, ok := strings.Cut(part, ": ")
+			if !ok {
+				t.Errorf("%s: %q is no package with its tests", id, part)
+				continue
+			}
+			dir := filepath.Join(root, "internal", name)
+			if strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "test/") {
+				dir = filepath.Join(root, name)
+			}
+			tests := testsIn(t, dir)
+			for test := range strings.SplitSeq(list, ", ") {
+				if !tests[test] {
+					t.Errorf("%s: %s has no test %s", id, name, test)
+				}
+			}
+		}
+	}
+	for number := 1; number <= last; number++ {
+		if id := fmt.Sprintf("R%02d", number); !found[id] {
+			t.Errorf("%s is missing", id)
+		}
+	}
+	if len(found) > last {
+		t.Errorf("%d rows, want %d", len(found), last)
+	}
+}
+
+// testsIn are the names of a package's tests.
+func testsIn(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+				tests[f.Name.Name] = true
+			}
+		}
+	}
+	return tests
+}

@@ -1,0 +1,360 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+)
+
+const longWait = 30 * time.Second
+
+// mustOpen opens a session.
+func mustOpen(t *testing.T, url string) *client {
+	t.Helper()
+	c, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+// wantAnswer makes a call whose answer must be this text.
+func (c *client) wantAnswer(t *testing.T, tool, text string) {
+	t.Helper()
+	got, err := c.messages(t.Context(), call(1, tool, ""))
+	if err == nil {
+		err = answers(`"id":1,`, text)(got)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", tool, err)
+	}
+}
+
+// pid is the number of the session's process.
+func (c *client) pid(ctx context.Context) (int, error) {
+	got, err := c.messages(ctx, call(1, "pid", ""))
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Result struct{ Content []struct{ Text string } }
+	}
+	if err := json.Unmarshal([]byte(got[0]), &answer); err != nil || len(answer.Result.Content) != 1 {
+		return 0, fmt.Errorf("pid: %s: %w", got, err)
+	}
+	return strconv.Atoi(answer.Result.Content[0].Text)
+}
+
+func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// R07: a client that goes away while its session is being opened takes the process
+// with it; nobody knows the session's id, so nobody could ever use it.
+func TestR07ClientGoneDuringInitialize(t *testing.T) {
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A server that reads and never answers.
+	adapter, url := startAdapterOn(t, listener, func(c *Config) {
+		c.Warm, c.MaxSessions, c.OpenTimeout = 0, 1, time.Hour
+	}, "sh", "-c", "while read line; do :; done")
+	running := adapter.backend.processes.Running.Load
+	g := gomega.NewWithT(t)
+	g.Eventually(running).WithTimeout(longWait).Should(gomega.BeNumerically("==", 1)) // the keeper's
+	for range 3 {                                                                     // there is one place: it must be free again each time
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := newClient(ctx, url)
+			gone <- err
+		}()
+		g.Eventually(running).WithTimeout(longWait).Should(gomega.BeNumerically("==", 2))
+		leave()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Fatalf("the client ended with %v", err)
+		}
+		g.Eventually(running).WithTimeout(longWait).Should(gomega.BeNumerically("==", 1))
+	}
+}
+
+// R08: clients come and never say goodbye. Their processes end all the same, and
+// those of an adapter that ends do so as well: the system says so, not our books.
+func TestR08ProcessesEnd(t *testing.T) {
+	const sessions = 24
+	pids := make([]int, sessions)
+	last := 0
+	t.Run("adapter", func(t *testing.T) {
+		adapter, url := startAdapter(t, func(c *Config) {
+			c.MaxSessions, c.IdleTimeout, c.ConcurrentStarts = sessions, time.Second, 8
+		})
+		var running sync.WaitGroup
+		for i := range pids {
+			running.Go(func() {
+				c, err := newClient(t.Context(), url)
+				if err == nil {
+					pids[i], err = c.pid(t.Context())
+				}
+				if err != nil {
+					t.Errorf("client %d: %v", i, err)
+				}
+			})
+		}
+		running.Wait()
+		if t.Failed() {
+			return
+		}
+		g := gomega.NewWithT(t)
+		for _, pid := range pids {
+			g.Eventually(func() bool { return alive(pid) }).WithTimeout(longWait).Should(gomega.BeFalse(), "process %d", pid)
+		}
+		g.Eventually(adapter.sessions.Len).WithTimeout(longWait).Should(gomega.BeZero())
+		var err error
+		if last, err = mustOpen(t, url).pid(t.Context()); err != nil || !alive(last) { // until the adapter ends
+			t.Fatalf("process %d of an open session: %v", last, err)
+		}
+	})
+	if last != 0 && alive(last) {
+		t.Errorf("process %d outlives its adapter", last)
+	}
+}
+
+// pagingServer is a server of the official SDK with pages of two.
+func pagingServer() *mcp.Server {
+	server := mcp.NewServer(&mcp.Implementation{Name: "paging", Version: "1"}, &mcp.ServerOptions{PageSize: 2})
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		mcp.AddTool(server, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{}, nil, nil
+		})
+	}
+	return server
+}
+
+// R18: a client of the stateless revision meets a server that does not know it. It
+// is told so, by whatever stands here, nobody dies of it, and the next request works.
+func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
+	const discover = `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
+	older := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"a process for each session": {nil, `-32022`},
+		"one process for all":        {func(c *Config) { c.Shared = true }, `-32022`},
+		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, `"error"`}, // the server's own
+		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, `-32022`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, url := startAdapter(t, test.change)
+			stranger := &client{url: url, http: &http.Client{}}
+			t.Cleanup(stranger.http.CloseIdleConnections)
+			c := mustOpen(t, url)
+			for _, who := range []*client{stranger, c, stranger} {
+				response, err := who.post(t.Context(), discover)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), test.want) {
+					t.Errorf("got %s: %s, %v; want 400 with %s", response.Status, body, err, test.want)
+				}
+			}
+			c.wantAnswer(t, "count", `"text":"1"`)
+			mustOpen(t, url) // what the stranger would do next
+		})
+	}
+}
+
+// R21: connections come and go, by either side's doing; the session stays.
+func TestR21SessionOutlivesItsConnections(t *testing.T) {
+	t.Run("the client closes", func(t *testing.T) {
+		_, url := startAdapter(t, nil)
+		c := mustOpen(t, url)
+		for i := range 5 {
+			c.http.CloseIdleConnections()
+			c.wantAnswer(t, "count", fmt.Sprintf(`"text":"%d"`, i+1))
+		}
+	})
+	t.Run("the server closes", func(t *testing.T) {
+		adapter, _ := startAdapter(t, nil)
+		// The same server with less longWait for silent connections.
+		impatient := newServer(adapter.clients)
+		impatient.IdleTimeout = 10 * time.Millisecond
+		closed := make(chan struct{}, 16)
+		impatient.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				closed <- struct{}{}
+			}
+		}
+		listener, err := Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = impatient.Serve(listener) }()
+		t.Cleanup(func() { _ = impatient.Close() })
+		c := mustOpen(t, "http://"+listener.Addr().String()+Path)
+		for i := range 5 {
+			gomega.NewWithT(t).Eventually(closed).WithTimeout(longWait).Should(gomega.Receive())
+			c.http.CloseIdleConnections() // it may not have noticed yet
+			c.wantAnswer(t, "count", fmt.Sprintf(`"text":"%d"`, i+1))
+		}
+	})
+}
+
+// R36: the cursor reaches the server, so that clients and the keeper see every page
+// and each of them once.
+func TestR36EveryPageIsSeen(t *testing.T) {
+	always := func(*http.Request) *mcp.Server { return pagingServer() }
+	const echoTools, sdkTools = "echo count pid sleep burst big ask log junk stderr exit kill close changed spawn", "a b c d e"
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"a process for each session": {nil, echoTools},
+		"one process for all":        {func(c *Config) { c.Shared = true }, echoTools},
+		"streamable-http": {func(c *Config) {
+			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always, nil))
+		}, sdkTools},
+		"sse": {func(c *Config) {
+			c.Transport, c.UpstreamURL = SSE, serveHTTP(t, mcp.NewSSEHandler(always, nil))
+		}, sdkTools},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := Listen(t.Context(), "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			adapter, url := startAdapterOn(t, listener, test.change, echoServer, "--page", "2")
+			c := mustOpen(t, url)
+			names, pages := listTools(t, c)
+			if names != test.want || pages != (strings.Count(test.want, " ")+2)/2 {
+				t.Errorf("the client sees %q on %d pages, want %q", names, pages, test.want)
+			}
+			gomega.NewWithT(t).Eventually(func() int {
+				state, _ := adapter.keeper.State()
+				if state.Catalog == nil {
+					return 0
+				}
+				return len(state.Catalog.Tools)
+			}).WithTimeout(longWait).Should(gomega.Equal(strings.Count(test.want, " ") + 1))
+		})
+	}
+}
+
+// listTools follows the cursors, but not for ever.
+func listTools(t *testing.T, c *client) (names string, pages int) {
+	t.Helper()
+	var all []string
+	params := `{}`
+	for pages = 1; pages <= 100; pages++ {
+		got, err := c.messages(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":%s}`, pages, params))
+		var answer struct {
+			Result struct {
+				Tools      []struct{ Name string }
+				NextCursor string
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(got[len(got)-1]), &answer)
+		}
+		if err != nil {
+			t.Fatalf("page %d: %v", pages, err)
+		}
+		for _, tool := range answer.Result.Tools {
+			all = append(all, tool.Name)
+		}
+		if answer.Result.NextCursor == "" {
+			break
+		}
+		params = fmt.Sprintf(`{"cursor":%q}`, answer.Result.NextCursor)
+	}
+	return strings.Join(all, " "), pages
+}
+
+// R41: some clients take no event of more than 1 MiB. A result that comes first is
+// one JSON body, of any size, whose length is known.
+func TestR41LargeResultIsNoEvent(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"a process for each session": nil,
+		"one process for all":        func(c *Config) { c.Shared = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, url := startAdapter(t, change)
+			c := mustOpen(t, url)
+			for _, size := range []int{1<<20 - 1, 1 << 20, 3 << 20} {
+				response, err := c.post(t.Context(), call(1, "big", fmt.Sprintf(`"n":%d`, size)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if got := response.Header.Get("Content-Type"); got != "application/json" || response.ContentLength != int64(len(body)) {
+					t.Errorf("%d bytes: answered as %s of length %d", size, got, response.ContentLength)
+				}
+				if strings.Count(string(body), "x") < size || !json.Valid(body) || err != nil {
+					t.Errorf("%d bytes: got %d, %v", size, len(body), err)
+				}
+			}
+		})
+	}
+}
+
+// While an adapter drains, every answer tells the client to connect elsewhere.
+func TestAnswersWhileDrainingCloseTheConnection(t *testing.T) {
+	adapter, url := startAdapter(t, nil)
+	c := mustOpen(t, url)
+	question, err := c.post(t.Context(), call(1, "ask", `"text":"busy"`)) // keeps the session from ending
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = question.Body.Close() }()
+	const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	closes := func(body string) (status int, closes bool) {
+		t.Helper()
+		response, err := c.post(t.Context(), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return response.StatusCode, response.Close
+	}
+	if status, closes := closes(ping); status != http.StatusOK || closes {
+		t.Errorf("before: %d, closes %t", status, closes)
+	}
+	adapter.Drain()
+	gomega.NewWithT(t).Eventually(func() bool {
+		status, closes := closes(ping)
+		return status == http.StatusOK && closes
+	}).WithTimeout(longWait).Should(gomega.BeTrue())
+	stranger := &client{url: url, http: c.http}
+	response, err := stranger.post(t.Context(), `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || !response.Close {
+		t.Errorf("a new session: %s, closes %t", response.Status, response.Close)
+	}
+	if status, closes := closes(`{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`); status != http.StatusAccepted || !closes {
+		t.Errorf("the answer to the question: %d, closes %t", status, closes)
+	}
+	if rest, err := io.ReadAll(question.Body); err != nil || !strings.Contains(string(rest), `"id":1,"result"`) {
+		t.Errorf("the call in flight: %s, %v", rest, err)
+	}
+}

@@ -1,0 +1,168 @@
+package sidecar
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// inside says that the test runs in a network of its own already.
+const inside = "SLIPWAY_TEST_OWN_NETWORK"
+
+// inOwnNetwork runs the test again in a network namespace, where it may drop packets
+// and nothing has to be cleaned up. It says whether this is there.
+func inOwnNetwork(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) != "" {
+		command(t, "ip", "link", "set", "lo", "up")
+		return true
+	}
+	if os.Getuid() != 0 {
+		t.Skip("packets can be dropped by root only")
+	}
+	for _, tool := range []string{"ip", "iptables"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("packets cannot be dropped: %v", err)
+		}
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	again.Env = append(os.Environ(), inside+"=1")
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := again.CombinedOutput()
+	t.Logf("in a network of its own:\n%s", out)
+	if err != nil && strings.Contains(err.Error(), "operation not permitted") {
+		t.Skipf("no network namespace can be had: %v", err)
+	}
+	if err != nil {
+		t.Errorf("in a network of its own: %v", err)
+	}
+	return false
+}
+
+func command(t *testing.T, argv ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(argv, " "), err, out)
+	}
+}
+
+// vanish has no packet of the port arrive any more, in either direction.
+func vanish(t *testing.T, port int) {
+	t.Helper()
+	for _, end := range []string{"--sport", "--dport"} {
+		command(t, "iptables", "-w", "-A", "INPUT", "-p", "tcp", end, strconv.Itoa(port), "-j", "DROP")
+	}
+}
+
+// openStream opens an event stream on a connection of its own and returns its port.
+func openStream(t *testing.T, url, session string) (response *http.Response, port int) {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1}).DialContext(ctx, network, address)
+		if err == nil {
+			port = connection.LocalAddr().(*net.TCPAddr).Port
+		}
+		return connection, err
+	}}
+	c := &client{url: url, session: session, http: &http.Client{Transport: transport}}
+	response, err := c.do(t.Context(), http.MethodGet, "")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("open stream: %v, %v", response, err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response, port
+}
+
+// R04: a client's machine loses its power or its network: no packet ever says so.
+// Its stream does not count as use of the session for ever.
+func TestR04DeadStreamHoldsNoSession(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	t.Run("nothing on its way", func(t *testing.T) {
+		listener, err := listen(t.Context(), "127.0.0.1:0", time.Second, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.IdleTimeout = time.Second }, echoServer)
+		c := mustOpen(t, url)
+		_, port := openStream(t, url, c.session)
+		g := gomega.NewWithT(t)
+		// As long as the peer is there, its silence is none: the kernel asks.
+		g.Consistently(adapter.sessions.Len).WithTimeout(3 * time.Second).Should(gomega.Equal(1))
+		vanish(t, port)
+		g.Eventually(adapter.sessions.Len).WithTimeout(12 * time.Second).Should(gomega.BeZero()) // before we write anything
+	})
+	t.Run("something on its way", func(t *testing.T) {
+		listener, err := listen(t.Context(), "127.0.0.1:0", time.Hour, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.LegacySSE = true }, echoServer)
+		base := strings.TrimSuffix(url, Path)
+		stream, port := openStream(t, base+"/sse", "")
+		first := make([]byte, 4096)
+		n, err := stream.Body.Read(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, postTo, _ := strings.Cut(strings.TrimSpace(string(first[:n])), "data: ")
+		vanish(t, port)
+		c := &client{url: base + postTo, http: &http.Client{}}
+		response, err := c.post(t.Context(), call(1, "echo", `"text":"anybody?"`))
+		if err != nil || response.StatusCode != http.StatusAccepted {
+			t.Fatalf("post: %v, %v", response, err)
+		}
+		_ = response.Body.Close()
+		gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(12 * time.Second).Should(gomega.BeZero())
+	})
+}
+
+// R04: the same, for every connection to the port that clients use.
+func TestR04KernelWatchesConnections(t *testing.T) {
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	there, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = there.Close() }()
+	here, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = here.Close() }()
+	raw, err := here.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tcpUserTimeout = 18
+	for name, test := range map[string]struct{ level, option, want int }{
+		"is watched":           {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		"silence, s":           {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},
+		"between questions, s": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 5},
+		"questions":            {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+		"unacknowledged, ms":   {syscall.IPPROTO_TCP, tcpUserTimeout, 30_000},
+	} {
+		var got int
+		var getErr error
+		if err := raw.Control(func(fd uintptr) { got, getErr = syscall.GetsockoptInt(int(fd), test.level, test.option) }); err != nil || getErr != nil {
+			t.Fatal(err, getErr)
+		}
+		if got != test.want {
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
+		}
+	}
+}
