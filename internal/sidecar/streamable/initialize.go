@@ -21,7 +21,11 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 		failRequest(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, nil, "initialize opens a new session and must not name one")
 		return
 	}
-	slot, err := h.Sessions.Reserve()
+	reserve := h.Sessions.Reserve
+	if h.Probes.IsProbe(r) {
+		reserve = h.Sessions.ReserveProbe
+	}
+	slot, err := reserve()
 	if err != nil {
 		unavailable(w, id, err.Error())
 		return

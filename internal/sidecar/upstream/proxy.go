@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -46,6 +47,8 @@ type Options struct {
 	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	Origins origin.Policy
 	MintID  func() string // makes the id of a session that was opened
+	// Probes knows the manager's requests, which have a slot of their own.
+	Probes probekey.Verifier
 	Limits
 }
 
@@ -159,11 +162,12 @@ func (p *Proxy) pass(x *exchange) {
 
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	if err := p.table.enterSingle(); err != nil {
+	leave, err := p.table.enterSingle(p.Probes.IsProbe(x.r))
+	if err != nil {
 		x.turnAway(err)
 		return
 	}
-	defer p.table.leaveSingle()
+	defer leave()
 	x.run()
 }
 
