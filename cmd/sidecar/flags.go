@@ -125,6 +125,14 @@ func chooseStdio(config *sidecar.Config, o options) error {
 	return nil
 }
 
+// checkSocket says whether the flags for the socket go together.
+func checkSocket(o options) error {
+	if o.serverUIDs != nil && o.socket == "" {
+		return errors.New("server-uid says who may use the socket: give --socket, too")
+	}
+	return nil
+}
+
 // complete works out what the other flags mean.
 func complete(config *sidecar.Config, o options) (err error) {
 	if err := config.Validate(); err != nil {
@@ -132,9 +140,6 @@ func complete(config *sidecar.Config, o options) (err error) {
 	}
 	if config.Log, err = newLogger(o.verbosity); err != nil {
 		return err
-	}
-	if o.serverUIDs != nil && o.socket == "" {
-		return errors.New("server-uid says who may use the socket: give --socket, too")
 	}
 	key := make([]byte, sessionid.KeySize)
 	if o.keyFile == "" {

@@ -50,7 +50,7 @@ func serve(ctx context.Context, args []string) error {
 		return errUsage // the flag package has said what is wrong
 	}
 	o.command = flags.Args()
-	if err := errors.Join(chooseTransport(&config, o), complete(&config, o)); err != nil {
+	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, o)); err != nil {
 		return err
 	}
 	return serveOn(ctx, config, o)

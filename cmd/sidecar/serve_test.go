@@ -38,7 +38,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
-	if err := os.Chmod(programs, 0o755); err != nil { //nolint:gosec // another user runs what is in it
+	if err := os.Chmod(programs, 0o755); err != nil {
 		return 1, err
 	}
 	const module = "github.com/slipway-mcp/slipway/"
@@ -96,7 +96,7 @@ var adminURL = regexp.MustCompile(`"admin":"([^"]+)"`)
 func startSidecar(t *testing.T, args ...string) (p *program, admin string) {
 	t.Helper()
 	ports := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--drain-timeout", "1s"}
-	p = start(t, uint32(os.Getuid()), "sidecar", append(ports, args...)...) //nolint:gosec // a user's number
+	p = start(t, uint32(os.Getuid()), "sidecar", append(ports, args...)...)
 	gomega.NewWithT(t).Eventually(func() []string {
 		return adminURL.FindStringSubmatch(p.written())
 	}).WithTimeout(patience).Should(gomega.HaveLen(2))
@@ -139,7 +139,7 @@ func TestServerUID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user must get there
+			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			socket := filepath.Join(dir, "s")
