@@ -23,6 +23,10 @@ type way struct {
 	every int  // used once in so many rounds; each time, if zero
 }
 
+// deathNotice is in the answer to a call whose server died. How it died may come to
+// light too late to be told, on a busy machine.
+const deathNotice = `"code":-32603,`
+
 var ways = []way{
 	{name: "deleted", leave: with(func(ctx context.Context, c *client) error { return c.delete(ctx) })},
 	{name: "forgotten", leave: with(func(context.Context, *client) error { return nil })},
@@ -46,13 +50,13 @@ var ways = []way{
 	{name: "killed", kills: true, leave: with(killWithStream)},
 	{name: "killed in the middle of a call", kills: true, leave: with(killInCall)},
 	{name: "exits", kills: true, leave: with(func(ctx context.Context, c *client) error {
-		return c.expect(ctx, call(1, "exit", `"n":3`), "exit code 3")
+		return c.expect(ctx, call(1, "exit", `"n":3`), deathNotice)
 	})},
 	{name: "closes its output", kills: true, every: 4, leave: with(func(ctx context.Context, c *client) error {
 		return c.expect(ctx, call(1, "close", ""), "closed its standard output")
 	})},
 	{name: "dies and leaves children", kills: true, every: 4, leave: with(func(ctx context.Context, c *client) error {
-		return errors.Join(c.expect(ctx, call(1, "spawn", ""), "done"), c.expect(ctx, call(2, "kill", ""), "signal 9"))
+		return errors.Join(c.expect(ctx, call(1, "spawn", ""), "done"), c.expect(ctx, call(2, "kill", ""), deathNotice))
 	})},
 }
 
@@ -89,8 +93,11 @@ func (c *client) delete(ctx context.Context) error {
 // expect makes a call and looks for a text in what comes back.
 func (c *client) expect(ctx context.Context, body, want string) error {
 	got, err := c.messages(ctx, body)
-	if err != nil || !strings.Contains(strings.Join(got, "\n"), want) {
-		return fmt.Errorf("got %.300q (%w), want %q in it", got, err, want)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(strings.Join(got, "\n"), want) {
+		return fmt.Errorf("got %.300q, want %q in it", got, want)
 	}
 	return nil
 }
@@ -190,8 +197,8 @@ func (c *client) pid(ctx context.Context) (int, error) {
 	var answer struct {
 		Result struct{ Content []struct{ Text string } }
 	}
-	if err := json.Unmarshal([]byte(got[len(got)-1]), &answer); err != nil || len(answer.Result.Content) != 1 {
-		return 0, fmt.Errorf("ask for the pid: got %.300q (%w)", got, err)
+	if len(got) != 1 || json.Unmarshal([]byte(got[0]), &answer) != nil || len(answer.Result.Content) != 1 {
+		return 0, fmt.Errorf("ask for the pid: got %.300q", got)
 	}
 	return strconv.Atoi(answer.Result.Content[0].Text)
 }
