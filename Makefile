@@ -46,6 +46,12 @@ test-unit: race-note ## Run the tests that need nothing but Go.
 test-integration: race-note ## Run the tests against a real API server (downloaded or built on first use).
 	KUBEBUILDER_ASSETS=$$(hack/envtest-assets.sh) && export KUBEBUILDER_ASSETS && go test $(RACE) $(TEST_FLAGS) $(INTEGRATION)
 
+LEAK_SESSIONS ?= 10000
+
+.PHONY: test-leaks
+test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test does a tenth.
+	go test -count=1 -v -timeout 10m -run TestNothingIsLeftBehind $(TEST_FLAGS) ./internal/sidecar -args -leak-sessions $(LEAK_SESSIONS)
+
 .PHONY: test-cluster
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar"
@@ -20,6 +21,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:16270", "`address` for MCP clients, at "+sidecar.Path+"; port 0 picks a free one")
 	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalogue; port 0 picks a free one")
 	flags.StringVar(&o.socket, "socket", "", "`path` of the socket that the launcher in the server's container connects to")
+	flags.Var(uids{&o.serverUIDs}, "server-uid", "user `number` that the server's container runs as: others may not use the socket; may be repeated; without it anybody may who can reach it")
 	flags.StringVar(&o.transport, "transport", "stdio", "what the server speaks: stdio, streamable-http or sse")
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
 	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
@@ -56,6 +58,22 @@ func (l list) String() string { return "" }
 
 func (l list) Set(value string) error {
 	*l.values = append(*l.values, strings.Split(value, ",")...)
+	return nil
+}
+
+// uids is a flag for the numbers of users, which may be given several times.
+type uids struct{ values *[]uint32 }
+
+func (u uids) String() string { return "" }
+
+func (u uids) Set(value string) error {
+	for text := range strings.SplitSeq(value, ",") {
+		uid, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("want the number of a user, such as 1000, not %q", text)
+		}
+		*u.values = append(*u.values, uint32(uid))
+	}
 	return nil
 }
 
@@ -103,6 +121,14 @@ func chooseStdio(config *sidecar.Config, o options) error {
 		config.Framing = wire.ContentLength
 	default:
 		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
+	}
+	return nil
+}
+
+// checkSocket says whether the flags for the socket go together.
+func checkSocket(o options) error {
+	if o.serverUIDs != nil && o.socket == "" {
+		return errors.New("server-uid says who may use the socket: give --socket, too")
 	}
 	return nil
 }

@@ -21,17 +21,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 )
 
-// asSidecar has the test program be the sidecar itself.
-const asSidecar = "SLIPWAY_TEST_AS_SIDECAR"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asSidecar) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // R52: unless it is told otherwise, the adapter is there for its own machine only.
 func TestR52DefaultIsLoopback(t *testing.T) {
 	var o options

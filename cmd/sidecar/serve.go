@@ -29,6 +29,7 @@ type options struct {
 	transport, upstream string
 	isolation           string
 	socket              string
+	serverUIDs          []uint32 // nil is anybody
 	framing             string
 	keyFile             string
 	podUID, podIP       string
@@ -49,7 +50,7 @@ func serve(ctx context.Context, args []string) error {
 		return errUsage // the flag package has said what is wrong
 	}
 	o.command = flags.Args()
-	if err := errors.Join(chooseTransport(&config, o), complete(&config, o)); err != nil {
+	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, o)); err != nil {
 		return err
 	}
 	return serveOn(ctx, config, o)
@@ -71,7 +72,13 @@ func newLogger(verbosity int) (logr.Logger, error) {
 	return zapr.NewLogger(log), nil
 }
 
+// spareThreads are made at the start. Under load there are more at a time than
+// there are processors, and when a pod reaches its limit of processes none can be
+// added.
+const spareThreads = 32
+
 func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
+	launcher.ParkThreads(spareThreads)
 	clients, err := sidecar.Listen(ctx, o.listen)
 	if err != nil {
 		return err
@@ -139,7 +146,8 @@ func newStarter(config sidecar.Config, o options, drained func(context.Context))
 		return direct, direct.Close, nil
 	}
 	host, err := launcher.Listen(o.socket, launcher.HostOptions{
-		Drain: drained,
+		AllowedUIDs: o.serverUIDs,
+		Drain:       drained,
 		Logf: func(format string, args ...any) {
 			config.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
 		},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 )
@@ -38,7 +39,7 @@ type launcher struct {
 // ends, then ends every process in order. It expects to be PID 1, or at least to
 // be the only one in its process who starts processes.
 func Run(ctx context.Context, socket string, opts Options) error {
-	parkThreads(spareThreads)
+	ParkThreads(spareThreads)
 	super, err := newSupervisor(opts, true)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (l *launcher) serve(ctx context.Context, control *conn) error {
 	defer context.AfterFunc(ctx, func() { _ = control.Close() })()
 	epoch := rand.Text()
 	if err := control.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: epoch}); err != nil {
-		return err
+		return unwelcome(err)
 	}
 	if err := welcomed(control); err != nil {
 		return err
@@ -151,11 +152,18 @@ func (l *launcher) serve(ctx context.Context, control *conn) error {
 	}
 }
 
+// unwelcome is what an adapter means that closes the connection without a word. To
+// one that takes another user's connections only, there is no point in hurrying back.
+func unwelcome(err error) error {
+	return fmt.Errorf("%w: it gave no welcome (%w); does this container run as the user that the adapter expects? It is number %d",
+		errRejected, err, os.Getuid())
+}
+
 func welcomed(control *conn) error {
 	m, err := control.receiveWithin(helloTimeout)
 	switch {
 	case err != nil:
-		return err
+		return unwelcome(err)
 	case m.Kind == kindReject:
 		return fmt.Errorf("%w: %s", errRejected, brief(m.Text))
 	case m.Kind != kindWelcome:

@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// spareThreads are made while there is room. At the limit of processes a Go
-// program dies when it needs one more thread, and a pod's limit cannot be seen
-// from inside; one that has its threads already can still say no.
+// spareThreads are those that the launcher parks.
 const spareThreads = 8
 
-// parkThreads makes that many threads. The runtime keeps idle threads for ever.
-func parkThreads(count int) {
+// ParkThreads makes that many OS threads while there is room. At the limit of
+// processes a Go program dies when it needs one more thread, and a pod's limit
+// cannot be seen from inside; one that has its threads already can still say no.
+// The runtime keeps idle threads for ever.
+func ParkThreads(count int) {
 	var made, left sync.WaitGroup
 	made.Add(count)
 	for range count {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -67,7 +68,7 @@ type Config struct {
 
 	Owner sessionid.Owner
 	IDs   *sessionid.Codec
-	Key   []byte // for the catalogue; without one it is not served
+	Key   []byte // for the catalogue, which is not served without one, and for the manager's probe
 	Log   logr.Logger
 }
 
@@ -167,6 +168,7 @@ type Adapter struct {
 	backend  backend
 	sessions *session.Registry
 	keeper   *keeper.Keeper
+	probes   probekey.Verifier
 	metrics  session.Metrics
 	clients  http.Handler
 	admin    http.Handler
@@ -184,6 +186,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		sessions: session.NewRegistry(session.Policy{
 			Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime,
 		}),
+		probes:   probekey.NewVerifier(config.Key),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
@@ -202,7 +205,7 @@ func New(starter child.Starter, config Config) *Adapter {
 
 func (a *Adapter) mintID() string { return a.config.IDs.Mint(a.config.Owner) }
 
-// openSessions is the number of sessions, whoever keeps them.
+// openSessions is the number of sessions, whoever keeps them, the probe's apart.
 func (a *Adapter) openSessions() int {
 	if a.backend.proxy != nil {
 		return a.backend.proxy.Sessions()
@@ -219,7 +222,7 @@ func (a *Adapter) clientHandler() http.Handler {
 		return mux
 	}
 	mux.Handle(Path, streamable.New(streamable.Options{
-		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID,
+		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
 	}))

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +21,17 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
-var echoServer string
+// The programs that the tests run.
+var echoServer, launcherProgram string
 
-func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
+func TestMain(m *testing.M) {
+	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer, "cmd/launcher": &launcherProgram}))
+}
 
 func newIDs(t *testing.T) *sessionid.Codec {
 	t.Helper()
@@ -42,15 +45,35 @@ func newIDs(t *testing.T) *sessionid.Codec {
 // startAdapter serves the echo server on a port of its own until the test is over.
 func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url string) {
 	t.Helper()
+	return startAdapterOn(t, newListener(t), change, echoServer)
+}
+
+func newListener(t *testing.T) net.Listener {
+	t.Helper()
 	listener, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startAdapterOn(t, listener, change, echoServer)
+	return listener
 }
 
 // startAdapterOn is startAdapter for another listener or command.
 func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), command ...string) (adapter *Adapter, url string) {
+	t.Helper()
+	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := direct.Close(); err != nil {
+			t.Errorf("close launcher: %v", err)
+		}
+	})
+	return startAdapterBy(t, listener, direct, change)
+}
+
+// startAdapterBy is startAdapter for a server that somebody else starts.
+func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, change func(*Config)) (adapter *Adapter, url string) {
 	t.Helper()
 	config := Defaults()
 	config.Log = logr.Discard()
@@ -59,15 +82,8 @@ func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), c
 		change(&config)
 	}
 	config.IDs = newIDs(t)
-	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	adapter = New(direct, config)
+	admin := newListener(t)
+	adapter = New(starter, config)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- adapter.Serve(ctx, listener, admin) }()
@@ -75,9 +91,6 @@ func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), c
 		stop()
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
-		}
-		if err := direct.Close(); err != nil {
-			t.Errorf("close launcher: %v", err)
 		}
 	})
 	return adapter, "http://" + listener.Addr().String() + Path
@@ -89,19 +102,22 @@ type client struct {
 	http         *http.Client
 }
 
+const initializeMessage = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`
+
 func newClient(ctx context.Context, url string) (*client, error) {
 	c := &client{url: url, http: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	return c, c.initialize(ctx)
 }
 
 func (c *client) initialize(ctx context.Context) error {
-	response, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	response, err := c.post(ctx, initializeMessage)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
+		c.http.CloseIdleConnections()
 		return fmt.Errorf("initialize: %s: %s: %w", response.Status, body, err)
 	}
 	c.session = response.Header.Get("Mcp-Session-Id")
@@ -276,102 +292,6 @@ func TestLargeMessages(t *testing.T) {
 	}
 	if err := answers(`"id":1,`, text)(got); err != nil {
 		t.Error(err)
-	}
-}
-
-// R01, R03, R22: however sessions end, nothing of them is left: no process, no
-// descriptor, no goroutine, no memory to speak of.
-func TestNothingIsLeftBehind(t *testing.T) {
-	sessions := 200
-	if testing.Short() {
-		sessions = 40
-	}
-	adapter, url := startAdapter(t, func(c *Config) {
-		c.MaxSessions = sessions
-		c.IdleTimeout = time.Second
-		c.ConcurrentStarts = 16
-	})
-	g := gomega.NewWithT(t)
-	settle := func() {
-		t.Helper()
-		g.Eventually(adapter.sessions.Len).WithTimeout(30 * time.Second).Should(gomega.BeZero())
-		// A spare process and the keeper's are always there.
-		g.Eventually(adapter.backend.processes.Running.Load).WithTimeout(30 * time.Second).Should(gomega.BeNumerically("==", 2))
-	}
-	abandon(t, url, 20)
-	settle()
-	descriptors, goroutines := count(t, "/proc/self/fd"), runtime.NumGoroutine()
-
-	abandon(t, url, sessions)
-	settle()
-	g.Eventually(func() int { return count(t, "/proc/self/fd") }).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", descriptors+2))
-	g.Eventually(runtime.NumGoroutine).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", goroutines+4))
-}
-
-func count(t *testing.T, dir string) int {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
-// abandon opens sessions, a few at a time, and leaves each in another way.
-func abandon(t *testing.T, url string, sessions int) {
-	t.Helper()
-	var running sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for i := range sessions {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			if err := abandonOne(t.Context(), url, i); err != nil {
-				t.Errorf("session %d: %v", i, err)
-			}
-		})
-	}
-	running.Wait()
-}
-
-func abandonOne(ctx context.Context, url string, i int) error {
-	c, err := newClient(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer c.http.CloseIdleConnections()
-	switch i % 5 {
-	case 0: // as it should be
-		response, err := c.do(ctx, http.MethodDelete, "")
-		if err != nil {
-			return err
-		}
-		return response.Body.Close()
-	case 1: // forgotten: the idle timeout ends it
-		return nil
-	case 2: // gone in the middle of a call
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
-		_, err := c.messages(ctx, call(1, "sleep", `"ms":300`))
-		if err == nil {
-			return errors.New("the call was answered too early")
-		}
-		return nil
-	case 3: // the server dies, with children of its own
-		if _, err := c.messages(ctx, call(1, "spawn", "")); err != nil {
-			return err
-		}
-		_, err := c.messages(ctx, call(2, "kill", ""))
-		return err
-	default: // a stream is opened and dropped
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		response, err := c.do(ctx, http.MethodGet, "")
-		if err != nil {
-			return err
-		}
-		cancel()
-		return response.Body.Close()
 	}
 }
 

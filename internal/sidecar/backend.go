@@ -76,9 +76,10 @@ func (a *Adapter) newPool(starter child.Starter, processes, warm int) *child.Poo
 	})
 }
 
-// newProcessBackend has a process for each session, and one for the keeper.
+// newProcessBackend has a process for each session, one for the keeper and one for
+// the manager's probe.
 func (a *Adapter) newProcessBackend(starter child.Starter) backend {
-	pool := a.newPool(starter, a.config.MaxSessions+1, a.config.Warm)
+	pool := a.newPool(starter, a.config.MaxSessions+2, a.config.Warm)
 	return backend{
 		open: func(ctx context.Context) (*session.Session, error) {
 			server, err := pool.Acquire(ctx)
@@ -165,7 +166,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 // newProxyBackend stands in front of a server that speaks Streamable HTTP.
 func (a *Adapter) newProxyBackend() backend {
 	proxy := upstream.NewProxy(upstream.Options{
-		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID,
+		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, Probes: a.probes,
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			BodyBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,

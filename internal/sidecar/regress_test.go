@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,21 +41,6 @@ func (c *client) wantAnswer(t *testing.T, tool, text string) {
 	if err != nil {
 		t.Errorf("%s: %v", tool, err)
 	}
-}
-
-// pid is the number of the session's process.
-func (c *client) pid(ctx context.Context) (int, error) {
-	got, err := c.messages(ctx, call(1, "pid", ""))
-	if err != nil {
-		return 0, err
-	}
-	var answer struct {
-		Result struct{ Content []struct{ Text string } }
-	}
-	if err := json.Unmarshal([]byte(got[0]), &answer); err != nil || len(answer.Result.Content) != 1 {
-		return 0, fmt.Errorf("pid: %s: %w", got, err)
-	}
-	return strconv.Atoi(answer.Result.Content[0].Text)
 }
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

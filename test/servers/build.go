@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// Run builds the server with the name, says where it is, runs a package's tests and
-// removes it again. It is for TestMain, and returns the exit code.
-func Run(m *testing.M, name string, path *string) (code int) {
-	code, err := run(m, name, path)
+// Run builds programs of this module, given by their directory, says where they are,
+// runs a package's tests and removes the programs again. It is for TestMain, and
+// returns the exit code.
+func Run(m *testing.M, programs map[string]*string) (code int) {
+	code, err := run(m, programs)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -23,16 +24,21 @@ func Run(m *testing.M, name string, path *string) (code int) {
 	return code
 }
 
-func run(m *testing.M, name string, path *string) (code int, err error) {
+func run(m *testing.M, programs map[string]*string) (code int, err error) {
 	dir, err := os.MkdirTemp("", "slipway-test-servers")
 	if err != nil {
-		return 1, fmt.Errorf("make directory for server %s: %w", name, err)
+		return 1, fmt.Errorf("make directory for programs: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	*path = filepath.Join(dir, name)
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", *path, "github.com/slipway-mcp/slipway/test/servers/"+name)
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build server %s: %w: %s", name, err, out)
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // Tests run programs as other users.
+		return 1, fmt.Errorf("open directory for programs: %w", err)
+	}
+	for program, path := range programs {
+		*path = filepath.Join(dir, filepath.Base(program))
+		build := exec.CommandContext(context.Background(), "go", "build", "-o", *path, "github.com/slipway-mcp/slipway/"+program)
+		if out, err := build.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("build %s: %w: %s", program, err, out)
+		}
 	}
 	return m.Run(), nil
 }

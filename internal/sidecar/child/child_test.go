@@ -21,7 +21,9 @@ import (
 // echoServer is the program that the tests run for each session.
 var echoServer string
 
-func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
+func TestMain(m *testing.M) {
+	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
+}
 
 var testOptions = Options{
 	LineBytes: 16 << 20, Max: 8, Starts: 2,

@@ -34,7 +34,9 @@ const (
 // echoServer is the program that the tests run for each session.
 var echoServer string
 
-func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
+func TestMain(m *testing.M) {
+	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
+}
 
 // patience is for what happens soon, on a busy machine.
 const patience = 20 * time.Second

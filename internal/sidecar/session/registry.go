@@ -20,6 +20,13 @@ var (
 	ErrLifetime = errors.New("the session reached its maximum lifetime")
 )
 
+// A probe is done in seconds. One that was abandoned must not keep the slot from the
+// next for long.
+const (
+	ProbeIdleTimeout = 10 * time.Second
+	ProbeLifetime    = 2 * time.Minute
+)
+
 // Policy says how many sessions there may be, and for how long.
 type Policy struct {
 	Max         int
@@ -33,7 +40,9 @@ type Registry struct {
 
 	mu       sync.Mutex
 	sessions map[string]*Session
-	reserved int // slots of sessions that are being opened
+	reserved int      // slots of sessions that are being opened
+	probing  bool     // the probe's slot is taken
+	probe    *Session // what is in it, once it is opened
 	draining bool
 	over     bool          // the drain is: nothing may live on
 	emptied  chan struct{} // closed when the last one goes while draining
@@ -47,31 +56,46 @@ func NewRegistry(policy Policy) *Registry {
 // Slot is a place for a session that is being opened.
 type Slot struct {
 	registry *Registry
+	probe    bool
 	once     sync.Once
 }
 
 // Reserve takes a place, so that no server is started for a session that would
 // then be refused. It must be filled or released.
-func (r *Registry) Reserve() (*Slot, error) {
+func (r *Registry) Reserve() (*Slot, error) { return r.reserve(false) }
+
+// ReserveProbe takes the place that the manager's probe has beyond all others.
+func (r *Registry) ReserveProbe() (*Slot, error) { return r.reserve(true) }
+
+func (r *Registry) reserve(probe bool) (*Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	taken := len(r.sessions) + r.reserved
+	if r.probing {
+		taken--
+	}
 	switch {
 	case r.draining:
 		return nil, ErrDraining
-	case len(r.sessions)+r.reserved >= r.policy.Max:
+	case probe && r.probing, !probe && taken >= r.policy.Max:
 		return nil, ErrFull
 	}
 	r.reserved++
-	return &Slot{registry: r}, nil
+	r.probing = r.probing || probe
+	return &Slot{registry: r, probe: probe}, nil
 }
 
 // Release gives the place back. After Fill it does nothing.
 func (s *Slot) Release() {
 	s.once.Do(func() {
-		s.registry.mu.Lock()
-		defer s.registry.mu.Unlock()
-		s.registry.reserved--
-		s.registry.checkEmptyLocked()
+		r := s.registry
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reserved--
+		if s.probe {
+			r.probing = false
+		}
+		r.checkEmptyLocked()
 	})
 }
 
@@ -82,6 +106,9 @@ func (s *Slot) Fill(id string, session *Session) {
 		r.mu.Lock()
 		r.reserved--
 		r.sessions[id] = session
+		if s.probe {
+			r.probe = session
+		}
 		over := r.over
 		r.mu.Unlock()
 		session.OnEnd(func() { r.remove(id) })
@@ -94,6 +121,9 @@ func (s *Slot) Fill(id string, session *Session) {
 func (r *Registry) remove(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.probe != nil && r.sessions[id] == r.probe {
+		r.probe, r.probing = nil, false
+	}
 	delete(r.sessions, id)
 	r.checkEmptyLocked()
 }
@@ -116,11 +146,25 @@ func (r *Registry) Find(id string) (*Session, bool) {
 	return session, ok
 }
 
-// Len is the number of sessions.
+// Len is the number of sessions. The probe's is not counted.
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.probe != nil {
+		return len(r.sessions) - 1
+	}
 	return len(r.sessions)
+}
+
+// limits are how long a session may be idle and live.
+func (r *Registry) limits(session *Session) (idle, lifetime time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idle, lifetime = r.policy.IdleTimeout, r.policy.MaxLifetime
+	if session == r.probe {
+		idle, lifetime = min(idle, ProbeIdleTimeout), min(lifetime, ProbeLifetime)
+	}
+	return idle, lifetime
 }
 
 // sweepInterval is how exactly time-outs are kept.
@@ -154,12 +198,13 @@ func (r *Registry) All() []*Session {
 }
 
 func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
+	idleTimeout, lifetime := r.limits(session)
 	since, idle := session.Idle()
 	switch {
-	case now.Sub(session.Began()) >= r.policy.MaxLifetime:
-		session.End(fmt.Errorf("%w of %s", ErrLifetime, r.policy.MaxLifetime))
-	case idle && now.Sub(since) >= r.policy.IdleTimeout:
-		session.End(fmt.Errorf("%w (%s)", ErrIdle, r.policy.IdleTimeout))
+	case now.Sub(session.Began()) >= lifetime:
+		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
+	case idle && now.Sub(since) >= idleTimeout:
+		session.End(fmt.Errorf("%w (%s)", ErrIdle, idleTimeout))
 	default:
 		// A server that does not read must not hold up the other sessions.
 		sendCtx, cancel := context.WithTimeout(ctx, sweepInterval/10)

@@ -54,6 +54,64 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
+// Architecture §4.5: the manager's probe has one slot beyond all others, and not for
+// long.
+func TestRegistryHasASlotForTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+		probe := func(h *harness, id string) {
+			t.Helper()
+			slot, err := r.ReserveProbe()
+			if err != nil {
+				t.Fatalf("reserve for %s: %v", id, err)
+			}
+			if _, err := r.ReserveProbe(); !errors.Is(err, ErrFull) {
+				t.Errorf("a second probe while %s is opened: %v", id, err)
+			}
+			slot.Fill(id, h.Session)
+		}
+		first := newHarness(t, testLimits)
+		probe(first, "first")
+		r.add(t, newHarness(t, testLimits), "other") // the probe has taken nobody's place
+		if _, err := r.Reserve(); !errors.Is(err, ErrFull) {
+			t.Errorf("one too many: %v", err)
+		}
+		if _, err := r.ReserveProbe(); !errors.Is(err, ErrFull) {
+			t.Errorf("a second probe: %v", err)
+		}
+		if _, ok := r.Find("first"); !ok || r.Len() != 1 || len(r.All()) != 2 {
+			t.Errorf("found %v, %d counted of %d, want 1 of 2", ok, r.Len(), len(r.All()))
+		}
+		first.End(errors.New("deleted"))
+		if slot, err := r.ReserveProbe(); err != nil {
+			t.Errorf("after the first: %v", err)
+		} else {
+			slot.Release()
+		}
+
+		// One that is forgotten makes room soon; an ordinary session stays.
+		forgotten := newHarness(t, testLimits)
+		probe(forgotten, "forgotten")
+		time.Sleep(ProbeIdleTimeout - time.Nanosecond)
+		for _, s := range r.All() {
+			r.sweep(t.Context(), s, time.Now())
+		}
+		if len(r.All()) != 2 {
+			t.Error("ended too early")
+		}
+		time.Sleep(time.Nanosecond)
+		for _, s := range r.All() {
+			r.sweep(t.Context(), s, time.Now())
+		}
+		if _, ok := r.Find("other"); !ok || len(r.All()) != 1 {
+			t.Errorf("%d sessions are left, the ordinary one: %v", len(r.All()), ok)
+		}
+		if _, err := r.ReserveProbe(); err != nil {
+			t.Errorf("after the forgotten one: %v", err)
+		}
+	})
+}
+
 // T-26, L-07: time ends what nobody uses, and what is used for too long.
 func TestRegistryKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

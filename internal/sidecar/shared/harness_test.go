@@ -17,7 +17,9 @@ import (
 // echoServer is the program that tests with real processes run.
 var echoServer string
 
-func TestMain(m *testing.M) { os.Exit(servers.Run(m, "echo", &echoServer)) }
+func TestMain(m *testing.M) {
+	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second

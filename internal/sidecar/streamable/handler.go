@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -25,6 +26,8 @@ type Options struct {
 	Open func(ctx context.Context) (*session.Session, error)
 	// MintID makes the id of a session that was opened.
 	MintID func() string
+	// Probes knows the manager's requests, which have a slot of their own.
+	Probes probekey.Verifier
 
 	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start and answer initialize

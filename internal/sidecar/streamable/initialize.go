@@ -22,7 +22,11 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
-	slot, err := h.Sessions.Reserve()
+	reserve := h.Sessions.Reserve
+	if h.Probes.IsProbe(r) {
+		reserve = h.Sessions.ReserveProbe
+	}
+	slot, err := reserve()
 	if err != nil {
 		frontend.Unavailable(w, id, err.Error())
 		return

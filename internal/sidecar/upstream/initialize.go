@@ -22,14 +22,15 @@ func (p *Proxy) initialize(x *exchange) {
 		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
-	if err := p.table.reserve(); err != nil {
+	probe := p.Probes.IsProbe(x.r)
+	if err := p.table.reserve(probe); err != nil {
 		x.turnAway(err)
 		return
 	}
 	filled := false
 	defer func() {
 		if !filled {
-			p.table.release()
+			p.table.release(probe)
 		}
 	}()
 
@@ -56,7 +57,7 @@ func (p *Proxy) initialize(x *exchange) {
 	switch {
 	case serverID == "":
 	case agreed && x.r.Context().Err() == nil:
-		opened := newEntry(p.MintID(), serverID, revision)
+		opened := newEntry(p.MintID(), serverID, revision, probe)
 		p.table.fill(opened)
 		filled = true
 		x.w.Header().Set(frontend.HeaderSession, opened.id)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -48,6 +49,8 @@ type Options struct {
 	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	Origins origin.Policy
 	MintID  func() string // makes the id of a session that was opened
+	// Probes knows the manager's requests, which have a slot of their own.
+	Probes probekey.Verifier
 	Limits
 }
 
@@ -161,11 +164,12 @@ func (p *Proxy) pass(x *exchange) {
 
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	if err := p.table.enterSingle(x.stream); err != nil {
+	leave, err := p.table.enterSingle(x.stream, p.Probes.IsProbe(x.r))
+	if err != nil {
 		x.turnAway(err)
 		return
 	}
-	defer p.table.leaveSingle(x.stream)
+	defer leave()
 	x.run()
 }
 

@@ -21,6 +21,7 @@ type entry struct {
 	id       string
 	serverID string
 	revision string // that client and server agreed on
+	probe    bool   // it is the manager's
 	began    time.Time
 
 	// over ends when the session does; its cause is the reason.
@@ -34,11 +35,11 @@ type entry struct {
 	streams   int       // GET requests in flight
 }
 
-func newEntry(id, serverID, revision string) *entry {
+func newEntry(id, serverID, revision string, probe bool) *entry {
 	over, end := context.WithCancelCause(context.Background())
 	now := time.Now()
 	return &entry{
-		id: id, serverID: serverID, revision: revision, began: now, over: over, end: end,
+		id: id, serverID: serverID, revision: revision, probe: probe, began: now, over: over, end: end,
 		touched: now, confirmed: now,
 	}
 }
@@ -49,9 +50,12 @@ type table struct {
 
 	mu       sync.Mutex
 	entries  map[string]*entry
-	reserved int // places of sessions that are being opened
-	single   int // POST requests in flight that belong to no session
-	listens  int // streams in flight that belong to none
+	reserved int    // places of sessions that are being opened
+	probing  bool   // the probe's place is taken
+	probe    *entry // what is in it, once it is opened
+	single   int    // POST requests in flight that belong to no session
+	listens  int    // streams in flight that belong to none
+	singles  int    // requests of a probe that belong to none
 	draining bool
 
 	changed chan struct{} // receives after something went away
@@ -70,25 +74,34 @@ func newTable(limits Limits) *table {
 }
 
 // reserve takes a place for a session, so that the server opens none that would
-// then be refused.
-func (t *table) reserve() error {
+// then be refused. A probe has a place of its own, beyond the others, and there is
+// one of these.
+func (t *table) reserve(probe bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	taken := len(t.entries) + t.reserved
+	if t.probing {
+		taken--
+	}
 	switch {
 	case t.draining:
 		return session.ErrDraining
-	case len(t.entries)+t.reserved >= t.limits.Sessions:
+	case probe && t.probing, !probe && taken >= t.limits.Sessions:
 		return session.ErrFull
 	}
 	t.reserved++
+	t.probing = t.probing || probe
 	return nil
 }
 
 // release gives a place back.
-func (t *table) release() {
+func (t *table) release(probe bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reserved--
+	if probe {
+		t.probing = false
+	}
 	t.signalLocked()
 }
 
@@ -99,6 +112,17 @@ func (t *table) fill(e *entry) {
 	t.reserved--
 	t.signalLocked()
 	t.entries[e.id] = e
+	if e.probe {
+		t.probe = e
+	}
+}
+
+// deleteLocked takes a session out that is there.
+func (t *table) deleteLocked(e *entry) {
+	delete(t.entries, e.id)
+	if e == t.probe {
+		t.probe, t.probing = nil, false
+	}
 }
 
 // remove takes a session out, and says whether it was there: whoever takes it out
@@ -109,7 +133,7 @@ func (t *table) remove(e *entry) bool {
 	if t.entries[e.id] != e {
 		return false
 	}
-	delete(t.entries, e.id)
+	t.deleteLocked(e)
 	t.signalLocked()
 	return true
 }
@@ -155,34 +179,35 @@ func (e *entry) count(stream bool, by int) {
 	}
 }
 
-// enterSingle begins a request that belongs to no session. Streams do not take the
-// places of calls: clients hold on to them.
-func (t *table) enterSingle(stream bool) error {
+// probeSingles are the requests of a probe that may be in flight without a session:
+// it asks for one thing after the other, and may listen meanwhile.
+const probeSingles = 4
+
+// enterSingle begins a request that belongs to no session; leave ends it. Streams do
+// not take the places of calls: clients hold on to them.
+func (t *table) enterSingle(stream, probe bool) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	count := t.countOfLocked(stream)
+	count, limit := &t.single, t.limits.Single
+	switch {
+	case probe:
+		count, limit = &t.singles, probeSingles
+	case stream:
+		count = &t.listens
+	}
 	switch {
 	case t.draining:
-		return session.ErrDraining
-	case *count >= t.limits.Single:
-		return errTooManyRequests
+		return nil, session.ErrDraining
+	case *count >= limit:
+		return nil, errTooManyRequests
 	}
 	*count++
-	return nil
-}
-
-func (t *table) leaveSingle(stream bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	*t.countOfLocked(stream)--
-	t.signalLocked()
-}
-
-func (t *table) countOfLocked(stream bool) *int {
-	if stream {
-		return &t.listens
-	}
-	return &t.single
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		*count--
+		t.signalLocked()
+	}, nil
 }
 
 func (t *table) signalLocked() {
@@ -207,9 +232,13 @@ func (t *table) confirmedBefore(e *entry, at time.Time) bool {
 	return e.confirmed.Before(at)
 }
 
+// len is the number of sessions. The probe's is not counted.
 func (t *table) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.probe != nil {
+		return len(t.entries) - 1
+	}
 	return len(t.entries)
 }
 
@@ -223,17 +252,21 @@ type ending struct {
 func (t *table) expire(now time.Time) (endings []ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, e := range t.entries {
+	for _, e := range t.entries {
+		idle, lifetime := t.limits.IdleTimeout, t.limits.MaxLifetime
+		if e.probe {
+			idle, lifetime = min(idle, session.ProbeIdleTimeout), min(lifetime, session.ProbeLifetime)
+		}
 		var reason error
 		switch {
-		case now.Sub(e.began) >= t.limits.MaxLifetime:
-			reason = fmt.Errorf("%w of %s", session.ErrLifetime, t.limits.MaxLifetime)
-		case e.calls+e.streams == 0 && now.Sub(e.touched) >= t.limits.IdleTimeout:
-			reason = fmt.Errorf("%w (%s)", session.ErrIdle, t.limits.IdleTimeout)
+		case now.Sub(e.began) >= lifetime:
+			reason = fmt.Errorf("%w of %s", session.ErrLifetime, lifetime)
+		case e.calls+e.streams == 0 && now.Sub(e.touched) >= idle:
+			reason = fmt.Errorf("%w (%s)", session.ErrIdle, idle)
 		default:
 			continue
 		}
-		delete(t.entries, id)
+		t.deleteLocked(e)
 		endings = append(endings, ending{e, reason})
 	}
 	return endings
@@ -245,11 +278,11 @@ func (t *table) drain(all bool) (endings []ending, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.draining = true
-	for id, e := range t.entries {
+	for _, e := range t.entries {
 		if all || e.calls == 0 {
-			delete(t.entries, id)
+			t.deleteLocked(e)
 			endings = append(endings, ending{e, session.ErrDraining})
 		}
 	}
-	return endings, len(t.entries)+t.reserved+t.single+t.listens > 0
+	return endings, len(t.entries)+t.reserved+t.single+t.listens+t.singles > 0
 }

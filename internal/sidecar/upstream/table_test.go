@@ -17,12 +17,12 @@ func TestTableKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(Limits{Sessions: 3, Calls: 1, Streams: 1, IdleTimeout: time.Minute, MaxLifetime: time.Hour})
 		for _, id := range []string{"idle", "called", "read"} {
-			if err := table.reserve(); err != nil {
+			if err := table.reserve(false); err != nil {
 				t.Fatal(err)
 			}
-			table.fill(newEntry(id, "s", ""))
+			table.fill(newEntry(id, "s", "", false))
 		}
-		if err := table.reserve(); !errors.Is(err, session.ErrFull) {
+		if err := table.reserve(false); !errors.Is(err, session.ErrFull) {
 			t.Errorf("one too many: %v", err)
 		}
 		called, _ := table.enter("called", false)
@@ -51,6 +51,83 @@ func TestTableKeepsTime(t *testing.T) {
 			t.Errorf("%d are left", table.len())
 		}
 	})
+}
+
+// Architecture §4.5: the manager's probe has one place beyond all others, and not for
+// long.
+func TestTableHasAPlaceForTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(Limits{Sessions: 1, Single: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+		open := func(id string, probe bool) *entry {
+			t.Helper()
+			if err := table.reserve(probe); err != nil {
+				t.Fatalf("reserve for %s: %v", id, err)
+			}
+			e := newEntry(id, "s", "", probe)
+			table.fill(e)
+			return e
+		}
+		full := func(probe bool) {
+			t.Helper()
+			if err := table.reserve(probe); !errors.Is(err, session.ErrFull) {
+				t.Errorf("one too many (probe: %v): %v", probe, err)
+			}
+		}
+		open("probe", true)
+		open("other", false)
+		full(true)
+		full(false)
+		if table.len() != 1 {
+			t.Errorf("%d sessions, want 1", table.len())
+		}
+		time.Sleep(session.ProbeIdleTimeout)
+		if ended := table.expire(time.Now()); len(ended) != 1 || ended[0].entry.id != "probe" {
+			t.Errorf("idle: %v", ended)
+		}
+		full(false)
+		if err := table.reserve(true); err != nil {
+			t.Errorf("the next probe: %v", err)
+		}
+		table.release(true)
+		table.remove(open("deleted", true))
+		open("drained", true)
+		if ended, _ := table.drain(true); len(ended) != 2 || table.probing || table.len() != 0 {
+			t.Errorf("drained: %v, probing %v", ended, table.probing)
+		}
+	})
+}
+
+// A server without sessions finds room for the probe's requests, too.
+func TestProbeWithoutSession(t *testing.T) {
+	table := newTable(Limits{Single: 1})
+	leaveOther, err := table.enterSingle(false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.enterSingle(false, false); !errors.Is(err, errTooManyRequests) {
+		t.Errorf("one too many: %v", err)
+	}
+	var leave []func()
+	for range probeSingles {
+		done, err := table.enterSingle(false, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, done)
+	}
+	if _, err := table.enterSingle(false, true); !errors.Is(err, errTooManyRequests) {
+		t.Errorf("one too many of a probe's: %v", err)
+	}
+	leaveOther()
+	if _, busy := table.drain(false); !busy {
+		t.Error("the probe's requests are not waited for")
+	}
+	for _, done := range leave {
+		done()
+	}
+	if _, busy := table.drain(false); busy {
+		t.Error("busy without a request")
+	}
 }
 
 // Sessions whose time is up end at the server, and so do their streams.

@@ -1,0 +1,138 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/probekey"
+	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+)
+
+const probeTestKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+// headerWatch notes the names of all headers that a server gets.
+type headerWatch struct {
+	http.Handler
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (w *headerWatch) ServeHTTP(response http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	for name := range r.Header {
+		w.names[name] = true
+	}
+	w.mu.Unlock()
+	w.Handler.ServeHTTP(response, r)
+}
+
+func (w *headerWatch) saw(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.names[name]
+}
+
+// Architecture §4.5: when every slot is taken the manager's probe still finds one,
+// and nobody else does. Whatever the server speaks, it never learns of it.
+func TestProbeHasASlotOfItsOwn(t *testing.T) {
+	one := func(server *mcp.Server) func(*http.Request) *mcp.Server {
+		return func(*http.Request) *mcp.Server { return server }
+	}
+	watch := func(handler http.Handler) *headerWatch {
+		return &headerWatch{Handler: handler, names: map[string]bool{}}
+	}
+	streamableServer := watch(mcp.NewStreamableHTTPHandler(one(countingServer()), nil))
+	sseServer := watch(mcp.NewSSEHandler(one(countingServer()), nil))
+	for name, test := range map[string]struct {
+		change   func(*Config)
+		upstream *headerWatch
+	}{
+		"a process for each session": {change: func(*Config) {}},
+		"one process for all":        {change: func(c *Config) { c.Shared = true }},
+		"streamable-http": {func(c *Config) {
+			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, streamableServer)
+		}, streamableServer},
+		"sse": {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, sseServer) }, sseServer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adapter, url := startAdapter(t, func(c *Config) {
+				c.MaxSessions, c.Key = 1, []byte(probeTestKey)
+				test.change(c)
+			})
+			client, err := newClient(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.http.CloseIdleConnections()
+			refused := func(who, token string) {
+				t.Helper()
+				if _, err := probe(t.Context(), url, token); busyStatus(err) != http.StatusServiceUnavailable {
+					t.Errorf("%s: got %v, want 503", who, err)
+				}
+			}
+			token := probekey.Token([]byte(probeTestKey))
+			refused("somebody", "")
+			refused("somebody with the key itself", probeTestKey)
+			for range 2 { // the slot is free again after the first
+				session, err := probe(t.Context(), url, token)
+				if err != nil {
+					t.Fatalf("probe: %v", err)
+				}
+				if catalog, err := session.Catalog(t.Context()); err != nil || len(catalog.Tools) == 0 {
+					t.Errorf("catalogue: %+v, %v", catalog, err)
+				}
+				refused("a second probe", token)
+				refused("somebody during the probe", "")
+				checkSessionsCounted(t, adapter, "1")
+				session.Close()
+			}
+			if _, err := client.messages(t.Context(), call(7, "count", "")); err != nil {
+				t.Errorf("the client that was there: %v", err)
+			}
+			if test.upstream != nil && (test.upstream.saw(probekey.Header) || !test.upstream.saw("Content-Type")) {
+				t.Errorf("the server got %v", test.upstream.names)
+			}
+		})
+	}
+}
+
+func probe(ctx context.Context, url, token string) (*mcpprobe.Session, error) {
+	header := http.Header{}
+	if token != "" {
+		header.Set(probekey.Header, token)
+	}
+	return mcpprobe.Connect(ctx, mcpprobe.HTTP(url, header), mcpprobe.Options{SkipDiscover: true})
+}
+
+func busyStatus(err error) int {
+	if e, ok := errors.AsType[*mcpprobe.Error](err); ok && e.Class == mcpprobe.Busy {
+		return e.Status
+	}
+	return 0
+}
+
+// checkSessionsCounted looks at the two places that tell the number of sessions.
+func checkSessionsCounted(t *testing.T, adapter *Adapter, want string) {
+	t.Helper()
+	get := func(path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+probeTestKey)
+		w := httptest.NewRecorder()
+		adapter.admin.ServeHTTP(w, r)
+		return w
+	}
+	if got := get(admin.PathCatalog).Header().Get(admin.HeaderSessions); got != want {
+		t.Errorf("catalogue: %q sessions, want %s", got, want)
+	}
+	if text := get(admin.PathMetrics).Body.String(); !strings.Contains(text, "\nslipway_adapter_sessions "+want+"\n") {
+		t.Errorf("metrics do not say %s sessions:\n%.2000s", want, text)
+	}
+}
