@@ -150,8 +150,8 @@ func complete(config *sidecar.Config, o options) (err error) {
 			return fmt.Errorf("read key: %w", err)
 		}
 		config.Key = []byte(strings.TrimSpace(string(text)))
-		if n, err := hex.Decode(key, config.Key); err != nil || n != len(key) {
-			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, len(key))
+		if key, err = hex.DecodeString(string(config.Key)); err != nil || len(key) != sessionid.KeySize {
+			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, sessionid.KeySize)
 		}
 	}
 	if config.IDs, err = sessionid.New(key); err != nil {

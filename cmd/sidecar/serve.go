@@ -94,9 +94,11 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
-	// The launcher's hook waits for the adapter, which starts by the launcher.
+	// The launcher's hook needs the adapter, which starts by the launcher.
 	var adapter *sidecar.Adapter
+	made := make(chan struct{})
 	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
+		<-made
 		adapter.Drain()
 		select {
 		case <-adapter.Drained():
@@ -108,6 +110,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	adapter = sidecar.New(starter, config)
+	close(made)
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, drainSignal)
 	go func() {

@@ -185,3 +185,18 @@ func TestServerUIDFlag(t *testing.T) {
 		})
 	}
 }
+
+// A key that is too long is refused as one that is too short is.
+func TestKeyFile(t *testing.T) {
+	for name, text := range map[string]string{"short": "00", "long": strings.Repeat("00", 64), "no number": strings.Repeat("zz", 32), "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "key")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := serve(t.Context(), []string{"--key-file", file, "--", "true"}); err == nil || !strings.Contains(err.Error(), "32 bytes in hexadecimal") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

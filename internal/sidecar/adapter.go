@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
@@ -151,6 +152,7 @@ const (
 	stuckTimeout    = time.Minute
 	sharedCalls     = 4096
 	subscriptions   = 256
+	drainLinger     = 30 * time.Second
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and
@@ -170,6 +172,8 @@ type Adapter struct {
 	keeper   *keeper.Keeper
 	probes   probekey.Verifier
 	metrics  session.Metrics
+	registry *prometheus.Registry
+	answers  *answerCounts
 	clients  http.Handler
 	admin    http.Handler
 
@@ -187,16 +191,18 @@ func New(starter child.Starter, config Config) *Adapter {
 			Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime,
 		}),
 		probes:   probekey.NewVerifier(config.Key),
+		registry: prometheus.NewRegistry(),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	a.answers = newAnswerCounts(a.registry)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
 		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
 		Log: config.Log.WithName("keeper"),
 	})
-	a.clients = a.closing(a.clientHandler())
+	a.clients = a.answering(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{
 		State: a.keeper.State, Sessions: a.openSessions, Key: config.Key, Metrics: a.metricsHandler(),
 	})
@@ -294,7 +300,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 		err = fmt.Errorf("serve: %w", err)
 	case <-a.draining:
 		<-a.drained
-		<-ctx.Done()
+		err = awaitEnd(ctx)
 	case <-ctx.Done():
 		a.Drain()
 		<-a.drained
@@ -307,6 +313,18 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Wait()
 	a.backend.close()
 	return err
+}
+
+// awaitEnd waits to be told to end after a drain. A drain that nothing follows was
+// not that of a pod that goes away: a container was restarted in place, or somebody in
+// the server's container asked for it. Whoever runs the adapter then starts it afresh.
+func awaitEnd(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(drainLinger):
+		return fmt.Errorf("serve: drained %s ago and not told to end", drainLinger)
+	}
 }
 
 func newServer(handler http.Handler) *http.Server {

@@ -12,7 +12,7 @@ import (
 // metricsHandler serves the adapter's metrics. None has a label that a client or a
 // server could choose.
 func (a *Adapter) metricsHandler() http.Handler {
-	registry := prometheus.NewRegistry()
+	registry := a.registry
 	sessions := &a.metrics
 	registerGauges(registry, []gauge{
 		{"sessions", "Sessions that are open.", func() float64 { return float64(a.openSessions()) }},
@@ -36,6 +36,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"server_start_failures_total", "Server processes that could not be started.", processes.StartFailures.Load},
 			{"server_crashes_total", "Server processes that ended without being asked to.", processes.Crashes.Load},
 			{"junk_lines_total", "Lines that servers wrote to standard output and that are no messages.", processes.JunkLines.Load},
+			{"oversized_messages_total", "Messages of servers that were larger than they may be.", processes.Oversized.Load},
 			{"panics_total", "Sessions that ended because of a mistake of the adapter.", processes.Panics.Load},
 		})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -196,6 +197,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			config:   config,
 			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime}),
 			draining: make(chan struct{}),
+			answers:  newAnswerCounts(prometheus.NewRegistry()),
 		}
 		a.config.IDs = newIDs(t)
 		a.backend.open = func(context.Context) (*session.Session, error) {
@@ -204,7 +206,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			return server.opened, nil
 		}
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
-		httpServer := newServer(a.closing(a.clientHandler()))
+		httpServer := newServer(a.answering(a.clientHandler()))
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +88,22 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("got %d %s, want %d with %q", got.Code, got.Body, test.status, test.want)
 			}
 		})
+	}
+}
+
+type talkative struct{}
+
+func (talkative) Error() string { return "exit code 3; last words: password=hunter2" }
+func (talkative) Brief() string { return "exit code 3" }
+
+// What a server wrote to standard error is not for everybody.
+func TestReadinessIsDiscreet(t *testing.T) {
+	h := newHandler(newSource(keeper.State{Err: fmt.Errorf("start: %w", talkative{})}))
+	if got := ask(h, "/readyz"); strings.Contains(got.Body.String(), "hunter2") || !strings.Contains(got.Body.String(), "exit code 3") {
+		t.Errorf("everybody reads %s", got.Body)
+	}
+	if got := ask(h, "/catalog", "Authorization", "Bearer secret"); !strings.Contains(got.Body.String(), "hunter2") {
+		t.Errorf("the manager reads %s", got.Body)
 	}
 }
 

@@ -51,6 +51,7 @@ type Metrics struct {
 	StartFailures atomic.Uint64
 	Crashes       atomic.Uint64 // ends that nobody asked for
 	JunkLines     atomic.Uint64 // output that is no message
+	Oversized     atomic.Uint64 // messages over the limit
 	Panics        atomic.Uint64 // of the adapter itself, while it read output
 	Running       atomic.Int64
 }

@@ -255,6 +255,7 @@ func (s *Server) reason(readErr error) error {
 	}
 	s.pool.metrics.Crashes.Add(1)
 	if errors.Is(readErr, wire.ErrFrameTooLong) {
+		s.pool.metrics.Oversized.Add(1)
 		s.process.Stop(0)
 		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)
 	}
@@ -274,8 +275,11 @@ func (s *Server) reason(readErr error) error {
 // ExitError says how a server's process ended, with its last words.
 type ExitError struct{ launcher.Exit }
 
+// Brief is the error without the last words.
+func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
+
 func (e *ExitError) Error() string {
-	text := "the server's process ended: " + e.String()
+	text := e.Brief()
 	if stderr := strings.TrimSpace(e.Stderr); stderr != "" {
 		text += "; its last lines on standard error: " + stderr
 	}
