@@ -38,11 +38,11 @@ type usage struct {
 
 // refusal says why there is no room for another process, or nil. Young ones have not
 // started all of their threads yet, so room is kept for them, too.
-func (u usage) refusal(young int) error {
+func (u usage) refusal(young uint64) error {
 	if u.memoryLimit > 0 && u.memory+u.memoryLimit/memoryReserve > u.memoryLimit {
 		return &RefusedError{ReasonMemory, fmt.Sprintf("%d of %d MiB in use", u.memory>>20, u.memoryLimit>>20)}
 	}
-	if u.pidLimit > 0 && u.pids+pidReserve+youngReserve*uint64(young) > u.pidLimit {
+	if u.pidLimit > 0 && u.pids+pidReserve+youngReserve*young > u.pidLimit {
 		return &RefusedError{ReasonPIDs, fmt.Sprintf("%d of %d processes and threads in use", u.pids, u.pidLimit)}
 	}
 	return nil

@@ -191,7 +191,7 @@ func (s *supervisor) findRoom() error {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.young = slices.DeleteFunc(s.young, func(begin time.Time) bool { return now.Sub(begin) > youth })
-	if err := s.limits.usage().refusal(len(s.young)); err != nil {
+	if err := s.limits.usage().refusal(uint64(len(s.young))); err != nil {
 		return err
 	}
 	s.young = append(s.young, now)

@@ -30,7 +30,8 @@ func run(m *testing.M, programs map[string]*string) (code int, err error) {
 		return 1, fmt.Errorf("make directory for programs: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // Tests run programs as other users.
+	// Tests run the programs as other users, too.
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, fmt.Errorf("open directory for programs: %w", err)
 	}
 	for program, path := range programs {

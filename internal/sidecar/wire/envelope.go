@@ -357,16 +357,22 @@ func (s *scanner) classify() *Error {
 	return nil
 }
 
+// dropAbsent drops the one of result and error that stands for none.
+func (s *scanner) dropAbsent() {
+	e := &s.envelope
+	switch {
+	case !e.Result.Present() || !e.Error.Present():
+	case s.absent(e.Error):
+		e.Error = Span{}
+	case s.absent(e.Result):
+		e.Result = Span{}
+	}
+}
+
 func (s *scanner) classifyResponse() *Error {
 	e := &s.envelope
 	e.Kind = Response
-	if e.Result.Present() && e.Error.Present() {
-		if s.absent(e.Error) {
-			e.Error = Span{}
-		} else if s.absent(e.Result) {
-			e.Result = Span{}
-		}
-	}
+	s.dropAbsent()
 	if e.Result.Present() && e.Error.Present() {
 		return invalid(e.Error.Start, "a response has a result or an error, but not both")
 	}
