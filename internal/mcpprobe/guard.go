@@ -205,6 +205,11 @@ func (g *guard) notification(method string) {
 
 // request lets the SDK answer, which it does in the same way whatever the params.
 func (g *guard) request(message []byte, envelope wire.Envelope) ([]byte, error) {
+	if method := string(envelope.Method); method == methodInitialize || method == methodDiscover {
+		// Only clients send these. To one that is sent back our answer would be that
+		// there is no such method, which would be sent back as well, and believed.
+		return nil, protocolError("it sends back what it is sent, which is no answer")
+	}
 	select {
 	case g.slots <- struct{}{}:
 	case <-g.broken.Done():

@@ -124,6 +124,7 @@ func TestDeadlineOnAProcess(t *testing.T) {
 		"J-05 answers wrong ids": {script{methodTools: func(call) string { return `{"jsonrpc":"2.0","id":999,"result":{"tools":[]}}` }}.run, Protocol},
 		"J-02 id of other type":  {script{methodTools: func(c call) string { return strings.Replace(c.result(`{}`), `"id":`, `"id":"x`, 1) }}.run, Protocol},
 		"J-01 broken JSON":       {script{methodTools: func(c call) string { return c.result(`{"tools":[}`) }}.run, Protocol},
+		"sends back its input":   {func(stdin io.ReadCloser, stdout io.WriteCloser) { _, _ = io.Copy(stdout, stdin) }, Protocol},
 		"text only":              {script{methodTools: func(call) string { return "panic: at the disco" }}.run, Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {

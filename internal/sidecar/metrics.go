@@ -34,7 +34,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 		registerCounters(registry, []counter{
 			{"server_starts_total", "Server processes that were started.", processes.Starts.Load},
 			{"server_start_failures_total", "Server processes that could not be started.", processes.StartFailures.Load},
-			{"server_crashes_total", "Server processes that ended without being asked to.", processes.Crashes.Load},
+			{"server_crashes_total", "Server processes that ended, or closed their output, without being asked to: those of sessions, spares and the keeper's.", processes.Crashes.Load},
 			{"junk_lines_total", "Lines that servers wrote to standard output and that are no messages.", processes.JunkLines.Load},
 			{"oversized_messages_total", "Messages of servers that were larger than they may be.", processes.Oversized.Load},
 			{"panics_total", "Sessions that ended because of a mistake of the adapter.", processes.Panics.Load},

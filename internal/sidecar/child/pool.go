@@ -49,7 +49,7 @@ type Options struct {
 type Metrics struct {
 	Starts        atomic.Uint64
 	StartFailures atomic.Uint64
-	Crashes       atomic.Uint64 // ends that nobody asked for
+	Crashes       atomic.Uint64 // ends that nobody asked for, of output too
 	JunkLines     atomic.Uint64 // output that is no message
 	Oversized     atomic.Uint64 // messages over the limit
 	Panics        atomic.Uint64 // of the adapter itself, while it read output
@@ -71,7 +71,7 @@ type Pool struct {
 	closed bool
 	wanted chan struct{} // receives when a spare may be missing
 
-	shortLived atomic.Bool // a spare ended soon after it was started
+	shortLived atomic.Pointer[launcher.Exit] // of a spare that ended soon after it was started
 }
 
 // NewPool returns a Pool without processes. Run keeps its spares.
@@ -168,7 +168,8 @@ func (p *Pool) ended(server *Server) {
 	if i := slices.Index(p.spares, server); i >= 0 {
 		p.spares = slices.Delete(p.spares, i, i+1)
 		if time.Since(server.begin) < shortLife {
-			p.shortLived.Store(true)
+			exit := server.process.Exit()
+			p.shortLived.Store(&exit)
 		}
 	}
 	p.mu.Unlock()
@@ -195,12 +196,12 @@ func (p *Pool) Run(ctx context.Context) {
 			if errors.Is(err, ErrFull) || ctx.Err() != nil {
 				break
 			}
-			if err == nil && !p.shortLived.Swap(false) {
-				backOff = 0
-				continue
+			if err == nil {
+				err = shortLived(p.shortLived.Swap(nil)) // the one before
 			}
 			if err == nil {
-				err = errShortLived // the one before
+				backOff = 0
+				continue
 			}
 			backOff = min(max(2*backOff, firstBackOff), lastBackOff)
 			p.options.Log.Error(err, "Cannot keep a spare server process", "nextTry", backOff.String())
@@ -223,8 +224,13 @@ func (p *Pool) missing() bool {
 	return len(p.spares) < p.options.Warm && p.alive < p.options.Max
 }
 
-// errShortLived makes Run slow down for a command that does not stay.
-var errShortLived = errors.New("the process ended while it waited to be used")
+// shortLived makes Run slow down for a command that does not stay.
+func shortLived(exit *launcher.Exit) error {
+	if exit == nil {
+		return nil
+	}
+	return fmt.Errorf("the process ended while it waited to be used: %s", exit)
+}
 
 func (p *Pool) addSpare(ctx context.Context) error {
 	spare, err := p.start(ctx)
@@ -232,10 +238,15 @@ func (p *Pool) addSpare(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
-	if p.closed || spare.dead() {
+	switch {
+	case p.closed:
 		p.mu.Unlock()
 		spare.Close()
-		return errShortLived
+		return ErrClosed
+	case spare.dead():
+		p.mu.Unlock()
+		exit := spare.process.Exit()
+		return shortLived(&exit)
 	}
 	p.spares = append(p.spares, spare)
 	p.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -29,6 +30,8 @@ type Server struct {
 	closeOnce   sync.Once
 	closing     chan struct{}
 	outputTaken atomic.Bool // by whoever reads it, or else by whoever buries the process
+	broke       atomic.Bool // one of its pipes ended by itself, as both do with the process
+	asked       atomic.Bool // to end, before it did by itself
 
 	writing sync.Mutex
 	frame   []byte
@@ -44,6 +47,9 @@ func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 		<-process.Done()
 		hold.Stop()
 		s.started()
+		if !s.asked.Load() {
+			pool.metrics.Crashes.Add(1)
+		}
 		_ = process.Stdin.Close()
 		if s.outputTaken.CompareAndSwap(false, true) {
 			_ = process.Stdout.Close()
@@ -66,6 +72,24 @@ func (s *Server) dead() bool {
 		return false
 	}
 }
+
+// ask notes that the process is told to end. One that has ended, or whose pipes have,
+// did so by itself: that is often known a moment before its end is.
+func (s *Server) ask() {
+	if !s.dead() && !s.broke.Load() {
+		s.asked.Store(true)
+	}
+}
+
+// stop ends the process, at once or by TERM first.
+func (s *Server) stop(grace time.Duration) {
+	s.ask()
+	s.process.Stop(grace)
+}
+
+// Label is the number that stands in front of what the process writes to its standard
+// error.
+func (s *Server) Label() string { return s.label }
 
 // PID is the process's number as whoever started it sees it.
 func (s *Server) PID() int { return s.process.PID }
@@ -90,12 +114,27 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 	if err == nil {
 		return nil
 	}
+	s.noteInput(err)
 	err = fmt.Errorf("write to server process: %w", err)
 	if written > 0 {
 		s.broken = err
-		s.process.Stop(0)
+		s.stop(0)
 	}
 	return err
+}
+
+// noteInput notes that nobody reads what is written to the process.
+func (s *Server) noteInput(err error) {
+	if errors.Is(err, syscall.EPIPE) {
+		s.broke.Store(true)
+	}
+}
+
+// noteOutput notes that there is nothing more to read from the process.
+func (s *Server) noteOutput(err error) {
+	if errors.Is(err, io.EOF) {
+		s.broke.Store(true)
+	}
 }
 
 func (s *Server) write(message []byte) (int, error) {
@@ -119,12 +158,13 @@ func (s *Server) write(message []byte) (int, error) {
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		close(s.closing)
+		s.ask()
 		_ = s.process.Stdin.Close() // it cannot be written to any more, which is the point
 		go func() {
 			select {
 			case <-s.process.Done():
 			case <-time.After(s.pool.options.EOFGrace):
-				s.process.Stop(s.pool.options.TermGrace)
+				s.stop(s.pool.options.TermGrace)
 			}
 		}()
 	})
@@ -185,7 +225,7 @@ func (s *Server) readSafely(receive func(session.Message)) (err error) {
 			err = fmt.Errorf("the adapter made a mistake: %v", p)
 			s.pool.metrics.Panics.Add(1)
 			s.pool.options.Log.Error(err, "Ending a session because of a panic", "session", s.label, "stack", string(debug.Stack()))
-			s.process.Stop(0)
+			s.stop(0)
 		}
 	}()
 	return s.read(receive)
@@ -197,6 +237,7 @@ func (s *Server) read(receive func(session.Message)) error {
 	for {
 		message, err := reader.Next()
 		if err != nil {
+			s.noteOutput(err)
 			return err
 		}
 		s.started()
@@ -253,17 +294,16 @@ func (s *Server) reason(readErr error) error {
 		return session.ErrEnded
 	default:
 	}
-	s.pool.metrics.Crashes.Add(1)
 	if errors.Is(readErr, wire.ErrFrameTooLong) {
 		s.pool.metrics.Oversized.Add(1)
-		s.process.Stop(0)
+		s.stop(0)
 		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)
 	}
 	select {
 	case <-s.process.Done():
 	case <-time.After(reasonGrace):
 		// It closed its output and lives on; without output it is of no use.
-		s.process.Stop(s.pool.options.TermGrace)
+		s.stop(s.pool.options.TermGrace)
 		if errors.Is(readErr, io.EOF) {
 			return errors.New("the server closed its standard output")
 		}

@@ -19,7 +19,7 @@ type Connection struct {
 	Target mcpprobe.Target
 	// Close ends the server; it returns at once.
 	Close func()
-	// Reason says why the server ended, or nil if it has not.
+	// Reason says why the server ended, or nil if it has not, or was asked to.
 	Reason func() error
 }
 
@@ -172,8 +172,8 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 	waitIsOver(err == nil)
 	if err != nil {
 		reason, err = explain(err, connection)
-		if reason == Exited {
-			// Some servers end when the first request is not initialize. Others end
+		if reason == Exited || reason == Broken {
+			// Some servers end when the first request is not initialize. Others fail
 			// for reasons of their own, so the next one is asked the other way.
 			k.skipDiscover = !k.skipDiscover
 		}
@@ -269,7 +269,7 @@ func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 }
 
 // explain says why a server failed. It prefers the server's own end to what followed
-// from it.
+// from it; one that ended because it was done with failed for another reason.
 func explain(err error, connection Connection) (Reason, error) {
 	if end := connection.Reason(); end != nil {
 		return Exited, end
