@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -174,6 +175,7 @@ type Adapter struct {
 	metrics  session.Metrics
 	registry *prometheus.Registry
 	answers  *answerCounts
+	number   atomic.Uint64 // of the last session that has no process of its own
 	clients  http.Handler
 	admin    http.Handler
 
@@ -186,15 +188,15 @@ type Adapter struct {
 // the configured URL.
 func New(starter child.Starter, config Config) *Adapter {
 	a := &Adapter{
-		config: config,
-		sessions: session.NewRegistry(session.Policy{
-			Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime,
-		}),
+		config:   config,
 		probes:   probekey.NewVerifier(config.Key),
 		registry: prometheus.NewRegistry(),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	a.sessions = session.NewRegistry(session.Policy{
+		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.logSession,
+	})
 	a.answers = newAnswerCounts(a.registry)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{

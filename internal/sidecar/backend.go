@@ -87,13 +87,17 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 				return nil, fmt.Errorf("%s: %w", notStarted, err)
 			}
 			opened := session.New(server, a.sessionLimits(), &a.metrics)
+			opened.Number = server.Label()
 			// What a server says has no deadline of a request's; a server that
 			// does not read its answers has the usual time.
 			server.Serve(func(message session.Message) {
 				ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 				defer cancel()
 				opened.Deliver(ctx, message)
-			}, opened.End)
+			}, func(reason error) {
+				a.logProcessEnd(server, reason)
+				opened.End(reason)
+			})
 			return opened, nil
 		},
 		connect:   func(ctx context.Context) (keeper.Connection, error) { return a.keepProcess(ctx, pool) },
@@ -148,7 +152,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		StartTimeout: a.config.OpenTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
-		open: opener(process.Open).or(notStarted),
+		open: a.numbered(opener(process.Open).or(notStarted)),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {
@@ -167,6 +171,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 func (a *Adapter) newProxyBackend() backend {
 	proxy := upstream.NewProxy(upstream.Options{
 		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, Probes: a.probes,
+		Opened: func() func(error) { return a.logOpened(a.nextNumber()) },
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			BodyBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
@@ -188,7 +193,7 @@ func (a *Adapter) newSSEBackend() backend {
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
 	return backend{
-		open:       opener(server.Open).or(notReached),
+		open:       a.numbered(opener(server.Open).or(notReached)),
 		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
 		run:        func(ctx context.Context) { <-ctx.Done() },
 		close:      nothing,

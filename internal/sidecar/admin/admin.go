@@ -88,20 +88,10 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-timeout.C:
-			say(w, http.StatusServiceUnavailable, brief(state.Err))
+			say(w, http.StatusServiceUnavailable, keeper.Brief(state.Err))
 			return
 		}
 	}
-}
-
-// brief is what everybody may know of an error. What a server wrote to its standard
-// error may be secret: it goes to the log, and into the catalogue's answer.
-func brief(err error) string {
-	var discreet interface{ Brief() string }
-	if errors.As(err, &discreet) {
-		return discreet.Brief()
-	}
-	return err.Error()
 }
 
 func parseWait(text string) (time.Duration, error) {

@@ -89,6 +89,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	state   State
+	story   story
 	changed chan struct{} // closed and replaced with every change of state
 }
 
@@ -131,7 +132,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.options.Log.Info("Server that is looked after was lost", "answered", answered, "reason", reason, "error", err.Error())
+		k.logFailure(answered, reason, err)
 		k.set(func(s *State) {
 			s.Reason, s.Err = reason, err
 			switch {
@@ -157,6 +158,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // keepOne starts a server and stays with it until it fails. It says whether the
 // server ever answered.
 func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err error) {
+	begin := time.Now()
 	starting, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
 	defer cancel()
 	connection, err := k.options.Connect(starting)
@@ -180,7 +182,9 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 		return false, reason, err
 	}
 	defer session.Close()
+	before, _ := k.State()
 	k.learned(catalog)
+	k.logReady(before.Ready, catalog, time.Since(begin))
 	reason, err = explain(k.follow(ctx, session), connection)
 	return true, reason, err
 }
@@ -250,12 +254,17 @@ func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 	patience := min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
 	isOver := false // guarded by k.mu, so that nothing is called silent after its answer
 	silent := time.AfterFunc(patience, func() {
-		err := fmt.Errorf("the server runs and has not answered for %s", patience.Round(time.Second/10))
+		err := fmt.Errorf("the server runs and has not answered for more than %s", patience.Round(time.Second/10))
+		noticed := false
 		k.set(func(s *State) {
 			if !isOver {
 				s.Ready, s.Reason, s.Err = false, Silent, err
+				noticed = true
 			}
 		})
+		if noticed {
+			k.logFailure(false, Silent, err)
+		}
 	})
 	return func(answered bool) {
 		silent.Stop()

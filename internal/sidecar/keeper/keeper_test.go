@@ -174,7 +174,7 @@ func TestKeeperOfASilentServer(t *testing.T) {
 		o.StartTimeout = 300 * time.Millisecond
 		o.Probe.DiscoverTimeout = 100 * time.Millisecond
 	})
-	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for 100ms")
+	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms")
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ := k.State()
 		return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout

@@ -32,6 +32,7 @@ type Policy struct {
 	Max         int
 	IdleTimeout time.Duration
 	MaxLifetime time.Duration
+	Opened      func(*Session) // is told of each session that is opened; may be nil
 }
 
 // Registry knows the sessions of one instance by their ids.
@@ -111,6 +112,9 @@ func (s *Slot) Fill(id string, session *Session) {
 		}
 		over := r.over
 		r.mu.Unlock()
+		if r.policy.Opened != nil {
+			r.policy.Opened(session)
+		}
 		session.OnEnd(func() { r.remove(id) })
 		if over {
 			session.End(ErrDraining)

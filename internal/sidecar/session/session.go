@@ -60,6 +60,8 @@ type Session struct {
 	// Revision is the protocol revision that client and server agreed on. It is
 	// set once, before anybody but its opener knows the session.
 	Revision string
+	// Number is what the session is called in the log. It is set as Revision is.
+	Number string
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when waiting events were taken
@@ -278,6 +280,13 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 		}
 	}
 	return nil, true
+}
+
+// EndedBy is why the session ended, or nil if it has not.
+func (s *Session) EndedBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endedBy
 }
 
 // Done is closed when the session has ended.

@@ -58,6 +58,10 @@ func (p *Proxy) initialize(x *exchange) {
 	case serverID == "":
 	case agreed && x.r.Context().Err() == nil:
 		opened := newEntry(p.MintID(), serverID, revision, probe)
+		if p.Opened != nil {
+			ended := p.Opened()
+			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
+		}
 		p.table.fill(opened)
 		filled = true
 		x.w.Header().Set(frontend.HeaderSession, opened.id)

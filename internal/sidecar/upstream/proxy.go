@@ -51,6 +51,9 @@ type Options struct {
 	MintID  func() string // makes the id of a session that was opened
 	// Probes knows the manager's requests, which have a slot of their own.
 	Probes probekey.Verifier
+	// Opened is told of each session that is opened, and what it returns of its end;
+	// may be nil.
+	Opened func() (ended func(reason error))
 	Limits
 }
 

@@ -1,0 +1,52 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// The log calls sessions by numbers, since whoever knows a session's id can use it.
+// Where a session has a process of its own, the number is that in front of what the
+// process writes to its standard error.
+
+// numbered gives sessions numbers that have no process of their own.
+func (a *Adapter) numbered(open opener) opener {
+	return func(ctx context.Context) (*session.Session, error) {
+		opened, err := open(ctx)
+		if err == nil {
+			opened.Number = a.nextNumber()
+		}
+		return opened, err
+	}
+}
+
+func (a *Adapter) nextNumber() string { return strconv.FormatUint(a.number.Add(1), 10) }
+
+// logSession logs a session that was opened, and its end.
+func (a *Adapter) logSession(opened *session.Session) {
+	ended := a.logOpened(opened.Number)
+	opened.OnEnd(func() { ended(opened.EndedBy()) })
+}
+
+func (a *Adapter) logOpened(number string) (ended func(reason error)) {
+	log := a.config.Log.V(1).WithValues("session", number)
+	begin := time.Now()
+	log.Info("Session opened")
+	return func(reason error) {
+		log.Info("Session ended", "reason", keeper.Brief(reason), "lasted", time.Since(begin).Round(time.Millisecond).String())
+	}
+}
+
+// logProcessEnd logs how the process of a session ended, unless it was told to. Its
+// last words are in the log already.
+func (a *Adapter) logProcessEnd(server *child.Server, reason error) {
+	if !errors.Is(reason, session.ErrEnded) {
+		a.config.Log.Info("Server process of a session ended", "session", server.Label(), "reason", keeper.Brief(reason))
+	}
+}

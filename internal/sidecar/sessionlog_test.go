@@ -1,0 +1,109 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+)
+
+// memory is a log that is kept.
+type memory struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (m *memory) logger() logr.Logger {
+	return funcr.NewJSON(func(line string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.lines = append(m.lines, line)
+	}, funcr.Options{Verbosity: 5})
+}
+
+// with are the lines of a message.
+func (m *memory) with(message string) (lines []map[string]any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, text := range m.lines {
+		var line map[string]any
+		if json.Unmarshal([]byte(text), &line) == nil && line["msg"] == message {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (m *memory) text() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.lines, "\n")
+}
+
+// Whoever reads the log can follow a session by its number, and nobody can use it by
+// what is in the log.
+func TestSessionsAreLogged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config)
+		call   string // what ends the session
+		died   string // what is said of its process
+		reason string // what is said of the session
+	}{
+		"the process dies":             {nil, `{"name":"exit","arguments":{"n":3}}`, "the server's process ended: exit code 3", "the server's process ended: exit code 3"},
+		"by a signal":                  {nil, `{"name":"kill","arguments":{}}`, "the server's process ended: signal 9 (killed)", "the server's process ended: signal 9 (killed)"},
+		"nobody uses it":               {func(c *Config) { c.IdleTimeout = time.Second }, "", "", "the session was idle for too long (1s)"},
+		"nobody uses a shared process": {func(c *Config) { c.Shared, c.IdleTimeout = true, time.Second }, "", "", "the session was idle for too long (1s)"},
+		"nobody uses a proxy": {func(c *Config) {
+			server := countingServer()
+			c.Transport, c.IdleTimeout = StreamableHTTP, time.Second
+			c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+		}, "", "", "the session was idle for too long (1s)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &memory{}
+			_, url := startAdapter(t, func(c *Config) {
+				if test.change != nil {
+					test.change(c)
+				}
+				c.Log = log.logger()
+			})
+			c, err := newClient(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.call != "" {
+				response, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+test.call+`}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+			}
+			g := gomega.NewWithT(t)
+			g.Eventually(func() int { return len(log.with("Session ended")) }).WithTimeout(20 * time.Second).Should(gomega.Equal(1))
+			opened, ended := log.with("Session opened"), log.with("Session ended")
+			if len(opened) != 1 || opened[0]["level"] != 1. || opened[0]["session"] == "" || opened[0]["session"] != ended[0]["session"] {
+				t.Errorf("opened %v, ended %v", opened, ended)
+			}
+			if ended[0]["level"] != 1. || ended[0]["reason"] != test.reason || ended[0]["lasted"] == "" {
+				t.Errorf("ended %v, want %q", ended, test.reason)
+			}
+			died := log.with("Server process of a session ended")
+			switch {
+			case test.died == "" && len(died) > 0:
+				t.Errorf("died: %v", died)
+			case test.died != "" && (len(died) != 1 || died[0]["level"] != 0. || died[0]["session"] != ended[0]["session"] || died[0]["reason"] != test.died):
+				t.Errorf("died: %v, want %q", died, test.died)
+			}
+			if text := log.text(); strings.Contains(text, c.session) || strings.Contains(text, "told to exit") {
+				t.Errorf("too much is in the log:\n%s", text)
+			}
+		})
+	}
+}
