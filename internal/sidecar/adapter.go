@@ -129,7 +129,7 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, c.Origins.Validate())...)
 }
 
 // What nobody needs to set.

@@ -108,9 +108,10 @@ func TestValidate(t *testing.T) {
 	if err := config.Validate(); err != nil {
 		t.Errorf("defaults: %v", err)
 	}
+	config.Origins.Origins = []string{"example.com"}
 	config.MaxSessions, config.LineBytes, config.CallTimeout = 0, -1, -time.Second
 	err := config.Validate()
-	for _, want := range []string{"max-sessions is 0, want 1", "limit-line-bytes is -1", "call-timeout is -1s, want at least 1s"} {
+	for _, want := range []string{"max-sessions is 0, want 1", "limit-line-bytes is -1", "call-timeout is -1s, want at least 1s", `allowed-origin "example.com" can never match`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}

@@ -65,8 +65,7 @@ func New(options Options) *Transport {
 // admit says whether a request may come from where it does and has the method. If
 // not it has answered the request.
 func (t *Transport) admit(w http.ResponseWriter, r *http.Request, method string) bool {
-	if err := t.Origins.Check(r); err != nil {
-		frontend.Refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+	if !frontend.Admit(w, r, &t.Origins, method) {
 		return false
 	}
 	if r.Method != method {

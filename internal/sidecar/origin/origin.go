@@ -4,6 +4,7 @@
 package origin
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,6 +15,9 @@ import (
 
 // Any in a list allows everything.
 const Any = "*"
+
+// opaque is the origin of a page that has none, such as a file.
+const opaque = "null"
 
 // Policy says which origins and hosts are allowed.
 //
@@ -27,17 +31,44 @@ type Policy struct {
 	Hosts   []string // names, with or without a port
 }
 
+// Validate says which entries no header can ever equal. The API server refuses the
+// same: what it takes must not keep a pod from starting.
+func (p *Policy) Validate() error {
+	var problems []error
+	for _, entry := range p.Origins {
+		scheme, host, ok := strings.Cut(entry, "://")
+		if entry != Any && entry != opaque && (!ok || scheme == "" || host == "" || strings.ContainsAny(entry, "?#@ ") || strings.Contains(host, "/")) {
+			problems = append(problems, fmt.Errorf("allowed-origin %q can never match: write it with its scheme and without a path, as in https://chat.example.com, or * for all", entry))
+		}
+	}
+	for _, entry := range p.Hosts {
+		if entry != Any && (entry == "" || strings.ContainsAny(entry, "/?#@ ")) {
+			problems = append(problems, fmt.Errorf("allowed-host %q can never match: write a name, with or without a port, as in mcp.example.com, or * for all", entry))
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // Check returns an error that says which header is not allowed.
 func (p *Policy) Check(r *http.Request) error {
 	if !p.hostAllowed(r.Host) {
-		return fmt.Errorf("the host %q is not one that this server is reached by", r.Host)
+		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are configured on the server", clip(r.Host))
 	}
 	for _, value := range r.Header.Values("Origin") {
 		if !p.originAllowed(value) {
-			return fmt.Errorf("the origin %q is not allowed", value)
+			return fmt.Errorf("the origin %q is not allowed here: allowed origins are configured on the server", clip(value))
 		}
 	}
 	return nil
+}
+
+// clip keeps what others sent short when it is repeated.
+func clip(text string) string {
+	const most = 256
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
 }
 
 func (p *Policy) hostAllowed(host string) bool {

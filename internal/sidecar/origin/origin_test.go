@@ -2,8 +2,32 @@ package origin
 
 import (
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
+
+// What could never be the value of a header is refused before it is relied on.
+func TestValidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy Policy
+		want   string
+	}{
+		"nothing":             {Policy{}, ""},
+		"what there may be":   {Policy{Origins: []string{"https://chat.example.com", "http://a:8080", "vscode-webview://x", "*", "null"}, Hosts: []string{"a", "a.b:80", "[::1]:80", "*"}}, ""},
+		"no scheme":           {Policy{Origins: []string{"https://ok.example", "example.com"}}, `allowed-origin "example.com" can never match: write it with its scheme and without a path, as in https://chat.example.com`},
+		"a path":              {Policy{Origins: []string{"https://example.com/"}}, `allowed-origin "https://example.com/" can never match`},
+		"empty":               {Policy{Origins: []string{""}}, `allowed-origin "" can never match`},
+		"a host with scheme":  {Policy{Hosts: []string{"https://example.com"}}, `allowed-host "https://example.com" can never match: write a name, with or without a port, as in mcp.example.com`},
+		"a host that is none": {Policy{Hosts: []string{""}}, `allowed-host "" can never match`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.policy.Validate()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
 
 func TestCheck(t *testing.T) {
 	inPod := Policy{

@@ -45,9 +45,10 @@ type Handler struct{ Options }
 // New returns a Handler.
 func New(options Options) *Handler { return &Handler{options} }
 
+const methods = "GET, POST, DELETE"
+
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := h.Origins.Check(r); err != nil {
-		frontend.Refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+	if !frontend.Admit(w, r, &h.Origins, methods) {
 		return
 	}
 	switch r.Method {
@@ -58,7 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		h.delete(w, r)
 	default:
-		w.Header().Set("Allow", "GET, POST, DELETE")
+		w.Header().Set("Allow", methods)
 		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/probekey"
@@ -82,6 +83,10 @@ func removeHopByHop(header http.Header) {
 func answered(dst, header http.Header) {
 	removeHopByHop(header)
 	header.Del(frontend.HeaderSession) // the server's own id is told to nobody
+	frontend.DropCORS(header)
+	if ours := dst["Vary"]; len(ours) > 0 {
+		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
+	}
 	maps.Copy(dst, header)
 }
 

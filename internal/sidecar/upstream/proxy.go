@@ -106,9 +106,10 @@ func (p *Proxy) Check(ctx context.Context) error {
 // noteOutage remembers that sessions may have been lost.
 func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
+const methods = "GET, POST, DELETE"
+
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := p.Origins.Check(r); err != nil {
-		frontend.Refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+	if !frontend.Admit(w, r, &p.Origins, methods) {
 		return
 	}
 	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {
@@ -125,7 +126,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		p.delete(w, r)
 	default:
-		w.Header().Set("Allow", "GET, POST, DELETE")
+		w.Header().Set("Allow", methods)
 		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
 }
