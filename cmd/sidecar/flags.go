@@ -29,7 +29,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.keyFile, "key-file", "", "`file` with the server's key, 32 bytes in hexadecimal; without it a key is made up, and the catalogue is not served")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
-	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5")
+	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that open and end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
 }
 
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {

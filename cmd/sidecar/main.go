@@ -5,11 +5,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -22,49 +19,52 @@ const usage = `Usage:
   sidecar install DIRECTORY                      put the launcher there (postStart hook)
   sidecar drain                                  have the sidecar of this container drain (preStop hook)
   sidecar --version                              print the version
+  sidecar help                                   print this
 
 sidecar serve --help explains the flags.
 `
 
-// errUsage has been explained already.
-var errUsage = errors.New("usage")
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "sidecar:", err)
-		os.Exit(1)
+	err := run(context.Background(), os.Args[1:])
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "sidecar:", err)
+	if misuse, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintln(os.Stderr, "see", misuse.see)
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
 
 func run(ctx context.Context, args []string) error {
-	command := ""
-	if len(args) > 0 {
-		command = args[0]
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
 	}
-	switch {
-	case command == "serve":
-		return serve(ctx, args[1:])
-	case command == "install" && len(args) == 2:
-		return install(args[1])
-	case command == "drain" && len(args) == 1:
+	command, args := args[0], args[1:]
+	switch command {
+	case "serve":
+		return serve(ctx, args)
+	case "install":
+		switch len(args) {
+		case 0:
+			return misused(helpCommand, "install: name the directory to put the launcher into, as in: sidecar install /slipway")
+		case 1:
+			return install(args[0])
+		}
+		return misused(helpCommand, "install: name one directory, not %q", args)
+	case "drain":
+		if len(args) > 0 {
+			return misused(helpCommand, "drain takes no arguments, and was given %q", args)
+		}
 		return drain()
-	case command == "--version" && len(args) == 1:
+	case "version", "--version":
 		fmt.Println("sidecar", version.Get())
 		return nil
-	case command == "--help" || command == "-h":
+	case "help", "--help", "-h":
 		fmt.Print(usage)
 		return nil
 	}
-	if command != "" {
-		fmt.Fprintf(os.Stderr, "sidecar: cannot make sense of %q\n\n", args)
-	}
-	fmt.Fprint(os.Stderr, usage)
-	return errUsage
+	return misused(helpCommand, "there is no command %q", command)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,18 +41,18 @@ type options struct {
 func serve(ctx context.Context, args []string) error {
 	config := sidecar.Defaults()
 	var o options
-	flags := flag.NewFlagSet("sidecar serve", flag.ContinueOnError)
+	flags := newFlags("sidecar serve")
 	bindOptions(flags, &o)
 	bindConfig(flags, &config)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return err
+			return explain(os.Stdout, flags)
 		}
-		return errUsage // the flag package has said what is wrong
+		return flagError(err)
 	}
 	o.command = flags.Args()
 	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, o)); err != nil {
-		return err
+		return &usageError{err, serveCommand}
 	}
 	return serveOn(ctx, config, o)
 }
@@ -79,13 +80,16 @@ const spareThreads = 32
 
 func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	clients, err := sidecar.Listen(ctx, o.listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("--listen: %w", err)
 	}
 	administrators, err := sidecar.Listen(ctx, o.adminListen)
 	if err != nil {
-		return errors.Join(err, clients.Close())
+		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}
 	local := netip.MustParseAddrPort(clients.Addr().String())
 	if len(config.Origins.Hosts) == 0 && local.Addr().IsLoopback() {
@@ -117,8 +121,21 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		<-told
 		adapter.Drain()
 	}()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go obey(signals, end, adapter)
 	config.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
 	return adapter.Serve(ctx, clients, administrators)
+}
+
+// obey drains and ends the adapter with the first signal. Whoever sends a second one
+// does not want to wait for calls in flight, and with a third for nothing at all.
+func obey(signals chan os.Signal, end func(), adapter *sidecar.Adapter) {
+	<-signals
+	end()
+	<-signals
+	signal.Stop(signals)
+	adapter.Hurry()
 }
 
 func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {

@@ -174,8 +174,8 @@ func TestServerUIDFlag(t *testing.T) {
 		args []string
 		want string
 	}{
-		"not a number":     {[]string{"--socket", "s", "--server-uid", "node"}, "usage"},
-		"too large":        {[]string{"--socket", "s", "--server-uid", "4294967296"}, "usage"},
+		"not a number":     {[]string{"--socket", "s", "--server-uid", "node"}, `want the number of a user, such as 1000, not "node"`},
+		"too large":        {[]string{"--socket", "s", "--server-uid", "4294967296"}, "want the number of a user"},
 		"without a socket": {[]string{"--server-uid", "1000", "--", "true"}, "give --socket, too"},
 	} {
 		t.Run(name, func(t *testing.T) {

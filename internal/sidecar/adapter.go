@@ -179,6 +179,8 @@ type Adapter struct {
 	clients  http.Handler
 	admin    http.Handler
 
+	hurried    context.Context // ends when a drain is to wait no longer
+	hurry      context.CancelFunc
 	startDrain sync.Once
 	draining   chan struct{}
 	drained    chan struct{}
@@ -194,6 +196,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	a.hurried, a.hurry = context.WithCancel(context.Background())
 	a.sessions = session.NewRegistry(session.Policy{
 		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.logSession,
 	})
@@ -248,7 +251,7 @@ func (a *Adapter) clientHandler() http.Handler {
 // exitGrace is how long it may take to learn why a server's output has ended.
 const exitGrace = 100 * time.Millisecond
 
-// Listen opens the port that clients connect to. Peers that vanish without a word
+// Listen opens a port that others connect to. Peers that vanish without a word
 // are noticed by the kernel.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listen(ctx, address, keepAlive, writeTimeout)
@@ -270,7 +273,7 @@ func listen(ctx context.Context, address string, silence, timeout time.Duration)
 	}
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for clients: %w", err)
+		return nil, err // it names the address
 	}
 	return listener, nil
 }
@@ -310,6 +313,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	// Answers that were given a moment ago are still on their way.
 	closing, cancel := context.WithTimeout(background, headerTimeout)
 	defer cancel()
+	defer context.AfterFunc(a.hurried, func() { _ = clientServer.Close() })()
 	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
 	stop()
 	running.Wait()
@@ -343,6 +347,10 @@ func (a *Adapter) Drain() {
 	a.startDrain.Do(func() { close(a.draining) })
 }
 
+// Hurry has a drain wait for nothing any more: calls in flight are answered with an
+// error. Processes still end gently.
+func (a *Adapter) Hurry() { a.hurry() }
+
 // Drained is closed when no session is left after a drain was begun.
 func (a *Adapter) Drained() <-chan struct{} { return a.drained }
 
@@ -352,9 +360,10 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 		return
 	case <-a.draining:
 	}
-	a.config.Log.Info("Draining", "sessions", a.openSessions(), "timeout", a.config.DrainTimeout.String())
+	a.config.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.openSessions(), "timeout", a.config.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
 	defer cancel()
+	defer context.AfterFunc(a.hurried, cancel)()
 	if a.backend.proxy != nil {
 		a.backend.proxy.Drain(ctx)
 	}

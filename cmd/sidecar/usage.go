@@ -1,0 +1,76 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// usageError is a mistake on the command line.
+type usageError struct {
+	err error
+	see string // the command that explains
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func misused(see, format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...), see}
+}
+
+const (
+	helpCommand  = "sidecar help"
+	serveCommand = "sidecar serve --help"
+)
+
+// newFlags are flags that say nothing themselves when they cannot be parsed.
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// flagError names flags as users write them.
+func flagError(err error) error {
+	text := err.Error()
+	for _, before := range []string{"not defined: ", "for flag ", "for ", "an argument: "} {
+		if at := strings.Index(text, before+"-"); at >= 0 {
+			text = text[:at+len(before)] + "-" + text[at+len(before):]
+			break
+		}
+	}
+	return misused(serveCommand, "%s", text)
+}
+
+const serveIntroduction = `Usage:
+  sidecar serve [flags] -- COMMAND [ARGUMENTS]
+  sidecar serve [flags] --socket PATH
+  sidecar serve [flags] --transport streamable-http|sse --upstream URL
+
+SIGINT or SIGTERM has it take no more sessions, finish calls in flight within
+--drain-timeout, and end. A second signal ends it at once.
+
+Flags:
+`
+
+// explain writes what there is to say of the flags.
+func explain(w io.Writer, flags *flag.FlagSet) error {
+	var text strings.Builder
+	text.WriteString(serveIntroduction)
+	flags.VisitAll(func(f *flag.Flag) {
+		value, about := flag.UnquoteUsage(f)
+		fmt.Fprintf(&text, "  --%s", f.Name)
+		if value != "" {
+			text.WriteString(" " + value)
+		}
+		fmt.Fprintf(&text, "\n        %s", about)
+		if f.DefValue != "" && f.DefValue != "false" {
+			fmt.Fprintf(&text, " (default %s)", f.DefValue)
+		}
+		text.WriteString("\n")
+	})
+	_, err := io.WriteString(w, text.String())
+	return err
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What is said on the command line is answered there, briefly.
+func TestCommandLine(t *testing.T) {
+	for name, test := range map[string]struct {
+		args           []string
+		code           int
+		stdout, stderr string // what must be there; nothing else may be if it is empty
+	}{
+		"nothing":        {nil, 2, "", "sidecar serve [flags]"},
+		"help":           {[]string{"help"}, 0, "sidecar serve [flags]", ""},
+		"help as a flag": {[]string{"--help"}, 0, "sidecar serve [flags]", ""},
+		"flags":          {[]string{"serve", "--help"}, 0, "\n  --allowed-origin origin\n", ""},
+		"flags, short":   {[]string{"serve", "-h"}, 0, "\n  --verbosity int\n", ""},
+		"default":        {[]string{"serve", "--help"}, 0, "(default 127.0.0.1:16270)", ""},
+		"second signal":  {[]string{"serve", "--help"}, 0, "A second signal ends it at once", ""},
+		"unknown flag":   {[]string{"serve", "--nonsense"}, 2, "", "sidecar: flag provided but not defined: --nonsense\nsee sidecar serve --help\n"},
+		"bad value":      {[]string{"serve", "--warm", "many"}, 2, "", "sidecar: invalid value \"many\" for flag --warm: parse error\nsee sidecar serve --help\n"},
+		"bad boolean":    {[]string{"serve", "--legacy-sse=perhaps"}, 2, "", "sidecar: invalid boolean value \"perhaps\" for --legacy-sse: parse error\nsee sidecar serve --help\n"},
+		"no value":       {[]string{"serve", "--warm"}, 2, "", "sidecar: flag needs an argument: --warm\nsee sidecar serve --help\n"},
+		"wrong value":    {[]string{"serve", "--warm", "-1", "--", "true"}, 2, "", "sidecar: warm is -1, want 0 to 1048576\nsee sidecar serve --help\n"},
+		"no command":     {[]string{"serve"}, 2, "", "sidecar: name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod\nsee sidecar serve --help\n"},
+		"origin":         {[]string{"serve", "--allowed-origin", "example.com", "--", "true"}, 2, "", "as in https://chat.example.com, or * for all\nsee sidecar serve --help\n"},
+		"install where":  {[]string{"install"}, 2, "", "sidecar: install: name the directory to put the launcher into, as in: sidecar install /slipway\n"},
+		"install twice":  {[]string{"install", "a", "b"}, 2, "", "sidecar: install: name one directory"},
+		"drain what":     {[]string{"drain", "it"}, 2, "", "sidecar: drain takes no arguments"},
+		"nonsense":       {[]string{"sevre"}, 2, "", "sidecar: there is no command \"sevre\"\nsee sidecar help\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := exec.CommandContext(t.Context(), sidecarProgram, test.args...)
+			var stdout, stderr bytes.Buffer
+			program.Stdout, program.Stderr = &stdout, &stderr
+			err := program.Run()
+			exit := &exec.ExitError{}
+			if err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			if code := program.ProcessState.ExitCode(); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			for stream, got := range map[string][2]string{"output": {stdout.String(), test.stdout}, "error": {stderr.String(), test.stderr}} {
+				if !strings.Contains(got[0], got[1]) || got[1] == "" && got[0] != "" {
+					t.Errorf("standard %s is %q, want %q", stream, got[0], got[1])
+				}
+			}
+			if strings.HasSuffix(test.stderr, "--help\n") && strings.Count(stderr.String(), "\n") != 2 {
+				t.Errorf("more is said than asked for: %s", stderr.String())
+			}
+		})
+	}
+}
+
+// Whoever has two ports is told which one is taken.
+func TestPortIsTaken(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	for _, flag := range []string{"--listen", "--admin-listen"} {
+		args := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag, taken.Addr().String(), "--", "true"}
+		err := serve(t.Context(), args)
+		if err == nil || !strings.HasPrefix(err.Error(), flag+": listen tcp "+taken.Addr().String()) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
