@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
@@ -228,6 +229,7 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) clientHandler() http.Handler {
 	c := &a.config
 	mux := http.NewServeMux()
+	mux.HandleFunc("/", a.elsewhere)
 	if a.backend.proxy != nil {
 		mux.Handle(Path, a.backend.proxy)
 		return mux
@@ -246,6 +248,19 @@ func (a *Adapter) clientHandler() http.Handler {
 		mux.HandleFunc(legacysse.MessagesPath, legacy.ServeMessages)
 	}
 	return mux
+}
+
+// elsewhere tells whoever asks for another path where the server is.
+func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
+	text := "there is nothing at " + frontend.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
+	switch path := r.URL.Path; {
+	case a.backend.proxy != nil:
+	case a.config.LegacySSE:
+		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"
+	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
+		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with --legacy-sse"
+	}
+	http.Error(w, text, http.StatusNotFound)
 }
 
 // exitGrace is how long it may take to learn why a server's output has ended.

@@ -43,8 +43,8 @@ func (e *BodyError) Refuse(w http.ResponseWriter) {
 
 // ReadBody reads a body that may be a message.
 func ReadBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *BodyError) {
-	if !isPlainJSON(r.Header) {
-		return nil, &BodyError{http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, "the Content-Type must be " + TypeJSON + ", without a Content-Encoding"}
+	if wrong := notPlainJSON(r.Header); wrong != "" {
+		return nil, &BodyError{http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, wrong}
 	}
 	if r.ContentLength > limits.BodyBytes {
 		return nil, tooLarge(limits)
@@ -67,16 +67,22 @@ func tooLarge(limits BodyLimits) *BodyError {
 		"the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"}
 }
 
-func isPlainJSON(header http.Header) bool {
+// notPlainJSON says why the headers are not those of JSON, if they are not.
+func notPlainJSON(header http.Header) string {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return false
+		return "the body must not have a Content-Encoding, such as " + strconv.Quote(Clip(encoding))
 	}
 	contentType := header.Get("Content-Type")
 	if contentType == TypeJSON { // nearly always
-		return true
+		return ""
 	}
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == TypeJSON
+	switch mediaType, _, err := mime.ParseMediaType(contentType); {
+	case err == nil && mediaType == TypeJSON:
+		return ""
+	case contentType == "":
+		return "the Content-Type must be " + TypeJSON + ", and there is none"
+	}
+	return "the Content-Type must be " + TypeJSON + ", not " + strconv.Quote(Clip(contentType))
 }
 
 // pieceBytes is how much of a body a client must send to be given time for more, and

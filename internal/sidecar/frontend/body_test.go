@@ -72,9 +72,9 @@ func TestRefusedBodies(t *testing.T) {
 		"parameters":        {strings.NewReader("{}"), map[string]string{"Content-Type": "application/json; charset=utf-8"}, 200, ""},
 		"too large":         {strings.NewReader("123456789"), nil, 413, "larger than 8 bytes"},
 		"too large, unsaid": {inPieces{strings.NewReader("123456789"), 1}, nil, 413, "larger than 8 bytes"},
-		"no type":           {strings.NewReader("{}"), map[string]string{"Content-Type": ""}, 415, TypeJSON},
-		"other type":        {strings.NewReader("{}"), map[string]string{"Content-Type": "text/plain"}, 415, TypeJSON},
-		"compressed":        {strings.NewReader("{}"), map[string]string{"Content-Encoding": "gzip"}, 415, "Content-Encoding"},
+		"no type":           {strings.NewReader("{}"), map[string]string{"Content-Type": ""}, 415, "the Content-Type must be application/json, and there is none"},
+		"other type":        {strings.NewReader("{}"), map[string]string{"Content-Type": "text/plain"}, 415, `the Content-Type must be application/json, not \"text/plain\"`},
+		"compressed":        {strings.NewReader("{}"), map[string]string{"Content-Encoding": "gzip"}, 415, `the body must not have a Content-Encoding, such as \"gzip\"`},
 		"breaks off":        {iotest.ErrReader(io.ErrUnexpectedEOF), nil, 400, "could not be read"},
 		"breaks off later":  {iotest.TimeoutReader(inPieces{strings.NewReader("1234"), 1}), nil, 400, "could not be read"},
 	} {

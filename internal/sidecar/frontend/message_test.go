@@ -14,7 +14,10 @@ func TestRefuseScan(t *testing.T) {
 		`{oops`:     `"error":{"code":-32700,"message":"the body is not JSON: want a string (at byte 1)"}`,
 		``:          `"error":{"code":-32700,"message":"the body is not JSON: want a value (at byte 0)"}`,
 		note + `{}`: `"error":{"code":-32700,"message":"the body is not JSON: more than one value (at byte 30)"}`,
-		`{}`:        `"error":{"code":-32600,"message":"jsonrpc must be \"2.0\" (at byte 0)"}`,
+		`{}`:        `"error":{"code":-32600,"message":"this is no JSON-RPC message: jsonrpc must be \"2.0\" (at byte 0)"}`,
+		`{"a":1}`:   `"error":{"code":-32600,"message":"this is no JSON-RPC message: jsonrpc must be \"2.0\" (at byte 0)"}`,
+		`{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`: `"error":{"code":-32600,"message":"the member \"id\" stands twice (at byte 24)"}`,
+		`{"jsonrpc":"2.0","ID":1,"method":"m"}`:        `"error":{"code":-32600,"message":"the member \"id\" is spelled in a way that parsers disagree on (at byte 17)"}`,
 	} {
 		_, err := Scan([]byte(body))
 		if err == nil {

@@ -73,11 +73,13 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, id []byte) (*s
 	}
 	name := r.Header.Get(frontend.HeaderSession)
 	if name == "" {
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
+		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
 		return nil, false
 	}
 	found, ok := h.Sessions.Find(name)
 	if !ok {
+		// It names no request: clients of the Go SDK would take the error for that
+		// request's answer and keep the session.
 		frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
 		return nil, false
 	}

@@ -334,7 +334,7 @@ func unquote(raw []byte) []byte {
 func (s *scanner) classify() *Error {
 	e := &s.envelope
 	if string(s.version.Of(s.b)) != `"2.0"` {
-		return invalid(s.version.Start, `jsonrpc must be "2.0"`)
+		return invalid(s.version.Start, `this is no JSON-RPC message: jsonrpc must be "2.0"`)
 	}
 	answers := e.Result.Present() || e.Error.Present()
 	switch {

@@ -49,7 +49,7 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 			continue
 		}
 		if m.seen&(1<<i) != 0 {
-			return 0, invalid(offset, "a member's name stands twice")
+			return 0, invalid(offset, `the member "`+known+`" stands twice`)
 		}
 		m.seen |= 1 << i
 		return i, nil
@@ -60,7 +60,7 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 	for _, known := range m.names {
 		// Some decoders ignore case, so to them this would be the known member.
 		if bytes.EqualFold(name, []byte(known)) {
-			return 0, invalid(offset, "a member's name is spelled in a way that parsers disagree on")
+			return 0, invalid(offset, `the member "`+known+`" is spelled in a way that parsers disagree on`)
 		}
 	}
 	return -1, nil
