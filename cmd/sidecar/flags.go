@@ -46,7 +46,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.StreamsPerSession, "limit-streams", c.StreamsPerSession, "event streams open at a time in one session")
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
-	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
+	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
 	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")
 	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
 }

@@ -51,7 +51,7 @@ type Config struct {
 	UpstreamURL *url.URL // of a server that speaks HTTP
 	Framing     wire.Framing
 	Shared      bool // one process for all sessions of a stdio server
-	LegacySSE   bool // also serve clients of 2024-11-05
+	LegacySSE   bool // also serve clients that know only the transport of 2024-11-05
 	Origins     origin.Policy
 
 	MaxSessions  int

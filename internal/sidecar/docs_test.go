@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/go-logr/logr"
 )
 
 // The table in the documentation names a test for each of the bugs, and every one of
@@ -56,6 +58,50 @@ func TestTableOfBugs(t *testing.T) {
 	}
 	if len(found) > last {
 		t.Errorf("%d rows, want %d", len(found), last)
+	}
+}
+
+// The documentation has a row for each metric, and none for any other.
+func TestTableOfMetrics(t *testing.T) {
+	text, err := os.ReadFile("../../docs/adapter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `(slipway_\\w+)` \\| [^|]+ \\|$").FindAllStringSubmatch(string(text), -1) {
+		if documented[match[1]] {
+			t.Errorf("%s is there twice", match[1])
+		}
+		documented[match[1]] = true
+	}
+	at := serveHTTP(t, nil)
+	published := map[string]bool{}
+	for _, change := range []func(*Config){
+		func(*Config) {},
+		func(c *Config) { c.Shared = true },
+		func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
+		func(c *Config) { c.Transport, c.UpstreamURL = SSE, at },
+	} {
+		config := Defaults()
+		config.Log = logr.Discard()
+		change(&config)
+		families, err := New(nil, config).registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			published[family.GetName()] = true
+		}
+	}
+	for name := range published {
+		if !documented[name] {
+			t.Errorf("%s is not documented", name)
+		}
+	}
+	for name := range documented {
+		if !published[name] {
+			t.Errorf("%s does not exist", name)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The protocol revisions with sessions, which are those that are served, oldest
-// first. 2024-11-05 is one that a server may settle on, whatever its client speaks.
+// first. 2024-11-05 had a transport of its own, but may be agreed on over any.
 const (
 	Revision20241105 = "2024-11-05"
 	Revision20250326 = "2025-03-26"

@@ -1,5 +1,6 @@
 // Package streamable serves the Streamable HTTP transport of protocol revisions
-// 2025-03-26, 2025-06-18 and 2025-11-25 at one URL.
+// 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. 2024-11-05, which had another
+// transport, may be agreed on there, too.
 package streamable
 
 import (
