@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 			return misused(helpCommand, "drain takes no arguments, and was given %q", args)
 		}
 		return drain()
-	case "version", "--version":
+	case "--version":
 		fmt.Println("sidecar", version.Get())
 		return nil
 	case "help", "--help", "-h":

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,9 +65,7 @@ func TestAdmitCrossOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(test.method, "/mcp", nil)
-			for name, values := range test.header {
-				r.Header[name] = values
-			}
+			maps.Copy(r.Header, test.header)
 			w := httptest.NewRecorder()
 			in := Admit(w, r, &test.policy, "GET, POST, DELETE")
 			if in != (test.status == 0) || !in && w.Code != test.status {

@@ -36,8 +36,7 @@ type Policy struct {
 func (p *Policy) Validate() error {
 	var problems []error
 	for _, entry := range p.Origins {
-		scheme, host, ok := strings.Cut(entry, "://")
-		if entry != Any && entry != opaque && (!ok || scheme == "" || host == "" || strings.ContainsAny(entry, "?#@ ") || strings.Contains(host, "/")) {
+		if entry != Any && entry != opaque && !isOrigin(entry) {
 			problems = append(problems, fmt.Errorf("allowed-origin %q can never match: write it with its scheme and without a path, as in https://chat.example.com, or * for all", entry))
 		}
 	}
@@ -47,6 +46,11 @@ func (p *Policy) Validate() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func isOrigin(text string) bool {
+	scheme, host, ok := strings.Cut(text, "://")
+	return ok && scheme != "" && host != "" && !strings.ContainsAny(host, "/?#@ ")
 }
 
 // Check returns an error that says which header is not allowed.
