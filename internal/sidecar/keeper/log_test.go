@@ -87,6 +87,8 @@ func TestKeeperLog(t *testing.T) {
 	if diff := cmp.Diff(want, log.at(0)); diff != "" {
 		t.Errorf("at level 0 (-want +got):\n%s", diff)
 	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	for _, line := range log.lines {
 		if line.Msg == "Server is ready" && line.Level == 0 && (line.Tools == nil || *line.Tools != 1 || line.Took == "") {
 			t.Errorf("ready: %+v", line)
