@@ -10,16 +10,18 @@ const (
 	// ConditionReady is the summary that people and `kubectl wait` look at:
 	// clients can use the server now. It is True when the server is Accepted
 	// and Available and at least one instance is Verified. It is also True when
-	// Verified is Unknown for the reasons Unreachable or Full: then nothing
-	// speaks against an available server. It is never True before an instance
-	// was asked.
+	// Verified is Unknown for the reasons Unreachable, Full or Unauthorized: then
+	// nothing speaks against an available server. It is never True before an
+	// instance was asked.
 	ConditionReady = "Ready"
 
 	// ConditionAccepted is True when the spec and everything it refers to make
 	// sense together. While it is False nothing that runs is changed.
 	ConditionAccepted = "Accepted"
 
-	// ConditionAvailable is True when enough pods are ready.
+	// ConditionAvailable is True when at least one pod is ready. While fewer are
+	// than the spec asks for, or not all are of the current template, Reconciling
+	// or Stalled is True as well.
 	ConditionAvailable = "Available"
 
 	// ConditionVerified is True when a real MCP exchange through the client port
@@ -33,8 +35,9 @@ const (
 
 	// ConditionStalled is True when the controller cannot go on until the user
 	// does something; the message says what, and the reason is that of the
-	// condition that is False because of it. It is absent otherwise, and never
-	// True together with Reconciling.
+	// condition that is False because of it. If some pods are ready and others
+	// cannot start, it is the reason that Available would have without the ready
+	// ones. It is absent otherwise, and never True together with Reconciling.
 	ConditionStalled = "Stalled"
 )
 
@@ -83,7 +86,7 @@ const (
 
 // Reasons of Available.
 const (
-	// ReasonAvailable: enough pods are ready. Available is True.
+	// ReasonAvailable: at least one pod is ready. Available is True.
 	ReasonAvailable = "Available"
 
 	// ReasonPodsStarting: pods are on their way and nothing is known to be wrong.
@@ -92,7 +95,9 @@ const (
 
 	// ReasonPodsNotCreated: pods cannot be created, for instance because of a
 	// quota or Pod Security; the message has the API server's words. Available
-	// is False, and Reconciling is True: quotas change.
+	// is False, and Reconciling is True: quotas change. It is also the reason
+	// while there is nothing to create pods from, as long as the server is not
+	// Accepted or its image's command is not known.
 	ReasonPodsNotCreated = "PodsNotCreated"
 
 	// ReasonPodsUnschedulable: no node takes the pods. Available is False, and
@@ -103,13 +108,13 @@ const (
 	// False, and Stalled is True.
 	ReasonImagePullFailed = "ImagePullFailed"
 
-	// ReasonServerExits: the server's process ends by itself; the message has
-	// its exit code or signal and its last lines on standard error. Available is
-	// False, and Stalled is True.
+	// ReasonServerExits: the server's process ends by itself, and the message has
+	// its exit code or signal and its last lines on standard error; or it cannot
+	// be started at all. Available is False, and Stalled is True.
 	ReasonServerExits = "ServerExits"
 
-	// ReasonServerSilent: the server's process runs and does not answer.
-	// Available is False, and Stalled is True.
+	// ReasonServerSilent: the server's process runs and does not answer, or not
+	// as an MCP server does. Available is False, and Stalled is True.
 	ReasonServerSilent = "ServerSilent"
 
 	// ReasonPodsNotReady: pods run and are not ready for another reason, which
@@ -138,6 +143,11 @@ const (
 	// ReasonFull: every session slot was taken, so nothing could be tried.
 	// Verified is Unknown, and Ready follows Available.
 	ReasonFull = "Full"
+
+	// ReasonUnauthorized: the server wants credentials that the manager does not
+	// have, so nothing could be tried. Verified is Unknown, and Ready follows
+	// Available.
+	ReasonUnauthorized = "Unauthorized"
 
 	// ReasonCatalogTooLarge: the server lists more than is taken from it; what
 	// was taken is in the status. Verified is True: the server works.

@@ -78,7 +78,33 @@ type PodTemplate struct {
 	// dnsConfig is merged into what dnsPolicy gives.
 	// +optional
 	DNSConfig *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
+
+	// onReferenceChange says what happens when a Secret or ConfigMap that the
+	// spec refers to changes. Restart, which is the default: the pods are
+	// replaced by a rolling update, so that they see it. Ignore: nothing; it
+	// reaches pods that start later.
+	// +optional
+	OnReferenceChange ReferenceChangePolicy `json:"onReferenceChange,omitempty"`
 }
+
+// IgnoresReferenceChanges says whether pods stay as they are when something that the
+// spec refers to changes. A template that was left out does not.
+func (p *PodTemplate) IgnoresReferenceChanges() bool {
+	return p != nil && p.OnReferenceChange == ReferenceChangeIgnore
+}
+
+// ReferenceChangePolicy says what happens when a Secret or ConfigMap that the spec
+// refers to changes.
+//
+// +kubebuilder:validation:Enum=Restart;Ignore
+type ReferenceChangePolicy string
+
+const (
+	// ReferenceChangeRestart replaces the pods by a rolling update.
+	ReferenceChangeRestart ReferenceChangePolicy = "Restart"
+	// ReferenceChangeIgnore leaves the pods as they are.
+	ReferenceChangeIgnore ReferenceChangePolicy = "Ignore"
+)
 
 // PodMetadata is merged into the metadata of the server's pods.
 type PodMetadata struct {

@@ -412,6 +412,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.slipway-mcp.slipway.api.v1alpha1.LabelValue
           elementRelationship: atomic
+    - name: onReferenceChange
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ReferenceChangePolicy
     - name: priorityClassName
       type:
         scalar: string
@@ -460,6 +463,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ProtocolEra
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ReferenceChangePolicy
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ResolvedImage
   map:

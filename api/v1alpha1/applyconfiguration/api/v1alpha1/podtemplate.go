@@ -42,6 +42,11 @@ type PodTemplateApplyConfiguration struct {
 	DNSPolicy *v1.DNSPolicy `json:"dnsPolicy,omitempty"`
 	// dnsConfig is merged into what dnsPolicy gives.
 	DNSConfig *v1.PodDNSConfig `json:"dnsConfig,omitempty"`
+	// onReferenceChange says what happens when a Secret or ConfigMap that the
+	// spec refers to changes. Restart, which is the default: the pods are
+	// replaced by a rolling update, so that they see it. Ignore: nothing; it
+	// reaches pods that start later.
+	OnReferenceChange *apiv1alpha1.ReferenceChangePolicy `json:"onReferenceChange,omitempty"`
 }
 
 // PodTemplateApplyConfiguration constructs a declarative configuration of the PodTemplate type for use with
@@ -163,5 +168,13 @@ func (b *PodTemplateApplyConfiguration) WithDNSPolicy(value v1.DNSPolicy) *PodTe
 // If called multiple times, the DNSConfig field is set to the value of the last call.
 func (b *PodTemplateApplyConfiguration) WithDNSConfig(value v1.PodDNSConfig) *PodTemplateApplyConfiguration {
 	b.DNSConfig = &value
+	return b
+}
+
+// WithOnReferenceChange sets the OnReferenceChange field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnReferenceChange field is set to the value of the last call.
+func (b *PodTemplateApplyConfiguration) WithOnReferenceChange(value apiv1alpha1.ReferenceChangePolicy) *PodTemplateApplyConfiguration {
+	b.OnReferenceChange = &value
 	return b
 }

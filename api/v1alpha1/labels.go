@@ -1,0 +1,47 @@
+package v1alpha1
+
+// Labels and annotations that Slipway sets or reads. All in its own domain are
+// reserved for it.
+const (
+	// LabelServer is on every object that belongs to an MCPServer, pods included;
+	// its value is the MCPServer's name. It alone selects a server's pods.
+	LabelServer = "mcp.slipway.dev/server"
+
+	// AnnotationRefresh on an MCPServer asks, with every new value, to look at
+	// everything anew: the image is resolved, the pod template rendered and every
+	// instance verified again.
+	AnnotationRefresh = "mcp.slipway.dev/refresh"
+
+	// AnnotationReferences on a pod template changes with the content of the
+	// Secrets and ConfigMaps that the spec refers to.
+	AnnotationReferences = "mcp.slipway.dev/references"
+
+	// AnnotationKey on a pod template changes with the server's key, which the
+	// adapter reads when it starts.
+	AnnotationKey = "mcp.slipway.dev/key"
+
+	// AnnotationAdapterVersion on a pod template is the version of its adapter.
+	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
+
+	// AnnotationCatalogDigest on a catalogue's ConfigMap is the digest of what it holds.
+	AnnotationCatalogDigest = "mcp.slipway.dev/catalog-digest"
+)
+
+// The standard labels of what belongs to an MCPServer.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+
+	// ManagedBy is the value of LabelManagedBy, and the name under which Slipway
+	// owns fields.
+	ManagedBy = "slipway"
+	// AppName is the value of LabelName.
+	AppName = "mcp-server"
+)
+
+// The containers of a server's pods.
+const (
+	ContainerAdapter = "mcp-adapter"
+	ContainerServer  = "mcp-server"
+)
