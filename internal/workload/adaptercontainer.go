@@ -1,0 +1,189 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+const (
+	clientPortName = "mcp"
+	adminPortName  = "admin"
+
+	// sidecarPath is the adapter's program in its image.
+	sidecarPath = "/sidecar"
+	keyDir      = "/etc/slipway"
+
+	defaultClusterDomain = "cluster.local"
+)
+
+// adapterContainer is the native sidecar that clients talk to. The hook that puts the
+// launcher into the shared volume ends before the server's container begins. It is
+// installed for HTTP servers, too: their hook waits for the adapter by it.
+func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyConfiguration {
+	container := corev1ac.Container().
+		WithName(mcpv1alpha1.ContainerAdapter).
+		WithImage(in.Adapter.Image).
+		WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
+		WithArgs(adapterArgs(in, user)...).
+		WithEnv(fieldVariable("POD_UID", "metadata.uid"), fieldVariable("POD_IP", "status.podIP")).
+		WithPorts(
+			corev1ac.ContainerPort().WithName(clientPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPort),
+			corev1ac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterAdminPort)).
+		WithLifecycle(corev1ac.Lifecycle().
+			WithPostStart(execHook(sidecarPath, "install", sharedDir)).
+			WithPreStop(execHook(sidecarPath, "drain"))).
+		// The adapter holds the answer back until there is something to say, so that a pod
+		// is ready the moment its server is.
+		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(1)).
+		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
+		WithSecurityContext(adapterSecurity()).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithResources(adapterResources(p)).
+		WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(sharedDir),
+			corev1ac.VolumeMount().WithName(keyVolume).WithMountPath(keyDir).WithReadOnly(true))
+	if in.Adapter.PullPolicy != "" {
+		container.WithImagePullPolicy(in.Adapter.PullPolicy)
+	}
+	return container
+}
+
+func fieldVariable(name, field string) *corev1ac.EnvVarApplyConfiguration {
+	return corev1ac.EnvVar().WithName(name).WithValueFrom(corev1ac.EnvVarSource().
+		WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath(field)))
+}
+
+func adminProbe(path string) *corev1ac.ProbeApplyConfiguration {
+	return corev1ac.Probe().WithTimeoutSeconds(2).
+		WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString(adminPortName)))
+}
+
+func adapterResources(p *parts) *corev1ac.ResourceRequirementsApplyConfiguration {
+	if p.Adapter.Resources != nil {
+		return p.Adapter.Resources
+	}
+	return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("10m"),
+		corev1.ResourceMemory: resource.MustParse("32Mi"),
+	})
+}
+
+// arguments are those of the adapter. What the spec leaves out is left to the adapter,
+// whose defaults are those that the spec's comments promise.
+type arguments []string
+
+// add adds a flag. Only POD_UID and POD_IP are replaced by Kubernetes.
+func (a *arguments) add(flag string, value any) {
+	*a = append(*a, literal(fmt.Sprintf("--%s=%v", flag, value)))
+}
+
+func (a *arguments) duration(flag string, value *metav1.Duration) {
+	if value != nil {
+		a.add(flag, value.Duration)
+	}
+}
+
+func addNumber[T int32 | int64](a *arguments, flag string, value *T) {
+	if value != nil {
+		a.add(flag, *value)
+	}
+}
+
+func adapterArgs(in Input, user user) []string {
+	session, adapter := &in.Server.Spec.Session, &in.Server.Spec.Adapter
+	a := arguments{
+		"serve",
+		fmt.Sprintf("--listen=:%d", mcpv1alpha1.AdapterPort),
+		fmt.Sprintf("--admin-listen=:%d", mcpv1alpha1.AdapterAdminPort),
+		"--socket=" + socketPath,
+		"--key-file=" + keyDir + "/" + KeySecretKey,
+		"--pod-uid=$(POD_UID)",
+		"--pod-ip=$(POD_IP)",
+	}
+	addNumber(&a, "server-uid", user.known)
+	a.transport(in.Server)
+	addNumber(&a, "max-sessions", session.MaxPerPod)
+	a.duration("idle-timeout", session.IdleTimeout)
+	a.duration("max-lifetime", session.MaxLifetime)
+	a.duration("call-timeout", session.CallTimeout)
+	a.duration("drain-timeout", &metav1.Duration{Duration: drainTimeout(in.Server)})
+	if limits := adapter.Limits; limits != nil {
+		addNumber(&a, "limit-body-bytes", limits.BodyBytes)
+		addNumber(&a, "limit-line-bytes", limits.LineBytes)
+		addNumber(&a, "limit-replay-bytes", limits.ReplayBytes)
+		addNumber(&a, "limit-streams", limits.StreamsPerSession)
+		addNumber(&a, "limit-starts", limits.ConcurrentStarts)
+	}
+	if adapter.LegacySSE {
+		a.add("legacy-sse", true)
+	}
+	for _, host := range allowedHosts(in) {
+		a.add("allowed-host", host)
+	}
+	for _, origin := range adapter.AllowedOrigins {
+		a.add("allowed-origin", origin)
+	}
+	return a
+}
+
+// transport says what the server speaks. Framing, isolation and warm processes are for
+// stdio servers only: the adapter refuses them with others.
+func (a *arguments) transport(server *mcpv1alpha1.MCPServer) {
+	transport := &server.Spec.Transport
+	if !isStdio(server) {
+		a.add("transport", transport.Type)
+		a.add("upstream", upstream(server))
+		return
+	}
+	a.add("transport", mcpv1alpha1.TransportStdio)
+	if transport.Stdio != nil && transport.Stdio.Framing != "" {
+		a.add("framing", transport.Stdio.Framing)
+	}
+	if isolation := server.Spec.Session.Isolation; isolation != "" {
+		a.add("isolation", isolation)
+	}
+	addNumber(a, "warm", server.Spec.Session.Warm)
+}
+
+// upstream is the URL of a server that speaks HTTP, for the adapter beside it.
+func upstream(server *mcpv1alpha1.MCPServer) string {
+	path := "/mcp"
+	switch transport := &server.Spec.Transport; {
+	case transport.HTTP != nil:
+		path = cmp.Or(string(transport.HTTP.Path), path)
+	case transport.SSE != nil:
+		path = cmp.Or(string(transport.SSE.Path), "/sse")
+	}
+	base := url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", serverPort(server))}
+	if whole, err := url.Parse(base.String() + path); err == nil {
+		return whole.String()
+	}
+	base.Path = path // which is not escaped as paths in URLs are
+	return base.String()
+}
+
+// allowedHosts are the names of the Service, and what else the user allows.
+func allowedHosts(in Input) []string {
+	name, namespace := in.Server.Name, in.Server.Namespace
+	inNamespace := name + "." + namespace
+	hosts := []string{
+		name, inNamespace, inNamespace + ".svc",
+		inNamespace + ".svc." + cmp.Or(in.ClusterDomain, defaultClusterDomain),
+	}
+	for _, host := range in.Server.Spec.Adapter.AllowedHosts {
+		if !slices.Contains(hosts, string(host)) {
+			hosts = append(hosts, string(host))
+		}
+	}
+	return hosts
+}

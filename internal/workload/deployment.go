@@ -1,0 +1,55 @@
+package workload
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+const (
+	// keepsReplicaSets is how many old ReplicaSets are kept. Nobody rolls back to them
+	// but people who look: the MCPServer says what runs.
+	keepsReplicaSets = 2
+
+	// progressDeadlineSeconds is what Kubernetes would choose. It is said here, so that
+	// it is ours: who changes it finds it changed back.
+	progressDeadlineSeconds = 600
+
+	// surge is rounded up, so it is one pod for up to four replicas.
+	surge = "25%"
+)
+
+// Deployment runs the server's pods. Its replicas are always set, because autoscalers
+// scale the MCPServer and not the Deployment. A pod goes only when another is ready
+// in its place.
+func Deployment(server *mcpv1alpha1.MCPServer, template *corev1ac.PodTemplateSpecApplyConfiguration) *appsv1ac.DeploymentApplyConfiguration {
+	return appsv1ac.Deployment(server.Name, server.Namespace).
+		WithLabels(labels(server)).
+		WithOwnerReferences(owner(server)).
+		WithSpec(appsv1ac.DeploymentSpec().
+			WithReplicas(Replicas(server)).
+			WithRevisionHistoryLimit(keepsReplicaSets).
+			WithProgressDeadlineSeconds(progressDeadlineSeconds).
+			WithStrategy(appsv1ac.DeploymentStrategy().
+				WithType(appsv1.RollingUpdateDeploymentStrategyType).
+				WithRollingUpdate(appsv1ac.RollingUpdateDeployment().
+					WithMaxSurge(intstr.FromString(surge)).
+					WithMaxUnavailable(intstr.FromInt32(0)))).
+			WithSelector(labelSelector(server)).
+			WithTemplate(template))
+}
+
+// Replicas is how many pods there should be.
+func Replicas(server *mcpv1alpha1.MCPServer) int32 {
+	switch {
+	case server.Spec.Suspend:
+		return 0
+	case server.Spec.Replicas == nil:
+		return 1
+	default:
+		return *server.Spec.Replicas
+	}
+}

@@ -1,0 +1,71 @@
+package workload
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar"
+)
+
+// The programs take the arguments that pods give them. Each is told one thing more at
+// the end, about which it complains only when everything before it was fine.
+func TestProgramsTakeTheArguments(t *testing.T) {
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/",
+		"github.com/slipway-mcp/slipway/cmd/sidecar", "github.com/slipway-mcp/slipway/cmd/launcher")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	run := func(t *testing.T, program string, args []string, want string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), args...).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); got != want {
+			t.Errorf("%s %q: %v\n%s\nwant %s", program, args, err, got, want)
+		}
+	}
+	for _, name := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(t, readInput(t, name))
+			adapter, server := pod.InitContainers[0], pod.Containers[0]
+			// As Kubernetes does it.
+			expand := strings.NewReplacer("$$", "$", "$(POD_UID)", "0a9b8c7d-0000-4000-8000-000000000001", "$(POD_IP)", "192.0.2.1")
+			var args []string
+			for _, arg := range adapter.Args {
+				args = append(args, expand.Replace(arg))
+			}
+			run(t, "sidecar", append(args, "--verbosity=9"), "sidecar: verbosity 9: want 0 to 5\nsee sidecar serve --help")
+			hook := server.Lifecycle.PreStop.Exec.Command
+			run(t, filepath.Base(hook[0]), append(hook[1:], "more"), `launcher: drain takes no arguments, got ["more"]`)
+			if isStdio(readInput(t, name).Server) {
+				run(t, filepath.Base(server.Command[0]), server.Command[1:3], "launcher: no command: put it behind the flags, as in launcher -- node server.js")
+			}
+		})
+	}
+}
+
+// What the spec's comments promise for what is left out is what the adapter does when
+// it is told nothing.
+func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
+	session := readInput(t, "minimal").Server.Spec.Session
+	got := sidecar.Defaults()
+	for name, pair := range map[string][2]any{
+		"maxPerPod":         {int(*session.MaxPerPod), got.MaxSessions},
+		"idleTimeout":       {session.IdleTimeout.Duration, got.IdleTimeout},
+		"maxLifetime":       {session.MaxLifetime.Duration, got.MaxLifetime},
+		"callTimeout":       {session.CallTimeout.Duration, got.CallTimeout},
+		"drainTimeout":      {session.DrainTimeout.Duration, got.DrainTimeout},
+		"our drainTimeout":  {defaultDrainTimeout, got.DrainTimeout},
+		"warm":              {1, got.Warm},
+		"bodyBytes":         {int64(33554432), got.BodyBytes},
+		"lineBytes":         {67108864, got.LineBytes},
+		"replayBytes":       {1048576, got.ReplayBytes},
+		"streamsPerSession": {16, got.StreamsPerSession},
+		"concurrentStarts":  {4, got.ConcurrentStarts},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: promised %v, adapter has %v", name, pair[0], pair[1])
+		}
+	}
+}

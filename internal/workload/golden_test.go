@@ -1,0 +1,242 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"sigs.k8s.io/yaml"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/registry"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const testReferences = "f00dfeedf00dfeedf00dfeedf00dfeed"
+
+// cases are the directories in testdata.
+func cases(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	if len(names) < 10 {
+		t.Fatalf("found %d cases", len(names))
+	}
+	return names
+}
+
+// readInput reads a case: an MCPServer, with what the API server would fill in, and
+// what its image says of itself, if it could be resolved.
+func readInput(t *testing.T, name string) Input {
+	t.Helper()
+	in := Input{
+		Server:        &mcpv1alpha1.MCPServer{},
+		Adapter:       Adapter{Image: "registry.example/slipway/sidecar:v0.1.0", PullPolicy: corev1.PullIfNotPresent, Version: "v0.1.0"},
+		ClusterDomain: "cluster.example",
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", name, "input.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := yaml.UnmarshalStrict(text, &object); err != nil {
+		t.Fatal(err)
+	}
+	defaulting.Default(object, structuralSchema(t))
+	defaulted, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(defaulted, in.Server); err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Server.Spec.EnvFrom) > 0 {
+		in.References = testReferences
+	}
+	text, err = os.ReadFile(filepath.Join("testdata", name, "image.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return in
+	}
+	in.Image = &registry.Image{}
+	if err := errors.Join(err, yaml.UnmarshalStrict(text, in.Image)); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func readCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "mcp.slipway.dev_mcpservers.yaml"))
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := errors.Join(err, yaml.Unmarshal(text, crd)); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+func structuralSchema(t *testing.T) *schema.Structural {
+	t.Helper()
+	internal := &apiextensions.JSONSchemaProps{}
+	given := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(given, internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := schema.NewStructural(internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return structural
+}
+
+// golden compares an object with a file. A nil object has none. With a kind, the file
+// must hold nothing that Kubernetes does not know.
+func golden(t *testing.T, file string, object, kind any) {
+	t.Helper()
+	got := encode(t, object)
+	if *update {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if got == nil {
+			return
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; -update writes what it got):\n%s", file, diff)
+	}
+	if got != nil && kind != nil {
+		if err := yaml.UnmarshalStrict(got, kind); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func encode(t *testing.T, object any) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(encoded) == "null" {
+		return nil
+	}
+	text, err := yaml.JSONToYAML(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestGolden(t *testing.T) {
+	for _, name := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, name)
+			file := func(name string) string { return filepath.Join("testdata", filepath.Base(t.Name()), name) }
+			template, err := PodTemplate(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file("deployment.yaml"), Deployment(in.Server, template), &appsv1.Deployment{})
+			golden(t, file("service.yaml"), Service(in.Server), &corev1.Service{})
+			golden(t, file("serviceaccount.yaml"), ServiceAccount(in.Server), &corev1.ServiceAccount{})
+			golden(t, file("poddisruptionbudget.yaml"), PodDisruptionBudget(in.Server), &policyv1.PodDisruptionBudget{})
+		})
+	}
+}
+
+// What does not depend on much is looked at once, with the longest name there is.
+func TestGoldenOthers(t *testing.T) {
+	in := readInput(t, "long-name")
+	file := func(name string) string { return filepath.Join("testdata", "long-name", name) }
+	golden(t, file("secret.yaml"), KeySecret(in.Server, "00ff"), nil)
+	golden(t, file("catalog.yaml"), CatalogConfigMap(in.Server, Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}), &corev1.ConfigMap{})
+	golden(t, file("catalog-trimmed.yaml"), CatalogConfigMap(in.Server,
+		Catalog{Digest: "sha256:cd", JSON: []byte(`{}`), Trimmed: "the schemas of 12 tools were left out"}), &corev1.ConfigMap{})
+	revision, err := Revision(in.Server, Rendered{
+		Inputs: Inputs{Spec: "s", References: "r", Key: "k"}, ImageName: in.Server.Spec.Image,
+		Image: &registry.Image{Reference: "a@b", Digest: "b"}, AdapterVersion: "v0.1.0", Template: []byte(`{"spec":{}}`),
+	}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, file("revision.yaml"), revision, nil)
+}
+
+// The same input gives the same bytes: a map's order must not restart pods.
+func TestDeterminism(t *testing.T) {
+	in := readInput(t, "everything")
+	render := func() []byte {
+		template, err := PodTemplate(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded, err := json.Marshal([]any{
+			Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server),
+			InputsOf(in.Server, "r", "k"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encoded
+	}
+	first := render()
+	for range 1000 {
+		if got := render(); !bytes.Equal(first, got) {
+			t.Fatalf("differs (-first +later):\n%s", cmp.Diff(string(first), string(got)))
+		}
+	}
+}
+
+// Builders change nothing that they are given, and what they return shares nothing
+// with it: whoever applies it writes the API server's answer into it.
+func TestPurity(t *testing.T) {
+	for _, name := range cases(t) {
+		in, want := readInput(t, name), readInput(t, name)
+		for range 2 {
+			template, err := PodTemplate(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, config := range []any{template, Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server)} {
+				scribble(t, config)
+			}
+			_ = InputsOf(in.Server, "r", "k")
+			words := Command(in.Server, in.Image)
+			for i := range words {
+				words[i] = "scribbled"
+			}
+		}
+		if diff := cmp.Diff(want, in); diff != "" {
+			t.Errorf("%s: the input was changed (-before +after):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package workload
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// hashed is what Inputs.Spec is a hash of: its JSON with sorted members and without
+// those that are null, so that it depends neither on the order of Go's fields nor on
+// how this version of Kubernetes' types says nothing.
+//
+// The hash decides whether pods are restarted when a new version of the operator takes
+// over, so it must stay the same for a spec that stays the same. A field that is added
+// to the API must have no place in it as long as it is left out: omitempty or omitzero,
+// and no default in the schema, or else one that podSpec removes again. Tests see to
+// that.
+type hashed struct {
+	Spec    mcpv1alpha1.MCPServerSpec `json:"spec"`
+	Refresh string                    `json:"refresh,omitempty"`
+}
+
+// InputsOf names what a pod template is rendered from: the part of the spec that
+// concerns pods, the annotation that asks for a refresh, what the spec refers to, and
+// the key. What this operator adds, its adapter and the cluster's domain, is not in it:
+// they alone restart nothing.
+func InputsOf(server *mcpv1alpha1.MCPServer, references, keyID string) Inputs {
+	content, err := canonical(hashed{podSpec(&server.Spec), server.Annotations[mcpv1alpha1.AnnotationRefresh]})
+	if err != nil {
+		// What was decoded from JSON can be encoded again. Should it ever not be so, then
+		// these are inputs like no others, and rendering the template fails with the reason.
+		content = []byte(err.Error())
+	}
+	hash := sha256.Sum256(content)
+	return Inputs{Spec: hex.EncodeToString(hash[:16]), References: references, Key: keyID}
+}
+
+// podSpec is the part of a spec that concerns pods. Everything else has its zero
+// value: how many pods there are, the Service, how the controller probes, when it
+// upgrades, and when it looks at what the spec refers to, which shows in the
+// references themselves.
+func podSpec(spec *mcpv1alpha1.MCPServerSpec) mcpv1alpha1.MCPServerSpec {
+	part := *spec // members are replaced, never written to
+	part.Replicas = nil
+	part.Suspend = false
+	part.Service = mcpv1alpha1.Service{}
+	part.Probe = mcpv1alpha1.Probe{}
+	part.Adapter.Upgrade = ""
+	if part.PodTemplate != nil {
+		template := *part.PodTemplate
+		template.OnReferenceChange = ""
+		part.PodTemplate = &template
+		if encoded, err := json.Marshal(template); err == nil && string(encoded) == "{}" {
+			part.PodTemplate = nil
+		}
+	}
+	return part
+}
+
+func canonical(object any) ([]byte, error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	var generic any
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	if err := decoder.Decode(&generic); err != nil {
+		return nil, err
+	}
+	return json.Marshal(withoutNull(generic))
+}
+
+func withoutNull(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			if member == nil {
+				delete(value, key)
+			} else {
+				value[key] = withoutNull(member)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = withoutNull(value[i])
+		}
+	}
+	return value
+}

@@ -1,0 +1,209 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// The volumes that a pod has besides the user's. Their names are reserved: users
+// cannot mount them.
+const (
+	sharedVolume = "slipway-shared"
+	keyVolume    = "slipway-key"
+	homeVolume   = "slipway-home"
+	tmpVolume    = "slipway-tmp"
+	tokenVolume  = "slipway-token"
+)
+
+const (
+	// sharedDir is where the adapter puts its socket and the launcher, and the server's
+	// container finds them.
+	sharedDir    = "/slipway"
+	socketPath   = sharedDir + "/adapter.sock"
+	launcherPath = sharedDir + "/launcher"
+
+	tmpDir = "/tmp"
+	// homeDir is a directory that no image has: a volume hides what an image has there,
+	// and there are servers that live in their user's home.
+	homeDir = "/slipway-home"
+	// tokenDir is where every Kubernetes client looks for a token.
+	tokenDir = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path
+
+	// defaultDrainTimeout is that of a spec that does not say, as its comments promise.
+	defaultDrainTimeout = 60 * time.Second
+	// afterDrain is how much longer than its drain a pod may take to end.
+	afterDrain = 15 * time.Second
+
+	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
+)
+
+// parts are what pods take over from a spec, as apply configurations. The spec's JSON
+// is decoded over the defaults. So, in structures, a field that the user gives wins
+// and one that is left out keeps its default; lists are the user's or the default.
+type parts struct {
+	ImagePullSecrets []corev1ac.LocalObjectReferenceApplyConfiguration `json:"imagePullSecrets"`
+	Env              []corev1ac.EnvVarApplyConfiguration               `json:"env"`
+	EnvFrom          []corev1ac.EnvFromSourceApplyConfiguration        `json:"envFrom"`
+	Resources        *corev1ac.ResourceRequirementsApplyConfiguration  `json:"resources"`
+	Volumes          []corev1ac.VolumeApplyConfiguration               `json:"volumes"`
+	VolumeMounts     []corev1ac.VolumeMountApplyConfiguration          `json:"volumeMounts"`
+	SecurityContext  *corev1ac.SecurityContextApplyConfiguration       `json:"securityContext"`
+	Adapter          struct {
+		Resources *corev1ac.ResourceRequirementsApplyConfiguration `json:"resources"`
+	} `json:"adapter"`
+	// PodTemplate has the names of a PodSpec for everything that goes into one.
+	PodTemplate corev1ac.PodSpecApplyConfiguration `json:"podTemplate"`
+}
+
+func partsOf(server *mcpv1alpha1.MCPServer) (*parts, error) {
+	p := &parts{SecurityContext: defaultSecurity()}
+	p.PodTemplate.SecurityContext = defaultPodSecurity()
+	encoded, err := json.Marshal(&server.Spec)
+	if err == nil {
+		err = json.Unmarshal(encoded, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("convert spec of MCPServer %s/%s: %w", server.Namespace, server.Name, err)
+	}
+	return p, nil
+}
+
+// PodTemplate renders the server's pods: the adapter as a native sidecar, and the
+// user's container behind it. The error is a CommandUnknownError if nobody names the
+// program of a stdio server.
+//
+// podTemplate in the spec is merged as follows. Labels and annotations are added, and
+// ours win. securityContext is merged field by field over our default, and the user's
+// wins. Everything else is taken as it is; a topology spread constraint without a
+// labelSelector gets that of the server.
+func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	p, err := partsOf(in.Server)
+	if err != nil {
+		return nil, err
+	}
+	user := chooseUser(in)
+	container, err := serverContainer(in, p, user)
+	if err != nil {
+		return nil, err
+	}
+	pod := &p.PodTemplate
+	mergePodSecurity(in.Server, pod.SecurityContext)
+	for i := range pod.TopologySpreadConstraints {
+		if constraint := &pod.TopologySpreadConstraints[i]; constraint.LabelSelector == nil {
+			constraint.WithLabelSelector(labelSelector(in.Server))
+		}
+	}
+	pod.ImagePullSecrets = p.ImagePullSecrets
+	pod.Volumes = p.Volumes
+	pod.WithServiceAccountName(serviceAccountName(in.Server)).
+		// A token, if there is to be one, is mounted into the server's container alone.
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithTerminationGracePeriodSeconds(int64(math.Ceil((drainTimeout(in.Server) + afterDrain).Seconds()))).
+		WithInitContainers(adapterContainer(in, p, user)).
+		WithContainers(container).
+		WithVolumes(volumes(in)...)
+	return podMetadata(in).WithSpec(pod), nil
+}
+
+func podMetadata(in Input) *corev1ac.PodTemplateSpecApplyConfiguration {
+	template := corev1ac.PodTemplateSpec()
+	if given := in.Server.Spec.PodTemplate; given != nil && given.Metadata != nil {
+		for key, value := range given.Metadata.Labels {
+			template.WithLabels(map[string]string{key: string(value)})
+		}
+		for key, value := range given.Metadata.Annotations {
+			template.WithAnnotations(map[string]string{key: string(value)})
+		}
+	}
+	template.WithLabels(labels(in.Server)).WithAnnotations(map[string]string{
+		annotationDefaultContainer:           mcpv1alpha1.ContainerServer,
+		mcpv1alpha1.AnnotationAdapterVersion: in.Adapter.Version,
+		mcpv1alpha1.AnnotationKey:            in.Key,
+	})
+	if in.References != "" {
+		template.WithAnnotations(map[string]string{mcpv1alpha1.AnnotationReferences: in.References})
+	}
+	return template
+}
+
+// volumes are those that the pod has besides the user's.
+func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
+	all := []*corev1ac.VolumeApplyConfiguration{
+		corev1ac.Volume().WithName(sharedVolume).
+			WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)),
+		// Readable for everybody who has it mounted, which is the adapter: the files
+		// belong to root, and it does not run as root.
+		corev1ac.Volume().WithName(keyVolume).
+			WithSecret(corev1ac.SecretVolumeSource().WithSecretName(KeySecretName(in.Server)).WithDefaultMode(0o444)),
+	}
+	if needsHome(in) {
+		all = append(all, corev1ac.Volume().WithName(homeVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+	}
+	if needsTmp(in) {
+		all = append(all, corev1ac.Volume().WithName(tmpVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+	}
+	if needsToken(in) {
+		all = append(all, corev1ac.Volume().WithName(tokenVolume).WithProjected(tokenSources()))
+	}
+	return all
+}
+
+// tokenSources are what Kubernetes puts into a container that has a token. Were it
+// asked to do so, it would put them into the adapter's container, too.
+func tokenSources() *corev1ac.ProjectedVolumeSourceApplyConfiguration {
+	const lifetime = 3607 // seconds; what Kubernetes asks for
+	return corev1ac.ProjectedVolumeSource().WithSources(
+		corev1ac.VolumeProjection().WithServiceAccountToken(
+			corev1ac.ServiceAccountTokenProjection().WithPath("token").WithExpirationSeconds(lifetime)),
+		corev1ac.VolumeProjection().WithConfigMap(
+			corev1ac.ConfigMapProjection().WithName("kube-root-ca.crt").
+				WithItems(corev1ac.KeyToPath().WithKey("ca.crt").WithPath("ca.crt"))),
+		corev1ac.VolumeProjection().WithDownwardAPI(
+			corev1ac.DownwardAPIProjection().WithItems(corev1ac.DownwardAPIVolumeFile().WithPath("namespace").
+				WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("metadata.namespace")))),
+	)
+}
+
+// needsHome says whether HOME is ours to set. A user who sets it by envFrom does so in
+// vain, because Kubernetes prefers env: nobody knows before the pod starts.
+func needsHome(in Input) bool {
+	for i := range in.Server.Spec.Env {
+		if in.Server.Spec.Env[i].Name == "HOME" {
+			return false
+		}
+	}
+	return in.Image == nil || in.Image.Home == ""
+}
+
+func needsTmp(in Input) bool { return !mounts(in.Server, tmpDir) }
+
+func needsToken(in Input) bool {
+	template := in.Server.Spec.PodTemplate
+	return template != nil && template.AutomountServiceAccountToken && !mounts(in.Server, tokenDir)
+}
+
+// mounts says whether the user mounts something at exactly that directory.
+func mounts(server *mcpv1alpha1.MCPServer, dir string) bool {
+	for i := range server.Spec.VolumeMounts {
+		if path.Clean(server.Spec.VolumeMounts[i].MountPath) == dir {
+			return true
+		}
+	}
+	return false
+}
+
+func drainTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
+	if timeout := server.Spec.Session.DrainTimeout; timeout != nil {
+		return timeout.Duration
+	}
+	return defaultDrainTimeout
+}

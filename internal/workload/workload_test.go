@@ -1,0 +1,194 @@
+package workload
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/registry"
+)
+
+func TestCommand(t *testing.T) {
+	image := &registry.Image{Reference: testDigest, Entrypoint: []string{"entry", "$(A)"}, Cmd: []string{"cmd", "$$"}}
+	for name, test := range map[string]struct {
+		command, args []string
+		image         *registry.Image
+		want          []string // nil: unknown
+		wantLaunched  []string
+		wantImage     string
+	}{
+		"all of the image":            {nil, nil, image, []string{"entry", "$(A)", "cmd", "$$"}, []string{"entry", "$$(A)", "cmd", "$$$$"}, testDigest},
+		"arguments":                   {nil, []string{"$(B)"}, image, []string{"entry", "$(A)", "$(B)"}, []string{"entry", "$$(A)", "$(B)"}, testDigest},
+		"command":                     {[]string{"$(C)"}, nil, image, []string{"$(C)"}, []string{"$(C)"}, "registry.example/echo:1.4"},
+		"command and arguments":       {[]string{"c"}, []string{"b"}, nil, []string{"c", "b"}, []string{"c", "b"}, "registry.example/echo:1.4"},
+		"no entrypoint":               {nil, nil, &registry.Image{Cmd: []string{"cmd"}}, []string{"cmd"}, []string{"cmd"}, "registry.example/echo:1.4"},
+		"no entrypoint, arguments":    {nil, []string{"b"}, &registry.Image{Cmd: []string{"cmd"}}, []string{"b"}, []string{"b"}, "registry.example/echo:1.4"},
+		"unresolved":                  {nil, nil, nil, nil, nil, ""},
+		"unresolved, arguments":       {nil, []string{"b"}, nil, nil, nil, ""},
+		"image that names no program": {nil, nil, &registry.Image{}, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, "minimal")
+			in.Server.Spec.Command, in.Server.Spec.Args, in.Image = test.command, test.args, test.image
+			if got := Command(in.Server, in.Image); !cmp.Equal(got, test.want) {
+				t.Errorf("command %q, want %q", got, test.want)
+			}
+			if needs := NeedsImage(in.Server); needs != (test.command == nil) {
+				t.Errorf("needs the image: %t", needs)
+			}
+			if test.want == nil {
+				_, err := PodTemplate(in)
+				unknown, ok := errors.AsType[*CommandUnknownError](err)
+				if !ok || unknown.Resolved != (test.image != nil) || !strings.Contains(unknown.Error(), "set spec.command") {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			container := podOf(t, in).Containers[0]
+			want := append([]string{"/slipway/launcher", "--socket=/slipway/adapter.sock", "--"}, test.wantLaunched...)
+			if diff := cmp.Diff(want, container.Command); diff != "" || container.Args != nil {
+				t.Errorf("launched (-want +got):\n%s\nwith arguments %q", diff, container.Args)
+			}
+			if container.Image != test.wantImage {
+				t.Errorf("runs %s, want %s", container.Image, test.wantImage)
+			}
+		})
+	}
+}
+
+// A server that speaks HTTP needs to be told nothing, and is left as it is.
+func TestHTTPServerNeedsNoCommand(t *testing.T) {
+	in := readInput(t, "streamable-http")
+	if NeedsImage(in.Server) {
+		t.Error("needs the image")
+	}
+	in.Image = &registry.Image{Reference: testDigest, Entrypoint: []string{"entry"}, Cmd: []string{"cmd"}}
+	container := podOf(t, in).Containers[0]
+	if container.Command != nil || !cmp.Equal(container.Args, in.Server.Spec.Args) || container.Image != in.Server.Spec.Image {
+		t.Errorf("runs %q %q of %s", container.Command, container.Args, container.Image)
+	}
+	if want := []string{"entry", "--port=3000"}; !cmp.Equal(Command(in.Server, in.Image), want) {
+		t.Errorf("says that it runs %q, want %q", Command(in.Server, in.Image), want)
+	}
+}
+
+func TestUpstream(t *testing.T) {
+	for path, want := range map[string]string{
+		"":          "http://127.0.0.1:3000/mcp",
+		"/":         "http://127.0.0.1:3000/",
+		"/a%20b/ü":  "http://127.0.0.1:3000/a%20b/%C3%BC",
+		"/100%":     "http://127.0.0.1:3000/100%25",
+		"//x/y":     "http://127.0.0.1:3000//x/y",
+		"/a:80@b/c": "http://127.0.0.1:3000/a:80@b/c",
+	} {
+		server := readInput(t, "streamable-http").Server
+		server.Spec.Transport.HTTP.Path = mcpv1alpha1.URLPath(path)
+		if got := upstream(server); got != want {
+			t.Errorf("path %q: %s, want %s", path, got, want)
+		}
+	}
+	server := readInput(t, "sse").Server
+	server.Spec.Transport.SSE.Path = ""
+	if got, want := upstream(server), "http://127.0.0.1:3000/sse"; got != want {
+		t.Errorf("sse: %s, want %s", got, want)
+	}
+}
+
+func TestURL(t *testing.T) {
+	server := readInput(t, "minimal").Server
+	for port, want := range map[*int32]string{
+		nil:             "http://echo.team.svc/mcp",
+		new(int32(80)):  "http://echo.team.svc/mcp",
+		new(int32(443)): "http://echo.team.svc:443/mcp",
+	} {
+		server.Spec.Service.Port = port
+		if got := URL(server); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got, want := Selector(server), "mcp.slipway.dev/server=echo"; got != want {
+		t.Errorf("selector %s, want %s", got, want)
+	}
+}
+
+// Only what was left out gets a default: an object that was stored before a default
+// was in the schema has none.
+func TestWithoutSchemaDefaults(t *testing.T) {
+	server := readInput(t, "user-unresolved").Server
+	server.Spec.Session, server.Spec.Service, server.Spec.Replicas = mcpv1alpha1.Session{}, mcpv1alpha1.Service{}, nil
+	pod := podOf(t, Input{Server: server})
+	if *pod.TerminationGracePeriodSeconds != 75 {
+		t.Errorf("grace period %d", *pod.TerminationGracePeriodSeconds)
+	}
+	if got := argument(pod.InitContainers[0].Args, "drain-timeout"); got != "1m0s" {
+		t.Errorf("drain timeout %s", got)
+	}
+	if hosts := strings.Join(pod.InitContainers[0].Args, " "); !strings.Contains(hosts, "--allowed-host=echo.team.svc.cluster.local") {
+		t.Errorf("arguments %s", hosts)
+	}
+	if got := *Deployment(server, corev1ac.PodTemplateSpec()).Spec.Replicas; got != 1 {
+		t.Errorf("%d replicas", got)
+	}
+	if service := Service(server); *service.Spec.Type != corev1.ServiceTypeClusterIP || *service.Spec.Ports[0].Port != 80 {
+		t.Errorf("service %s", encode(t, service))
+	}
+}
+
+func TestPodDisruptionBudget(t *testing.T) {
+	server := readInput(t, "minimal").Server
+	for replicas, want := range map[int32]bool{0: false, 1: false, 2: true} {
+		server.Spec.Replicas = &replicas
+		if got := PodDisruptionBudget(server) != nil; got != want {
+			t.Errorf("%d replicas: %t, want %t", replicas, got, want)
+		}
+	}
+}
+
+// Everything that podTemplate offers reaches the pod: it is decoded into a PodSpec,
+// by name and type, but for what is dealt with by hand.
+func TestPodTemplateFieldsAreThoseOfPods(t *testing.T) {
+	byHand := map[string]bool{"metadata": true, "onReferenceChange": true}
+	known := map[string]bool{}
+	for field := range reflect.TypeFor[corev1ac.PodSpecApplyConfiguration]().Fields() {
+		known[jsonName(field)] = true
+	}
+	for field := range reflect.TypeFor[mcpv1alpha1.PodTemplate]().Fields() {
+		if name := jsonName(field); known[name] == byHand[name] {
+			t.Errorf("podTemplate.%s: in a PodSpec %t, dealt with by hand %t", name, known[name], byHand[name])
+		}
+	}
+}
+
+func jsonName(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
+}
+
+// The names of revisions depend on their content and their number.
+func TestRevisionName(t *testing.T) {
+	server := readInput(t, "minimal").Server
+	name := func(rendered Rendered, number int64) string {
+		rendered.Template = []byte("{}")
+		revision, err := Revision(server, rendered, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return revision.Name
+	}
+	first := name(Rendered{}, 1)
+	if again := name(Rendered{}, 1); again != first {
+		t.Errorf("%s, then %s", first, again)
+	}
+	if name(Rendered{}, 2) == first || name(Rendered{AdapterVersion: "v2"}, 1) == first {
+		t.Error("different revisions have one name")
+	}
+	if _, err := Revision(server, Rendered{Template: []byte("{")}, 1); err == nil {
+		t.Error("a template that is no JSON was taken")
+	}
+}
