@@ -1,0 +1,74 @@
+package prober
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+)
+
+// The kinds of questions, as a label.
+const (
+	kindVerify  = "verify"
+	kindCatalog = "catalog"
+)
+
+// metrics have no label that a server could choose.
+type metrics struct {
+	duration *prometheus.HistogramVec
+	failures *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer, p *Prober) *metrics {
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slipway_probe_duration_seconds", Help: "How long instances took to answer, or not to.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_probe_failures_total", Help: "Times that instances did not answer as they should.",
+		}, []string{"kind", "class"}),
+	}
+	if registry == nil {
+		return m
+	}
+	registry.MustRegister(m.duration, m.failures,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "slipway_probe_instances", Help: "Instances that are looked after.",
+		}, func() float64 { return p.total(func(s *server) int64 { return int64(len(s.instances)) }) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "slipway_sessions", Help: "Sessions that are open, as instances last said.",
+		}, func() float64 { return p.total((*server).sum) }),
+	)
+	return m
+}
+
+// total adds up something over all servers.
+func (p *Prober) total(of func(*server) int64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var sum int64
+	for _, s := range p.servers {
+		sum += of(s)
+	}
+	return float64(sum)
+}
+
+// timed measures a question.
+func (m *metrics) timed(kind string, ask func() error) error {
+	begin := time.Now()
+	err := ask()
+	if err != nil && mcpprobe.ClassOf(err) == mcpprobe.Canceled {
+		return err // nobody waited for the answer
+	}
+	m.duration.WithLabelValues(kind).Observe(time.Since(begin).Seconds())
+	switch {
+	case errors.Is(err, errNoRoom):
+		m.failures.WithLabelValues(kind, "Postponed").Inc()
+	case err != nil:
+		m.failures.WithLabelValues(kind, string(mcpprobe.ClassOf(err))).Inc()
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+// Package prober asks the instances of MCP servers whether they work and what they
+// offer, and says when an answer has changed. It keeps the network out of the
+// reconciler: questions are asked by a bounded pool of workers, each within a deadline.
+package prober
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// Options are how to ask. The zero value is good for every cluster.
+type Options struct {
+	// Workers is how many instances are asked at a time; 16 when zero. The instances
+	// of one server have a quarter of them at most, and those that did not answer in
+	// time when last asked have half of them together.
+	Workers int
+	// Notify is called with the name of a server when something has changed in
+	// substance in what Results returns for it. It must not block.
+	Notify func(server types.NamespacedName)
+	// Limits bound what is taken of a catalogue.
+	Limits mcpprobe.Limits
+	// ClientPort and AdminPort are the adapter's.
+	ClientPort int
+	AdminPort  int
+	Log        logr.Logger
+	// Registry takes the metrics; nil means none.
+	Registry prometheus.Registerer
+}
+
+const (
+	defaultWorkers  = 16
+	defaultInterval = 10 * time.Second
+	defaultTimeout  = 5 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.Notify == nil {
+		o.Notify = func(types.NamespacedName) {}
+	}
+	if o.ClientPort == 0 {
+		o.ClientPort = mcpv1alpha1.AdapterPort
+	}
+	if o.AdminPort == 0 {
+		o.AdminPort = mcpv1alpha1.AdapterAdminPort
+	}
+	return o
+}
+
+// Instance is a pod to look after.
+type Instance struct {
+	Pod types.NamespacedName
+	UID types.UID
+	IP  string
+	// Ready is whether the pod is ready for clients.
+	Ready bool
+	// Starts counts the starts of its containers; Refresh is whatever the user put
+	// into the annotation. A change of either asks for a new verification.
+	Starts  int32
+	Refresh string
+	// Key is the server's key in hexadecimal: it opens the catalogue and the slot
+	// that is reserved for a verification.
+	Key      string
+	Interval time.Duration
+	Timeout  time.Duration
+	// Stored is the digest of the catalogue that the cluster holds already; the
+	// prober need not keep that one.
+	Stored string
+}
+
+// Outcome is what came of asking an instance through its client port.
+type Outcome string
+
+// The outcomes.
+const (
+	// Pending: it was not asked yet.
+	Pending Outcome = "Pending"
+	// Verified: it answered as an MCP server does.
+	Verified Outcome = "Verified"
+	// Failed: it did not.
+	Failed Outcome = "Failed"
+	// Unreachable: nobody could be dialled.
+	Unreachable Outcome = "Unreachable"
+	// Full: it asked for patience, so nothing could be tried.
+	Full Outcome = "Full"
+	// Unauthorized: the server wants credentials that the manager does not have.
+	Unauthorized Outcome = "Unauthorized"
+)
+
+// Result is what is known of an instance.
+type Result struct {
+	Outcome Outcome
+	// Message says why the outcome is not Verified. With Verified it is empty, or
+	// says why the catalogue cannot be read.
+	Message string
+	// Report is what the adapter last said of its server; nil before the first time.
+	Report *Report
+	// Catalog is what the server last offered; nil before the first time. It is
+	// shared and never changed. Of a server that listed too much from its start it
+	// has Summary.TooLarge and nothing else.
+	Catalog *Catalog
+	// Sessions is the number of open sessions.
+	Sessions int32
+	// Flapping is true while the catalogue changes so often that not every change
+	// is followed.
+	Flapping bool
+}
+
+// Report is what an adapter says of its server.
+type Report struct {
+	Ready bool
+	// Reason is one of those of package admin, for programs; Error is for people.
+	Reason string
+	Error  string
+}
+
+// Catalog is what a server offers.
+type Catalog struct {
+	// Summary is as a status has it: lists sorted and cut, counts true.
+	Summary Summary
+	// Stored is the whole, for the ConfigMap; nil once that has it.
+	Stored *workload.Catalog
+}
+
+// Summary is the part of a status that comes from a catalogue.
+type Summary struct {
+	Digest            string
+	ServerInfo        mcpv1alpha1.ServerInfo
+	Tools             []mcpv1alpha1.Tool
+	Prompts           []mcpv1alpha1.Prompt
+	Resources         []mcpv1alpha1.Resource
+	ResourceTemplates []mcpv1alpha1.ResourceTemplate
+	Counts            mcpv1alpha1.CatalogCounts
+	// TooLarge says which limit the server's lists hit; empty when everything was taken.
+	TooLarge string
+}

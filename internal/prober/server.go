@@ -1,0 +1,85 @@
+package prober
+
+import (
+	"iter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// server is a server and its instances. All of it belongs to the Prober's lock.
+type server struct {
+	name      types.NamespacedName
+	instances map[types.UID]*instance
+	running   int         // instances that are being asked
+	parked    []*instance // those that wait because too many are
+
+	sessions int64     // as they were when Notify was last called
+	words    bool      // some have changed since
+	quiet    time.Time // until then Notify is not called for what changes all the time
+	timer    *time.Timer
+}
+
+// sum is the number of sessions of all instances.
+func (s *server) sum() int64 {
+	var sum int64
+	for _, i := range s.instances {
+		sum += int64(i.result.Sessions)
+	}
+	return sum
+}
+
+// keptUnstored is how many different catalogues of one server are kept that the
+// cluster does not have.
+const keptUnstored = 4
+
+// intern returns the catalogue that instances of the server share. Results that were
+// handed out keep theirs.
+func (s *server) intern(catalog *Catalog) *Catalog {
+	others := map[string]bool{} // that the cluster does not have
+	for have := range s.catalogs() {
+		switch {
+		case have.Stored == nil:
+		case have.Summary.Digest != catalog.Summary.Digest:
+			others[have.Summary.Digest] = true
+		default:
+			catalog = &Catalog{Summary: catalog.Summary, Stored: have.Stored}
+		}
+	}
+	if catalog.Stored != nil && len(others) >= keptUnstored {
+		catalog = &Catalog{Summary: catalog.Summary}
+	}
+	for have := range s.catalogs() {
+		if have.Summary.Digest == catalog.Summary.Digest && have.Summary.TooLarge == catalog.Summary.TooLarge &&
+			(have.Stored == nil) == (catalog.Stored == nil) {
+			return have
+		}
+	}
+	return catalog
+}
+
+// catalogs are those of all instances.
+func (s *server) catalogs() iter.Seq[*Catalog] {
+	return func(yield func(*Catalog) bool) {
+		for _, i := range s.instances {
+			if i.result.Catalog != nil && !yield(i.result.Catalog) {
+				return
+			}
+		}
+	}
+}
+
+// forgetStored drops what the cluster has, for all instances at once.
+func (s *server) forgetStored() {
+	dropped := map[*Catalog]*Catalog{}
+	for _, i := range s.instances {
+		have := i.result.Catalog
+		if have == nil || have.Stored == nil || have.Summary.Digest != i.Stored {
+			continue
+		}
+		if dropped[have] == nil {
+			dropped[have] = &Catalog{Summary: have.Summary}
+		}
+		i.result.Catalog = dropped[have]
+	}
+}
