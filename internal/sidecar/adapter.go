@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
@@ -206,7 +207,10 @@ func New(starter child.Starter, config Config) *Adapter {
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
 		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
-		Log: config.Log.WithName("keeper"),
+		// Only a server that is passed through to serves clients of the stateless
+		// revision, so only there is it worth asking for.
+		Probe: mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP},
+		Log:   config.Log.WithName("keeper"),
 	})
 	a.clients = a.answering(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{

@@ -67,6 +67,8 @@ const (
 	Unauthorized Reason = "Unauthorized"
 	// TooLarge: the server lists more than is taken from it. It is ready.
 	TooLarge Reason = "TooLarge"
+	// Busy: the server asks for patience. It says nothing of what it does otherwise.
+	Busy Reason = "Busy"
 	// NoRoom: there is no room for another process. It says nothing of the server.
 	NoRoom Reason = "NoRoom"
 	// Broken: the server answers, and not as an MCP server does.
@@ -136,7 +138,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.set(func(s *State) {
 			s.Reason, s.Err = reason, err
 			switch {
-			case answered || reason == NoRoom:
+			case answered || reason == NoRoom || reason == Busy:
 			case reason == Unauthorized: // it is there, and clients may have what the keeper has not
 				s.Ready = true
 			default:
@@ -292,7 +294,9 @@ func explain(err error, connection Connection) (Reason, error) {
 		return Unstartable, err
 	case mcpprobe.Unauthorized:
 		return Unauthorized, err
-	case mcpprobe.Busy, mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
+	case mcpprobe.Busy:
+		return Busy, err
+	case mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
 	}
 	return Broken, err
 }

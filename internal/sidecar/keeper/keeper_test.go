@@ -289,6 +289,7 @@ func TestReasons(t *testing.T) {
 		"no answer":           {&mcpprobe.Error{Class: mcpprobe.Timeout}, alive, Silent},
 		"the end of output":   {&mcpprobe.Error{Class: mcpprobe.Closed}, alive, Exited},
 		"nobody listens":      {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, Unstartable},
+		"no patience":         {&mcpprobe.Error{Class: mcpprobe.Busy}, alive, Busy},
 		"credentials":         {&mcpprobe.Error{Class: mcpprobe.Unauthorized}, alive, Unauthorized},
 		"nonsense":            {&mcpprobe.Error{Class: mcpprobe.Protocol}, alive, Broken},
 		"too much":            {&mcpprobe.Error{Class: mcpprobe.TooLarge}, alive, Broken},
