@@ -35,6 +35,21 @@ images:
 - name: localhost/slipway/manager
   newName: "$prefix/manager"
   newTag: "$version"
+patches:
+- patch: |
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: slipway-manager
+      namespace: slipway-system
+    spec:
+      template:
+        spec:
+          containers:
+          - name: manager
+            env:
+            - name: SLIPWAY_ADAPTER_IMAGE
+              value: "$prefix/sidecar:$version"
 labels:
 - pairs:
     app.kubernetes.io/version: "$version"

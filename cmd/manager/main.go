@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,7 +29,11 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/config"
+	"github.com/slipway-mcp/slipway/internal/controller"
+	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/version"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 const (
@@ -43,9 +48,6 @@ const (
 // Leader election keeps its Lease and its Events in the manager's own namespace.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update,namespace=system
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
-
-// Events about MCPServers are written to the namespaces they are in.
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 func main() {
 	configFile := flag.String("config", "", "the ManagerConfiguration `file`; without it, the defaults")
@@ -79,6 +81,10 @@ func run(ctx context.Context, configFile string) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+	adapter, err := adapterOf(cfg, build)
+	if err != nil {
+		return err
+	}
 	options, err := managerOptions(cfg)
 	if err != nil {
 		return err
@@ -87,7 +93,7 @@ func run(ctx context.Context, configFile string) error {
 	if err != nil {
 		return fmt.Errorf("create manager: %w", err)
 	}
-	if err := register(mgr, build); err != nil {
+	if err := register(mgr, cfg, adapter, build); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -97,14 +103,40 @@ func run(ctx context.Context, configFile string) error {
 	return nil
 }
 
+// adapterOf is what the pods of MCPServers get.
+func adapterOf(cfg config.Manager, build version.Info) (workload.Adapter, error) {
+	image := cfg.Adapter.Image
+	if image == "" {
+		image = os.Getenv(config.AdapterImageVariable)
+	}
+	if image == "" {
+		return workload.Adapter{}, fmt.Errorf("read configuration: the adapter's image is not known: set adapter.image in the file, or the environment variable %s",
+			config.AdapterImageVariable)
+	}
+	return workload.Adapter{Image: image, PullPolicy: cfg.Adapter.ImagePullPolicy, Version: build.Version}, nil
+}
+
 // register adds everything that the manager runs or serves.
-func register(mgr manager.Manager, build version.Info) error {
+func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter, build version.Info) error {
 	mcpServers := newCacheReadiness(mgr.GetCache())
+	reconciler := controller.New(controller.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Events:  mgr.GetEventRecorder("slipway"),
+		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
+		Adapter: adapter, ClusterDomain: cfg.ClusterDomain, Now: time.Now,
+	})
+	probes := prober.New(prober.Options{
+		Notify: reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: ctrlmetrics.Registry,
+	})
+	reconciler.Prober = probes
 	return errors.Join(
+		reconciler.SetupWithManager(mgr),
+		mgr.Add(probes),
 		mgr.Add(mcpServers),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("cache", mcpServers.check),
 		ctrlmetrics.Registry.Register(buildInfo(build)),
+		ctrlmetrics.Registry.Register(controller.NewServerMetrics(mgr.GetCache())),
 	)
 }
 
@@ -117,8 +149,7 @@ func managerOptions(cfg config.Manager) (manager.Options, error) {
 	if err != nil {
 		return manager.Options{}, err
 	}
-	// Nothing here reads managedFields, and they are often half of an object.
-	cacheOptions := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	cacheOptions := cache.Options{DefaultTransform: controller.Trim, ByObject: controller.CacheByObject()}
 	if len(cfg.Namespaces) > 0 {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{}
 		for _, namespace := range cfg.Namespaces {
@@ -129,6 +160,7 @@ func managerOptions(cfg config.Manager) (manager.Options, error) {
 	return manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions,
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  cfg.Health.BindAddress,
 		LeaderElection:          election.Enabled,

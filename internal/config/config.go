@@ -5,6 +5,7 @@ package config
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -36,6 +37,12 @@ type Manager struct {
 
 	// logging says what is written to standard error, and how.
 	Logging Logging `json:"logging"`
+
+	// adapter is what the pods of MCPServers get.
+	Adapter Adapter `json:"adapter"`
+
+	// clusterDomain is what the names of Services end with.
+	ClusterDomain string `json:"clusterDomain"`
 
 	// namespaces are the only ones whose MCPServers are looked at. An empty list
 	// means all.
@@ -127,6 +134,20 @@ const (
 	LogFormatText LogFormat = "Text"
 )
 
+// Adapter is the sidecar that the pods of MCPServers get.
+type Adapter struct {
+	// image is the adapter's image. When left out, it is the one in the environment
+	// variable SLIPWAY_ADAPTER_IMAGE, which the installation sets to the image that
+	// was built with the manager's.
+	Image string `json:"image"`
+
+	// imagePullPolicy is Always, IfNotPresent or Never.
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
+}
+
+// AdapterImageVariable names the environment variable that holds the adapter's image.
+const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
+
 // Default is the configuration of an empty file, and of no file.
 func Default() Manager {
 	return Manager{
@@ -143,7 +164,9 @@ func Default() Manager {
 			Protocol:       ProtocolHTTPS,
 			Authentication: AuthenticationKubernetes,
 		},
-		Health:  Health{BindAddress: ":8081"},
-		Logging: Logging{Format: LogFormatJSON},
+		Health:        Health{BindAddress: ":8081"},
+		Logging:       Logging{Format: LogFormatJSON},
+		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
+		ClusterDomain: "cluster.local",
 	}
 }

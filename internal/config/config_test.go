@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const header = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
@@ -35,9 +36,11 @@ func TestLoadFull(t *testing.T) {
 			Authentication:       AuthenticationNone,
 			CertificateDirectory: "/etc/slipway/metrics",
 		},
-		Health:     Health{BindAddress: "[::1]:9081"},
-		Logging:    Logging{Format: LogFormatText, Level: 4},
-		Namespaces: []string{"team-a", "team-b"},
+		Health:        Health{BindAddress: "[::1]:9081"},
+		Logging:       Logging{Format: LogFormatText, Level: 4},
+		Adapter:       Adapter{Image: "registry.example/slipway/sidecar:v1", ImagePullPolicy: corev1.PullAlways},
+		ClusterDomain: "k8s.example",
+		Namespaces:    []string{"team-a", "team-b"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)

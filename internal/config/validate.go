@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -29,6 +31,8 @@ func (c Manager) Validate() error {
 		c.Metrics.validate(),
 		bindAddress("health.bindAddress", c.Health.BindAddress),
 		c.Logging.validate(),
+		c.Adapter.validate(),
+		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),
 	)
@@ -80,6 +84,21 @@ func (l Logging) validate() error {
 		problems = append(problems, fmt.Errorf("logging.level must be from 0 to %d, not %d", maxLogLevel, l.Level))
 	}
 	return errors.Join(problems...)
+}
+
+func (a Adapter) validate() error {
+	problem := oneOf("adapter.imagePullPolicy", a.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	if strings.ContainsFunc(a.Image, unicode.IsSpace) {
+		problem = errors.Join(problem, fmt.Errorf("adapter.image must not contain white space: it is %q", a.Image))
+	}
+	return problem
+}
+
+func clusterDomain(domain string) error {
+	if problems := validation.IsDNS1123Subdomain(domain); len(problems) > 0 {
+		return fmt.Errorf("clusterDomain: %q is not a domain such as cluster.local: %s", domain, strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 func validateNamespaces(names []string) error {

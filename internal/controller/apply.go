@@ -1,0 +1,319 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/controller/status"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// keepsRevisions is how many rendered templates are kept: the one in use, and some
+// for people to compare it with.
+const keepsRevisions = 3
+
+// desired is one object that should be there.
+type desired struct {
+	kind   schema.GroupVersionKind
+	name   string
+	config runtime.ApplyConfiguration
+	live   client.Object // as it was observed; nil if it is not there
+}
+
+// apply brings every object to what it should be. Nothing that runs is changed for a
+// server that is refused.
+func (r *Reconciler) apply(ctx context.Context, s *state) error {
+	if s.rendered != nil {
+		objects, err := r.desiredObjects(s)
+		if err != nil {
+			return err
+		}
+		if err := r.applyAll(ctx, s, objects); err != nil {
+			return err
+		}
+	}
+	return r.applyCatalog(ctx, s)
+}
+
+func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) error {
+	if s.refusal != nil {
+		// Whoever stops a server wants it to stop, whatever else is wrong with it.
+		if workload.Replicas(s.server) == 0 && s.deployment != nil {
+			return r.applyOne(ctx, s, objects[len(objects)-1])
+		}
+		return nil
+	}
+	for _, object := range objects {
+		if err := r.applyOne(ctx, s, object); err != nil || s.refusal != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// desiredObjects lists what there should be. Pods come last, when what they need is there.
+func (r *Reconciler) desiredObjects(s *state) ([]desired, error) {
+	template := &corev1ac.PodTemplateSpecApplyConfiguration{}
+	if err := json.Unmarshal(s.rendered.Template, template); err != nil {
+		return nil, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
+	}
+	var objects []desired
+	if account := workload.ServiceAccount(s.server); account != nil {
+		objects = append(objects, desired{serviceAccountKind, s.name.Name, account, orNil(s.serviceAccount)})
+	}
+	objects = append(objects, desired{corev1.SchemeGroupVersion.WithKind("Service"), s.name.Name, workload.Service(s.server), orNil(s.service)})
+	if budget := workload.PodDisruptionBudget(s.server); budget != nil {
+		objects = append(objects, desired{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), s.name.Name, budget, orNil(s.disruption)})
+	}
+	return append(objects, desired{appsv1.SchemeGroupVersion.WithKind("Deployment"), s.name.Name, workload.Deployment(s.server, template), orNil(s.deployment)}), nil
+}
+
+// orNil makes an interface that is nil of a pointer that is.
+func orNil[T any, P interface {
+	*T
+	client.Object
+}](object P) client.Object {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
+// applyOne applies one object, unless it is as it was when the same was last applied.
+func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) error {
+	content, err := json.Marshal(object.config)
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", object.kind.Kind, object.name, err)
+	}
+	key, hash := appliedKey{object.kind.Kind, object.name}, sha256.Sum256(content)
+	if object.live != nil && ownedBy(object.live, s.server) && r.applied.same(s.name, key, hash, object.live) {
+		return nil
+	}
+	if sent, err := r.send(ctx, s, object); err != nil || !sent {
+		return err
+	}
+	answer, ok := r.applied.put(s.name, key, hash, object.config)
+	if ok && object.kind.Kind == "Deployment" {
+		s.appliedGeneration = answer.Generation
+	}
+	return nil
+}
+
+// send applies an object of ours. It has not, if the object turns out to be somebody
+// else's, or if the API server refuses what the spec leads to.
+func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent bool, err error) {
+	if foreign, err := r.isForeign(ctx, s, object); err != nil || foreign {
+		return false, err
+	}
+	if object.live != nil {
+		if err := r.reclaim(ctx, s, object); err != nil {
+			return false, err
+		}
+	}
+	err = r.Client.Apply(ctx, object.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership)
+	if apierrors.IsInvalid(err) {
+		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("the API server refuses the %s that the spec leads to: %s", object.kind.Kind, causes(err)))
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("apply %s %s: %w", object.kind.Kind, s.in(object.name), err)
+	}
+	return true, nil
+}
+
+// isForeign says whether an object of that name belongs to somebody else. The cache
+// knows only what has our label, so what it does not know is asked for.
+func (r *Reconciler) isForeign(ctx context.Context, s *state, object desired) (bool, error) {
+	live := object.live
+	if live == nil {
+		metadata := &metav1.PartialObjectMetadata{}
+		metadata.SetGroupVersionKind(object.kind)
+		found, err := find(ctx, r.Live, s.in(object.name), metadata)
+		if err != nil || found == nil {
+			return false, err
+		}
+		live = found
+	}
+	if ownedBy(live, s.server) {
+		return false, nil
+	}
+	s.refuseForeign(object.kind.Kind, live)
+	return true, nil
+}
+
+func ownedBy(object metav1.Object, server *mcpv1alpha1.MCPServer) bool {
+	return metav1.IsControlledBy(object, server)
+}
+
+func (s *state) in(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.name.Namespace, Name: name}
+}
+
+// foreignRecheck is how soon a name is looked at again that somebody else has: of
+// objects without our label no event tells.
+const foreignRecheck = 30 * time.Second
+
+// leftoverRecheck is how soon it is looked whether an earlier server's object is gone.
+const leftoverRecheck = time.Second
+
+func (s *state) refuseForeign(kind string, object metav1.Object) {
+	name := object.GetName()
+	if owner := metav1.GetControllerOf(object); owner != nil && isMCPServer(owner) && owner.Name == s.name.Name {
+		s.wait(mcpv1alpha1.ReasonProgressing, fmt.Sprintf("%s %s of an earlier MCPServer of this name is still being deleted", kind, name))
+		s.again(leftoverRecheck)
+		return
+	}
+	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: "+
+		"delete it, or give the MCPServer another name; it is left as it is", kind, name))
+	s.again(foreignRecheck)
+}
+
+// causes are the API server's words, field by field.
+func causes(err error) string {
+	refused, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || refused.ErrStatus.Details == nil || len(refused.ErrStatus.Details.Causes) == 0 {
+		return err.Error()
+	}
+	var text []string
+	for _, cause := range refused.ErrStatus.Details.Causes {
+		text = append(text, cause.Field+": "+cause.Message)
+	}
+	return strings.Join(text, "; ")
+}
+
+// applyCatalog keeps what the server offers in a ConfigMap, for people and programs.
+func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
+	catalog := status.Representative(s.pods, s.results)
+	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Digest {
+		return nil
+	}
+	return r.applyOne(ctx, s, desired{
+		configMapKind, workload.CatalogName(s.server), workload.CatalogConfigMap(s.server, *catalog.Stored), orNil(s.catalog),
+	})
+}
+
+// storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
+// somebody has changed it since it was applied.
+func (r *Reconciler) storedCatalog(s *state) string {
+	if s.catalog == nil || !ownedBy(s.catalog, s.server) || r.applied.edited(s.name, appliedKey{configMapKind.Kind, s.catalog.Name}, s.catalog) {
+		return ""
+	}
+	return s.catalog.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
+}
+
+// prune deletes what belongs to the server and is no longer wanted.
+func (r *Reconciler) prune(ctx context.Context, s *state) error {
+	if s.refusal != nil || s.rendered == nil || s.waiting != nil {
+		return nil // what runs may still need it
+	}
+	for _, object := range s.unwanted() {
+		if !ownedBy(object, s.server) {
+			continue
+		}
+		uid := object.GetUID()
+		if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}
+
+// unwanted is what is there and should not be.
+func (s *state) unwanted() []client.Object {
+	var objects []client.Object
+	if s.disruption != nil && workload.PodDisruptionBudget(s.server) == nil {
+		objects = append(objects, s.disruption)
+	}
+	if named := s.server.Spec.ServiceAccountName; s.serviceAccount != nil && named != "" && named != s.serviceAccount.Name {
+		objects = append(objects, s.serviceAccount)
+	}
+	for i := keepsRevisions; i < len(s.revisions); i++ {
+		objects = append(objects, &s.revisions[i])
+	}
+	return objects
+}
+
+// appliedCache remembers what was applied last and what came of it, so that the API
+// server is not asked to do nothing.
+type appliedCache struct {
+	mu      sync.Mutex
+	servers map[types.NamespacedName]map[appliedKey]applied
+}
+
+type appliedKey struct{ kind, name string }
+
+type applied struct {
+	hash    [sha256.Size]byte
+	uid     types.UID
+	version string
+}
+
+func (c *appliedCache) same(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, live client.Object) bool {
+	if live == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.servers[server][key] == applied{hash, live.GetUID(), versionOf(live)}
+}
+
+// edited says whether an object is not as it was left.
+func (c *appliedCache) edited(server types.NamespacedName, key appliedKey, live client.Object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.servers[server][key]
+	return ok && (last.uid != live.GetUID() || last.version != versionOf(live))
+}
+
+// versionOf is a text that changes when what is applied may have been changed by
+// others. Neither a status nor annotations are applied to what has a generation, so
+// that is enough, with the labels that it does not cover.
+func versionOf(object metav1.Object) string {
+	if generation := object.GetGeneration(); generation > 0 {
+		return fmt.Sprint(generation, object.GetLabels())
+	}
+	return object.GetResourceVersion()
+}
+
+// put remembers, and returns what the API server answered: the client has written it
+// into the configuration.
+func (c *appliedCache) put(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
+	encoded, err := json.Marshal(config)
+	if err != nil || json.Unmarshal(encoded, &answer) != nil {
+		return answer, false // it will be applied again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.servers == nil {
+		c.servers = map[types.NamespacedName]map[appliedKey]applied{}
+	}
+	if c.servers[server] == nil {
+		c.servers[server] = map[appliedKey]applied{}
+	}
+	c.servers[server][key] = applied{hash, answer.UID, versionOf(&answer)}
+	return answer, true
+}
+
+func (c *appliedCache) forget(server types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.servers, server)
+}

@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Actions and reasons of Events, beside the reasons of conditions.
+const (
+	actionReconcile = "Reconcile"
+	actionProbe     = "Probe"
+
+	reasonCatalogFlapping   = "CatalogFlapping"
+	reasonCatalogChanged    = "CatalogChanged"
+	reasonSessionsNotShared = "SessionsNotShared"
+	noteBytes               = 1000
+)
+
+// event is something that people should hear of.
+type event struct {
+	kind   string
+	reason string
+	action string
+	note   string
+}
+
+// transitions are what has changed between two statuses, for a server that is to have
+// so many pods, and is worth an Event.
+func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []event {
+	var events []event
+	add := func(kind, reason, action, note string) {
+		events = append(events, event{kind, reason, action, cut(note, noteBytes)})
+	}
+	stalled := changed(before, after, mcpv1alpha1.ConditionStalled)
+	if stalled != nil {
+		add(corev1.EventTypeWarning, stalled.Reason, actionReconcile, stalled.Message)
+	}
+	if ready := changed(before, after, mcpv1alpha1.ConditionReady); ready != nil {
+		switch {
+		case ready.Status == metav1.ConditionTrue, wanted(ready.Reason):
+			add(corev1.EventTypeNormal, ready.Reason, actionReconcile, ready.Message)
+		case meta.IsStatusConditionTrue(before.Conditions, mcpv1alpha1.ConditionReady) && stalled == nil:
+			add(corev1.EventTypeWarning, ready.Reason, actionReconcile, ready.Message)
+		}
+	}
+	if before.CatalogDigest != "" && after.CatalogDigest != "" && before.CatalogDigest != after.CatalogDigest {
+		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before, after))
+	}
+	if replicas > 1 && before.Replicas <= 1 && after.Replicas > 1 { // and not only while pods are replaced
+		add(corev1.EventTypeWarning, reasonSessionsNotShared, actionReconcile,
+			"more than one pod serves this MCPServer and requests are not yet forwarded between them: a client that the Service sends to "+
+				"another pod than the one that has its session is answered 404 and must begin a new session")
+	}
+	return events
+}
+
+// changed is a condition as it is now, if it is there and was another before.
+func changed(before, after *mcpv1alpha1.MCPServerStatus, name string) *metav1.Condition {
+	was, is := meta.FindStatusCondition(before.Conditions, name), meta.FindStatusCondition(after.Conditions, name)
+	if was != nil && is != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return nil
+	}
+	return is
+}
+
+// wanted says whether a server is not ready because the user wants it so.
+func wanted(reason string) bool {
+	return reason == mcpv1alpha1.ReasonSuspended || reason == mcpv1alpha1.ReasonScaledToZero
+}
+
+// catalogChange says in a sentence how what a server offers has changed.
+func catalogChange(before, after *mcpv1alpha1.MCPServerStatus) string {
+	names := func(tools []mcpv1alpha1.Tool) []string {
+		var all []string
+		for i := range tools {
+			all = append(all, tools[i].Name)
+		}
+		return all
+	}
+	old, current := names(before.Tools), names(after.Tools)
+	var parts []string
+	if added := without(current, old); len(added) > 0 {
+		parts = append(parts, "new tools: "+strings.Join(added, ", "))
+	}
+	if removed := without(old, current); len(removed) > 0 {
+		parts = append(parts, "tools gone: "+strings.Join(removed, ", "))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "the same tools, with other descriptions or schemas, or other prompts or resources")
+	}
+	if after.Counts != nil {
+		parts = append(parts, fmt.Sprintf("%d tools in all", after.Counts.Tools))
+	}
+	return "what the server offers has changed: " + strings.Join(parts, "; ")
+}
+
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// cut shortens a text without breaking a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}

@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+func withConditions(pairs ...string) mcpv1alpha1.MCPServerStatus {
+	var status mcpv1alpha1.MCPServerStatus
+	for i := 0; i < len(pairs); i += 3 {
+		status.Conditions = append(status.Conditions, metav1.Condition{
+			Type: pairs[i], Status: metav1.ConditionStatus(pairs[i+1]), Reason: pairs[i+2], Message: "because",
+		})
+	}
+	return status
+}
+
+func withTools(digest string, names ...string) mcpv1alpha1.MCPServerStatus {
+	status := mcpv1alpha1.MCPServerStatus{CatalogDigest: digest, Counts: &mcpv1alpha1.CatalogCounts{Tools: int32(len(names))}}
+	for _, name := range names {
+		status.Tools = append(status.Tools, mcpv1alpha1.Tool{Name: name})
+	}
+	return status
+}
+
+func TestTransitions(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after mcpv1alpha1.MCPServerStatus
+		want          []string
+	}{
+		"nothing": {withConditions("Ready", "True", "Ready"), withConditions("Ready", "True", "Ready"), nil},
+		"first status, on its way": {
+			withConditions(), withConditions("Ready", "False", "PodsStarting", "Reconciling", "True", "PodsStarting"), nil,
+		},
+		"ready":           {withConditions("Ready", "False", "PodsStarting"), withConditions("Ready", "True", "Ready"), []string{"Normal Ready"}},
+		"no longer ready": {withConditions("Ready", "True", "Ready"), withConditions("Ready", "False", "PodsNotReady"), []string{"Warning PodsNotReady"}},
+		"stalled, told once": {
+			withConditions("Ready", "True", "Ready"), withConditions("Ready", "False", "ServerExits", "Stalled", "True", "ServerExits"), []string{"Warning ServerExits"},
+		},
+		"stalled for another reason": {
+			withConditions("Ready", "False", "A", "Stalled", "True", "A"), withConditions("Ready", "False", "B", "Stalled", "True", "B"), []string{"Warning B"},
+		},
+		"still stalled": {
+			withConditions("Ready", "False", "A", "Stalled", "True", "A"), withConditions("Ready", "False", "A", "Stalled", "True", "A"), nil,
+		},
+		"stalled rollout of what works": {
+			withConditions("Ready", "True", "Ready"), withConditions("Ready", "True", "Ready", "Stalled", "True", "ImagePullFailed"), []string{"Warning ImagePullFailed"},
+		},
+		"suspended":         {withConditions("Ready", "True", "Ready"), withConditions("Ready", "False", "Suspended"), []string{"Normal Suspended"}},
+		"first catalogue":   {withTools(""), withTools("1", "a"), nil},
+		"other catalogue":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
+		"catalogue is gone": {withTools("1", "a"), withTools(""), nil},
+		"second pod": {
+			mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, []string{"Warning SessionsNotShared"},
+		},
+		"third pod": {mcpv1alpha1.MCPServerStatus{Replicas: 2}, mcpv1alpha1.MCPServerStatus{Replicas: 3}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, event := range transitions(&test.before, &test.after, test.after.Replicas) {
+				got = append(got, event.kind+" "+event.reason)
+				if event.note == "" || event.action == "" || len(event.note) > noteBytes {
+					t.Errorf("%+v", event)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A second pod that is there only while the first is replaced is nothing to warn of.
+func TestSurplusPodIsNoNews(t *testing.T) {
+	before, after := mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}
+	if got := transitions(&before, &after, 1); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestCatalogChange(t *testing.T) {
+	before, after := withTools("1", "a", "b"), withTools("2", "b", "c", "d")
+	if got := catalogChange(&before, &after); got != "what the server offers has changed: new tools: c, d; tools gone: a; 3 tools in all" {
+		t.Errorf("got %q", got)
+	}
+	same := withTools("3", "a", "b")
+	if got := catalogChange(&before, &same); !strings.Contains(got, "the same tools") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCut(t *testing.T) {
+	for most := 4; most < 20; most++ {
+		got := cut(strings.Repeat("é", 20), most)
+		if len(got) > most || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+			t.Errorf("cut to %d: %q", most, got)
+		}
+	}
+	if got := cut("short", 5); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/registry"
+)
+
+// resolverFunc is a registry that tests make up.
+type resolverFunc func(context.Context, ImageRequest) (registry.Image, error)
+
+func (f resolverFunc) Resolve(ctx context.Context, request ImageRequest) (registry.Image, error) {
+	return f(ctx, request)
+}
+
+func startLookups(ctx context.Context, resolver resolverFunc) (*imageLookups, chan types.NamespacedName) {
+	told := make(chan types.NamespacedName, 100)
+	l := &imageLookups{resolver: resolver}
+	l.start(ctx, func(server types.NamespacedName) { told <- server })
+	return l, told
+}
+
+var someServer = types.NamespacedName{Namespace: "ns", Name: "server"}
+
+// A registry is asked once for each spec, and nobody waits for it.
+func TestLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l, told := startLookups(t.Context(), func(context.Context, ImageRequest) (registry.Image, error) {
+			asked++
+			time.Sleep(time.Second)
+			return registry.Image{Digest: "sha256:1"}, nil
+		})
+		begin := time.Now()
+		if got := l.lookup(someServer, "one", ImageRequest{}, time.Now()); got.done || time.Since(begin) != 0 {
+			t.Errorf("the first question is answered at once: %+v", got)
+		}
+		l.lookup(someServer, "one", ImageRequest{}, time.Now())
+		if server := <-told; server != someServer {
+			t.Errorf("told of %s", server)
+		}
+		if got := l.lookup(someServer, "one", ImageRequest{}, time.Now()); !got.done || got.image == nil || asked != 1 {
+			t.Errorf("asked %d times: %+v", asked, got)
+		}
+		l.lookup(someServer, "two", ImageRequest{}, time.Now())
+		<-told
+		if asked != 2 {
+			t.Errorf("another spec: asked %d times", asked)
+		}
+		l.forget(someServer)
+		if len(l.lookups) != 0 {
+			t.Error("a server that is gone is kept")
+		}
+	})
+}
+
+// A registry that fails is asked again, ever more slowly, and only when somebody wants
+// to know.
+func TestLookupThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l, told := startLookups(t.Context(), func(context.Context, ImageRequest) (registry.Image, error) {
+			asked++
+			if asked == 4 {
+				return registry.Image{Digest: "sha256:1"}, nil
+			}
+			return registry.Image{}, &registry.Error{Kind: registry.Unavailable, Detail: "down"}
+		})
+		var pauses []time.Duration
+		for range 3 {
+			l.lookup(someServer, "one", ImageRequest{}, time.Now())
+			<-told
+			got := l.lookup(someServer, "one", ImageRequest{}, time.Now())
+			if !got.done || got.err == nil {
+				t.Fatalf("got %+v", got)
+			}
+			pauses = append(pauses, time.Until(got.next))
+			time.Sleep(time.Until(got.next))
+		}
+		if pauses[0] != firstLookupPause || pauses[1] != 2*firstLookupPause || pauses[2] != 4*firstLookupPause {
+			t.Errorf("pauses: %v", pauses)
+		}
+		l.lookup(someServer, "one", ImageRequest{}, time.Now())
+		<-told
+		if got := l.lookup(someServer, "one", ImageRequest{}, time.Now()); got.err != nil || got.image == nil {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// Registries that hang hold up their own images, and no others.
+func TestLookupsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		l, told := startLookups(ctx, func(ctx context.Context, request ImageRequest) (registry.Image, error) {
+			if request.Image == "hangs.example/image" {
+				<-ctx.Done()
+				return registry.Image{}, ctx.Err()
+			}
+			return registry.Image{}, nil
+		})
+		begin := time.Now()
+		for i := range 3 * lookupsPerRegistry {
+			l.lookup(types.NamespacedName{Name: "hangs", Namespace: string(rune('a' + i))}, "one", ImageRequest{Image: "hangs.example/image"}, begin)
+		}
+		synctest.Wait()
+		l.lookup(someServer, "one", ImageRequest{Image: "works.example/image"}, begin)
+		if server := <-told; server != someServer || time.Since(begin) != 0 {
+			t.Errorf("told of %s after %s", server, time.Since(begin))
+		}
+		asked := 0
+		for i := range 3 * lookupsPerRegistry {
+			if !l.lookup(types.NamespacedName{Name: "hangs", Namespace: string(rune('a' + i))}, "one", ImageRequest{}, begin).asked.IsZero() {
+				asked++
+			}
+		}
+		if asked != lookupsPerRegistry {
+			t.Errorf("%d are asked at a time, want %d", asked, lookupsPerRegistry)
+		}
+		for range 3 * lookupsPerRegistry {
+			<-told
+		}
+		if took := time.Since(begin); took != 3*lookupTimeout {
+			t.Errorf("it took %s", took)
+		}
+		synctest.Wait()
+		if len(l.registries) != 0 {
+			t.Errorf("%d registries are kept", len(l.registries))
+		}
+		end()
+	})
+}

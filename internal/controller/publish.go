@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/controller/status"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// publish computes the status, writes it if it has changed, and then says what people
+// should hear of. It is called also when a step has failed: the status then says so.
+func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error {
+	if failure != nil {
+		s.wait(mcpv1alpha1.ReasonRetrying, failure.Error())
+	}
+	if recheck := status.Recheck(s.pods, s.now); recheck > 0 {
+		s.again(recheck)
+	}
+	r.tellOfFlapping(s)
+	before := s.server.Status.DeepCopy()
+	next := status.Compute(status.Observed{
+		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
+		Deployment: s.deployment, Applied: s.appliedGeneration, Pods: s.pods, Results: s.results,
+		Image: resolvedImage(s), Adapter: adapterStatus(s),
+		Sessions: r.sessionsOf(s),
+		URL:      workload.URL(s.server), Selector: workload.Selector(s.server),
+		Now: metav1.NewTime(s.now),
+	})
+	if equality.Semantic.DeepEqual(before, &next) {
+		return nil
+	}
+	patched := s.server.DeepCopy()
+	patched.Status = next
+	// The lock makes sure that a status is never written over one that was computed
+	// from something newer.
+	patch := client.MergeFromWithOptions(s.server, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, patched, patch); err != nil {
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil // it was deleted meanwhile
+		case apierrors.IsConflict(err):
+			s.again(staleRetry) // the cache is behind, most often of our own last write
+			return nil
+		}
+		return fmt.Errorf("patch status of MCPServer %s: %w", s.name, err)
+	}
+	for _, event := range transitions(before, &next, workload.Replicas(s.server)) {
+		r.Events.Eventf(s.server, nil, event.kind, event.reason, event.action, "%s", event.note)
+	}
+	return nil
+}
+
+// tellOfFlapping says once that what a server offers changes so often that not every
+// change is followed.
+func (r *Reconciler) tellOfFlapping(s *state) {
+	for _, result := range s.results {
+		if result.Flapping {
+			if _, told := r.flapping.LoadOrStore(s.name, true); !told {
+				r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reasonCatalogFlapping, actionProbe, "%s",
+					"what the server offers keeps changing, so it is read less often: its lists should be the same until they really change")
+			}
+			return
+		}
+	}
+	r.flapping.Delete(s.name)
+}
+
+// staleRetry is how soon a status is computed again that was computed from an object
+// that had changed.
+const staleRetry = 50 * time.Millisecond
+
+// What a status takes of a command: an image may name a longer one.
+const (
+	commandWords = 512
+	commandBytes = 4096
+)
+
+// resolvedImage is what the server's image is known to be.
+func resolvedImage(s *state) *mcpv1alpha1.ResolvedImage {
+	if s.rendered == nil {
+		return nil
+	}
+	resolved := &mcpv1alpha1.ResolvedImage{}
+	for _, word := range workload.Command(s.server, s.rendered.Image) {
+		if len(resolved.Command) == commandWords {
+			break
+		}
+		resolved.Command = append(resolved.Command, cut(word, commandBytes))
+	}
+	if s.rendered.Image != nil {
+		resolved.Digest, resolved.User = s.rendered.Image.Digest, s.rendered.Image.User
+	}
+	return resolved
+}
+
+func adapterStatus(s *state) *mcpv1alpha1.AdapterStatus {
+	if s.rendered == nil {
+		return nil
+	}
+	return &mcpv1alpha1.AdapterStatus{Version: s.rendered.AdapterVersion, Outdated: s.outdated}
+}
+
+// sessionsEvery is how often the number of sessions is published at most.
+const sessionsEvery = time.Minute
+
+// sessionsOf is the number of sessions to publish: the one that was published, until
+// a minute has passed.
+func (r *Reconciler) sessionsOf(s *state) *int32 {
+	if len(s.results) == 0 {
+		if len(s.pods) == 0 {
+			return new(int32(0))
+		}
+		return s.server.Status.Sessions
+	}
+	published := s.server.Status.Sessions
+	var open int64
+	for _, result := range s.results {
+		if result.Report == nil && published != nil {
+			return published // until everybody has told
+		}
+		open += int64(result.Sessions)
+	}
+	sum := int32(min(open, math.MaxInt32))
+	if published != nil && *published == sum {
+		return published
+	}
+	if wait := r.sessions.wait(s.name, s.now); published != nil && wait > 0 {
+		s.again(wait)
+		return published
+	}
+	r.sessions.published(s.name, s.now)
+	return &sum
+}
+
+// sessionCounts knows when the number of sessions of each server was published.
+type sessionCounts struct {
+	mu   sync.Mutex
+	when map[types.NamespacedName]time.Time
+}
+
+func (c *sessionCounts) wait(server types.NamespacedName, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return sessionsEvery - now.Sub(c.when[server])
+}
+
+func (c *sessionCounts) published(server types.NamespacedName, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.when == nil {
+		c.when = map[types.NamespacedName]time.Time{}
+	}
+	c.when[server] = now
+}
+
+func (c *sessionCounts) forget(server types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.when, server)
+}

@@ -1,0 +1,134 @@
+// Package controller makes the cluster look the way MCPServers say, and says in their
+// status what is really there.
+//
+// Reconcile reads everything first, decides on it, writes, and computes the status
+// once at the end. It talks to nobody but the API server: what registries and
+// instances say is asked for in the background and comes back as a reason to
+// reconcile again.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads from the cache, but for Secrets, ConfigMaps and ServiceAccounts,
+	// of which the cache has the metadata only.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Events takes what people should hear of.
+	Events events.EventRecorder
+	// Images resolves image references.
+	Images ImageResolver
+	// Prober looks after the instances.
+	Prober Prober
+	// Adapter is what pods get.
+	Adapter workload.Adapter
+	// ClusterDomain is what the names of Services end with.
+	ClusterDomain string
+	// Now is the time.
+	Now func() time.Time
+}
+
+// Prober looks after the instances of servers and says what it found.
+type Prober interface {
+	// Watch replaces the instances of a server; none forgets it.
+	Watch(server types.NamespacedName, instances []prober.Instance)
+	Results(server types.NamespacedName) map[types.UID]prober.Result
+}
+
+// Reconciler reconciles MCPServers.
+type Reconciler struct {
+	Options
+
+	applied    appliedCache
+	images     imageLookups
+	references referenceIndex
+	sessions   sessionCounts
+	keys       keyCache
+	flapping   sync.Map // names of servers whose catalogue flaps
+	notify     atomic.Pointer[func(types.NamespacedName)]
+}
+
+// New returns a Reconciler. SetupWithManager makes it work.
+func New(options Options) *Reconciler {
+	r := &Reconciler{Options: options}
+	r.images.resolver = options.Images
+	return r
+}
+
+// +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers/status,verbs=patch
+// Owner references that block the deletion of their owner need this.
+// +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers/finalizers,verbs=update
+
+// Reconcile brings one MCPServer closer to what its spec asks for.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	server := &mcpv1alpha1.MCPServer{}
+	if err := r.Client.Get(ctx, request.NamespacedName, server); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("get MCPServer %s: %w", request, err)
+	}
+	if !server.DeletionTimestamp.IsZero() {
+		r.forget(request.NamespacedName) // everything else goes with its owner
+		return reconcile.Result{}, nil
+	}
+	s := newState(server, r.Now())
+	if err := r.observe(ctx, s); err != nil {
+		return reconcile.Result{}, err // without knowing what is there, no status is true
+	}
+	err := r.steps(ctx, s)
+	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
+}
+
+// steps are what Reconcile does with what it has observed, in order. Each leaves in the state what the next
+// ones and the status need.
+func (r *Reconciler) steps(ctx context.Context, s *state) error {
+	for _, step := range []func(context.Context, *state) error{
+		r.ensureKey,
+		r.watchInstances, // before anything that can fail: what runs is looked after
+		r.checkReferences,
+		r.planTemplate,
+		r.apply,
+		r.prune,
+	} {
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops what is kept of a server that is gone.
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.Prober.Watch(name, nil)
+	r.applied.forget(name)
+	r.images.forget(name)
+	r.references.forget(name)
+	r.sessions.forget(name)
+	r.keys.forget(name)
+	r.flapping.Delete(name)
+}

@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+const (
+	// workers is how many servers are reconciled at a time. None of them waits for
+	// anybody but the API server.
+	workers = 8
+
+	// reconcileTimeout bounds one reconciliation.
+	reconcileTimeout = time.Minute
+
+	// A reconciliation that failed is tried again after these. A quota or a webhook
+	// that was mended is noticed within a minute.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
+
+	// crdPatience is how long the controller waits for its watches. A manager that
+	// was installed before its CRD waits and says why, on /readyz.
+	crdPatience = 365 * 24 * time.Hour
+)
+
+// CacheByObject says what of each kind the manager's cache holds: of most kinds what
+// belongs to MCPServers, and of pods only what a status is computed from.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours := labels.SelectorFromSet(labels.Set{mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy})
+	return map[client.Object]cache.ByObject{
+		&appsv1.Deployment{}:            {Label: ours, Transform: trimDeployment},
+		&appsv1.ControllerRevision{}:    {Label: ours},
+		&corev1.Service{}:               {Label: ours},
+		&policyv1.PodDisruptionBudget{}: {Label: ours},
+		&corev1.Pod{}:                   {Label: ours, Transform: trimPod},
+	}
+}
+
+// Uncached are the kinds of which the cache has the metadata only: whole objects are
+// read from the API server.
+func Uncached() []client.Object {
+	return []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}}
+}
+
+// Trim drops from any object what nobody reads here. Of objects of which the cache has
+// the metadata only, annotations can be large, and even hold what is secret.
+func Trim(object any) (any, error) {
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		digest, ours := metadata.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
+		metadata.Annotations, metadata.ManagedFields = nil, nil
+		if ours {
+			metadata.Annotations = map[string]string{mcpv1alpha1.AnnotationCatalogDigest: digest}
+		}
+		return object, nil
+	}
+	return cache.TransformStripManagedFields()(object)
+}
+
+// trimPod drops what no status is computed from: the specs of a thousand pods are most
+// of the memory of a cache that holds them.
+func trimPod(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	}
+	return object, nil
+}
+
+// trimDeployment drops the pod template: the rendered one is in a ControllerRevision.
+func trimDeployment(object any) (any, error) {
+	if deployment, ok := object.(*appsv1.Deployment); ok {
+		deployment.ManagedFields = nil
+		deployment.Spec.Template = corev1.PodTemplateSpec{}
+	}
+	return object, nil
+}
+
+// SetupWithManager makes the manager run the Reconciler. What happens outside the
+// cluster is told to the function that Notify returns.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("mcpserver").
+		For(&mcpv1alpha1.MCPServer{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.Service{}).
+		Owns(&policyv1.PodDisruptionBudget{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(serverOfPod)).
+		Watches(metadataOf(serviceAccountKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("ServiceAccount")), builder.OnlyMetadata).
+		Watches(metadataOf(secretKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("Secret")), builder.OnlyMetadata).
+		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("ConfigMap")), builder.OnlyMetadata).
+		WatchesRawSource(source.Func(r.startBackground)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, CacheSyncTimeout: crdPatience,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of MCPServers: %w", err)
+	}
+	return nil
+}
+
+// isMCPServer says whether an owner is one of ours: others have kinds of that name, too.
+func isMCPServer(owner *metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return owner.Kind == "MCPServer" && group == mcpv1alpha1.SchemeGroupVersion.Group
+}
+
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+// startBackground is called with the controller's queue when the controller starts.
+func (r *Reconciler) startBackground(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	notify := func(server types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: server}) }
+	r.notify.Store(&notify)
+	r.images.start(ctx, notify)
+	return nil
+}
+
+// Notify asks for the reconciliation of a server. It is what a prober calls.
+func (r *Reconciler) Notify(server types.NamespacedName) {
+	if notify := r.notify.Load(); notify != nil {
+		(*notify)(server)
+	}
+}
+
+// serverOfPod names the server that a pod says it belongs to.
+func serverOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	name := pod.GetLabels()[mcpv1alpha1.LabelServer]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// serversOf names the servers that own or refer to an object.
+func (r *Reconciler) serversOf(kind string) handler.MapFunc {
+	return func(_ context.Context, object client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		if owner := metav1.GetControllerOf(object); owner != nil && isMCPServer(owner) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}})
+		}
+		for _, server := range r.references.usersOf(object.GetNamespace(), objectRef{kind, object.GetName()}) {
+			requests = append(requests, reconcile.Request{NamespacedName: server})
+		}
+		return requests
+	}
+}

@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/controller/status"
+	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// state is what one reconciliation knows.
+type state struct {
+	server *mcpv1alpha1.MCPServer
+	name   types.NamespacedName
+	now    time.Time
+
+	// What was observed; nil is what is not there.
+	deployment     *appsv1.Deployment
+	service        *corev1.Service
+	serviceAccount *metav1.PartialObjectMetadata
+	disruption     *policyv1.PodDisruptionBudget
+	catalog        *metav1.PartialObjectMetadata
+	keySecret      *metav1.PartialObjectMetadata
+	revisions      []appsv1.ControllerRevision // newest first
+	current        *workload.Rendered          // of the newest revision
+	pods           []corev1.Pod
+	results        map[types.UID]prober.Result
+
+	// What was decided.
+	key        string // of the server, in hexadecimal
+	references string // keyed digest of what the spec refers to
+	rendered   *workload.Rendered
+	outdated   bool
+	refusal    *status.Obstacle // the user must act
+	waiting    *status.Obstacle // time will tell
+
+	appliedGeneration int64 // of the Deployment, if it was applied
+
+	requeueAfter time.Duration
+}
+
+func newState(server *mcpv1alpha1.MCPServer, now time.Time) *state {
+	return &state{server: server, name: client.ObjectKeyFromObject(server), now: now}
+}
+
+// refuse notes why the server cannot be accepted; the first reason counts.
+func (s *state) refuse(reason, message string) {
+	if s.refusal == nil {
+		s.refusal = &status.Obstacle{Reason: reason, Message: message}
+	}
+}
+
+// wait notes what is in the way for now; the first reason counts.
+func (s *state) wait(reason, message string) {
+	if s.waiting == nil {
+		s.waiting = &status.Obstacle{Reason: reason, Message: message}
+	}
+}
+
+// again asks for another reconciliation, no later than after d.
+func (s *state) again(d time.Duration) {
+	if s.requeueAfter == 0 || d < s.requeueAfter {
+		s.requeueAfter = d
+	}
+}

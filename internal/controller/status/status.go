@@ -1,0 +1,100 @@
+// Package status computes the status of an MCPServer from what was observed. It is
+// the only place that sets conditions.
+package status
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/prober"
+)
+
+// Observed is everything that a status is computed from.
+type Observed struct {
+	// Server is the object, with the status it has now.
+	Server *mcpv1alpha1.MCPServer
+	// Refusal is why the server is not accepted; nil when it is.
+	Refusal *Obstacle
+	// Waiting is what is in the way and goes away by itself, such as a registry
+	// that does not answer; nil when nothing is.
+	Waiting *Obstacle
+	// Deployment is nil while there is none.
+	Deployment *appsv1.Deployment
+	// Applied is the generation that the Deployment has since it was last applied,
+	// or 0. A Deployment of an older one is not yet what the spec asks for.
+	Applied int64
+	// Pods are those of the server, terminating ones included.
+	Pods []corev1.Pod
+	// Results are by the UID of the pod.
+	Results map[types.UID]prober.Result
+	Image   *mcpv1alpha1.ResolvedImage
+	Adapter *mcpv1alpha1.AdapterStatus
+	// Sessions is the number to publish, or nil when it is not known.
+	Sessions *int32
+	URL      string
+	Selector string
+	Now      metav1.Time
+}
+
+// Obstacle is something in the way, as a condition tells it.
+type Obstacle struct {
+	Reason  string
+	Message string
+}
+
+// Compute returns the status that follows from what was observed. It depends on
+// nothing else, and on its own result it gives the same again: the status that the
+// server has now only says what to keep, which is the times of conditions, the last
+// known catalogue, and what instances answered before this manager could ask them.
+func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
+	v := look(&o)
+	next := catalogOf(v)
+	next.ObservedGeneration = o.Server.Generation
+	next.Address = &mcpv1alpha1.Address{URL: o.URL}
+	next.Instances = instancesOf(v)
+	next.Sessions = o.Sessions
+	next.ReadyReplicas = v.ready
+	if o.Deployment != nil {
+		next.Replicas = o.Deployment.Status.Replicas
+	}
+	next.Selector = o.Selector
+	next.Image = boundImage(o.Image)
+	next.Adapter = o.Adapter.DeepCopy()
+	next.Conditions = conditionsOf(v, next.Counts)
+	return next
+}
+
+// view is what was observed, seen as instances.
+type view struct {
+	*Observed
+
+	before *mcpv1alpha1.MCPServerStatus
+	want   int32 // pods
+	// off is the reason why no pods are wanted; empty when some are.
+	off       string
+	instances []instance // by name
+	live      int32      // instances that are not draining
+	ready     int32      // of these, those that are ready
+}
+
+func look(o *Observed) *view {
+	v := &view{Observed: o, before: &o.Server.Status, want: 1}
+	if o.Server.Spec.Replicas != nil {
+		v.want = *o.Server.Spec.Replicas
+	}
+	switch {
+	case o.Server.Spec.Suspend:
+		v.off, v.want = mcpv1alpha1.ReasonSuspended, 0
+	case v.want == 0:
+		v.off = mcpv1alpha1.ReasonScaledToZero
+	}
+	v.lookAtPods()
+	if o.Refusal != nil && v.live > 0 {
+		v.off = "" // nothing that runs is changed, so these stay
+	}
+	v.recall()
+	return v
+}
