@@ -24,10 +24,8 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Bring up a cluster and show an MCP server at work (not there yet).
-	@echo "make demo is not there yet: it needs the controller, which is the next step." >&2
-	@echo "What works today: make test, make cluster-up, and the adapter on its own. README.md has the list." >&2
-	@exit 1
+demo: ## Bring up a cluster and show an MCP server at work (needs root where there is no Docker).
+	@hack/demo.sh "$(IMG_PREFIX)" "$(VERSION)"
 
 .PHONY: test
 test: test-unit test-integration ## Run all tests that need no cluster.
@@ -43,8 +41,8 @@ test-unit: race-note ## Run the tests that need nothing but Go.
 	go test $(RACE) $(TEST_FLAGS) $$(go list ./... | grep -v /test/integration)
 
 .PHONY: test-integration
-test-integration: race-note ## Run the tests against a real API server (downloaded or built on first use).
-	KUBEBUILDER_ASSETS=$$(hack/envtest-assets.sh) && export KUBEBUILDER_ASSETS && go test $(RACE) $(TEST_FLAGS) $(INTEGRATION)
+test-integration: race-note ## Run the tests against a real API server and kube-controller-manager (built on first use).
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && go test $(RACE) $(TEST_FLAGS) $(INTEGRATION)
 
 LEAK_SESSIONS ?= 10000
 
@@ -52,14 +50,19 @@ LEAK_SESSIONS ?= 10000
 test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test does a tenth.
 	go test -count=1 -v -timeout 10m -run TestNothingIsLeftBehind $(TEST_FLAGS) ./internal/sidecar -args -leak-sessions $(LEAK_SESSIONS)
 
+.PHONY: bench-controller
+bench-controller: ## Measure the controller with SERVERS MCPServers on the test API server; docs/performance.md has results.
+	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && \
+	  go test -count=1 -v -tags bench -timeout 30m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -servers $(or $(SERVERS),1000)
+
 .PHONY: test-cluster
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
 .PHONY: test-pod
-test-pod: images cluster-up cluster-load ## Run the adapter and the launcher as a pod on the cluster (needs root).
-	KUBECONFIG=$$(go run ./test/cluster kubeconfig) PATH=$$(hack/kube/build.sh):$$PATH \
-	  SIDECAR_IMAGE=$(IMG_PREFIX)/sidecar:$(VERSION) go test -count=1 -v -tags cluster -timeout 5m $(TEST_FLAGS) ./test/pod
+test-pod: images build-installer cluster-up cluster-load ## Run an MCPServer on the cluster (needs root).
+	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH \
+	  INSTALLER=$(CURDIR)/dist/install.yaml go test -count=1 -v -tags cluster -timeout 5m $(TEST_FLAGS) ./test/pod
 
 .PHONY: conformance
 conformance: ## Run the official suite, and a server from npm, against the adapter (needs npm).

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,31 +18,39 @@ import (
 
 const versionPackage = "github.com/slipway-mcp/slipway/internal/version"
 
-// definition is an image: which programs it holds, the first being what it runs.
+// definition is an image: which programs it holds, by their directories, the first
+// being what it runs.
 type definition struct {
 	name        string
 	description string
 	programs    []string
 }
 
+// demo is the image of `make demo`: an MCP server, and a client to call it with.
+var demo = definition{
+	name:        "demo",
+	description: "A small MCP server, and a client.",
+	programs:    []string{"test/servers/greeter", "test/client"},
+}
+
 var definitions = []definition{
 	{
 		name:        "manager",
 		description: "The operator that runs MCP servers as Kubernetes workloads.",
-		programs:    []string{"manager"},
+		programs:    []string{"cmd/manager"},
 	},
 	{
 		// The launcher travels with the adapter, which puts it into the pod.
 		name:        "sidecar",
 		description: "The adapter that MCP clients talk to, and the launcher of the servers behind it.",
-		programs:    []string{"sidecar", "launcher"},
+		programs:    []string{"cmd/sidecar", "cmd/launcher"},
 	},
 }
 
 func (d definition) spec(opts options, src source, platform v1.Platform, binaries string) imagebuild.Spec {
 	spec := imagebuild.Spec{
 		Platform:   platform,
-		Entrypoint: []string{"/" + d.programs[0]},
+		Entrypoint: []string{"/" + path.Base(d.programs[0])},
 		// A number, because without /etc/passwd there are no names, and because
 		// runAsNonRoot can be checked against nothing else.
 		User:       "65532:65532",
@@ -56,8 +65,8 @@ func (d definition) spec(opts options, src source, platform v1.Platform, binarie
 	}
 	for _, program := range d.programs {
 		spec.Files = append(spec.Files, imagebuild.File{
-			Path:   "/" + program,
-			Source: filepath.Join(binaryDir(binaries, platform), program),
+			Path:   "/" + path.Base(program),
+			Source: filepath.Join(binaryDir(binaries, platform), path.Base(program)),
 			Mode:   0o755,
 		})
 	}
@@ -75,7 +84,7 @@ func compile(ctx context.Context, opts options, src source, platform v1.Platform
 	}
 	for _, definition := range opts.definitions {
 		for _, program := range definition.programs {
-			args = append(args, "./cmd/"+program)
+			args = append(args, "./"+program)
 		}
 	}
 	command := exec.CommandContext(ctx, "go", args...)

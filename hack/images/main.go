@@ -36,8 +36,12 @@ func main() {
 	flag.StringVar(&opts.version, "version", "dev", "the `version` that the binaries tell, and the images' tag")
 	flag.StringVar(&opts.out, "out", "dist/images", "the `directory` that the archives are written to")
 	flag.BoolVar(&opts.push, "push", false, "also push the images to their registry")
+	withDemo := flag.Bool("demo", false, "build the image of the demo instead")
 	platforms := flag.String("platforms", "linux/"+runtime.GOARCH, "comma-separated `list` of linux/amd64 and linux/arm64")
 	flag.Parse()
+	if *withDemo {
+		opts.definitions = []definition{demo}
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := parsePlatforms(*platforms, &opts)

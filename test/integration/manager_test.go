@@ -116,7 +116,10 @@ func TestManagerStopsWhileStarting(t *testing.T) {
 }
 
 func TestManagerRefusesToStart(t *testing.T) {
-	const header = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
+	const (
+		header  = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
+		adapter = "adapter: {image: sidecar}\n"
+	)
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -125,8 +128,9 @@ func TestManagerRefusesToStart(t *testing.T) {
 		"no such file":          {[]string{"--config", "/no/such/file"}, "read configuration: open /no/such/file"},
 		"an argument":           {[]string{"start"}, `\"start\" is not a flag`},
 		"no cluster":            {[]string{"--kubeconfig", "/no/such/kubeconfig"}, "read kubeconfig"},
-		"a missing certificate": {[]string{"--kubeconfig", sharedKubeconfig(t), "--config", writeFile(t, header+"metrics: {certificateDirectory: /no/such}\n")}, "/no/such/tls.crt"},
-		"no lease's namespace":  {[]string{"--kubeconfig", sharedKubeconfig(t)}, "leader election namespace"},
+		"a missing certificate": {[]string{"--kubeconfig", sharedKubeconfig(t), "--config", writeFile(t, header+adapter+"metrics: {certificateDirectory: /no/such}\n")}, "/no/such/tls.crt"},
+		"no lease's namespace":  {[]string{"--kubeconfig", sharedKubeconfig(t), "--config", writeFile(t, header+adapter)}, "leader election namespace"},
+		"no adapter":            {[]string{"--kubeconfig", sharedKubeconfig(t)}, "the adapter's image is not known: set adapter.image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

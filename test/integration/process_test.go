@@ -48,6 +48,7 @@ kind: ManagerConfiguration
 leaderElection: {namespace: %s}
 health: {bindAddress: "%s"}
 metrics: {bindAddress: "%s"}
+adapter: {image: "registry.example/slipway/sidecar:test"}
 %s`, systemNamespace, health, metrics, extra)
 	r := start(t, "--kubeconfig", kubeconfig, "--config", writeFile(t, config))
 	r.health, r.metrics = "http://"+health, "https://"+metrics+"/metrics"

@@ -9,13 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 )
 
 // Run builds programs of this module, given by their directory, says where they are,
 // runs a package's tests and removes the programs again. It is for TestMain, and
 // returns the exit code.
-func Run(m *testing.M, programs map[string]*string) (code int) {
+func Run(m interface{ Run() int }, programs map[string]*string) (code int) {
 	code, err := run(m, programs)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -24,7 +23,7 @@ func Run(m *testing.M, programs map[string]*string) (code int) {
 	return code
 }
 
-func run(m *testing.M, programs map[string]*string) (code int, err error) {
+func run(m interface{ Run() int }, programs map[string]*string) (code int, err error) {
 	dir, err := os.MkdirTemp("", "slipway-test-servers")
 	if err != nil {
 		return 1, fmt.Errorf("make directory for programs: %w", err)
@@ -36,10 +35,18 @@ func run(m *testing.M, programs map[string]*string) (code int, err error) {
 	}
 	for program, path := range programs {
 		*path = filepath.Join(dir, filepath.Base(program))
-		build := exec.CommandContext(context.Background(), "go", "build", "-o", *path, "github.com/slipway-mcp/slipway/"+program)
-		if out, err := build.CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("build %s: %w: %s", program, err, out)
+		if err := Build(context.Background(), *path, program); err != nil {
+			return 1, err
 		}
 	}
 	return m.Run(), nil
+}
+
+// Build builds one program of this module, given by its directory.
+func Build(ctx context.Context, path, program string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/slipway-mcp/slipway/"+program)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", program, err, out)
+	}
+	return nil
 }

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# The main job of Slipway, from a bare machine to a tool's answer: brings up a cluster,
+# installs the operator, applies an MCPServer, waits until it is Ready and calls one of
+# its tools from a pod. What is there already is used, so a second run is quick.
+#
+#   hack/demo.sh IMG_PREFIX VERSION
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+prefix=$1
+version=$2
+namespace=slipway-demo
+log=$(mktemp)
+started=$SECONDS
+
+# step runs a command quietly and says how long it took; if it fails it shows why.
+step() {
+  local title=$1 start=$SECONDS
+  shift
+  printf '  %-58s' "$title"
+  if "$@" >"$log" 2>&1; then
+    printf '%4d s\n' $((SECONDS - start))
+  else
+    printf 'FAILED\n\n%s\n' "demo: \"$title\" failed. Its output:" >&2
+    tail -n 50 "$log" >&2
+    explain >&2 || true
+    exit 1
+  fi
+}
+
+# explain shows what the cluster knows of a failure.
+explain() {
+  [[ -n ${KUBECONFIG:-} ]] || return 0
+  printf '\nThe MCPServer and its pods:\n'
+  kubectl -n "$namespace" get mcpservers,pods -o wide
+  kubectl -n "$namespace" get mcpservers -o jsonpath='{range .items[*].status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}'
+  printf '\nEvents:\n'
+  kubectl -n "$namespace" get events --sort-by=.lastTimestamp | tail -n 15
+  printf '\nThe end of the manager'"'"'s log:\n'
+  kubectl -n slipway-system logs deployment/slipway-manager --tail=15
+  printf '\nThe end of the logs of the server'"'"'s pods:\n'
+  kubectl -n "$namespace" logs --selector=mcp.slipway.dev/server=greeter --all-containers --prefix --tail=15
+}
+
+cleanup() { rm -f "$log"; }
+trap cleanup EXIT
+
+echo "Slipway demo: an MCP server on a Kubernetes cluster of its own."
+[[ -n $(hack/kube/build.sh --cached 2>/dev/null) ]] || echo "  The first run builds Kubernetes from source: about 8 minutes on 2 cores."
+step "build etcd and Kubernetes (once)" hack/kube/build.sh
+PATH=$(hack/kube/build.sh):$PATH
+step "bring up the cluster" go run ./test/cluster up
+KUBECONFIG=$(go run ./test/cluster kubeconfig)
+export KUBECONFIG
+step "build the images of the operator" go run ./hack/images --prefix "$prefix" --version "$version"
+step "build the image of the MCP server" go run ./hack/images --demo --prefix "$prefix" --version "$version"
+step "load the images into the cluster" go run ./test/cluster load dist/images/manager.tar dist/images/sidecar.tar dist/images/demo.tar
+step "write dist/install.yaml" hack/installer.sh "$prefix" "$version"
+step "install the operator" kubectl apply --server-side --force-conflicts -f dist/install.yaml
+step "wait for the operator" kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s
+
+manifest() {
+  cat <<YAML
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: $namespace
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+---
+apiVersion: mcp.slipway.dev/v1alpha1
+kind: MCPServer
+metadata:
+  name: greeter
+  namespace: $namespace
+spec:
+  image: $prefix/demo:$version
+  command: [/greeter]
+  transport:
+    type: stdio
+YAML
+}
+apply() { manifest | kubectl apply -f -; }
+step "apply the MCPServer" apply
+step "wait until it is Ready" kubectl -n "$namespace" wait --for=condition=Ready mcpserver/greeter --timeout=120s
+
+printf '\n$ kubectl -n %s get mcpservers\n' "$namespace"
+kubectl -n "$namespace" get mcpservers
+printf '\nIts tools, from the status:\n'
+kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{range .status.tools[*]}{"  "}{.name}{"\t"}{.description}{"\n"}{end}'
+
+url=$(kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{.status.address.url}')
+call() {
+  kubectl -n "$namespace" delete pod client --ignore-not-found --wait
+  kubectl -n "$namespace" apply -f - <<YAML
+apiVersion: v1
+kind: Pod
+metadata:
+  name: client
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 1000
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+  - name: client
+    image: $prefix/demo:$version
+    imagePullPolicy: IfNotPresent
+    command: [/client, "$url", greet, '{"name":"newcomer"}']
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+YAML
+  kubectl -n "$namespace" wait --for=jsonpath='{.status.phase}'=Succeeded pod/client --timeout=60s ||
+    { kubectl -n "$namespace" logs client; return 1; }
+}
+printf '\n'
+step "call greet through $url from a pod" call
+printf '\nThe answer:\n\n  %s\n\n' "$(kubectl -n "$namespace" logs client)"
+
+cat <<TEXT
+That took $((SECONDS - started)) s. To go on:
+
+  export KUBECONFIG=$KUBECONFIG
+  kubectl -n $namespace describe mcpserver greeter        # conditions, tools, events
+  kubectl -n $namespace scale mcpserver greeter --replicas=0
+  kubectl explain mcpserver.spec
+  docs/mcpserver.md                                        # everything an MCPServer can be
+
+To clean up: make cluster-down
+TEXT

@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// everything is all that people can read of a namespace without reading Secrets.
+func everything(t *testing.T, namespace string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, list := range []client.ObjectList{
+		&mcpv1alpha1.MCPServerList{}, &appsv1.DeploymentList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&corev1.ConfigMapList{}, &policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &eventsv1.EventList{},
+	} {
+		for _, object := range listed(t, namespace, list) {
+			encoded, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.Write(encoded)
+			text.WriteByte('\n')
+		}
+	}
+	return text.String()
+}
+
+// What is wrong with a server is named within the promised time, and forgotten when it
+// is mended.
+func TestBrokenServers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		breakIt func(*mcpv1alpha1.MCPServerSpec)
+		reason  string
+		message string
+	}{
+		"exits at once": {
+			func(s *mcpv1alpha1.MCPServerSpec) { s.Command = []string{hostileServer, "exit"} },
+			mcpv1alpha1.ReasonServerExits, "exit code 3",
+		},
+		"is not there": {
+			func(s *mcpv1alpha1.MCPServerSpec) { s.Command = []string{"/no/such/program"} },
+			mcpv1alpha1.ReasonServerExits, "/no/such/program",
+		},
+		"does not answer": {
+			func(s *mcpv1alpha1.MCPServerSpec) { s.Command = []string{hostileServer, "silent"} },
+			mcpv1alpha1.ReasonServerSilent, "has not answered",
+		},
+		"cannot be pulled": {
+			func(s *mcpv1alpha1.MCPServerSpec) { s.Image = "localhost:1/missing:1" },
+			mcpv1alpha1.ReasonImagePullFailed, "localhost:1/missing:1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			namespace := newNamespace(t)
+			startOperator(t, namespace, nil)
+			server := newServer(namespace, "broken")
+			test.breakIt(&server.Spec)
+			create(t, server)
+			begin := time.Now()
+			eventually(t, server, "Ready", "False "+test.reason, "Available", "False "+test.reason, "Stalled", "True "+test.reason, "Reconciling", "absent")
+			t.Logf("named after %.1f s", time.Since(begin).Seconds())
+			g.Expect(meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionStalled).Message).To(ContainSubstring(test.message))
+
+			change(t, server, func(s *mcpv1alpha1.MCPServer) {
+				s.Spec.Image, s.Spec.Command = "localhost:1/echo:1", []string{echoServer}
+			})
+			eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
+		})
+	}
+}
+
+// A rollout that does not come up leaves what works alone, and is told.
+func TestBrokenRollout(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/missing:2" })
+	eventually(t, server, "Ready", "True Ready", "Available", "True Available", "Stalled", "True ImagePullFailed", "Reconciling", "absent")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:3" })
+	eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
+}
+
+// What only the API server would refuse is refused with its words.
+func TestInvalidSpec(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	server.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "nowhere", MountPath: "/data"}}
+	create(t, server)
+	eventually(t, server, "Ready", "False InvalidSpec", "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec")
+	if got := meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message; !strings.Contains(got, "nowhere") {
+		t.Errorf("the message does not say what is wrong: %s", got)
+	}
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.VolumeMounts = nil })
+	eventually(t, server, "Ready", "True Ready")
+}
+
+// Servers that hang, flood or lie harm nobody but themselves.
+func TestHostileServers(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	good := newServer(namespace, "good")
+	create(t, good)
+	for name, command := range map[string][]string{
+		"silent": {"silent"}, "flood": {"flood"}, "broken-json": {"broken-json"}, "wrong-ids": {"wrong-ids"}, "pages": {"pages"},
+		"many": {"tools", "100000"}, "large": {"description", "50000000"}, "flapping": {"flapping"},
+	} {
+		server := newServer(namespace, name)
+		server.Spec.Command = append([]string{hostileServer}, command...)
+		create(t, server)
+	}
+	eventually(t, good, "Ready", "True Ready")
+	// Twenty seconds among them: the good one stays good and is still looked after.
+	g.Consistently(func() string { return says(t, good, "Ready") }).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Equal("True Ready"))
+	change(t, good, func(s *mcpv1alpha1.MCPServer) { s.Spec.Command = []string{hostileServer, "tools", "5"} })
+	g.Eventually(func() int32 { return status(t, good).Counts.Tools }).WithTimeout(soon).Should(BeEquivalentTo(5))
+	for name, want := range map[string]string{
+		"silent": "False ServerSilent", "many": "True Ready", "large": "True Ready", "pages": "True Ready", "flood": "True Ready",
+	} {
+		eventually(t, newServer(namespace, name), "Ready", want)
+	}
+	many := status(t, newServer(namespace, "many"))
+	g.Expect(len(many.Tools)).To(BeNumerically("<=", 128))
+}
+
+// Events tell of changes, once.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	reasons := func() map[string]int {
+		counts := map[string]int{}
+		for _, object := range listed(t, namespace, &eventsv1.EventList{}) {
+			if event := object.(*eventsv1.Event); event.Regarding.Kind == "MCPServer" {
+				counts[event.Type+" "+event.Reason]++
+			}
+		}
+		return counts
+	}
+	g.Eventually(reasons).WithTimeout(soon).Should(Equal(map[string]int{"Normal Ready": 1}))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Command = []string{hostileServer, "tools", "3"} })
+	g.Eventually(reasons).WithTimeout(soon).Should(HaveKeyWithValue("Normal CatalogChanged", 1))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(2)) })
+	g.Eventually(reasons).WithTimeout(soon).Should(HaveKeyWithValue("Warning SessionsNotShared", 1))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
+	g.Eventually(reasons).WithTimeout(soon).Should(HaveKeyWithValue("Normal Suspended", 1))
+}

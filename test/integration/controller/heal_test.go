@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// What the server offers is written again when somebody changes or deletes it.
+func TestCatalogueIsHealed(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	catalog := &corev1.ConfigMap{}
+	text := func() string {
+		if err := shared.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "echo-catalog"}, catalog); err != nil {
+			return ""
+		}
+		return catalog.Data["catalog.json"]
+	}
+	g.Eventually(text).WithTimeout(soon).ShouldNot(BeEmpty())
+	want := text()
+	change(t, catalog, func(c *corev1.ConfigMap) { c.Data["catalog.json"] = "{}" })
+	g.Eventually(text).WithTimeout(soon).Should(Equal(want))
+	g.Expect(shared.client.Delete(t.Context(), catalog)).To(Succeed())
+	g.Eventually(text).WithTimeout(soon).Should(Equal(want))
+}
+
+// A key that was deleted is made anew, and the pods get it.
+func TestKeyIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	before := podNames(t, namespace)
+	key := &corev1.Secret{}
+	name := types.NamespacedName{Namespace: namespace, Name: "echo-session-key"}
+	g.Expect(shared.client.Get(t.Context(), name, key)).To(Succeed())
+	old := string(key.Data["key"])
+	g.Expect(shared.client.Delete(t.Context(), key)).To(Succeed())
+	g.Eventually(func() string {
+		fresh := &corev1.Secret{}
+		if err := shared.client.Get(t.Context(), name, fresh); err != nil {
+			return old
+		}
+		return string(fresh.Data["key"])
+	}).WithTimeout(soon).ShouldNot(Equal(old))
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).ShouldNot(ContainElements(before))
+	eventually(t, server, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
+}
+
+// Whoever stops a server stops it, also when something else is wrong with it.
+func TestSuspendOfARefusedServer(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	tickets := ticketsSecret(namespace, map[string]string{"token": "one"})
+	create(t, tickets)
+	server := withToken(newServer(namespace, "echo"))
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	g.Expect(shared.client.Delete(t.Context(), tickets)).To(Succeed())
+	eventually(t, server, "Accepted", "False ReferenceNotFound", "Available", "True Available")
+	g.Expect(podNames(t, namespace)).To(HaveLen(1), "a missing Secret ended what runs")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).Should(BeEmpty())
+}
+
+// A server may name the ServiceAccount that was made for it, and it stays.
+func TestOwnServiceAccountByName(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	account := &corev1.ServiceAccount{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), account)).To(Succeed())
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "echo" })
+	g.Eventually(func() int64 { return status(t, server).ObservedGeneration }).WithTimeout(soon).Should(BeEquivalentTo(2))
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+	after := &corev1.ServiceAccount{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), after)).To(Succeed())
+	g.Expect(after.UID).To(Equal(account.UID))
+
+	create(t, &corev1.ServiceAccount{ObjectMeta: objectMeta(namespace, "robot")})
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "robot" })
+	g.Eventually(func() []string { return owned(t, namespace) }).WithTimeout(soon).ShouldNot(ContainElement("ServiceAccount echo"))
+	if got := templateOf(t, server).Spec.ServiceAccountName; got != "robot" {
+		t.Errorf("the account is gone while pods still run as %s", got)
+	}
+}
+
+// `kubectl rollout restart` restarts the pods once, and is not undone.
+func TestRolloutRestart(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	before := podNames(t, namespace)
+	deployment := &appsv1.Deployment{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), deployment)).To(Succeed())
+	const annotation = "kubectl.kubernetes.io/restartedAt"
+	patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"`+annotation+`":"now"}}}}}`))
+	g.Expect(shared.client.Patch(t.Context(), deployment, patch, client.FieldOwner("kubectl-rollout"))).To(Succeed())
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).ShouldNot(ContainElements(before))
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(81)) }) // has everything applied again
+	g.Eventually(func() string { return status(t, server).Address.URL }).WithTimeout(soon).Should(ContainSubstring(":81"))
+	if got := templateOf(t, server).Annotations[annotation]; got != "now" {
+		t.Errorf("the restart was undone: %q", got)
+	}
+}

@@ -1,0 +1,313 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// kubelet stands in for one: it runs the adapter and the launcher of each pod as
+// processes, at an address of the pod's own on the loopback interface, and keeps the
+// pod's status.
+//
+// An image whose name contains "missing" cannot be pulled. An image whose name
+// contains "simulated" is not run: its pod is ready as soon as it is seen.
+type kubelet struct {
+	client client.WithWatch
+	dir    string
+	end    context.CancelFunc
+	done   sync.WaitGroup
+	number atomic.Uint32
+
+	simulatedAddress atomic.Pointer[string] // of every pod that is not run
+
+	mu        sync.Mutex
+	pods      map[types.UID]context.CancelFunc
+	launchers map[types.UID]*os.Process
+}
+
+func startKubelet(c client.WithWatch, dir string) (*kubelet, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	k := &kubelet{client: c, dir: dir, end: end, pods: map[types.UID]context.CancelFunc{}, launchers: map[types.UID]*os.Process{}}
+	k.done.Go(func() { k.run(ctx) })
+	return k, nil
+}
+
+func (k *kubelet) stop() {
+	k.end()
+	k.done.Wait()
+}
+
+// run follows the pods until the context ends.
+func (k *kubelet) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		watch, err := k.client.Watch(ctx, &corev1.PodList{}, client.HasLabels{mcpv1alpha1.LabelServer})
+		if err != nil {
+			return
+		}
+		for event := range watch.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				k.see(ctx, pod)
+			}
+		}
+	}
+}
+
+func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	end, known := k.pods[pod.UID]
+	switch {
+	case !pod.DeletionTimestamp.IsZero() && known:
+		end()
+	case !pod.DeletionTimestamp.IsZero():
+		k.done.Go(func() { k.remove(pod) })
+	case !known:
+		running, end := context.WithCancel(ctx)
+		k.pods[pod.UID] = end
+		k.done.Go(func() {
+			k.runPod(running, pod)
+			k.remove(pod)
+		})
+	}
+}
+
+// remove says that nothing of a pod runs any more.
+func (k *kubelet) remove(pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	current := &corev1.Pod{}
+	if err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil || current.DeletionTimestamp.IsZero() || current.UID != pod.UID {
+		return
+	}
+	_ = k.client.Delete(ctx, current, client.GracePeriodSeconds(0)) // or it is gone
+}
+
+// address is one of the loopback network that nobody else here has.
+func (k *kubelet) address() string {
+	n := k.number.Add(1)
+	return fmt.Sprintf("127.77.%d.%d", n/250, n%250+1)
+}
+
+func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
+	image := pod.Spec.Containers[0].Image
+	switch {
+	case strings.Contains(image, "missing"):
+		k.set(ctx, pod, func(status *corev1.PodStatus) {
+			status.Phase = corev1.PodPending
+			status.ContainerStatuses = []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer, Image: image, State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image \"" + image + "\": not found"},
+			}}}
+		})
+		<-ctx.Done()
+	case strings.Contains(image, "simulated"):
+		address := k.simulatedAddress.Load()
+		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, *address, true) })
+		<-ctx.Done()
+	default:
+		if err := k.runContainers(ctx, pod); err != nil && ctx.Err() == nil {
+			k.set(ctx, pod, func(status *corev1.PodStatus) {
+				status.Phase = corev1.PodFailed
+				status.Message = err.Error()
+			})
+		}
+	}
+}
+
+// runContainers runs the adapter, and the launcher of a stdio server, as the pod
+// describes them, but for where they listen and find each other.
+func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
+	address := k.address()
+	socket := filepath.Join(k.dir, "s"+strconv.Itoa(int(k.number.Load())))
+	adapterArgs, err := k.adapterArgs(ctx, pod, address, socket)
+	if err != nil {
+		return err
+	}
+	adapter, err := k.start(ctx, pod, sidecarProgram, adapterArgs)
+	if err != nil {
+		return err
+	}
+	exited := make(chan error, 2)
+	go func() { exited <- adapter.Wait() }()
+	containers := 1
+	if command, found := launched(pod); found {
+		launcher, err := k.start(ctx, pod, launcherProgram, append([]string{"--socket=" + socket, "--"}, command...))
+		if err != nil {
+			return err
+		}
+		k.mu.Lock()
+		k.launchers[pod.UID] = launcher.Process
+		k.mu.Unlock()
+		containers++
+		go func() { exited <- launcher.Wait() }()
+	}
+	k.report(ctx, pod, address)
+	var problems []error
+	for range containers {
+		problems = append(problems, <-exited)
+	}
+	return errors.Join(problems...)
+}
+
+func (k *kubelet) start(ctx context.Context, pod *corev1.Pod, program string, args []string) (*exec.Cmd, error) {
+	process := exec.CommandContext(ctx, program, args...)
+	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
+	process.WaitDelay = 10 * time.Second
+	if *showLogs {
+		process.Stderr = os.Stderr
+	}
+	process.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for _, env := range pod.Spec.Containers[0].Env {
+		if env.Value != "" && env.Name != "HOME" {
+			process.Env = append(process.Env, env.Name+"="+env.Value)
+		}
+	}
+	return process, process.Start()
+}
+
+// report keeps the status of a pod that runs, until it no longer does.
+func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, address string) {
+	ready, image := false, pod.Spec.Containers[0].Image
+	k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, false) })
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+			if now := isReady(ctx, address); now != ready && ctx.Err() == nil {
+				ready = now
+				k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, now) })
+			}
+		}
+	}
+}
+
+func isReady(ctx context.Context, address string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/readyz", address, mcpv1alpha1.AdapterAdminPort), http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// adapterArgs are the arguments of the pod's adapter, changed as little as can be.
+func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, socket string) ([]string, error) {
+	adapter := pod.Spec.InitContainers[slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == mcpv1alpha1.ContainerAdapter })]
+	keyFile, err := k.keyFile(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{adapter.Args[0]}
+	for _, arg := range adapter.Args[1:] {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--key-file":
+		case "--socket":
+			args = append(args, "--socket="+socket)
+		default:
+			args = append(args, arg)
+		}
+	}
+	return append(args, "--key-file="+keyFile, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
+		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort)), nil
+}
+
+// launched is what the launcher is to start, if there is one.
+func launched(pod *corev1.Pod) (command []string, found bool) {
+	server := pod.Spec.Containers[0]
+	all := append(slices.Clone(server.Command), server.Args...)
+	i := slices.Index(all, "--")
+	if i < 0 || !strings.HasSuffix(all[0], "/launcher") {
+		return nil, false
+	}
+	return all[i+1:], true
+}
+
+// keyFile writes what the pod would find in its volume.
+func (k *kubelet) keyFile(ctx context.Context, pod *corev1.Pod) (string, error) {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Secret == nil || !strings.HasPrefix(volume.Name, "slipway-") {
+			continue
+		}
+		secret := &corev1.Secret{}
+		if err := k.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: volume.Secret.SecretName}, secret); err != nil {
+			return "", err
+		}
+		path := filepath.Join(k.dir, string(pod.UID))
+		for _, value := range secret.Data {
+			return path, os.WriteFile(path, value, 0o600)
+		}
+	}
+	return "", errors.New("the pod has no key")
+}
+
+// running is the status of a pod whose containers run.
+func running(status *corev1.PodStatus, image, address string, ready bool) {
+	started := metav1.NewTime(time.Now())
+	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+	status.Phase, status.PodIP, status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
+	status.InitContainerStatuses = []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerAdapter, Ready: ready, Started: new(true), State: state}}
+	status.ContainerStatuses = []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer, Image: image, Ready: true, Started: new(true), State: state}}
+	value := corev1.ConditionFalse
+	if ready {
+		value = corev1.ConditionTrue
+	}
+	status.Conditions = nil
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: started}
+		if kind == corev1.ContainersReady || kind == corev1.PodReady {
+			condition.Status = value
+		}
+		status.Conditions = append(status.Conditions, condition)
+	}
+}
+
+func (k *kubelet) set(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus)) {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current := &corev1.Pod{}
+		if err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil {
+			return err
+		}
+		change(&current.Status)
+		return k.client.Status().Update(ctx, current)
+	})
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "kubelet: set status of pod", pod.Name, err)
+	}
+}
+
+// launcherOf is the process of a pod's launcher.
+func (k *kubelet) launcherOf(pod types.UID) *os.Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.launchers[pod]
+}

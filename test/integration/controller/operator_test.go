@@ -1,0 +1,228 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/controller"
+	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/registry"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+const (
+	// soon is how long anything may take that should be quick, on a machine that
+	// also compiles.
+	soon = 30 * time.Second
+
+	adapterImage = "registry.example/slipway/sidecar:test"
+)
+
+// operator is one that runs in this process.
+type operator struct {
+	log  *logBuffer
+	stop func()
+}
+
+// operatorOptions are what tests change of an operator.
+type operatorOptions struct {
+	namespace string // the only one it looks at
+	config    *rest.Config
+	adapter   workload.Adapter
+	now       func() time.Time
+	images    controller.ImageResolver
+}
+
+// startOperator starts an operator for the namespace, until the test is over or it is
+// stopped.
+func startOperator(t *testing.T, namespace string, change func(*operatorOptions)) *operator {
+	t.Helper()
+	o := operatorOptions{
+		namespace: namespace, config: shared.operator, now: time.Now,
+		adapter: workload.Adapter{Image: adapterImage, PullPolicy: corev1.PullIfNotPresent, Version: "v0.0.0-test"},
+		images:  &controller.ImageSource{Resolver: registry.New(registry.Options{})},
+	}
+	if change != nil {
+		change(&o)
+	}
+	log := &logBuffer{}
+	mgr, err := ctrl.NewManager(o.config, ctrl.Options{
+		Scheme: shared.scheme, Logger: log.logger(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultTransform: controller.Trim, ByObject: controller.CacheByObject(),
+			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
+		},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}},
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if source, ok := o.images.(*controller.ImageSource); ok {
+		source.Reader = mgr.GetAPIReader()
+	}
+	reconciler := controller.New(controller.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
+		Images: o.images, Adapter: o.adapter, ClusterDomain: "cluster.local", Now: o.now,
+	})
+	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: prometheus.NewRegistry()})
+	reconciler.Prober = probes
+	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.Add(probes)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	running := true
+	stop := func() {
+		if !running {
+			return
+		}
+		running = false
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Errorf("operator: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the operator:\n%s", log)
+		}
+	}
+	t.Cleanup(stop)
+	return &operator{log, stop}
+}
+
+// logBuffer keeps what the operator logs.
+type logBuffer struct{ buffer }
+
+func (l *logBuffer) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.writeLine(prefix + " " + args)
+		if *showLogs {
+			_, _ = os.Stderr.WriteString(prefix + " " + args + "\n")
+		}
+	}, funcr.Options{Verbosity: 2})
+}
+
+// newNamespace makes a namespace for one test.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := shared.client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Name
+}
+
+// newServer returns a stdio server that runs the echo server.
+func newServer(namespace, name string) *mcpv1alpha1.MCPServer {
+	return &mcpv1alpha1.MCPServer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: mcpv1alpha1.MCPServerSpec{
+			Image: "localhost:1/echo:1", Command: []string{echoServer},
+			Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
+			Session:   mcpv1alpha1.Session{DrainTimeout: &metav1.Duration{Duration: time.Second}},
+			Probe:     mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: time.Second}},
+		},
+	}
+}
+
+func create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := shared.client.Create(t.Context(), object); err != nil {
+			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// change changes an object until the API server takes it.
+func change[T client.Object](t *testing.T, object T, mutate func(T)) {
+	t.Helper()
+	NewWithT(t).Eventually(func() error {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		mutate(object)
+		return shared.client.Update(t.Context(), object)
+	}).WithTimeout(soon).Should(Succeed())
+}
+
+// status gets the server and returns its status.
+func status(t *testing.T, server *mcpv1alpha1.MCPServer) *mcpv1alpha1.MCPServerStatus {
+	t.Helper()
+	current := &mcpv1alpha1.MCPServer{}
+	if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), current); err != nil {
+		t.Fatal(err)
+	}
+	return &current.Status
+}
+
+// says describes a condition in one line, such as "False ReferenceNotFound"; "absent"
+// when it is not there.
+func says(t *testing.T, server *mcpv1alpha1.MCPServer, condition string) string {
+	t.Helper()
+	found := meta.FindStatusCondition(status(t, server).Conditions, condition)
+	if found == nil {
+		return "absent"
+	}
+	return string(found.Status) + " " + found.Reason
+}
+
+// eventually waits until conditions say what they should; the order is type, words.
+func eventually(t *testing.T, server *mcpv1alpha1.MCPServer, pairs ...string) {
+	t.Helper()
+	NewWithT(t).Eventually(func() []string {
+		var got []string
+		for i := 0; i < len(pairs); i += 2 {
+			got = append(got, pairs[i], says(t, server, pairs[i]))
+		}
+		return got
+	}).WithTimeout(soon).WithPolling(50*time.Millisecond).Should(Equal(pairs), func() string {
+		return describe(status(t, server))
+	})
+}
+
+// describe is a status as a test's failure shows it.
+func describe(status *mcpv1alpha1.MCPServerStatus) string {
+	var text strings.Builder
+	for _, condition := range status.Conditions {
+		fmt.Fprintf(&text, "%s %s %s: %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	for _, instance := range status.Instances {
+		fmt.Fprintf(&text, "instance %s: %s\n", instance.Pod, instance.Message)
+	}
+	return text.String()
+}
+
+// eachItem calls each for every object of a list.
+func eachItem(list client.ObjectList, each func(client.Object)) error {
+	return meta.EachListItem(list, func(object runtime.Object) error {
+		each(object.(client.Object))
+		return nil
+	})
+}
+
+func objectMeta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}

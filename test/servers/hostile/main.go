@@ -1,0 +1,121 @@
+// Command hostile is an MCP server on standard input and output that misbehaves in the
+// way that its first argument names. Operators must stay correct, quick and small
+// whatever it does.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ways are what the server can do wrong.
+var ways = map[string]func(*server, request){
+	"silent":      func(*server, request) {},
+	"exit":        func(*server, request) { exit() },
+	"broken-json": func(s *server, r request) { s.write(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{`) },
+	"wrong-ids":   func(s *server, _ request) { s.write(`{"jsonrpc":"2.0","id":"another","result":{}}`) },
+	"flood":       flood,
+	"pages": func(s *server, r request) {
+		s.list(r, tool("page-"+strconv.Itoa(s.count), ""), `,"nextCursor":"`+strconv.Itoa(s.count)+`"`)
+	},
+	"tools":       func(s *server, r request) { s.list(r, tools(s.size), "") },
+	"description": func(s *server, r request) { s.list(r, tool("large", strings.Repeat("x", s.size)), "") },
+	"flapping":    func(s *server, r request) { s.list(r, tool("tool-"+strconv.Itoa(s.count), ""), ""); s.changed() },
+}
+
+type server struct {
+	out   *bufio.Writer
+	size  int
+	count int
+}
+
+type request struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+}
+
+func main() {
+	if len(os.Args) < 2 || ways[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: hostile WAY [SIZE]")
+		os.Exit(2)
+	}
+	s := &server{out: bufio.NewWriter(os.Stdout)}
+	if len(os.Args) > 2 {
+		s.size, _ = strconv.Atoi(os.Args[2]) // zero is fine
+	}
+	way := os.Args[1]
+	if way == "exit" && s.size == 0 { // at once
+		exit()
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var r request
+		if json.Unmarshal(lines.Bytes(), &r) != nil || r.ID == nil {
+			continue
+		}
+		s.count++
+		s.answer(way, r)
+	}
+}
+
+// answer behaves until it is asked for its tools, unless it never does.
+func (s *server) answer(way string, r request) {
+	switch {
+	case way == "silent" || way == "broken-json" || way == "wrong-ids":
+		ways[way](s, r)
+	case r.Method == "initialize":
+		s.result(r, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hostile","version":"1"}}`)
+	case r.Method == "tools/list":
+		ways[way](s, r)
+	case r.Method == "ping":
+		s.result(r, `{}`)
+	default:
+		s.write(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32601,"message":"method not found"}}`)
+	}
+}
+
+func exit() {
+	fmt.Fprintln(os.Stderr, "hostile: I will not serve")
+	os.Exit(3)
+}
+
+func (s *server) result(r request, result string) {
+	s.write(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + result + `}`)
+}
+
+func (s *server) list(r request, tools, more string) {
+	s.result(r, `{"tools":[`+tools+`]`+more+`}`)
+}
+
+func (s *server) changed() {
+	s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+}
+
+func (s *server) write(line string) {
+	_, _ = s.out.WriteString(line + "\n")
+	_ = s.out.Flush()
+}
+
+func tool(name, description string) string {
+	return `{"name":"` + name + `","description":"` + description + `","inputSchema":{"type":"object"}}`
+}
+
+func tools(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = tool("tool-"+strconv.Itoa(i), "one of many")
+	}
+	return strings.Join(all, ",")
+}
+
+func flood(s *server, r request) {
+	s.list(r, tool("calm", ""), "")
+	for {
+		s.write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1000) + `"}}`)
+	}
+}
