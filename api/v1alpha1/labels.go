@@ -20,6 +20,10 @@ const (
 	// adapter reads when it starts.
 	AnnotationKey = "mcp.slipway.dev/key"
 
+	// AnnotationTemplate on a pod names the template that the pod was made from. It is
+	// a hash of the template as it was rendered.
+	AnnotationTemplate = "mcp.slipway.dev/template"
+
 	// AnnotationAdapterVersion on a pod template is the version of its adapter.
 	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"sync"
@@ -32,7 +33,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	before := s.server.Status.DeepCopy()
 	next := status.Compute(status.Observed{
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
-		Deployment: s.deployment, Applied: s.appliedGeneration, Pods: s.pods, Results: s.results,
+		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: resolvedImage(s), Adapter: adapterStatus(s),
 		Sessions: r.sessionsOf(s),
 		URL:      workload.URL(s.server), Selector: workload.Selector(s.server),
@@ -86,6 +87,22 @@ const (
 	commandWords = 512
 	commandBytes = 4096
 )
+
+// templateName is the name that pods of the rendered template carry.
+func templateName(s *state) string {
+	if s.rendered == nil {
+		return ""
+	}
+	var template struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(s.rendered.Template, &template) != nil {
+		return "" // the youngest pod then says
+	}
+	return template.Metadata.Annotations[mcpv1alpha1.AnnotationTemplate]
+}
 
 // resolvedImage is what the server's image is known to be.
 func resolvedImage(s *state) *mcpv1alpha1.ResolvedImage {

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -111,7 +113,17 @@ func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithInitContainers(adapterContainer(in, p, user)).
 		WithContainers(container).
 		WithVolumes(volumes(in)...)
-	return podMetadata(in).WithSpec(pod), nil
+	return named(podMetadata(in).WithSpec(pod))
+}
+
+// named gives a template a name that its pods carry: a hash of all the rest.
+func named(template *corev1ac.PodTemplateSpecApplyConfiguration) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	encoded, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encode pod template: %w", err)
+	}
+	hash := sha256.Sum256(encoded)
+	return template.WithAnnotations(map[string]string{mcpv1alpha1.AnnotationTemplate: hex.EncodeToString(hash[:8])}), nil
 }
 
 func podMetadata(in Input) *corev1ac.PodTemplateSpecApplyConfiguration {

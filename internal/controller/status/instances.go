@@ -78,12 +78,15 @@ func (v *view) lookAtPods() {
 const noTemplate = "none"
 
 func templateOf(pod *corev1.Pod) string {
-	return cmp.Or(pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey], noTemplate)
+	return cmp.Or(pod.Annotations[mcpv1alpha1.AnnotationTemplate], pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey], noTemplate)
 }
 
-// newestTemplate names the template that the Deployment is bringing its pods to,
-// which is that of the youngest pod; it is empty when no pod is of that one yet.
+// newestTemplate names the template that the Deployment is bringing its pods to; it is
+// empty when no pod is of that one yet. Where it is not known, the youngest pod is of it.
 func newestTemplate(o *Observed) string {
+	if o.Template != "" {
+		return o.Template
+	}
 	if o.Deployment != nil && o.Deployment.Status.UpdatedReplicas == 0 && o.Deployment.Status.Replicas > 0 {
 		return ""
 	}

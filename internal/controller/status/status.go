@@ -26,6 +26,8 @@ type Observed struct {
 	// Applied is the generation that the Deployment has since it was last applied,
 	// or 0. A Deployment of an older one is not yet what the spec asks for.
 	Applied int64
+	// Template names the template that pods should be of; empty when it is not known.
+	Template string
 	// Pods are those of the server, terminating ones included.
 	Pods []corev1.Pod
 	// Results are by the UID of the pod.

@@ -94,8 +94,29 @@ func TestBrokenRollout(t *testing.T) {
 	eventually(t, server, "Ready", "True Ready")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/missing:2" })
 	eventually(t, server, "Ready", "True Ready", "Available", "True Available", "Stalled", "True ImagePullFailed", "Reconciling", "absent")
+	// A pod of the old template that is made anew is the youngest, and not what was asked for.
+	old := readyInstances(t, server)
+	for _, name := range old {
+		if err := shared.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: objectMeta(namespace, name)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	NewWithT(t).Eventually(func() []string { return readyInstances(t, server) }).WithTimeout(soon).Should(And(HaveLen(1), Not(Equal(old))))
+	eventually(t, server, "Ready", "True Ready", "Available", "True Available", "Stalled", "True ImagePullFailed", "Reconciling", "absent")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:3" })
 	eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
+}
+
+// readyInstances are the pods that the status says are ready.
+func readyInstances(t *testing.T, server *mcpv1alpha1.MCPServer) []string {
+	t.Helper()
+	var names []string
+	for _, instance := range status(t, server).Instances {
+		if instance.Ready && !instance.Draining {
+			names = append(names, instance.Pod)
+		}
+	}
+	return names
 }
 
 // What only the API server would refuse is refused with its words.

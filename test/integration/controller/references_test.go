@@ -80,7 +80,9 @@ func TestReferenceChanges(t *testing.T) {
 	eventually(t, following, "Ready", "True Ready", "Reconciling", "absent")
 	after := templateOf(t, following)
 	g.Expect(after.Annotations[mcpv1alpha1.AnnotationReferences]).NotTo(Equal(before.Annotations[mcpv1alpha1.AnnotationReferences]))
-	after.Annotations[mcpv1alpha1.AnnotationReferences] = before.Annotations[mcpv1alpha1.AnnotationReferences]
+	for _, name := range []string{mcpv1alpha1.AnnotationReferences, mcpv1alpha1.AnnotationTemplate} {
+		after.Annotations[name] = before.Annotations[name]
+	}
 	g.Expect(after).To(Equal(before), "something else has changed, too")
 
 	change(t, tickets, func(s *corev1.Secret) { s.StringData = map[string]string{"other": "two"} })

@@ -84,7 +84,8 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 	g.Eventually(func() bool { return status(t, waiting).Adapter.Outdated }).WithTimeout(soon).Should(BeTrue())
 	g.Eventually(func() string { return templateOf(t, rolling).Annotations[mcpv1alpha1.AnnotationAdapterVersion] }).WithTimeout(soon).Should(Equal("v0.0.1-test"))
 	eventually(t, rolling, "Ready", "True Ready", "Reconciling", "absent")
-	g.Expect(status(t, rolling).Adapter).To(Equal(&mcpv1alpha1.AdapterStatus{Version: "v0.0.1-test"}))
+	g.Eventually(func() *mcpv1alpha1.AdapterStatus { return status(t, rolling).Adapter }).WithTimeout(soon).
+		Should(Equal(&mcpv1alpha1.AdapterStatus{Version: "v0.0.1-test"}))
 	g.Expect(status(t, waiting).Adapter).To(Equal(&mcpv1alpha1.AdapterStatus{Version: "v0.0.0-test", Outdated: true}))
 	g.Expect(templateOf(t, waiting)).To(Equal(before))
 	g.Expect(podNames(t, namespace)).To(ContainElement(pods[1]), "the pod of the waiting server was restarted")
