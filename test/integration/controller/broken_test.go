@@ -87,11 +87,7 @@ func TestBrokenServers(t *testing.T) {
 // A rollout that does not come up leaves what works alone, and is told.
 func TestBrokenRollout(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/missing:2" })
 	eventually(t, server, "Ready", "True Ready", "Available", "True Available", "Stalled", "True ImagePullFailed", "Reconciling", "absent")
 	// A pod of the old template that is made anew is the youngest, and not what was asked for.
@@ -169,11 +165,7 @@ func TestHostileServers(t *testing.T) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	reasons := func() map[string]int {
 		counts := map[string]int{}
 		for _, object := range listed(t, namespace, &eventsv1.EventList{}) {

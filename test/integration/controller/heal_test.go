@@ -16,11 +16,7 @@ import (
 func TestCatalogueIsHealed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, _ := readyServer(t)
 	catalog := &corev1.ConfigMap{}
 	text := func() string {
 		if err := shared.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "echo-catalog"}, catalog); err != nil {
@@ -40,11 +36,7 @@ func TestCatalogueIsHealed(t *testing.T) {
 func TestKeyIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	before := podNames(t, namespace)
 	key := &corev1.Secret{}
 	name := types.NamespacedName{Namespace: namespace, Name: "echo-session-key"}
@@ -84,11 +76,7 @@ func TestSuspendOfARefusedServer(t *testing.T) {
 func TestOwnServiceAccountByName(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	account := &corev1.ServiceAccount{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), account)).To(Succeed())
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "echo" })
@@ -110,11 +98,7 @@ func TestOwnServiceAccountByName(t *testing.T) {
 func TestRolloutRestart(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	before := podNames(t, namespace)
 	deployment := &appsv1.Deployment{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), deployment)).To(Succeed())

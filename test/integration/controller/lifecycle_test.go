@@ -108,11 +108,7 @@ func podNames(t *testing.T, namespace string) []string {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
 	if err := shared.client.SubResource("scale").Update(t.Context(), server, client.WithSubResourceBody(scale)); err != nil {
 		t.Fatal(err)
@@ -144,11 +140,7 @@ func TestScale(t *testing.T) {
 
 func TestSuspend(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, server := readyServer(t)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	eventually(t, server, "Ready", "False Suspended", "Available", "False Suspended", "Verified", "Unknown Suspended",
 		"Reconciling", "absent", "Stalled", "absent")
@@ -164,11 +156,7 @@ func TestSuspend(t *testing.T) {
 func TestEditedObjectsAreHealed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	namespace := newNamespace(t)
-	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready")
+	namespace, _ := readyServer(t)
 	name := types.NamespacedName{Namespace: namespace, Name: "echo"}
 
 	service := &corev1.Service{}

@@ -147,6 +147,17 @@ func newServer(namespace, name string) *mcpv1alpha1.MCPServer {
 	}
 }
 
+// readyServer starts an operator for a namespace of its own and has it run a server.
+func readyServer(t *testing.T) (namespace string, server *mcpv1alpha1.MCPServer) {
+	t.Helper()
+	namespace = newNamespace(t)
+	startOperator(t, namespace, nil)
+	server = newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	return namespace, server
+}
+
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
