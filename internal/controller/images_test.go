@@ -93,6 +93,23 @@ func TestLookupThatFails(t *testing.T) {
 	})
 }
 
+// While a registry that failed is asked again, its last error stands.
+func TestLookupKeepsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, told := startLookups(t.Context(), func(context.Context, ImageRequest) (registry.Image, error) {
+			time.Sleep(time.Second)
+			return registry.Image{}, &registry.Error{Kind: registry.Unavailable, Detail: "down"}
+		})
+		l.lookup(someServer, "one", ImageRequest{}, time.Now())
+		<-told
+		time.Sleep(firstLookupPause)
+		if got := l.lookup(someServer, "one", ImageRequest{}, time.Now()); got.done || got.err == nil {
+			t.Errorf("got %+v", got)
+		}
+		<-told
+	})
+}
+
 // Registries that hang hold up their own images, and no others.
 func TestLookupsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

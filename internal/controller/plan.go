@@ -75,7 +75,7 @@ func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image
 		Namespace: s.name.Namespace, Image: spec.Image,
 		PullSecrets: pullSecretNames(spec), ServiceAccount: spec.ServiceAccountName,
 	}, s.now)
-	if lookup.done {
+	if lookup.done || lookup.err != nil { // the last error stands while it is tried again
 		return useAnswer(s, lookup)
 	}
 	if workload.NeedsImage(s.server) {

@@ -57,10 +57,45 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		}
 		return fmt.Errorf("patch status of MCPServer %s: %w", s.name, err)
 	}
+	r.writes.put(s.name, s.server.ResourceVersion)
 	for _, event := range transitions(before, &next, workload.Replicas(s.server)) {
 		r.Events.Eventf(s.server, nil, event.kind, event.reason, event.action, "%s", event.note)
 	}
 	return nil
+}
+
+// statusWrites knows which version of each server its last status was written over. A
+// cache that still has that version is behind, and a status must not be compared with
+// what it says: one that changed there and back would be taken for one that never did.
+type statusWrites struct {
+	mu   sync.Mutex
+	over map[types.NamespacedName]string
+}
+
+func (w *statusWrites) put(server types.NamespacedName, version string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over == nil {
+		w.over = map[types.NamespacedName]string{}
+	}
+	w.over[server] = version
+}
+
+// isStale says whether a version is the one that was written over. Any other is newer.
+func (w *statusWrites) isStale(server types.NamespacedName, version string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if over, ok := w.over[server]; ok && over == version {
+		return true
+	}
+	delete(w.over, server)
+	return false
+}
+
+func (w *statusWrites) forget(server types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.over, server)
 }
 
 // tellOfFlapping says once that what a server offers changes so often that not every

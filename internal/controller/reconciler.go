@@ -64,6 +64,7 @@ type Reconciler struct {
 	sessions   sessionCounts
 	keys       keyCache
 	flapping   sync.Map // names of servers whose catalogue flaps
+	writes     statusWrites
 	notify     atomic.Pointer[func(types.NamespacedName)]
 }
 
@@ -92,6 +93,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !server.DeletionTimestamp.IsZero() {
 		r.forget(request.NamespacedName) // everything else goes with its owner
 		return reconcile.Result{}, nil
+	}
+	if r.writes.isStale(request.NamespacedName, server.ResourceVersion) {
+		return reconcile.Result{RequeueAfter: staleRetry}, nil // the cache has not seen our own last write
 	}
 	s := newState(server, r.Now())
 	if err := r.observe(ctx, s); err != nil {
@@ -131,4 +135,5 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.sessions.forget(name)
 	r.keys.forget(name)
 	r.flapping.Delete(name)
+	r.writes.forget(name)
 }

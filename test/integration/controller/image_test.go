@@ -138,6 +138,9 @@ func TestImageThatIsNotThereYet(t *testing.T) {
 	create(t, server, bad)
 	eventually(t, server, "Ready", "False ImageUnresolved", "Reconciling", "True ImageUnresolved", "Stalled", "absent")
 	eventually(t, bad, "Accepted", "False InvalidImage", "Stalled", "True InvalidImage")
+	// Over the first attempts, after 5 s and 10 s more, what is wrong stays told.
+	NewWithT(t).Consistently(func() string { return says(t, server, "Reconciling") }).WithTimeout(17 * time.Second).WithPolling(100 * time.Millisecond).
+		Should(Equal("True ImageUnresolved"))
 	images.push(t, echoServer, "")
 	eventually(t, server, "Ready", "True Ready")
 	if got := templateOf(t, server).Spec.Containers[0].SecurityContext.RunAsUser; got == nil || *got != 1000 {
