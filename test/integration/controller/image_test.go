@@ -51,7 +51,11 @@ func (r *testRegistry) image() string { return r.host + "/mcp/echo:1" }
 // push pushes an image that runs this program as this user, and returns its digest.
 func (r *testRegistry) push(t *testing.T, program, user string) string {
 	t.Helper()
-	image, err := mutate.Config(empty.Image, v1.Config{Entrypoint: []string{program}, User: user})
+	config := v1.Config{User: user}
+	if program != "" {
+		config.Entrypoint = []string{program}
+	}
+	image, err := mutate.Config(empty.Image, config)
 	if err != nil {
 		t.Fatal(err)
 	}

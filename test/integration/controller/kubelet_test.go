@@ -30,16 +30,15 @@ import (
 // processes, at an address of the pod's own on the loopback interface, and keeps the
 // pod's status.
 //
-// An image whose name contains "missing" cannot be pulled. An image whose name
-// contains "simulated" is not run: its pod is ready as soon as it is seen.
+// An image whose name contains "missing" cannot be pulled, and a pod of one that
+// contains "unschedulable" finds no node. An image called simulated-at-ADDRESS:1 is not
+// run: its pod is ready as soon as it is seen, and somebody else answers there.
 type kubelet struct {
 	client client.WithWatch
 	dir    string
 	end    context.CancelFunc
 	done   sync.WaitGroup
 	number atomic.Uint32
-
-	simulatedAddress atomic.Pointer[string] // of every pod that is not run
 
 	mu        sync.Mutex
 	pods      map[types.UID]context.CancelFunc
@@ -123,9 +122,17 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 			}}}
 		})
 		<-ctx.Done()
-	case strings.Contains(image, "simulated"):
-		address := k.simulatedAddress.Load()
-		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, *address, true) })
+	case strings.Contains(image, "unschedulable"):
+		k.set(ctx, pod, func(status *corev1.PodStatus) {
+			status.Phase = corev1.PodPending
+			status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available",
+			}}
+		})
+		<-ctx.Done()
+	case strings.Contains(image, "simulated-at-"):
+		_, address, _ := strings.Cut(strings.TrimSuffix(image, ":1"), "simulated-at-")
+		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, true) })
 		<-ctx.Done()
 	default:
 		if err := k.runContainers(ctx, pod); err != nil && ctx.Err() == nil {

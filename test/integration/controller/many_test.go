@@ -49,14 +49,13 @@ const (
 func TestManyServers(t *testing.T) {
 	g := NewWithT(t)
 	address := startStandIn(t)
-	shared.kubelet.simulatedAddress.Store(&address)
 	namespace := newNamespace(t)
 	manager := startManagerProgram(t, namespace)
 
 	begin := time.Now()
 	for i := range *manyServers {
 		server := newServer(namespace, fmt.Sprintf("server-%04d", i))
-		server.Spec.Image = "localhost:1/simulated:1"
+		server.Spec.Image = "localhost:1/simulated-at-" + address + ":1"
 		server.Spec.Probe = mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: 10 * time.Second}}
 		create(t, server)
 	}
@@ -143,17 +142,6 @@ func startStandIn(t *testing.T) string {
 	})
 	serve(t, net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterAdminPort)), administrators)
 	return address
-}
-
-func serve(t *testing.T, address string, handler http.Handler) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
 }
 
 // managerProgram is the real program in a process of its own.
