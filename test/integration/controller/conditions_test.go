@@ -122,3 +122,36 @@ func TestUnusualServers(t *testing.T) {
 	change(t, many, func(s *mcpv1alpha1.MCPServer) { s.Spec.Command = []string{hostileServer, "tools", "3"} })
 	eventually(t, many, "Verified", "True Verified", "Ready", "True Ready")
 }
+
+// A pod that runs and is not ready, for no reason that is known.
+func TestPodsNotReady(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	server.Spec.Image = "localhost:1/unready:1"
+	create(t, server)
+	eventually(t, server, "Available", "False PodsNotReady", "Ready", "False PodsNotReady", "Reconciling", "True PodsNotReady", "Stalled", "absent")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:1" })
+	eventually(t, server, "Available", "True Available", "Ready", "True Ready", "Reconciling", "absent")
+}
+
+// What the API server does not let the operator do is tried again.
+func TestRetrying(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(namespace, "none")}
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
+	create(t, quota)
+	quota.Status.Hard = quota.Spec.Hard
+	quota.Status.Used = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
+	g.Expect(shared.client.Status().Update(t.Context(), quota)).To(Succeed())
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "False Retrying", "Reconciling", "True Retrying", "Stalled", "absent")
+	g.Expect(meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionReconciling).Message).To(ContainSubstring("quota"))
+	g.Expect(shared.client.Delete(t.Context(), quota)).To(Succeed())
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+}

@@ -31,7 +31,8 @@ import (
 // pod's status.
 //
 // An image whose name contains "missing" cannot be pulled, and a pod of one that
-// contains "unschedulable" finds no node. An image called simulated-at-ADDRESS:1 is not
+// contains "unschedulable" finds no node; one that contains "unready" has long run and
+// is not ready. An image called simulated-at-ADDRESS:1 is not
 // run: its pod is ready as soon as it is seen, and somebody else answers there.
 type kubelet struct {
 	client client.WithWatch
@@ -128,6 +129,13 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 			status.Conditions = []corev1.PodCondition{{
 				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available",
 			}}
+		})
+		<-ctx.Done()
+	case strings.Contains(image, "unready"):
+		k.set(ctx, pod, func(status *corev1.PodStatus) {
+			running(status, image, k.address(), false) // where nobody listens
+			long := metav1.NewTime(time.Now().Add(-time.Hour))
+			status.StartTime, status.ContainerStatuses[0].State.Running.StartedAt = &long, long
 		})
 		<-ctx.Done()
 	case strings.Contains(image, "simulated-at-"):
