@@ -172,8 +172,10 @@ func TestARealServer(t *testing.T) {
 	if token.Load() != probekey.Token([]byte(key)) || bearer.Load() != "Bearer "+key {
 		t.Errorf("got the token %v and the key %v", token.Load(), bearer.Load())
 	}
-	for unchanged.Load() < 3 {
-		time.Sleep(10 * time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); unchanged.Load() < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the catalogue was asked for %d times by its tag, want 3", unchanged.Load())
+		}
 	}
 	if full.Load() != 1 {
 		t.Errorf("the whole catalogue was asked for %d times", full.Load())

@@ -50,8 +50,6 @@ type operatorOptions struct {
 	namespace string // the only one it looks at
 	config    *rest.Config
 	adapter   workload.Adapter
-	now       func() time.Time
-	images    controller.ImageResolver
 }
 
 // startOperator starts an operator for the namespace, until the test is over or it is
@@ -59,9 +57,8 @@ type operatorOptions struct {
 func startOperator(t *testing.T, namespace string, change func(*operatorOptions)) *operator {
 	t.Helper()
 	o := operatorOptions{
-		namespace: namespace, config: shared.operator, now: time.Now,
+		namespace: namespace, config: shared.operator,
 		adapter: workload.Adapter{Image: adapterImage, PullPolicy: corev1.PullIfNotPresent, Version: "v0.0.0-test"},
-		images:  &controller.ImageSource{Resolver: registry.New(registry.Options{})},
 	}
 	if change != nil {
 		change(&o)
@@ -79,12 +76,10 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if source, ok := o.images.(*controller.ImageSource); ok {
-		source.Reader = mgr.GetAPIReader()
-	}
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
-		Images: o.images, Adapter: o.adapter, ClusterDomain: "cluster.local", Now: o.now,
+		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
+		Adapter: o.adapter, ClusterDomain: "cluster.local", Now: time.Now,
 	})
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: prometheus.NewRegistry()})
 	reconciler.Prober = probes
