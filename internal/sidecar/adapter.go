@@ -159,8 +159,7 @@ const (
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and
-// the kubelet asks within two seconds more: together less than the 15 s that users
-// are promised.
+// the kubelet asks within two seconds more: together less than promise.Broken.
 const (
 	pingInterval = 4 * time.Second
 	pingTimeout  = 3 * time.Second

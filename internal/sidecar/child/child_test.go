@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -187,10 +188,6 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// deathIsTold is what a client is promised: its call has an error this long after the
-// server's process died.
-const deathIsTold = 100 * time.Millisecond
-
 // The best of a few tries must keep the promise: a busy machine delays one or the
 // other, and a wait that does not belong there delays them all.
 func TestDeathIsToldInTime(t *testing.T) {
@@ -207,8 +204,8 @@ func TestDeathIsToldInTime(t *testing.T) {
 		c.Close()
 	}
 	t.Logf("told after %s at best", best)
-	if best > deathIsTold {
-		t.Errorf("told after %s at best, want %s", best, deathIsTold)
+	if best > promise.Death {
+		t.Errorf("told after %s at best, want %s", best, promise.Death)
 	}
 }
 

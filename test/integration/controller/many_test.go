@@ -30,6 +30,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
@@ -38,7 +39,7 @@ var manyServers = flag.Int("servers", 1000, "how many MCPServers to make")
 
 const (
 	// steady is how long the manager is watched at rest.
-	steady = 2 * time.Minute
+	steady = promise.Rest
 
 	// memoryLimit is what the manager stays under, with 1,000 servers.
 	memoryLimit = 200 << 20

@@ -1,0 +1,97 @@
+package promise
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the table into the documentation")
+
+const (
+	root  = "../.."
+	begin = "<!-- promises: written by go test ./internal/promise -update -->\n"
+	end   = "<!-- end of promises -->\n"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTableInTheDocumentation(t *testing.T) {
+	const path = "docs/promises.md"
+	before, rest, found := strings.Cut(read(t, path), begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s lacks a marker, %q or %q", path, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(before+begin+Table()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(Table(), table); diff != "" {
+		t.Errorf("%s is not what the constants say; go test ./internal/promise -update writes it (-want +got):\n%s", path, diff)
+	}
+}
+
+// What other pages say of a promise has the promised number.
+func TestSentencesInTheDocumentation(t *testing.T) {
+	for sentence, path := range map[string]string{
+		"it takes " + atMost(Ready) + " from apply to Ready":                               "docs/mcpserver.md",
+		"Ready is False no later than " + words(Broken) + " after a server broke":          "docs/mcpserver.md",
+		"calls in flight get a JSON-RPC error, " + atMost(Death) + " later":                "docs/adapter.md",
+		"MCPServers are looked after again " + atMost(Failover) + " after a leader's loss": "docs/install.md",
+	} {
+		// Lines may break anywhere.
+		if text := strings.Join(strings.Fields(read(t, path)), " "); !strings.Contains(text, sentence) {
+			t.Errorf("%s does not say: %s", path, sentence)
+		}
+	}
+}
+
+// The tests that are named exist.
+func TestPromisesAreAsserted(t *testing.T) {
+	for _, r := range rows() {
+		if len(r.asserted) == 0 {
+			t.Errorf("%s: no test", r.promise)
+		}
+		for _, by := range r.asserted {
+			if by == endToEnd {
+				continue
+			}
+			if dir, test, ok := strings.Cut(by, ": "); !ok || !hasTest(t, dir, test) {
+				t.Errorf("%s: %q is neither %q nor a package and a test that it has", r.promise, by, endToEnd)
+			}
+		}
+	}
+}
+
+// hasTest tells whether one of the directory's files has the test.
+func hasTest(t *testing.T, dir, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+test+"(t *testing.T) {") {
+			return true
+		}
+	}
+	return false
+}

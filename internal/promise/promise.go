@@ -1,0 +1,30 @@
+// Package promise has what users can rely on, as constants that tests assert and that
+// the documentation is compared with.
+package promise
+
+import "time"
+
+const (
+	// Ready is from apply to Ready and Verified, with the image on the node.
+	Ready = 3 * time.Second
+
+	// Broken is from the moment a server breaks until Ready is False and the status
+	// names the cause.
+	Broken = 15 * time.Second
+
+	// Death is from the death of a server's process until the client whose call was
+	// in flight has a JSON-RPC error.
+	Death = 100 * time.Millisecond
+
+	// Failover is from the loss of the leading manager until another one reconciles.
+	Failover = 30 * time.Second
+
+	// Rest is how long tests watch that nothing is written while nothing changes.
+	Rest = 2 * time.Minute
+
+	// UpgradeRestarts is how many pods of MCPServers a new operator restarts.
+	UpgradeRestarts = 0
+
+	// OutOfMemory has no number: the node's kernel and kubelet decide who dies.
+	OutOfMemory = "cgroup v1: that session ends; cgroup v2: every session of the pod ends, at once and with a clear error"
+)
