@@ -43,4 +43,14 @@ func (e *existing) Load(context.Context, ...string) error {
 		"push them to a registry that its nodes can reach, and use that name")
 }
 
+func (e *existing) Trust(_ context.Context, registry string) error {
+	return fmt.Errorf("trust %s: the nodes of an existing cluster are not ours: "+
+		"whoever runs them has to let their container runtime pull from it without TLS", registry)
+}
+
+func (e *existing) Kill(_ context.Context, container string) error {
+	return fmt.Errorf("kill %s: the nodes of an existing cluster are not ours: "+
+		"whoever runs them has to kill a container's process there", container)
+}
+
 func (e *existing) Kubeconfig() string { return e.kubeconfig }

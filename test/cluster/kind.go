@@ -10,12 +10,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
 
-// kindName is the name of the cluster, as in kind.yaml.
-const kindName = "slipway"
+const (
+	// kindName is the name of the cluster, as in kind.yaml.
+	kindName = "slipway"
+	// kindNode is the name of the container that is its only node.
+	kindNode = kindName + "-control-plane"
+	// kindCerts has a directory for each registry, as in kind.yaml.
+	kindCerts = "/etc/containerd/certs.d"
+)
 
 // kind is a cluster whose node is a container of a Docker engine.
 type kind struct {
@@ -80,6 +87,39 @@ func (k *kind) Load(ctx context.Context, archives ...string) error {
 		if err := k.kind(ctx, os.Stdout, "load", "image-archive", path, "--name", kindName); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Trust writes the file in the way that kind documents for local registries.
+func (k *kind) Trust(ctx context.Context, registry string) error {
+	hosts, err := containerd.PlainHTTP(registry)
+	if err != nil {
+		return err
+	}
+	const write = `mkdir -p "$1" && printf %s "$2" >"$1/` + containerd.HostsFile + `"`
+	if err := k.node(ctx, "sh", "-c", write, "trust", kindCerts+"/"+registry, hosts); err != nil {
+		return fmt.Errorf("trust %s: %w", registry, err)
+	}
+	return nil
+}
+
+// Kill ends the first process of a container as a crash would.
+func (k *kind) Kill(ctx context.Context, container string) error {
+	args, err := containerd.KillArgs(container)
+	if err != nil {
+		return err
+	}
+	if err := k.node(ctx, append([]string{"ctr", "--namespace", containerd.Namespace}, args...)...); err != nil {
+		return fmt.Errorf("kill container %s: %w", container, err)
+	}
+	return nil
+}
+
+// node runs a program on the node.
+func (k *kind) node(ctx context.Context, command ...string) error {
+	if err := k.run(ctx, k.repository, os.Stdout, "docker", append([]string{"exec", kindNode}, command...)...); err != nil {
+		return fmt.Errorf("run %s on node %s: %w", command[0], kindNode, err)
 	}
 	return nil
 }

@@ -24,11 +24,13 @@ import (
 
 const usage = `Usage: go run ./test/cluster COMMAND
 
-  up           take the cluster up, or repair it
-  down         take it down and remove what it left
-  status       print how it is; exit code 1 when it is not healthy
-  load TAR...  make images available to its nodes
-  kubeconfig   print the path of its kubeconfig
+  up                 take the cluster up, or repair it
+  down               take it down and remove what it left
+  status             print how it is; exit code 1 when it is not healthy
+  load TAR...        make images available to its nodes
+  trust HOST:PORT    let its nodes pull from a registry that speaks plain HTTP
+  kill CONTAINER-ID  kill the first process of a container, as a crash would
+  kubeconfig         print the path of its kubeconfig
 
 Environment: CLUSTER=kind|local|existing, SLIPWAY_CLUSTER_DIR, KUBECONFIG (existing)
 `
@@ -39,6 +41,8 @@ type provider interface {
 	Down(ctx context.Context) error
 	Status(ctx context.Context) error
 	Load(ctx context.Context, archives ...string) error
+	Trust(ctx context.Context, registry string) error
+	Kill(ctx context.Context, container string) error
 	Kubeconfig() string
 }
 
@@ -53,9 +57,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 || (len(args) > 1) != (args[0] == "load") {
+	if err := checkArgs(args); err != nil {
 		fmt.Fprint(os.Stderr, usage)
-		return errors.New("one command is needed, and archives for load only")
+		return err
 	}
 	// A user's PATH on Debian lacks ip and iptables.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
@@ -74,6 +78,33 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return execute(ctx, name, cluster, args)
+}
+
+// checkArgs makes sure that a command has the arguments that it needs.
+func checkArgs(args []string) error {
+	if len(args) == 0 {
+		return errors.New("one command is needed")
+	}
+	given := len(args) - 1
+	switch args[0] {
+	case "load":
+		if given == 0 {
+			return errors.New("load needs archives")
+		}
+	case "trust":
+		if given != 1 {
+			return errors.New("trust needs one HOST:PORT")
+		}
+	case "kill":
+		if given != 1 {
+			return errors.New("kill needs one container's id")
+		}
+	default:
+		if given > 0 {
+			return fmt.Errorf("%s takes no arguments", args[0])
+		}
+	}
+	return nil
 }
 
 func newProvider(name, dir string) (provider, error) {
@@ -111,6 +142,10 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 		return cluster.Status(ctx)
 	case "load":
 		return cluster.Load(ctx, args[1:]...)
+	case "trust":
+		return cluster.Trust(ctx, args[1])
+	case "kill":
+		return cluster.Kill(ctx, args[1])
 	case "kubeconfig":
 		return printKubeconfig(name, cluster.Kubeconfig(), os.Stdout)
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
 
@@ -93,6 +94,11 @@ func TestKindCommandLines(t *testing.T) {
 	const tool = "go tool -modfile=hack/tools/go.mod kind "
 	dir := filepath.Join(t.TempDir(), "state")
 	kubeconfig := filepath.Join(dir, "kubeconfig")
+	containerID := strings.Repeat("0123456789abcdef", 4)
+	hosts, err := containerd.PlainHTTP("172.18.0.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
 	working, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +122,17 @@ func TestKindCommandLines(t *testing.T) {
 				tool + "load image-archive " + filepath.Join(working, "a.tar") + " --name slipway",
 				tool + "load image-archive /b.tar --name slipway",
 			},
+		},
+		"trust": {
+			run: func(k *kind) error { return k.Trust(t.Context(), "172.18.0.1:5000") },
+			want: []string{
+				`docker exec slipway-control-plane sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml"` +
+					" trust /etc/containerd/certs.d/172.18.0.1:5000 " + hosts,
+			},
+		},
+		"kill": {
+			run:  func(k *kind) error { return k.Kill(t.Context(), "containerd://"+containerID) },
+			want: []string{"docker exec slipway-control-plane ctr --namespace k8s.io task kill --signal SIGKILL " + containerID},
 		},
 		"down": {
 			run:  func(k *kind) error { return k.Down(t.Context()) },
@@ -146,6 +163,20 @@ func TestKindKeepsTheClusterThatIsUp(t *testing.T) {
 	}
 }
 
+func TestKindChecksWhatItPassesOn(t *testing.T) {
+	commands := &recorder{}
+	k := &kind{run: commands.run}
+	if err := k.Trust(t.Context(), "../x:5000"); err == nil || !strings.Contains(err.Error(), "want HOST:PORT") {
+		t.Errorf("trust: %v", err)
+	}
+	if err := k.Kill(t.Context(), "coredns"); err == nil || !strings.Contains(err.Error(), "want the containerID") {
+		t.Errorf("kill: %v", err)
+	}
+	if len(commands.lines) > 0 {
+		t.Errorf("ran %v", commands.lines)
+	}
+}
+
 func TestKindMarksItsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	k := &kind{dir: dir, run: (&recorder{}).run}
@@ -171,7 +202,7 @@ func TestKindConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: " + kindName + "\n", "image: kindest/node:v1.", "@sha256:"} {
+	for _, want := range []string{"name: " + kindName + "\n", "image: kindest/node:v1.", "@sha256:", `config_path = "` + kindCerts + `"`} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("kind.yaml lacks %q", want)
 		}
@@ -186,6 +217,12 @@ func TestExisting(t *testing.T) {
 	}
 	if err := cluster.Load(t.Context(), "a.tar"); err == nil || !strings.Contains(err.Error(), "push them to a registry") {
 		t.Errorf("load: %v", err)
+	}
+	if err := cluster.Trust(t.Context(), "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
+		t.Errorf("trust: %v", err)
+	}
+	if err := cluster.Kill(t.Context(), "containerd://1"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
+		t.Errorf("kill: %v", err)
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	if err := cluster.Up(t.Context()); err == nil {
@@ -213,13 +250,20 @@ func TestKubeconfigOfNoCluster(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for name, args := range map[string][]string{
-		"none":                 nil,
-		"load without archive": {"load"},
-		"two commands":         {"up", "down"},
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":                   {nil, "one command is needed"},
+		"load without archive":   {[]string{"load"}, "load needs archives"},
+		"trust without registry": {[]string{"trust"}, "trust needs one HOST:PORT"},
+		"trust of two":           {[]string{"trust", "a:1", "b:1"}, "trust needs one HOST:PORT"},
+		"kill without container": {[]string{"kill"}, "kill needs one container's id"},
+		"kill of two":            {[]string{"kill", "a", "b"}, "kill needs one container's id"},
+		"two commands":           {[]string{"up", "down"}, "up takes no arguments"},
 	} {
-		if err := run(t.Context(), args); err == nil {
-			t.Errorf("%s: no error", name)
+		if err := run(t.Context(), test.args); err == nil || err.Error() != test.want {
+			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
 }

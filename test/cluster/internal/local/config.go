@@ -15,17 +15,18 @@ var templates embed.FS
 
 // values is what the templates may refer to.
 type values struct {
-	Dir, Socket, CNIPlugins, Bridge, Cgroup, NodeName, Domain string
-	NodeIP, PodSubnet, DNS, ResolvConf                        string
-	PauseImage, CoreDNSImage                                  string
-	KubeletPort, KubeletLivePort                              int
-	ProxyMetrics, ProxyLive                                   string
+	Dir, Socket, CertsDir, CNIPlugins, Bridge, Cgroup, NodeName, Domain string
+	NodeIP, PodSubnet, DNS, ResolvConf                                  string
+	PauseImage, CoreDNSImage                                            string
+	KubeletPort, KubeletLivePort                                        int
+	ProxyMetrics, ProxyLive                                             string
 }
 
 func (c *Cluster) values() values {
 	return values{
 		Dir:             c.Dir,
 		Socket:          c.socket(),
+		CertsDir:        c.certsDir(),
 		CNIPlugins:      c.cni,
 		Bridge:          Bridge,
 		Cgroup:          Cgroup,

@@ -18,6 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 )
 
@@ -97,7 +98,7 @@ func (c *Cluster) imagesKey() (string, error) {
 // ctr runs containerd's client in the namespace that the kubelet uses.
 func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, "ctr", append([]string{"--address", c.socket(), "--namespace", "k8s.io"}, args...)...)
+	command := exec.CommandContext(ctx, "ctr", append([]string{"--address", c.socket(), "--namespace", containerd.Namespace}, args...)...)
 	command.Env = []string{"PATH=" + machine.Path}
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -108,12 +109,8 @@ func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
 
 // Load imports image archives.
 func (c *Cluster) Load(ctx context.Context, archives ...string) error {
-	recorded, err := c.record("containerd")
-	if err != nil {
+	if err := c.needRuntime(); err != nil {
 		return err
-	}
-	if !recorded.Alive() {
-		return fmt.Errorf("containerd of the cluster in %s does not run: take the cluster up first", c.Dir)
 	}
 	for _, archive := range archives {
 		if err := c.progress.step("load "+filepath.Base(archive), func() error {

@@ -1,0 +1,54 @@
+// Package containerd knows what the container runtime of every provider's node
+// understands.
+package containerd
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Namespace is where the kubelet's containers and images are.
+const Namespace = "k8s.io"
+
+// HostsFile is the file, in a registry's own directory, that says how to reach it.
+const HostsFile = "hosts.toml"
+
+var (
+	host = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?$`)
+	id   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// PlainHTTP returns the content of the hosts file for a registry without TLS. The
+// registry becomes the name of a directory: one that was not checked here must not.
+func PlainHTTP(registry string) (string, error) {
+	name, port, err := net.SplitHostPort(registry)
+	if err != nil {
+		return "", fmt.Errorf("registry %q: want HOST:PORT: %w", registry, err)
+	}
+	if !host.MatchString(name) {
+		return "", fmt.Errorf("registry %q: want HOST:PORT, without scheme or path, whose host is a name or an IPv4 address", registry)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return "", fmt.Errorf("registry %q: want a port from 1 to 65535", registry)
+	}
+	// Without server, containerd would try HTTPS when the first host fails, and
+	// report the failure of that.
+	return fmt.Sprintf(`server = "http://%[1]s"
+
+[host."http://%[1]s"]
+  capabilities = ["pull", "resolve"]
+`, registry), nil
+}
+
+// KillArgs are ctr's arguments to kill the first process of a container, whose id
+// may be as a pod's status has it.
+func KillArgs(container string) ([]string, error) {
+	name := strings.TrimPrefix(container, "containerd://")
+	if !id.MatchString(name) {
+		return nil, fmt.Errorf("container %q: want the containerID of a pod's status, which is containerd:// and 64 hexadecimal digits", container)
+	}
+	return []string{"task", "kill", "--signal", "SIGKILL", name}, nil
+}

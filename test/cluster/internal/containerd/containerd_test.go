@@ -1,0 +1,87 @@
+package containerd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPlainHTTP(t *testing.T) {
+	got, err := PlainHTTP("10.213.0.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `server = "http://10.213.0.1:5000"
+
+[host."http://10.213.0.1:5000"]
+  capabilities = ["pull", "resolve"]
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("hosts file (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlainHTTPChecksTheRegistry(t *testing.T) {
+	tests := map[string]struct{ registry, wantErr string }{
+		"address":         {registry: "10.213.0.1:5000"},
+		"name":            {registry: "registry.example-1.test:80"},
+		"one letter":      {registry: "r:1"},
+		"nothing":         {"", "want HOST:PORT"},
+		"no port":         {"registry.test", "want HOST:PORT"},
+		"empty port":      {"registry.test:", "want a port"},
+		"port 0":          {"registry.test:0", "want a port"},
+		"port too high":   {"registry.test:65536", "want a port"},
+		"named port":      {"registry.test:http", "want a port"},
+		"path":            {"registry.test:5000/x", "want a port"},
+		"no host":         {":5000", "without scheme or path"},
+		"scheme":          {"http://registry.test:5000", "want HOST:PORT"},
+		"parent":          {"..:5000", "without scheme or path"},
+		"way up":          {"../../x:5000", "without scheme or path"},
+		"end of a string": {"a\"\nb:5000", "without scheme or path"},
+		"option":          {"-x:5000", "without scheme or path"},
+		"IPv6":            {"[::1]:5000", "an IPv4 address"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := PlainHTTP(test.registry)
+			if (err != nil) != (test.wantErr != "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("error %v, want %q", err, test.wantErr)
+			}
+		})
+	}
+}
+
+func TestKillArgs(t *testing.T) {
+	digits := strings.Repeat("0123456789abcdef", 4)
+	tests := map[string]struct {
+		container string
+		ok        bool
+	}{
+		"as in a pod's status": {"containerd://" + digits, true},
+		"digits only":          {digits, true},
+		"nothing":              {"", false},
+		"prefix only":          {"containerd://", false},
+		"another runtime":      {"cri-o://" + digits, false},
+		"cut short":            {digits[:12], false},
+		"a pod's name":         {"coredns-5d4b9c-x2x4z", false},
+		"option":               {"--all", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := KillArgs(test.container)
+			if !test.ok {
+				if err == nil || !strings.Contains(err.Error(), "want the containerID") {
+					t.Errorf("%v, error %v", got, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"task", "kill", "--signal", "SIGKILL", digits}, got); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
