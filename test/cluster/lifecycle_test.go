@@ -58,6 +58,8 @@ func TestLifecycle(t *testing.T) {
 	h.timed("workload", 60*time.Second, h.deploy)
 	h.timed("Service by DNS name", 60*time.Second, func() { h.callService("before") })
 	h.refusesUnrestricted()
+	h.timed("pull from a registry without TLS", 60*time.Second, h.pull)
+	h.timed("restart of a killed container", 60*time.Second, h.killOneContainer)
 
 	h.timed("up again", 5*time.Second, func() { h.run("up") })
 
@@ -195,11 +197,10 @@ func (h *harness) kubectl(args ...string) string {
 	return h.must(h.kubectlBin, append([]string{"--kubeconfig", filepath.Join(h.dir, "kubeconfig"), "--namespace", "lifecycle"}, args...)...)
 }
 
-// load makes the image of the test program and loads it.
-func (h *harness) load() {
+// image makes the image of the test program.
+func (h *harness) image() v1.Image {
 	h.Helper()
-	dir := h.TempDir()
-	binary, archive := filepath.Join(dir, "testpod"), filepath.Join(dir, "testpod.tar")
+	binary := filepath.Join(h.TempDir(), "testpod")
 	h.must("env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", binary, "./test/cluster/testpod")
 	image, err := imagebuild.Image(imagebuild.Spec{
 		Platform:   v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
@@ -209,7 +210,14 @@ func (h *harness) load() {
 	if err != nil {
 		h.Fatal(err)
 	}
-	if err := imagebuild.WriteTar(archive, "localhost/slipway-cluster/testpod:1", image); err != nil {
+	return image
+}
+
+// load makes the image available to pods.
+func (h *harness) load() {
+	h.Helper()
+	archive := filepath.Join(h.TempDir(), "testpod.tar")
+	if err := imagebuild.WriteTar(archive, "localhost/slipway-cluster/testpod:1", h.image()); err != nil {
 		h.Fatal(err)
 	}
 	h.run("load", archive)

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
+)
+
+// pull lets a pod's image come from a registry on the bridge, which has no TLS.
+func (h *harness) pull() {
+	h.Helper()
+	node := strings.TrimSpace(h.kubectl("get", "nodes", "--output", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`))
+	listener, err := (&net.ListenConfig{}).Listen(h.Context(), "tcp", net.JoinHostPort(node, "0"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(registry.New())
+	_ = server.Listener.Close() // It is on the loopback, where containerd expects no TLS anyway.
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	address := listener.Addr().String()
+	h.run("trust", address)
+
+	ref := address + "/testpod:1"
+	if err := imagebuild.Push(h.Context(), ref, h.image()); err != nil {
+		h.Fatal(err)
+	}
+	manifest, err := os.ReadFile(h.testdata("pulled.yaml"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	path := filepath.Join(h.TempDir(), "pulled.yaml")
+	if err := os.WriteFile(path, bytes.ReplaceAll(manifest, []byte("IMAGE"), []byte(ref)), 0o600); err != nil {
+		h.Fatal(err)
+	}
+	h.kubectl("apply", "--filename", path)
+	h.kubectl("wait", "pod/pulled", "--for=condition=Ready", "--timeout=50s")
+	h.kubectl("delete", "pod/pulled")
+}
+
+// killOneContainer sees what a pod's status says of a container that was killed.
+func (h *harness) killOneContainer() {
+	h.Helper()
+	const status = "{.items[0].status.containerStatuses[0]"
+	get := func(field string) string {
+		h.Helper()
+		return h.kubectl("get", "pods", "--selector=app=web", "--output", "jsonpath="+status+field+"}")
+	}
+	if got := get(".restartCount"); got != "0" {
+		h.Fatalf("restarted %s times before it was killed", got)
+	}
+	h.run("kill", get(".containerID"))
+	h.kubectl("wait", "pod", "--selector=app=web", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=30s")
+	if got := get(".lastState.terminated.exitCode"); got != "137" { // 128 and SIGKILL.
+		h.Errorf("exit code %s, want 137", got)
+	}
+	h.waitForWorkload()
+}
