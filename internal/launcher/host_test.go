@@ -354,7 +354,7 @@ func TestExitString(t *testing.T) {
 		"exit code 3":                         {Code: 3},
 		"signal 9 (killed)":                   {Signal: syscall.SIGKILL},
 		"out of memory: killed by the kernel": {Signal: syscall.SIGKILL, OOM: true},
-		"lost: the launcher is gone":          {Lost: true},
+		"its container ended":                 {Lost: true},
 	}
 	for want, exit := range tests {
 		if got := exit.String(); got != want {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -46,7 +47,7 @@ type Options struct {
 
 // Handler returns the handler of the admin port.
 func Handler(options Options) http.Handler {
-	h := &handler{options}
+	h := &handler{Options: options}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathLive, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET "+PathReady, h.ready)
@@ -58,7 +59,10 @@ func Handler(options Options) http.Handler {
 	return mux
 }
 
-type handler struct{ Options }
+type handler struct {
+	Options
+	saidReady atomic.Bool // when last asked with ?wait
+}
 
 func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -68,7 +72,8 @@ func say(w http.ResponseWriter, status int, text string) {
 
 // ready says whether the server works. With ?wait=DURATION an answer that would be
 // no is held back for that long, in case it becomes yes: the kubelet then learns of
-// it at once, and not with its next check.
+// it at once, and not with its next check. The first no after a yes is not held back:
+// then it is the loss that is news.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	wait, err := parseWait(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -80,7 +85,12 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	for {
 		state, changed := h.State()
 		if state.Ready {
+			h.saidReady.Store(wait > 0)
 			say(w, http.StatusOK, "ok")
+			return
+		}
+		if wait > 0 && h.saidReady.Swap(false) {
+			say(w, http.StatusServiceUnavailable, keeper.Brief(state.Err))
 			return
 		}
 		select {

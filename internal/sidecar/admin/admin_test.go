@@ -156,6 +156,30 @@ func TestReadinessIsHeld(t *testing.T) {
 	}
 }
 
+// The loss of a server is told with the next check, and whatever comes after it with
+// the check that waits for it.
+func TestLossIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(keeper.State{Ready: true})
+		h := newHandler(s)
+		start := time.Now()
+		check := func(status int, at time.Duration) {
+			t.Helper()
+			got := ask(h, "/readyz?wait=1.8s")
+			if now := time.Since(start); got.Code != status || now != at {
+				t.Errorf("got %d at %s, want %d at %s", got.Code, now, status, at)
+			}
+		}
+		check(200, 0)
+		s.set(keeper.State{Err: errors.New("gone")})
+		ask(h, "/readyz") // of somebody who does not wait, and takes nothing from those who do
+		check(503, 0)
+		check(503, 1800*time.Millisecond)
+		time.AfterFunc(time.Second, func() { s.set(keeper.State{Ready: true}) })
+		check(200, 2800*time.Millisecond)
+	})
+}
+
 func TestOtherPaths(t *testing.T) {
 	h := newHandler(newSource(keeper.State{Ready: true}))
 	for _, path := range []string{"/", "/health", "/livez/"} {

@@ -171,11 +171,15 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 		return false, Unstartable, err
 	}
 	defer connection.Close()
-	waitIsOver := k.awaitAnswer()
-	session, catalog, err := k.open(starting, connection.Target)
+	heard := &noise{next: k.options.Probe.Junk}
+	waitIsOver := k.awaitAnswer(heard)
+	session, catalog, err := k.open(starting, connection.Target, heard)
 	waitIsOver(err == nil)
 	if err != nil {
 		reason, err = explain(err, connection)
+		if reason == Silent {
+			err = heard.with(err)
+		}
 		if reason == Exited || reason == Broken {
 			// Some servers end when the first request is not initialize. Others fail
 			// for reasons of their own, so the next one is asked the other way.
@@ -200,9 +204,10 @@ type listed struct {
 }
 
 // open connects to a server and asks what it offers.
-func (k *Keeper) open(ctx context.Context, target mcpprobe.Target) (*mcpprobe.Session, listed, error) {
+func (k *Keeper) open(ctx context.Context, target mcpprobe.Target, heard *noise) (*mcpprobe.Session, listed, error) {
 	options := k.options.Probe
 	options.SkipDiscover = options.SkipDiscover || k.skipDiscover
+	options.Junk = heard.hear
 	session, err := mcpprobe.Connect(ctx, target, options)
 	if err != nil {
 		return nil, listed{}, err
@@ -251,12 +256,12 @@ const slower = 3
 // awaitAnswer calls a server silent that takes long to answer, well before it is
 // given up: whoever waits for it should know. The function that it returns is called
 // when the wait is over.
-func (k *Keeper) awaitAnswer() (over func(answered bool)) {
+func (k *Keeper) awaitAnswer(heard *noise) (over func(answered bool)) {
 	begin := time.Now()
 	patience := min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
 	isOver := false // guarded by k.mu, so that nothing is called silent after its answer
 	silent := time.AfterFunc(patience, func() {
-		err := fmt.Errorf("the server runs and has not answered for more than %s", patience.Round(time.Second/10))
+		err := heard.with(fmt.Errorf("the server runs and has not answered for more than %s", patience.Round(time.Second/10)))
 		noticed := false
 		k.set(func(s *State) {
 			if !isOver {

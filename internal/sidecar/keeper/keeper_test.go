@@ -28,6 +28,8 @@ type fleet struct {
 	silent  atomic.Bool // the next ones never answer
 	current atomic.Pointer[member]
 
+	noise string // what silent ones write
+
 	initializeFirst bool // one that is asked for anything else first ends
 }
 
@@ -52,7 +54,10 @@ func (f *fleet) connect(context.Context) (Connection, error) {
 		stdin = endUnless(stdin, "initialize", func() { stop(errors.New("exit code 1: expected initialize request")) })
 	}
 	if f.silent.Load() {
-		go func() { _, _ = io.Copy(io.Discard, stdin) }()
+		go func() {
+			_, _ = io.WriteString(stdout, f.noise)
+			_, _ = io.Copy(io.Discard, stdin)
+		}()
 	} else {
 		go func() { _ = m.server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: stdout}) }()
 	}
@@ -179,6 +184,29 @@ func TestKeeperOfASilentServer(t *testing.T) {
 		state, _ := k.State()
 		return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
 	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+}
+
+// What a server prints in place of an answer is named, the first line of it, before
+// and after it is given up.
+func TestKeeperOfANoisyServer(t *testing.T) {
+	f := &fleet{noise: "Listening on port 3000\nand again\n"}
+	f.silent.Store(true)
+	var told atomic.Int64
+	k := newKeeper(t, f, func(o *Options) {
+		o.Patience = 50 * time.Millisecond
+		o.StartTimeout = 300 * time.Millisecond
+		o.Probe.DiscoverTimeout = 100 * time.Millisecond
+		o.Probe.Junk = func([]byte) { told.Add(1) }
+	})
+	const named = `; it wrote to standard output what is no message: "Listening on port 3000"`
+	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms"+named)
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := k.State()
+		return mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout && strings.HasSuffix(state.Err.Error(), named)
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	if told.Load() < 2 {
+		t.Errorf("the hook of the options was told %d lines", told.Load())
+	}
 }
 
 // One that falls silent is not ready although others answered before it.
