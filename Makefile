@@ -59,10 +59,14 @@ bench-controller: ## Measure the controller with SERVERS MCPServers on the test 
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
-.PHONY: test-pod
-test-pod: images build-installer cluster-up cluster-load ## Run an MCPServer on the cluster (needs root).
+# Which of the suite's labels: smoke, sessions, disruptive, slow; several are joined by commas.
+LABEL ?=
+
+.PHONY: test-e2e
+test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end tests on the cluster (LABEL=smoke for some; needs root and npm).
 	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH \
-	  INSTALLER=$(CURDIR)/dist/install.yaml go test -count=1 -v -tags cluster -timeout 5m $(TEST_FLAGS) ./test/pod
+	  INSTALLER=$(CURDIR)/dist/install.yaml IMG_PREFIX=$(IMG_PREFIX) SLIPWAY_BUILD=$(VERSION) \
+	  go test -count=1 -v -tags e2e -timeout 40m $(TEST_FLAGS) ./test/e2e -ginkgo.v -ginkgo.no-color -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: conformance
 conformance: ## Run the official suite, and a server from npm, against the adapter (needs npm).

@@ -24,7 +24,11 @@ import (
 // install installs the pinned packages and returns the server's command.
 func install(t *testing.T) (command []string) {
 	t.Helper()
-	return []string{"node", filepath.Join(npm.Install(t, "everything"), "@modelcontextprotocol", "server-everything", "dist", "index.js"), "stdio"}
+	modules, err := npm.Install(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"node", filepath.Join(modules, "@modelcontextprotocol", "server-everything", "dist", "index.js"), "stdio"}
 }
 
 // endpoint is the HTTP+SSE transport in this process, with a process of the server

@@ -5,10 +5,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,17 +23,24 @@ import (
 const maxLine = 256 << 20
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "--kill-init" {
-		// TERM, because the first process of a container takes no KILL from inside.
-		if err := syscall.Kill(1, syscall.SIGTERM); err != nil {
-			fmt.Fprintln(os.Stderr, "echo:", err)
-			os.Exit(1)
-		}
+	option, value := "", ""
+	if len(os.Args) == 3 {
+		option, value = os.Args[1], os.Args[2]
+	}
+	switch option {
+	case "--kill":
+		kill(value)
+		return
+	case "--touch":
+		touch(value)
 		return
 	}
 	s := &server{out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
-	if len(os.Args) == 3 && os.Args[1] == "--page" {
-		s.page, _ = strconv.Atoi(os.Args[2]) // without a number, everything is one page
+	switch option {
+	case "--page":
+		s.page, _ = strconv.Atoi(value) // without a number, everything is one page
+	case "--until":
+		s.until = value
 	}
 	reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, func(line []byte) {
 		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)
@@ -50,12 +59,35 @@ func main() {
 	}
 }
 
+// kill ends another process and says when it did.
+func kill(pid string) {
+	number, err := strconv.Atoi(pid)
+	if err == nil {
+		fmt.Println(time.Now().UnixNano())
+		err = syscall.Kill(number, syscall.SIGKILL)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "echo: kill", pid, err)
+		os.Exit(1)
+	}
+}
+
+// touch makes a file, for --until.
+func touch(path string) {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "echo:", err)
+		os.Exit(1)
+	}
+}
+
 type server struct {
 	mu        sync.Mutex
 	out       *bufio.Writer
-	page      int // tools in one answer to tools/list; 0 is all
+	page      int    // tools in one answer to tools/list; 0 is all
+	until     string // a file; when it is there we fall silent
 	count     int
 	asked     int
+	hoard     [][]byte
 	cancelled map[string]chan struct{}        // calls that can be cancelled, by id
 	answers   map[string]chan json.RawMessage // our own requests, by id
 }
@@ -80,6 +112,10 @@ func (s *server) result(id, result string) {
 
 func (s *server) text(id, text string) {
 	s.result(id, `{"content":[{"type":"text","text":`+string(wire.AppendString(nil, text))+`}]}`)
+}
+
+func (s *server) progress(token string, number int, message string) {
+	s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, token, `,"progress":`, strconv.Itoa(number), `,"message":"`, message, `"}}`)
 }
 
 func (s *server) handle(line []byte) {
@@ -112,6 +148,11 @@ func (s *server) handle(line []byte) {
 }
 
 func (s *server) request(id, method string, line []byte, e wire.Envelope) {
+	if s.until != "" {
+		if _, err := os.Stat(s.until); err == nil {
+			return
+		}
+	}
 	switch method {
 	case "initialize":
 		revision := string(e.RequestedVersion)
@@ -133,7 +174,7 @@ func (s *server) request(id, method string, line []byte, e wire.Envelope) {
 }
 
 // toolNames are the tools; what each does stands in call.
-var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn"}
+var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn", "whoami", "allocate"}
 
 // list answers with the page that the cursor, the number of its first tool, stands for.
 func (s *server) list(id string, params []byte) {
@@ -190,9 +231,14 @@ func (s *server) call(id, name string, params []byte, token string) {
 	case "big":
 		s.text(id, strings.Repeat("x", a.N))
 	case "sleep":
+		if a.Text != "" { // to be said when it has begun
+			s.progress(token, 0, a.Text)
+		}
 		s.sleep(id, time.Duration(a.Millis)*time.Millisecond)
 	case "ask":
 		go s.ask(id, a.Text)
+	case "whoami":
+		s.text(id, whoami())
 	default:
 		s.misbehave(id, name, token, a)
 	}
@@ -203,7 +249,7 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 	case "burst": // progress, as fast as it goes
 		padding := strings.Repeat("p", a.Size)
 		for i := range a.N {
-			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`, token, `,"progress":`, strconv.Itoa(i), `,"message":"`, padding, `"}}`)
+			s.progress(token, i, padding)
 		}
 	case "log":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(wire.AppendString(nil, a.Text)), `}}`)
@@ -224,11 +270,29 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 		return
 	case "spawn":
 		spawnStragglers()
+	case "allocate": // and keep, so many MiB
+		for range a.N {
+			s.hoard = append(s.hoard, bytes.Repeat([]byte{1}, 1<<20))
+		}
 	default:
 		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 		return
 	}
 	s.text(id, "done")
+}
+
+// whoami says who the server runs as, and where it can write.
+func whoami() string {
+	text := "uid " + strconv.Itoa(os.Getuid())
+	for _, dir := range []string{os.Getenv("HOME"), os.TempDir()} {
+		err := os.WriteFile(filepath.Join(dir, "written"), []byte("by echo"), 0o600)
+		if err == nil {
+			text += ", can write " + dir
+		} else {
+			text += ", " + err.Error()
+		}
+	}
+	return text
 }
 
 // spawnStragglers starts children that outlive us if nobody looks after them.

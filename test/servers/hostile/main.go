@@ -17,6 +17,7 @@ var ways = map[string]func(*server, request){
 	"silent":      func(*server, request) {},
 	"exit":        func(*server, request) { exit() },
 	"broken-json": func(s *server, r request) { s.write(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{`) },
+	"junk":        func(s *server, _ request) { s.write("Listening on port 3000. Have a nice day!") },
 	"wrong-ids":   func(s *server, _ request) { s.write(`{"jsonrpc":"2.0","id":"another","result":{}}`) },
 	"flood":       flood,
 	"pages": func(s *server, r request) {
@@ -66,7 +67,7 @@ func main() {
 // answer behaves until it is asked for its tools, unless it never does.
 func (s *server) answer(way string, r request) {
 	switch {
-	case way == "silent" || way == "broken-json" || way == "wrong-ids":
+	case way == "silent" || way == "junk" || way == "broken-json" || way == "wrong-ids":
 		ways[way](s, r)
 	case r.Method == "initialize":
 		s.result(r, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hostile","version":"1"}}`)

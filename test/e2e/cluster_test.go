@@ -1,0 +1,149 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// repository is the root of the checkout, seen from where tests run.
+var repository = filepath.Join("..", "..")
+
+// ownLabel is on every namespace that the suite makes.
+const ownLabel = "slipway-e2e"
+
+// connection is the cluster under test.
+type connection struct {
+	client.WithWatch
+	kubernetes.Interface
+	tool string // the program of test/cluster
+}
+
+func connectToCluster(ctx context.Context) *connection {
+	GinkgoHelper()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS = -1 // The suite waits by looking; the API server protects itself.
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(mcpv1alpha1.AddToScheme(scheme)).To(Succeed())
+	c := &connection{tool: filepath.Join(GinkgoT().TempDir(), "cluster")}
+	c.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	c.Interface, err = kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	run(ctx, "go", "build", "-o", c.tool, "./test/cluster")
+	c.deleteNamespaces(ctx) // what an earlier run left that was interrupted
+	return c
+}
+
+// run runs a program in the root of the checkout and returns what it prints on
+// standard output.
+func run(ctx context.Context, name string, args ...string) string {
+	GinkgoHelper()
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = repository
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	Expect(err).NotTo(HaveOccurred(), "%s %s: %s%s", name, strings.Join(args, " "), &stderr, &stdout)
+	return strings.TrimSpace(stdout.String())
+}
+
+// kubectl does what a user would type.
+func kubectl(ctx context.Context, namespace string, args ...string) string {
+	GinkgoHelper()
+	return run(ctx, "kubectl", append([]string{"--namespace", namespace}, args...)...)
+}
+
+// newNamespace makes a namespace for one spec, which goes when the spec is over.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "e2e-",
+		Labels:       map[string]string{ownLabel: "", "pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	Expect(cluster.Create(ctx, namespace)).To(Succeed())
+	ownNamespaces = append(ownNamespaces, namespace.Name)
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Delete(ctx, namespace)).To(Succeed()) })
+	return namespace.Name
+}
+
+// deleteNamespaces deletes what the suite made and waits until it is gone.
+func (c *connection) deleteNamespaces(ctx context.Context) {
+	GinkgoHelper()
+	list := func() []corev1.Namespace {
+		var namespaces corev1.NamespaceList
+		Expect(c.List(ctx, &namespaces, client.HasLabels{ownLabel})).To(Succeed())
+		return namespaces.Items
+	}
+	for _, namespace := range list() {
+		Expect(client.IgnoreNotFound(c.Delete(ctx, &namespace))).To(Succeed())
+	}
+	Eventually(list).WithContext(ctx).WithTimeout(2 * patience).Should(BeEmpty())
+}
+
+// kill ends the first process of a container from outside, as a crash would.
+func (c *connection) kill(ctx context.Context, pod *corev1.Pod, container string) {
+	GinkgoHelper()
+	for _, status := range containerStatuses(pod) {
+		if status.Name == container {
+			run(ctx, c.tool, "kill", status.ContainerID)
+			return
+		}
+	}
+	Fail("pod " + pod.Name + " has no container " + container)
+}
+
+func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
+}
+
+// restarts are the numbers of restarts by container.
+func restarts(pod *corev1.Pod) map[string]int32 {
+	counts := map[string]int32{}
+	for _, status := range containerStatuses(pod) {
+		counts[status.Name] = status.RestartCount
+	}
+	return counts
+}
+
+// reload reads the object again.
+func reload[T client.Object](ctx context.Context, object T) T {
+	GinkgoHelper()
+	Expect(cluster.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+	return object
+}
+
+// restricted completes a pod so that Pod Security "restricted" admits it.
+func restricted(spec corev1.PodSpec) corev1.PodSpec {
+	spec.AutomountServiceAccountToken = new(false)
+	spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(1000)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	for i := range spec.Containers {
+		spec.Containers[i].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}
+	return spec
+}

@@ -1,0 +1,113 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+const (
+	operatorNamespace = "slipway-system"
+
+	dumpTimeout = time.Minute
+	dumpedLines = 200 // of a container's log
+)
+
+// ownNamespaces are those of the spec that runs.
+var ownNamespaces []string
+
+var _ = BeforeEach(func() { ownNamespaces = nil })
+
+// What is left of a spec that failed is all that explains it, and is gone soon.
+var _ = JustAfterEach(func() {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+	defer cancel()
+	for _, namespace := range append(ownNamespaces, operatorNamespace) {
+		dump(ctx, namespace)
+	}
+})
+
+// dump writes what is known of a namespace. It fails nothing: a spec has failed already.
+func dump(ctx context.Context, namespace string) {
+	GinkgoWriter.Printf("\n===== namespace %s\n", namespace)
+	show(ctx, namespace, "get", "mcpservers,deployments,replicasets,pods,services,endpointslices,horizontalpodautoscalers,leases", "-o", "wide")
+	show(ctx, namespace, "get", "mcpservers", "-o", "yaml")
+	show(ctx, namespace, "get", "pods", "-o", "yaml")
+	show(ctx, namespace, "get", "events", "--sort-by=.lastTimestamp")
+	var list corev1.PodList
+	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		GinkgoWriter.Println("list pods:", err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		for _, status := range containerStatuses(pod) {
+			log := []string{"logs", pod.Name, "--container", status.Name, fmt.Sprintf("--tail=%d", dumpedLines)}
+			show(ctx, namespace, log...)
+			if status.RestartCount > 0 {
+				show(ctx, namespace, append(log, "--previous")...)
+			}
+		}
+		if server := pod.Labels[mcpv1alpha1.LabelServer]; server != "" && pod.Status.PodIP != "" {
+			GinkgoWriter.Printf("\n----- catalogue of the adapter in %s\n", pod.Name)
+			body, status, err := catalogue(ctx, pod, key(ctx, namespace, server))
+			GinkgoWriter.Println(status, body, err)
+		}
+	}
+}
+
+func show(ctx context.Context, namespace string, args ...string) {
+	out, err := exec.CommandContext(ctx, "kubectl", append([]string{"--namespace", namespace}, args...)...).CombinedOutput()
+	GinkgoWriter.Printf("\n----- kubectl %v\n%s", args, out)
+	if err != nil {
+		GinkgoWriter.Println(err)
+	}
+}
+
+// key is what opens the catalogues of a server; empty if there is none.
+func key(ctx context.Context, namespace, server string) string {
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server + "-session-key"}}
+	if err := cluster.Get(ctx, types.NamespacedName{Namespace: namespace, Name: secret.Name}, &secret); err != nil {
+		GinkgoWriter.Println("read key:", err)
+	}
+	return string(secret.Data["key"])
+}
+
+// catalogue is what the adapter in a pod reports to whoever has the key.
+func catalogue(ctx context.Context, pod *corev1.Pod, key string) (body string, status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:16271/catalog", pod.Status.PodIP), http.NoBody)
+	if err != nil {
+		return "", 0, err
+	}
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	return get(request)
+}
+
+// get asks somebody in the cluster, on a connection of its own.
+func get(request *http.Request) (body string, status int, err error) {
+	transport := &http.Transport{DialContext: gate.dial, DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	return string(data), response.StatusCode, err
+}

@@ -1,0 +1,200 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
+)
+
+// wayIn leads from the tests into the cluster's network; see gate/main.go.
+type wayIn struct {
+	proxy    string // host:port
+	registry string // host:port, the same for tests, nodes and pods
+}
+
+const gateName = "gate"
+
+// openGate runs the gate behind a port of the nodes.
+func openGate(ctx context.Context) *wayIn {
+	GinkgoHelper()
+	namespace := "slipway-e2e"
+	image := loadGate(ctx)
+	labels := map[string]string{"app": gateName}
+	meta := metav1.ObjectMeta{Name: gateName, Namespace: namespace}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeNodePort, Selector: labels,
+		Ports: []corev1.ServicePort{
+			{Name: "proxy", Port: 8080, TargetPort: intstr.FromInt32(8080)},
+			{Name: "registry", Port: 5000, TargetPort: intstr.FromInt32(5000)},
+		},
+	}}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name:   namespace,
+			Labels: map[string]string{ownLabel: "", "pod-security.kubernetes.io/enforce": "restricted"},
+		}},
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: restricted(corev1.PodSpec{Containers: []corev1.Container{{
+					Name: gateName, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+					ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}},
+				}}}),
+			},
+		}},
+		service,
+	} {
+		Expect(cluster.Create(ctx, object)).To(Succeed())
+	}
+	kubectl(ctx, namespace, "rollout", "status", "deployment/"+gateName, "--timeout=60s")
+	address := nodeAddress(ctx)
+	g := &wayIn{
+		proxy:    net.JoinHostPort(address, strconv.Itoa(int(service.Spec.Ports[0].NodePort))),
+		registry: net.JoinHostPort(address, strconv.Itoa(int(service.Spec.Ports[1].NodePort))),
+	}
+	// A ready pod is behind its Service only when every node has heard of it.
+	Eventually(func() error {
+		for _, address := range []string{g.proxy, g.registry} {
+			probe, err := net.Dial("tcp", address)
+			if err != nil {
+				return err
+			}
+			_ = probe.Close()
+		}
+		return nil
+	}).WithContext(ctx).Should(Succeed())
+	run(ctx, cluster.tool, "trust", g.registry)
+	return g
+}
+
+// loadGate builds the gate's image, and loads it because there is no registry yet.
+func loadGate(ctx context.Context) string {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	program := filepath.Join(dir, gateName)
+	buildStatic(ctx, program, "./test/e2e/gate")
+	image, err := imagebuild.Image(imagebuild.Spec{
+		Platform:   v1.Platform{OS: "linux", Architecture: goruntime.GOARCH},
+		Files:      []imagebuild.File{{Path: "/gate", Source: program, Mode: 0o755}},
+		Entrypoint: []string{"/gate"},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	name := "localhost/slipway-e2e/gate:" + contentTag(image)
+	archive := filepath.Join(dir, "gate.tar")
+	Expect(imagebuild.WriteTar(archive, name, image)).To(Succeed())
+	run(ctx, cluster.tool, "load", archive)
+	return name
+}
+
+func nodeAddress(ctx context.Context) string {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(cluster.List(ctx, &nodes)).To(Succeed())
+	for _, node := range nodes.Items {
+		for _, address := range node.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP {
+				return address.Address
+			}
+		}
+	}
+	Fail("no node has an internal address")
+	return ""
+}
+
+// dial connects to host:port as seen from inside the cluster.
+func (g *wayIn) dial(ctx context.Context, _, target string) (net.Conn, error) {
+	outer, err := new(net.Dialer).DialContext(ctx, "tcp", g.proxy)
+	if err != nil {
+		return nil, fmt.Errorf("dial gate: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = outer.Close() })
+	defer stop()
+	if _, err := fmt.Fprintf(outer, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask gate for %s: %w", target, err), outer.Close())
+	}
+	reader := bufio.NewReader(outer)
+	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask gate for %s: %w", target, err), outer.Close())
+	}
+	if response.StatusCode != http.StatusOK {
+		words, _ := io.ReadAll(response.Body) // the status says enough
+		return nil, errors.Join(fmt.Errorf("gate cannot connect to %s: %s", target, words), outer.Close())
+	}
+	return &gated{TCPConn: outer.(*net.TCPConn), reader: reader}, nil
+}
+
+// gated is a connection of which the reader may already hold some bytes.
+type gated struct {
+	*net.TCPConn
+	reader *bufio.Reader
+}
+
+func (c *gated) Read(p []byte) (int, error) { return c.reader.Read(p) }
+
+// WriteTo is there so that nobody reads past the reader.
+func (c *gated) WriteTo(w io.Writer) (int64, error) { return c.reader.WriteTo(w) }
+
+// httpClient returns a client of its own connections.
+func (g *wayIn) httpClient() *http.Client {
+	transport := &http.Transport{DialContext: g.dial}
+	DeferCleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// forward listens on a port of this machine's loopback, until the spec is over, and
+// leads from there to a host:port in the cluster.
+func (g *wayIn) forward(ctx context.Context, target string) (address string) {
+	GinkgoHelper()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	go func() {
+		for {
+			local, err := listener.Accept()
+			if err != nil {
+				return // It was closed.
+			}
+			go g.join(ctx, local, target)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func (g *wayIn) join(ctx context.Context, local net.Conn, target string) {
+	defer func() { _ = local.Close() }()
+	remote, err := g.dial(ctx, "tcp", target)
+	if err != nil {
+		return // The client sees that it is not connected.
+	}
+	defer func() { _ = remote.Close() }()
+	done := make(chan struct{}, 2)
+	for _, ends := range [][2]net.Conn{{local, remote}, {remote, local}} {
+		go func() {
+			_, _ = io.Copy(ends[0], ends[1]) // An end is passed on, whatever it was.
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}

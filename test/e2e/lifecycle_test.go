@@ -1,0 +1,162 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
+)
+
+var _ = Describe("A server that changes", Label("disruptive"), func() {
+	It("is rolled out with another image without being unready, and calls in flight finish", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		old := onlyPod(ctx, server)
+		session := open(ctx, server)
+		ended := session.begin(ctx, "sleep", sleep(5*time.Second))
+		unready := watchReady(ctx, server)
+
+		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {
+			spec.Image = images.variant(ctx, "second", func(spec *imagebuild.Spec) { spec.Labels = map[string]string{"edition": "second"} })
+		})
+		Eventually(func(g Gomega) {
+			list := allPods(ctx, server)
+			g.Expect(list).To(HaveLen(1))
+			g.Expect(list[0].UID).NotTo(Equal(old.UID))
+			g.Expect(list[0].Spec.Containers[0].Image).To(Equal(server.Spec.Image))
+		}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+		awaitReady(ctx, server)
+		var end outcome
+		Expect(ended).To(Receive(&end), "the old pod went before the call's end")
+		Expect(end.err).NotTo(HaveOccurred())
+		Expect(unready()).To(BeEmpty())
+		Expect(tryOnce(ctx, server)).To(Succeed())
+	})
+
+	It("is scaled by kubectl, to none and back", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		for _, replicas := range []string{"3", "1"} {
+			kubectl(ctx, server.Namespace, "scale", "mcpserver/"+server.Name, "--replicas="+replicas)
+			awaitReplicas(ctx, server, map[string]int{"3": 3, "1": 1}[replicas])
+		}
+		kubectl(ctx, server.Namespace, "scale", "mcpserver/"+server.Name, "--replicas=0")
+		reload(ctx, server)
+		awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionFalse, mcpv1alpha1.ReasonScaledToZero)
+		Eventually(func() any { return allPods(ctx, server) }).WithContext(ctx).Should(BeEmpty())
+		kubectl(ctx, server.Namespace, "scale", "mcpserver/"+server.Name, "--replicas=1")
+		awaitReady(ctx, reload(ctx, server))
+		Expect(tryOnce(ctx, server)).To(Succeed())
+	})
+
+	It("leaves its replicas to an autoscaler", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		autoscaler := &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+					APIVersion: mcpv1alpha1.SchemeGroupVersion.String(), Kind: "MCPServer", Name: server.Name,
+				},
+				// Below the minimum it acts without any metric, of which this cluster may have none.
+				MinReplicas: new(int32(2)), MaxReplicas: 3,
+			},
+		}
+		Expect(cluster.Create(ctx, autoscaler)).To(Succeed())
+		awaitReplicas(ctx, server, 2)
+		// The operator writes the server's objects anew, and the number stays.
+		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITION", Value: "second"}} })
+		awaitReplicas(ctx, server, 2)
+		Expect(*server.Spec.Replicas).To(BeEquivalentTo(2))
+	})
+
+	It("stops when it is suspended, remembers what it offered, and comes back", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		offered := toolNames(server)
+		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Suspend = true })
+		awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionFalse, mcpv1alpha1.ReasonSuspended)
+		Eventually(func() any { return allPods(ctx, server) }).WithContext(ctx).Should(BeEmpty())
+		awaitStatus(ctx, server, patience, HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", BeElementOf(
+			mcpv1alpha1.ConditionReconciling, mcpv1alpha1.ConditionStalled))))))
+		Expect(toolNames(server)).To(Equal(offered))
+		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Suspend = false })
+		awaitReady(ctx, server)
+		Expect(tryOnce(ctx, server)).To(Succeed())
+	})
+
+	It("leaves nothing behind when it is deleted", func(ctx SpecContext) {
+		server := stdioServer(ctx, newNamespace(ctx))
+		server.Spec.Replicas = new(int32(2)) // so that there is a PodDisruptionBudget, too
+		start(ctx, server)
+		awaitReplicas(ctx, server, 2)
+		Expect(owned(ctx, server)).To(ContainElements("Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ServiceAccount",
+			"PodDisruptionBudget", "Secret", "ConfigMap", "ControllerRevision"))
+		kubectl(ctx, server.Namespace, "delete", "mcpserver", server.Name)
+		Eventually(func() []string { return owned(ctx, server) }).WithContext(ctx).Should(BeEmpty())
+	})
+})
+
+// awaitReplicas waits until as many instances serve, each of them verified, and
+// nothing is on its way any more.
+func awaitReplicas(ctx context.Context, server *mcpv1alpha1.MCPServer, number int) {
+	GinkgoHelper()
+	awaitStatus(ctx, server, 2*patience, And(
+		HaveField("Status.ReadyReplicas", BeEquivalentTo(number)),
+		HaveField("Status.Replicas", BeEquivalentTo(number)),
+		HaveField("Status.Instances", And(HaveLen(number), HaveEach(And(HaveField("Ready", true), HaveField("Verified", HaveValue(BeTrue())))))),
+		HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", mcpv1alpha1.ConditionReconciling)))),
+		WithTransform(func(s *mcpv1alpha1.MCPServer) bool { return s.Status.ObservedGeneration == s.Generation }, BeTrue()),
+	))
+}
+
+// watchReady follows the server from now on. What it returns stops that and lists the
+// times at which the server was not Ready.
+func watchReady(ctx context.Context, server *mcpv1alpha1.MCPServer) (stop func() []string) {
+	GinkgoHelper()
+	watch, err := cluster.Watch(ctx, &mcpv1alpha1.MCPServerList{}, client.InNamespace(server.Namespace))
+	Expect(err).NotTo(HaveOccurred())
+	seen := make(chan []string, 1)
+	go func() {
+		var unready []string
+		for event := range watch.ResultChan() {
+			followed, ok := event.Object.(*mcpv1alpha1.MCPServer)
+			if ok && !meta.IsStatusConditionTrue(followed.Status.Conditions, mcpv1alpha1.ConditionReady) {
+				unready = append(unready, time.Now().Format(time.StampMilli)+"\n"+summary(followed))
+			}
+		}
+		seen <- unready
+	}()
+	return func() []string {
+		watch.Stop()
+		return <-seen
+	}
+}
+
+// owned are the kinds of the objects that bear the server's label.
+func owned(ctx context.Context, server *mcpv1alpha1.MCPServer) []string {
+	GinkgoHelper()
+	var kinds []string
+	for kind, list := range map[string]client.ObjectList{
+		"Deployment": &appsv1.DeploymentList{}, "ReplicaSet": &appsv1.ReplicaSetList{}, "Pod": &corev1.PodList{},
+		"Service": &corev1.ServiceList{}, "EndpointSlice": &discoveryv1.EndpointSliceList{}, "ServiceAccount": &corev1.ServiceAccountList{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudgetList{}, "Secret": &corev1.SecretList{},
+		"ConfigMap": &corev1.ConfigMapList{}, "ControllerRevision": &appsv1.ControllerRevisionList{},
+	} {
+		Expect(cluster.List(ctx, list, client.InNamespace(server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: server.Name})).To(Succeed())
+		if meta.LenList(list) > 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}

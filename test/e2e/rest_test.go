@@ -1,0 +1,57 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/promise"
+)
+
+var _ = Describe("At rest", Label("slow"), func() {
+	It("nothing is written", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		server := start(ctx, stdioServer(ctx, namespace))
+		broken := stdioServer(ctx, namespace, "/hostile", "silent")
+		broken.Name = "broken"
+		Expect(cluster.Create(ctx, broken)).To(Succeed())
+		awaitStatus(ctx, broken, patience, HaveField("Status.Conditions", ContainElement(HaveField("Reason", mcpv1alpha1.ReasonServerSilent))))
+		awaitReplicas(ctx, server, 1)
+
+		before := versions(ctx, namespace)
+		Consistently(func() map[string]string { return versions(ctx, namespace) }).WithContext(ctx).
+			WithTimeout(promise.Rest).WithPolling(promise.Rest / 60).Should(Equal(before))
+	})
+})
+
+// versions are the resource versions of everything that the operator writes, and of
+// the pods.
+func versions(ctx context.Context, namespace string) map[string]string {
+	GinkgoHelper()
+	found := map[string]string{}
+	for kind, list := range map[string]client.ObjectList{
+		"MCPServer": &mcpv1alpha1.MCPServerList{}, "Deployment": &appsv1.DeploymentList{}, "Pod": &corev1.PodList{},
+		"Service": &corev1.ServiceList{}, "ServiceAccount": &corev1.ServiceAccountList{}, "Secret": &corev1.SecretList{},
+		"ConfigMap": &corev1.ConfigMapList{}, "ControllerRevision": &appsv1.ControllerRevisionList{}, "Event": &corev1.EventList{},
+	} {
+		Expect(cluster.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		Expect(meta.EachListItem(list, func(item runtime.Object) error {
+			object, err := meta.Accessor(item)
+			if err == nil {
+				found[fmt.Sprintf("%s %s", kind, object.GetName())] = object.GetResourceVersion()
+			}
+			return err
+		})).To(Succeed())
+	}
+	return found
+}

@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
+	"github.com/slipway-mcp/slipway/internal/promise"
+)
+
+var _ = Describe("A stdio server", Label("smoke"), func() {
+	It("is Ready and Verified in the promised time", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		server := start(ctx, stdioServer(ctx, namespace)) // so that nothing that is measured is the first of its kind on this node
+		Expect(cluster.Delete(ctx, server)).To(Succeed())
+		Eventually(func() any { return allPods(ctx, server) }).WithContext(ctx).Should(BeEmpty())
+
+		server = stdioServer(ctx, namespace)
+		begin := time.Now()
+		Expect(cluster.Create(ctx, server)).To(Succeed())
+		awaitStatus(ctx, server, patience, HaveField("Status.Conditions", ContainElements(
+			And(HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Status", metav1.ConditionTrue)),
+			And(HaveField("Type", mcpv1alpha1.ConditionVerified), HaveField("Status", metav1.ConditionTrue)))))
+		took := time.Since(begin)
+		AddReportEntry("from create to Ready and Verified", took.Round(time.Millisecond).String())
+		Expect(took).To(BeNumerically("<=", promise.Ready))
+	})
+
+	It("says in its status what it offers, serves it through the Service, and logs", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		client := open(ctx, server)
+		offered, err := client.ListTools(ctx, nil)
+		Expect(err).NotTo(HaveOccurred())
+		var names []string
+		for _, tool := range offered.Tools {
+			names = append(names, tool.Name)
+		}
+		slices.Sort(names)
+		Expect(toolNames(server)).To(Equal(names))
+		Expect(server.Status.Counts.Tools).To(BeEquivalentTo(len(names)))
+		Expect(server.Status.ServerInfo.Name).To(Equal(client.InitializeResult().ServerInfo.Name))
+		Expect(client.call(ctx, "echo", map[string]any{"text": "through the Service 🚢"})).To(Equal("through the Service 🚢"))
+
+		client.call(ctx, "stderr", map[string]any{"text": "a word on standard error", "n": 1})
+		Eventually(func() string {
+			return kubectl(ctx, server.Namespace, "logs", "deployment/"+server.Name, "--container=mcp-server")
+		}).
+			WithContext(ctx).Should(ContainSubstring("a word on standard error"))
+	})
+
+	It("asks for samples and answers, and makes progress, through the Service", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/everything-server"))
+		client := open(ctx, server)
+		Expect(client.call(ctx, "test_sampling", map[string]any{"prompt": "what is it?"})).To(ContainSubstring("forty-two"))
+		Expect(client.call(ctx, "test_elicitation", map[string]any{"message": "who are you?"})).To(ContainSubstring("ada"))
+		client.call(ctx, "test_tool_with_progress", nil)
+		for _, step := range []float64{0, 50, 100} {
+			Eventually(client.progress).WithContext(ctx).Should(Receive(Equal(step)))
+		}
+	})
+
+	It("keeps its catalogue to those who have the key", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		pod := onlyPod(ctx, server)
+		_, status, err := catalogue(ctx, pod, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(401))
+		body, status, err := catalogue(ctx, pod, key(ctx, server.Namespace, server.Name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(200))
+		Expect(body).To(ContainSubstring(`"name":"burst"`))
+	})
+
+	DescribeTable("runs as the image's user or as one without rights, and can write to HOME", func(ctx SpecContext, user, uid string) {
+		server := stdioServer(ctx, newNamespace(ctx))
+		server.Spec.Command = nil // So the registry must be asked.
+		server.Spec.Image = images.variant(ctx, "user"+user, func(spec *imagebuild.Spec) { spec.User = user })
+		start(ctx, server)
+		Expect(server.Status.Image.Command).To(Equal([]string{"/echo"}))
+		Expect(server.Status.Image.Digest).To(HavePrefix("sha256:"))
+		Expect(open(ctx, server).call(ctx, "whoami", nil)).To(Equal("uid " + uid + ", can write /slipway-home, can write /tmp"))
+	},
+		Entry("by name", "node", "1000"),
+		Entry("by number", "1234", "1234"),
+		Entry("none", "", "1000"),
+		Entry("root", "root", "1000"),
+		Entry("0", "0", "1000"),
+	)
+})
+
+var _ = Describe("A Node.js server from npm", Label("smoke"), func() {
+	DescribeTable("works with every transport", func(ctx SpecContext, argument string, transport mcpv1alpha1.Transport) {
+		server := stdioServer(ctx, newNamespace(ctx), nodeProgram, everythingScript)
+		server.Spec.Image, server.Spec.Args, server.Spec.Transport = images.node(ctx), []string{argument}, transport
+		start(ctx, server)
+		Expect(server.Status.ServerInfo.Name).To(ContainSubstring("everything"))
+		Expect(toolNames(server)).To(ContainElements("echo", "get-sum"))
+		client := open(ctx, server)
+		Expect(client.call(ctx, "get-sum", map[string]any{"a": 2, "b": 40})).To(ContainSubstring("is 42."))
+		Expect(client.call(ctx, "trigger-sampling-request", map[string]any{"prompt": "what is it?", "maxTokens": 7})).To(ContainSubstring("forty-two"))
+		Expect(client.call(ctx, "trigger-elicitation-request", nil)).To(ContainSubstring("Name: Ada"))
+		client.call(ctx, "trigger-long-running-operation", map[string]any{"duration": 1, "steps": 4})
+		for step := range 4 {
+			Eventually(client.progress).WithContext(ctx).Should(Receive(BeEquivalentTo(step + 1)))
+		}
+	},
+		Entry("stdio", "stdio", mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio}),
+		Entry("streamable-http", "streamableHttp", mcpv1alpha1.Transport{
+			Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3001, Path: "/mcp"},
+		}),
+		Entry("sse", "sse", mcpv1alpha1.Transport{
+			Type: mcpv1alpha1.TransportSSE, SSE: &mcpv1alpha1.SSETransport{Port: 3001, Path: "/sse"},
+		}),
+	)
+})
