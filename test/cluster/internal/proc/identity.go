@@ -72,11 +72,14 @@ func (i Identity) Signal(signal syscall.Signal) error {
 }
 
 type stat struct {
-	state byte
-	start uint64
+	state   byte
+	threads int
+	start   uint64
 }
 
-func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
+// dead tells whether nothing of the process runs any more. While other threads do, its
+// files and ports are open, although its first thread may be a zombie already.
+func (s stat) dead() bool { return s.state == 'X' || s.state == 'Z' && s.threads <= 1 }
 
 func readStat(pid int) (stat, error) {
 	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -98,7 +101,7 @@ func parseStat(line string) (stat, error) {
 		return stat{}, errors.New("no command name")
 	}
 	fields := strings.Fields(line[end+1:])
-	const state, start = 0, 22 - 3 // The first field after the name is number 3.
+	const state, threads, start = 0, 20 - 3, 22 - 3 // The first field after the name is number 3.
 	if len(fields) <= start {
 		return stat{}, fmt.Errorf("%d fields after the command name", len(fields))
 	}
@@ -106,5 +109,9 @@ func parseStat(line string) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("start time: %w", err)
 	}
-	return stat{state: fields[state][0], start: ticks}, nil
+	number, err := strconv.Atoi(fields[threads])
+	if err != nil {
+		return stat{}, fmt.Errorf("number of threads: %w", err)
+	}
+	return stat{state: fields[state][0], threads: number, start: ticks}, nil
 }

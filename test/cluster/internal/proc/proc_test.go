@@ -22,12 +22,13 @@ func TestParseStat(t *testing.T) {
 		want    stat
 		wantErr string
 	}{
-		"plain":           {line: "42 (etcd) S" + rest, want: stat{'S', 4711}},
-		"spaces":          {line: "42 (a b c) R" + rest, want: stat{'R', 4711}},
-		"misleading name": {line: "42 (x) S 1 (y) Z" + rest, want: stat{'Z', 4711}},
+		"plain":           {line: "42 (etcd) S" + rest, want: stat{'S', 17, 4711}},
+		"spaces":          {line: "42 (a b c) R" + rest, want: stat{'R', 17, 4711}},
+		"misleading name": {line: "42 (x) S 1 (y) Z" + rest, want: stat{'Z', 17, 4711}},
 		"no name":         {line: "42 etcd", wantErr: "no command name"},
 		"short":           {line: "42 (etcd) S 1 2", wantErr: "3 fields"},
 		"not a number":    {line: strings.Replace("42 (etcd) S"+rest, "4711", "x", 1), wantErr: "start time"},
+		"no threads":      {line: strings.Replace("42 (etcd) S"+rest, " 17 ", " x ", 1), wantErr: "number of threads"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,6 +46,35 @@ func TestParseStat(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// leaderless is in the environment of a process whose first thread is to end alone.
+const leaderless = "SLIPWAY_TEST_LEADERLESS"
+
+func init() {
+	if os.Getenv(leaderless) != "" {
+		// This is the first thread. The runtime's others go on, and keep everything open.
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+}
+
+// A process of which only the first thread has ended still has its ports.
+func TestThreadsOutliveTheFirst(t *testing.T) {
+	t.Setenv(leaderless, "1")
+	identity := start(t, os.Args[0])
+	for {
+		if now, err := readStat(identity.PID); err != nil {
+			t.Fatal(err)
+		} else if now.state == 'Z' {
+			break
+		}
+	}
+	if !identity.Alive() {
+		t.Error("it is said to be dead")
+	}
+	if err := Stop(t.Context(), 10*time.Second, identity); err != nil {
+		t.Errorf("stop: %v", err)
 	}
 }
 
