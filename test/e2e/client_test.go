@@ -86,13 +86,12 @@ type outcome struct {
 	at   time.Time
 }
 
-// begin calls a tool in the background and returns when the tool has made progress,
-// so that it is certain to run.
-func (c *caller) begin(ctx context.Context, tool string, arguments map[string]any) <-chan outcome {
+// sleep has the echo server sleep, in the background, and returns when it does.
+func (c *caller) sleep(ctx context.Context, d time.Duration) <-chan outcome {
 	GinkgoHelper()
 	ended := make(chan outcome, 1)
 	go func() {
-		text, err := c.tryCall(ctx, tool, arguments)
+		text, err := c.tryCall(ctx, "sleep", map[string]any{"ms": d.Milliseconds(), "text": "asleep"})
 		ended <- outcome{text, err, time.Now()}
 	}()
 	Eventually(c.progress).WithContext(ctx).Should(Receive())

@@ -26,7 +26,7 @@ var _ = Describe("A server that changes", Label("disruptive"), func() {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		old := onlyPod(ctx, server)
 		session := open(ctx, server)
-		ended := session.begin(ctx, "sleep", sleep(5*time.Second))
+		ended := session.sleep(ctx, 5*time.Second)
 		unready := watchReady(ctx, server)
 
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {

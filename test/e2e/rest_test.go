@@ -34,8 +34,8 @@ var _ = Describe("At rest", Label("slow"), func() {
 	})
 })
 
-// versions are the resource versions of everything that the operator writes, and of
-// the pods.
+// versions are the resource versions of everything that the operator writes, its Events
+// included, and of the pods. The kubelet's Events are its own affair.
 func versions(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
@@ -47,6 +47,9 @@ func versions(ctx context.Context, namespace string) map[string]string {
 		Expect(cluster.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 		Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			object, err := meta.Accessor(item)
+			if event, ok := item.(*corev1.Event); ok && event.InvolvedObject.Kind != "MCPServer" {
+				return nil
+			}
 			if err == nil {
 				found[fmt.Sprintf("%s %s", kind, object.GetName())] = object.GetResourceVersion()
 			}

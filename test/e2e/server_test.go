@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,14 +57,12 @@ func awaitReady(ctx context.Context, server *mcpv1alpha1.MCPServer) *mcpv1alpha1
 	return server
 }
 
-// awaitCondition waits until a condition of the server as it is specified now is so,
-// and returns it.
-func awaitCondition(ctx context.Context, server *mcpv1alpha1.MCPServer, name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+// awaitCondition waits until a condition of the server as it is specified now is so.
+func awaitCondition(ctx context.Context, server *mcpv1alpha1.MCPServer, name string, status metav1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	awaitStatus(ctx, server, patience, HaveField("Status.Conditions", ContainElement(And(
 		HaveField("Type", name), HaveField("Status", status), HaveField("Reason", reason),
 		HaveField("ObservedGeneration", server.Generation)))))
-	return meta.FindStatusCondition(server.Status.Conditions, name)
 }
 
 // awaitStatus waits until the server as it is stored matches.

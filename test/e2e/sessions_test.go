@@ -23,11 +23,6 @@ const (
 	serverContainer  = mcpv1alpha1.ContainerServer
 )
 
-// sleep are the arguments of a call that takes a while, and says when it has begun.
-func sleep(d time.Duration) map[string]any {
-	return map[string]any{"ms": d.Milliseconds(), "text": "asleep"}
-}
-
 var _ = Describe("Sessions", Label("sessions"), func() {
 	It("have a process each and share nothing", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
@@ -44,7 +39,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		victim, bystander := open(ctx, server), open(ctx, server)
 		Expect(bystander.call(ctx, "count", nil)).To(Equal("1"))
 		pid := victim.call(ctx, "pid", nil)
-		ended := victim.begin(ctx, "sleep", sleep(10*time.Minute))
+		ended := victim.sleep(ctx, 10*time.Minute)
 		killed := kubectl(ctx, server.Namespace, "exec", onlyPod(ctx, server).Name, "--container="+serverContainer, "--", "/echo", "--kill", pid)
 		var end outcome
 		Eventually(ended).WithContext(ctx).Should(Receive(&end))
@@ -69,7 +64,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		session := open(ctx, server)
 		pod := onlyPod(ctx, server)
-		ended := session.begin(ctx, "sleep", sleep(10*time.Minute))
+		ended := session.sleep(ctx, 10*time.Minute)
 		cluster.kill(ctx, pod, adapterContainer)
 		awaitRestart(ctx, pod, adapterContainer)
 		awaitReady(ctx, server)
@@ -88,7 +83,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		session := open(ctx, server)
 		pod := onlyPod(ctx, server)
-		ended := session.begin(ctx, "sleep", sleep(10*time.Minute))
+		ended := session.sleep(ctx, 10*time.Minute)
 		cluster.kill(ctx, pod, serverContainer)
 		var end outcome
 		Eventually(ended).WithContext(ctx).Should(Receive(&end))
@@ -104,7 +99,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		start(ctx, server)
 		session := open(ctx, server)
 		pod := onlyPod(ctx, server)
-		ended := session.begin(ctx, "sleep", sleep(5*time.Second))
+		ended := session.sleep(ctx, 5*time.Second)
 		begin := time.Now()
 		Expect(cluster.Delete(ctx, pod)).To(Succeed())
 		var end outcome
@@ -153,7 +148,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		glutton, bystander := open(ctx, server), open(ctx, server)
 		Expect(bystander.call(ctx, "count", nil)).To(Equal("1"))
 		pod := onlyPod(ctx, server)
-		waiting := bystander.begin(ctx, "sleep", sleep(10*time.Minute))
+		waiting := bystander.sleep(ctx, 10*time.Minute)
 		_, err := glutton.tryCall(ctx, "allocate", map[string]any{"n": 256})
 		if cgroupVersion(ctx, pod.Spec.NodeName) == "1" {
 			AddReportEntry("cgroup v1: that session ends", errorText(err))

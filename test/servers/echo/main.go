@@ -239,6 +239,11 @@ func (s *server) call(id, name string, params []byte, token string) {
 		go s.ask(id, a.Text)
 	case "whoami":
 		s.text(id, whoami())
+	case "allocate": // and keep, so many MiB
+		for range a.N {
+			s.hoard = append(s.hoard, bytes.Repeat([]byte{1}, 1<<20))
+		}
+		s.text(id, "done")
 	default:
 		s.misbehave(id, name, token, a)
 	}
@@ -270,10 +275,6 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 		return
 	case "spawn":
 		spawnStragglers()
-	case "allocate": // and keep, so many MiB
-		for range a.N {
-			s.hoard = append(s.hoard, bytes.Repeat([]byte{1}, 1<<20))
-		}
 	default:
 		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 		return
@@ -283,16 +284,16 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 
 // whoami says who the server runs as, and where it can write.
 func whoami() string {
-	text := "uid " + strconv.Itoa(os.Getuid())
+	text := []string{"uid " + strconv.Itoa(os.Getuid())}
 	for _, dir := range []string{os.Getenv("HOME"), os.TempDir()} {
 		err := os.WriteFile(filepath.Join(dir, "written"), []byte("by echo"), 0o600)
 		if err == nil {
-			text += ", can write " + dir
+			text = append(text, "can write "+dir)
 		} else {
-			text += ", " + err.Error()
+			text = append(text, err.Error())
 		}
 	}
-	return text
+	return strings.Join(text, ", ")
 }
 
 // spawnStragglers starts children that outlive us if nobody looks after them.
