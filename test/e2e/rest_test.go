@@ -35,12 +35,12 @@ var _ = Describe("At rest", Label("slow"), func() {
 })
 
 // versions are the resource versions of everything that the operator writes, its Events
-// included, and of the pods. The kubelet's Events are its own affair.
+// included. Pods and their Events are the kubelet's.
 func versions(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
 	for kind, list := range map[string]client.ObjectList{
-		"MCPServer": &mcpv1alpha1.MCPServerList{}, "Deployment": &appsv1.DeploymentList{}, "Pod": &corev1.PodList{},
+		"MCPServer": &mcpv1alpha1.MCPServerList{}, "Deployment": &appsv1.DeploymentList{},
 		"Service": &corev1.ServiceList{}, "ServiceAccount": &corev1.ServiceAccountList{}, "Secret": &corev1.SecretList{},
 		"ConfigMap": &corev1.ConfigMapList{}, "ControllerRevision": &appsv1.ControllerRevisionList{}, "Event": &corev1.EventList{},
 	} {
