@@ -351,10 +351,10 @@ func TestWaitConnected(t *testing.T) {
 
 func TestExitString(t *testing.T) {
 	tests := map[string]Exit{
-		"exit code 3":                         {Code: 3},
-		"signal 9 (killed)":                   {Signal: syscall.SIGKILL},
-		"out of memory: killed by the kernel": {Signal: syscall.SIGKILL, OOM: true},
-		"its container ended":                 {Lost: true},
+		"exit code 3":                           {Code: 3},
+		"signal 9 (killed)":                     {Signal: syscall.SIGKILL},
+		"out of memory: killed by the kernel":   {Signal: syscall.SIGKILL, OOM: true},
+		"the connection to its container broke": {Lost: true},
 	}
 	for want, exit := range tests {
 		if got := exit.String(); got != want {

@@ -56,7 +56,7 @@ type Exit struct {
 func (e Exit) String() string {
 	switch {
 	case e.Lost:
-		return "its container ended" // of which the launcher is the first process
+		return "the connection to its container broke"
 	case e.OOM:
 		return "out of memory: killed by the kernel"
 	case e.Signal != 0:

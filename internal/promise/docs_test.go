@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +74,31 @@ func TestPromisesAreAsserted(t *testing.T) {
 			if dir, test, ok := strings.Cut(by, ": "); !ok || !hasTest(t, dir, test) {
 				t.Errorf("%s: %q is neither %q nor a package and a test that it has", r.promise, by, endToEnd)
 			}
+		}
+	}
+}
+
+// The end-to-end suite, which every promise names, uses every constant.
+func TestEndToEndSuiteAssertsEverything(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, endToEnd, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suite strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.Write(text)
+	}
+	constants := regexp.MustCompile(`(?m)^\t([A-Z]\w*) += `).FindAllStringSubmatch(read(t, "internal/promise/promise.go"), -1)
+	if len(constants) < 8 {
+		t.Fatalf("found the constants %q only", constants)
+	}
+	for _, constant := range constants {
+		if !regexp.MustCompile(`\bpromise\.` + constant[1] + `\b`).MatchString(suite.String()) {
+			t.Errorf("%s does not use promise.%s", endToEnd, constant[1])
 		}
 	}
 }

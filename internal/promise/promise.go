@@ -25,6 +25,10 @@ const (
 	// UpgradeRestarts is how many pods of MCPServers a new operator restarts.
 	UpgradeRestarts = 0
 
-	// OutOfMemory has no number: the node's kernel and kubelet decide who dies.
-	OutOfMemory = "cgroup v1: that session ends; cgroup v2: every session of the pod ends, at once and with a clear error"
+	// OutOfMemoryV1 is what happens on nodes with cgroup v1 when one session runs out
+	// of memory: the node's kernel and kubelet decide who dies.
+	OutOfMemoryV1 = "that session ends"
+
+	// OutOfMemoryV2 is the same on nodes with cgroup v2. At once is within Death.
+	OutOfMemoryV2 = "every session of the pod ends, at once and with a clear error"
 )

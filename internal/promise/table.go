@@ -21,7 +21,7 @@ func rows() []row {
 		{"image present, `kubectl apply` → Ready and Verified", atMost(Ready), []string{endToEnd}},
 		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{"test/integration/controller: TestServerBreaksLater", endToEnd}},
 		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/child: TestDeathIsToldInTime", endToEnd}},
-		{"one session runs out of memory", OutOfMemory, []string{endToEnd}},
+		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},
 		{"nothing changes → no write to the API server", "watched for " + words(Rest), []string{"test/integration/controller: TestAtRestNothingIsWritten", endToEnd}},
 		{"operator upgraded → pods of MCPServers restarted", count(UpgradeRestarts), []string{"test/integration/controller: TestUpgradeRestartsNothing", endToEnd}},

@@ -46,13 +46,17 @@ var _ = Describe("A broken server", Label("disruptive"), func() {
 	It("that was Ready is not Ready any more in the promised time", func(ctx SpecContext) {
 		server := stdioServer(ctx, newNamespace(ctx), "/echo", "--until", "/tmp/broken")
 		start(ctx, server)
-		kubectl(ctx, server.Namespace, "exec", onlyPod(ctx, server).Name, "--container="+serverContainer, "--", "/echo", "--touch", "/tmp/broken")
+		pod := onlyPod(ctx, server)
 		begin := time.Now()
+		kubectl(ctx, server.Namespace, "exec", pod.Name, "--container="+serverContainer, "--", "/echo", "--touch", "/tmp/broken")
 		awaitStatus(ctx, server, 2*patience, HaveField("Status.Conditions", ContainElement(And(
 			HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Status", metav1.ConditionFalse),
-			HaveField("Reason", mcpv1alpha1.ReasonServerSilent)))))
+			HaveField("Reason", mcpv1alpha1.ReasonServerSilent), HaveField("Message", ContainSubstring("has not answered"))))))
 		took := time.Since(begin)
 		AddReportEntry("from the break to the cause", took.Round(time.Millisecond).String())
 		Expect(took).To(BeNumerically("<=", promise.Broken))
+		Expect(cluster.Delete(ctx, pod)).To(Succeed()) // and with it the file
+		awaitReady(ctx, server)
+		Expect(tryOnce(ctx, server)).To(Succeed())
 	})
 })

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,6 +25,9 @@ import (
 
 // repository is the root of the checkout, seen from where tests run.
 var repository = filepath.Join("..", "..")
+
+// takesToEnd is for namespaces: their pods may drain for a minute.
+const takesToEnd = 2 * time.Minute
 
 // ownLabel is on every namespace that the suite makes.
 const ownLabel = "slipway-e2e"
@@ -82,7 +86,15 @@ func newNamespace(ctx context.Context) string {
 	}}
 	Expect(cluster.Create(ctx, namespace)).To(Succeed())
 	ownNamespaces = append(ownNamespaces, namespace.Name)
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Delete(ctx, namespace)).To(Succeed()) })
+	DeferCleanup(func(ctx context.Context) {
+		Expect(cluster.Delete(ctx, namespace)).To(Succeed())
+		// What still runs would slow the next spec down; the rest of the namespace goes by itself.
+		Eventually(func() []corev1.Pod {
+			var pods corev1.PodList
+			Expect(cluster.List(ctx, &pods, client.InNamespace(namespace.Name))).To(Succeed())
+			return pods.Items
+		}).WithContext(ctx).WithTimeout(takesToEnd).Should(BeEmpty())
+	})
 	return namespace.Name
 }
 
@@ -97,7 +109,7 @@ func (c *connection) deleteNamespaces(ctx context.Context) {
 	for _, namespace := range list() {
 		Expect(client.IgnoreNotFound(c.Delete(ctx, &namespace))).To(Succeed())
 	}
-	Eventually(list).WithContext(ctx).WithTimeout(2 * patience).Should(BeEmpty())
+	Eventually(list).WithContext(ctx).WithTimeout(takesToEnd).Should(BeEmpty())
 }
 
 // kill ends the first process of a container from outside, as a crash would.

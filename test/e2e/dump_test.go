@@ -22,8 +22,8 @@ import (
 const (
 	operatorNamespace = "slipway-system"
 
-	dumpTimeout = time.Minute
-	dumpedLines = 200 // of a container's log
+	dumpTimeout = 10 * time.Second // for one question
+	dumpedLines = 200              // of a container's log
 )
 
 // ownNamespaces are those of the spec that runs.
@@ -33,45 +33,55 @@ var _ = BeforeEach(func() { ownNamespaces = nil })
 
 // What is left of a spec that failed is all that explains it, and is gone soon.
 var _ = JustAfterEach(func() {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
-	defer cancel()
-	for _, namespace := range append(ownNamespaces, operatorNamespace) {
-		dump(ctx, namespace)
+	if CurrentSpecReport().Failed() {
+		dump(append([]string{operatorNamespace}, ownNamespaces...)...)
 	}
 })
 
-// dump writes what is known of a namespace. It fails nothing: a spec has failed already.
-func dump(ctx context.Context, namespace string) {
-	GinkgoWriter.Printf("\n===== namespace %s\n", namespace)
-	show(ctx, namespace, "get", "mcpservers,deployments,replicasets,pods,services,endpointslices,horizontalpodautoscalers,leases", "-o", "wide")
-	show(ctx, namespace, "get", "mcpservers", "-o", "yaml")
-	show(ctx, namespace, "get", "pods", "-o", "yaml")
-	show(ctx, namespace, "get", "events", "--sort-by=.lastTimestamp")
-	var list corev1.PodList
-	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		GinkgoWriter.Println("list pods:", err)
-	}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		for _, status := range containerStatuses(pod) {
-			log := []string{"logs", pod.Name, "--container", status.Name, fmt.Sprintf("--tail=%d", dumpedLines)}
-			show(ctx, namespace, log...)
-			if status.RestartCount > 0 {
-				show(ctx, namespace, append(log, "--previous")...)
-			}
+// dumpedKinds are shown whole. Secrets are not: their values are nobody's business.
+const dumpedKinds = "mcpservers,deployments,replicasets,pods,services,endpointslices,horizontalpodautoscalers,poddisruptionbudgets,controllerrevisions,leases"
+
+// dump writes what is known of namespaces. It fails nothing: something has failed already.
+func dump(namespaces ...string) {
+	for _, namespace := range namespaces {
+		GinkgoWriter.Printf("\n===== namespace %s\n", namespace)
+		show(namespace, "get", dumpedKinds, "-o", "wide")
+		show(namespace, "get", "events", "--sort-by=.lastTimestamp")
+		show(namespace, "get", dumpedKinds, "-o", "yaml")
+		ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+		var list corev1.PodList
+		if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			GinkgoWriter.Println("list pods:", err)
 		}
-		if server := pod.Labels[mcpv1alpha1.LabelServer]; server != "" && pod.Status.PodIP != "" {
-			GinkgoWriter.Printf("\n----- catalogue of the adapter in %s\n", pod.Name)
-			body, status, err := catalogue(ctx, pod, key(ctx, namespace, server))
-			GinkgoWriter.Println(status, body, err)
+		cancel()
+		for i := range list.Items {
+			dumpPod(&list.Items[i])
 		}
 	}
 }
 
-func show(ctx context.Context, namespace string, args ...string) {
+// dumpPod writes the logs of every container, and the adapter's catalogue.
+func dumpPod(pod *corev1.Pod) {
+	for _, status := range containerStatuses(pod) {
+		log := []string{"logs", pod.Name, "--container", status.Name, fmt.Sprintf("--tail=%d", dumpedLines)}
+		show(pod.Namespace, log...)
+		if status.RestartCount > 0 {
+			show(pod.Namespace, append(log, "--previous")...)
+		}
+	}
+	if server := pod.Labels[mcpv1alpha1.LabelServer]; server != "" && pod.Status.PodIP != "" && gate != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+		defer cancel()
+		GinkgoWriter.Printf("\n----- catalogue of the adapter in %s\n", pod.Name)
+		body, status, err := catalogue(ctx, pod, key(ctx, pod.Namespace, server))
+		GinkgoWriter.Println(status, body, err)
+	}
+}
+
+// show writes what kubectl says, and gives up on it soon.
+func show(namespace string, args ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+	defer cancel()
 	out, err := exec.CommandContext(ctx, "kubectl", append([]string{"--namespace", namespace}, args...)...).CombinedOutput()
 	GinkgoWriter.Printf("\n----- kubectl %v\n%s", args, out)
 	if err != nil {

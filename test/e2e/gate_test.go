@@ -32,25 +32,24 @@ type wayIn struct {
 	registry string // host:port, the same for tests, nodes and pods
 }
 
-const gateName = "gate"
+const (
+	gateName      = "gate"
+	gateNamespace = "slipway-e2e"
+
+	// The same with every run, so that a node that is used again has the same names.
+	proxyPort    = 30627
+	registryPort = 30628
+)
 
 // openGate runs the gate behind a port of the nodes.
 func openGate(ctx context.Context) *wayIn {
 	GinkgoHelper()
-	namespace := "slipway-e2e"
 	image := loadGate(ctx)
 	labels := map[string]string{"app": gateName}
-	meta := metav1.ObjectMeta{Name: gateName, Namespace: namespace}
-	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeNodePort, Selector: labels,
-		Ports: []corev1.ServicePort{
-			{Name: "proxy", Port: 8080, TargetPort: intstr.FromInt32(8080)},
-			{Name: "registry", Port: 5000, TargetPort: intstr.FromInt32(5000)},
-		},
-	}}
+	meta := metav1.ObjectMeta{Name: gateName, Namespace: gateNamespace}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name:   namespace,
+			Name:   gateNamespace,
 			Labels: map[string]string{ownLabel: "", "pod-security.kubernetes.io/enforce": "restricted"},
 		}},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
@@ -63,15 +62,21 @@ func openGate(ctx context.Context) *wayIn {
 				}}}),
 			},
 		}},
-		service,
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, Selector: labels,
+			Ports: []corev1.ServicePort{
+				{Name: "proxy", Port: 8080, TargetPort: intstr.FromInt32(8080), NodePort: proxyPort},
+				{Name: "registry", Port: 5000, TargetPort: intstr.FromInt32(5000), NodePort: registryPort},
+			},
+		}},
 	} {
 		Expect(cluster.Create(ctx, object)).To(Succeed())
 	}
-	kubectl(ctx, namespace, "rollout", "status", "deployment/"+gateName, "--timeout=60s")
+	kubectl(ctx, gateNamespace, "rollout", "status", "deployment/"+gateName, "--timeout=60s")
 	address := nodeAddress(ctx)
 	g := &wayIn{
-		proxy:    net.JoinHostPort(address, strconv.Itoa(int(service.Spec.Ports[0].NodePort))),
-		registry: net.JoinHostPort(address, strconv.Itoa(int(service.Spec.Ports[1].NodePort))),
+		proxy:    net.JoinHostPort(address, strconv.Itoa(proxyPort)),
+		registry: net.JoinHostPort(address, strconv.Itoa(registryPort)),
 	}
 	// A ready pod is behind its Service only when every node has heard of it.
 	Eventually(func() error {
@@ -189,12 +194,19 @@ func (g *wayIn) join(ctx context.Context, local net.Conn, target string) {
 		return // The client sees that it is not connected.
 	}
 	defer func() { _ = remote.Close() }()
-	done := make(chan struct{}, 2)
-	for _, ends := range [][2]net.Conn{{local, remote}, {remote, local}} {
-		go func() {
-			_, _ = io.Copy(ends[0], ends[1]) // An end is passed on, whatever it was.
-			done <- struct{}{}
-		}()
-	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pass(local, remote)
+	}()
+	pass(remote, local)
 	<-done
+}
+
+// pass copies until the end, and passes the end on.
+func pass(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); err != nil || !ok || half.CloseWrite() != nil {
+		_ = errors.Join(to.Close(), from.Close()) // Neither way makes sense any more.
+	}
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,8 +28,14 @@ var _ = Describe("At rest", Label("slow"), func() {
 		Expect(cluster.Create(ctx, broken)).To(Succeed())
 		awaitStatus(ctx, broken, patience, HaveField("Status.Conditions", ContainElement(HaveField("Reason", mcpv1alpha1.ReasonServerSilent))))
 		awaitReplicas(ctx, server, 1)
+		// Events are written after the status: nothing rests before two looks see the same.
+		var before map[string]string
+		Eventually(func() bool {
+			last := before
+			before = versions(ctx, namespace)
+			return maps.Equal(last, before)
+		}).WithContext(ctx).WithPolling(promise.Rest / 60).Should(BeTrue())
 
-		before := versions(ctx, namespace)
 		Consistently(func() map[string]string { return versions(ctx, namespace) }).WithContext(ctx).
 			WithTimeout(promise.Rest).WithPolling(promise.Rest / 60).Should(Equal(before))
 	})

@@ -3,10 +3,16 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -41,14 +47,9 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		pid := victim.call(ctx, "pid", nil)
 		ended := victim.sleep(ctx, 10*time.Minute)
 		killed := kubectl(ctx, server.Namespace, "exec", onlyPod(ctx, server).Name, "--container="+serverContainer, "--", "/echo", "--kill", pid)
-		var end outcome
-		Eventually(ended).WithContext(ctx).Should(Receive(&end))
-		Expect(end.err).To(MatchError(ContainSubstring("killed")))
 		nanoseconds, err := strconv.ParseInt(killed, 10, 64)
 		Expect(err).NotTo(HaveOccurred())
-		told := end.at.Sub(time.Unix(0, nanoseconds))
-		AddReportEntry("told after", told.String())
-		Expect(told).To(BeNumerically("<=", promise.Death))
+		expectTold(ctx, ended, time.Unix(0, nanoseconds), "killed")
 		Expect(bystander.call(ctx, "count", nil)).To(Equal("2"))
 		Expect(restarts(onlyPod(ctx, server))).To(HaveEach(BeZero()))
 	})
@@ -73,8 +74,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		var end outcome
 		Eventually(ended).WithContext(ctx).Should(Receive(&end))
 		Expect(end.err).To(HaveOccurred())
-		_, err := session.tryCall(ctx, "count", nil)
-		Expect(err).To(HaveOccurred())
+		expectUnknown(ctx, server, session)
 		Expect(onlyPod(ctx, server).UID).To(Equal(pod.UID))
 		Expect(restarts(reload(ctx, pod))).To(Equal(map[string]int32{adapterContainer: 1, serverContainer: 0}))
 	})
@@ -85,9 +85,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		pod := onlyPod(ctx, server)
 		ended := session.sleep(ctx, 10*time.Minute)
 		cluster.kill(ctx, pod, serverContainer)
-		var end outcome
-		Eventually(ended).WithContext(ctx).Should(Receive(&end))
-		Expect(end.err).To(MatchError(ContainSubstring("its container ended")))
+		expectTold(ctx, ended, time.Now(), "the connection to its container broke")
 		awaitRestart(ctx, pod, serverContainer)
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
 		Expect(restarts(reload(ctx, pod))).To(Equal(map[string]int32{adapterContainer: 0, serverContainer: 1}))
@@ -116,11 +114,14 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		session := open(ctx, server)
 		pod := onlyPod(ctx, server)
+		ended := session.sleep(ctx, 10*time.Minute)
 		Expect(cluster.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
-		Eventually(func() string { _, err := session.tryCall(ctx, "count", nil); return errorText(err) }).
-			WithContext(ctx).Should(ContainSubstring("session"), "the client is told that there is no such session")
+		var end outcome
+		Eventually(ended).WithContext(ctx).Should(Receive(&end))
+		Expect(end.err).To(HaveOccurred())
 		awaitReady(ctx, server)
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
+		expectUnknown(ctx, server, session)
 		Expect(onlyPod(ctx, server).UID).NotTo(Equal(pod.UID))
 	})
 
@@ -131,11 +132,16 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		first, _ := open(ctx, server), open(ctx, server)
 		_, err := tryOpen(ctx, server)
 		Expect(err).To(MatchError(Or(ContainSubstring("503"), ContainSubstring("Service Unavailable"))))
-		// The operator looks again, and has a slot of its own.
+		// The operator looks again, in a slot of its own: a process more is started, and no
+		// client can have been the reason.
+		pod := onlyPod(ctx, server)
+		before := processStarts(ctx, pod)
 		kubectl(ctx, server.Namespace, "annotate", "mcpserver", server.Name, mcpv1alpha1.AnnotationRefresh+"=now")
+		Eventually(func() int { return processStarts(ctx, pod) }).WithContext(ctx).Should(BeNumerically(">", before))
 		awaitStatus(ctx, server, 2*time.Minute, HaveField("Status.Sessions", HaveValue(BeEquivalentTo(2))))
-		awaitCondition(ctx, server, mcpv1alpha1.ConditionVerified, metav1.ConditionTrue, mcpv1alpha1.ReasonVerified)
-		awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionTrue, mcpv1alpha1.ReasonReady)
+		Expect(server.Status.Conditions).To(ContainElements(
+			And(HaveField("Type", mcpv1alpha1.ConditionVerified), HaveField("Reason", mcpv1alpha1.ReasonVerified)),
+			And(HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Reason", mcpv1alpha1.ReasonReady))))
 		Expect(first.Close()).To(Succeed())
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
 	})
@@ -149,27 +155,57 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		Expect(bystander.call(ctx, "count", nil)).To(Equal("1"))
 		pod := onlyPod(ctx, server)
 		waiting := bystander.sleep(ctx, 10*time.Minute)
+		alone := endsAlone(ctx, pod.Spec.NodeName)
 		_, err := glutton.tryCall(ctx, "allocate", map[string]any{"n": 256})
-		if cgroupVersion(ctx, pod.Spec.NodeName) == "1" {
-			AddReportEntry("cgroup v1: that session ends", errorText(err))
-			Expect(err).To(MatchError(ContainSubstring("out of memory")))
+		died := time.Now() // no later than this
+		Expect(err).To(MatchError(Or(ContainSubstring("out of memory"), ContainSubstring("the connection to its container broke"))))
+		if alone {
+			By("cgroup v1: " + promise.OutOfMemoryV1)
 			Consistently(waiting).WithContext(ctx).WithTimeout(time.Second).ShouldNot(Receive())
 			Expect(bystander.call(ctx, "count", nil)).To(Equal("2"))
 			Expect(restarts(reload(ctx, pod))).To(HaveEach(BeZero()))
 		} else {
-			AddReportEntry("cgroup v2: every session of the pod ends", errorText(err))
-			Expect(err).To(HaveOccurred())
-			var end outcome
-			Eventually(waiting).WithContext(ctx).WithTimeout(time.Second).Should(Receive(&end))
-			Expect(end.err).To(HaveOccurred())
+			By("cgroup v2: " + promise.OutOfMemoryV2)
+			expectTold(ctx, waiting, died, "the connection to its container broke")
 			awaitRestart(ctx, pod, serverContainer)
 		}
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
 	})
 })
 
-// tryOnce opens a session, uses it and closes it.
-func tryOnce(ctx SpecContext, server *mcpv1alpha1.MCPServer) error {
+// expectTold expects that a call has ended with a JSON-RPC error that says why, in the
+// promised time.
+func expectTold(ctx context.Context, ended <-chan outcome, died time.Time, words string) {
+	GinkgoHelper()
+	var end outcome
+	Eventually(ended).WithContext(ctx).Should(Receive(&end))
+	told := end.at.Sub(died)
+	AddReportEntry("told after", told.String())
+	var answer *jsonrpc.Error
+	Expect(errors.As(end.err, &answer)).To(BeTrue(), "it is no JSON-RPC error: %v", end.err)
+	Expect(answer.Message).To(ContainSubstring(words))
+	Expect(told).To(BeNumerically("<=", promise.Death))
+}
+
+// expectUnknown expects that a session that is gone is answered 404, by which clients
+// know that they have to begin another one.
+func expectUnknown(ctx context.Context, server *mcpv1alpha1.MCPServer, session *caller) {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.Status.Address.URL,
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	request.Header.Set("Mcp-Session-Id", session.ID())
+	body, status, err := get(request)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(status).To(Equal(http.StatusNotFound), body)
+}
+
+// tryOnce opens a session, uses it and closes it, or gives up soon.
+func tryOnce(ctx context.Context, server *mcpv1alpha1.MCPServer) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	session, err := tryOpen(ctx, server)
 	if err != nil {
 		return err
@@ -180,27 +216,48 @@ func tryOnce(ctx SpecContext, server *mcpv1alpha1.MCPServer) error {
 	return session.Close()
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func awaitRestart(ctx SpecContext, pod *corev1.Pod, container string) {
+func awaitRestart(ctx context.Context, pod *corev1.Pod, container string) {
 	GinkgoHelper()
 	Eventually(func() int32 { return restarts(reload(ctx, pod))[container] }).WithContext(ctx).Should(BeNumerically(">=", 1))
 }
 
-// cgroupVersion is what the node's kubelet says that it has.
-func cgroupVersion(ctx SpecContext, node string) string {
+// endsAlone tells whether a process that runs out of memory ends without the rest of its
+// container, by what the node's kubelet says of itself.
+func endsAlone(ctx context.Context, node string) bool {
 	GinkgoHelper()
-	metrics := kubectl(ctx, "default", "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics")
-	for line := range strings.Lines(metrics) {
-		if value, found := strings.CutPrefix(line, "kubelet_cgroup_version "); found {
-			return strings.TrimSpace(value)
+	proxy := "/api/v1/nodes/" + node + "/proxy/"
+	var configuration struct {
+		Kubelet struct {
+			SingleProcessOOMKill *bool `json:"singleProcessOOMKill"`
+		} `json:"kubeletconfig"`
+	}
+	Expect(json.Unmarshal([]byte(kubectl(ctx, "default", "get", "--raw", proxy+"configz")), &configuration)).To(Succeed())
+	if single := configuration.Kubelet.SingleProcessOOMKill; single != nil && *single {
+		return true
+	}
+	version, err := metric(kubectl(ctx, "default", "get", "--raw", proxy+"metrics"), "kubelet_cgroup_version")
+	Expect(err).NotTo(HaveOccurred())
+	return version == 1
+}
+
+// processStarts is how many processes a pod's adapter has started.
+func processStarts(ctx context.Context, pod *corev1.Pod) int {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pod.Status.PodIP+":16271/metrics", http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	body, _, err := get(request)
+	Expect(err).NotTo(HaveOccurred())
+	number, err := metric(body, "slipway_adapter_server_starts_total")
+	Expect(err).NotTo(HaveOccurred())
+	return number
+}
+
+// metric is the value of a metric without labels.
+func metric(text, name string) (int, error) {
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strconv.Atoi(strings.TrimSpace(value))
 		}
 	}
-	Fail("the kubelet of " + node + " does not say which version of cgroups it has")
-	return ""
+	return 0, fmt.Errorf("there is no metric %s", name)
 }

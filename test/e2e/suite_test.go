@@ -38,6 +38,7 @@ func TestEndToEnd(t *testing.T) {
 	SetDefaultConsistentlyPollingInterval(200 * time.Millisecond)
 	RegisterFailHandler(Fail)
 	suite, reporter := GinkgoConfiguration()
+	suite.Timeout = 35 * time.Minute      // before go test ends everything without a word
 	suite.PollProgressAfter = time.Minute // of one spec: say what it waits for
 	RunSpecs(t, "Slipway end to end", suite, reporter)
 }
@@ -50,6 +51,12 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx context.Context) {
+	done := false
+	defer func() {
+		if !done && cluster != nil {
+			dump(operatorNamespace, gateNamespace)
+		}
+	}()
 	cluster = connectToCluster(ctx)
 	By("building the servers' programs")
 	images = buildPrograms(ctx)
@@ -57,6 +64,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	gate = openGate(ctx)
 	By("installing the operator")
 	installOperator(ctx, installer)
+	done = true
 })
 
 var _ = AfterSuite(func(ctx context.Context) {

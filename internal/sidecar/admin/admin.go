@@ -61,7 +61,7 @@ func Handler(options Options) http.Handler {
 
 type handler struct {
 	Options
-	saidReady atomic.Bool // when last asked with ?wait
+	saidReady atomic.Bool // when somebody last asked with ?wait, which only kubelets do
 }
 
 func say(w http.ResponseWriter, status int, text string) {
@@ -89,7 +89,7 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 			say(w, http.StatusOK, "ok")
 			return
 		}
-		if wait > 0 && h.saidReady.Swap(false) {
+		if wait > 0 && r.Context().Err() == nil && h.saidReady.Swap(false) {
 			say(w, http.StatusServiceUnavailable, keeper.Brief(state.Err))
 			return
 		}

@@ -87,6 +87,7 @@ type Keeper struct {
 	options Options
 
 	took         time.Duration // the slowest that a fresh server has answered
+	noise        noise         // of servers that have not answered
 	skipDiscover bool          // the server is of the older era, or ends when asked for its own
 
 	mu      sync.Mutex
@@ -171,14 +172,13 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 		return false, Unstartable, err
 	}
 	defer connection.Close()
-	heard := &noise{next: k.options.Probe.Junk}
-	waitIsOver := k.awaitAnswer(heard)
-	session, catalog, err := k.open(starting, connection.Target, heard)
+	waitIsOver := k.awaitAnswer()
+	session, catalog, err := k.open(starting, connection.Target)
 	waitIsOver(err == nil)
 	if err != nil {
 		reason, err = explain(err, connection)
 		if reason == Silent {
-			err = heard.with(err)
+			err = k.silence(k.patience(), err)
 		}
 		if reason == Exited || reason == Broken {
 			// Some servers end when the first request is not initialize. Others fail
@@ -188,6 +188,7 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 		return false, reason, err
 	}
 	defer session.Close()
+	k.noise.forget()
 	before, _ := k.State()
 	k.learned(catalog)
 	k.logReady(before.Ready, catalog, time.Since(begin))
@@ -204,10 +205,10 @@ type listed struct {
 }
 
 // open connects to a server and asks what it offers.
-func (k *Keeper) open(ctx context.Context, target mcpprobe.Target, heard *noise) (*mcpprobe.Session, listed, error) {
+func (k *Keeper) open(ctx context.Context, target mcpprobe.Target) (*mcpprobe.Session, listed, error) {
 	options := k.options.Probe
 	options.SkipDiscover = options.SkipDiscover || k.skipDiscover
-	options.Junk = heard.hear
+	options.Junk = k.noise.hear
 	session, err := mcpprobe.Connect(ctx, target, options)
 	if err != nil {
 		return nil, listed{}, err
@@ -253,15 +254,24 @@ func (k *Keeper) learned(l listed) {
 // slower is how many times longer than any before it a fresh server may take.
 const slower = 3
 
+// patience is how long a fresh server may take before it is called silent.
+func (k *Keeper) patience() time.Duration {
+	return min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
+}
+
+func (k *Keeper) silence(patience time.Duration, cause error) error {
+	return &silence{patience: patience, noise: k.noise.heard(), cause: cause}
+}
+
 // awaitAnswer calls a server silent that takes long to answer, well before it is
 // given up: whoever waits for it should know. The function that it returns is called
 // when the wait is over.
-func (k *Keeper) awaitAnswer(heard *noise) (over func(answered bool)) {
+func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 	begin := time.Now()
-	patience := min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
 	isOver := false // guarded by k.mu, so that nothing is called silent after its answer
+	patience := k.patience()
 	silent := time.AfterFunc(patience, func() {
-		err := heard.with(fmt.Errorf("the server runs and has not answered for more than %s", patience.Round(time.Second/10)))
+		err := k.silence(patience, nil)
 		noticed := false
 		k.set(func(s *State) {
 			if !isOver {

@@ -28,7 +28,7 @@ type fleet struct {
 	silent  atomic.Bool // the next ones never answer
 	current atomic.Pointer[member]
 
-	noise string // what silent ones write
+	noisy atomic.Bool // silent ones write what is no message
 
 	initializeFirst bool // one that is asked for anything else first ends
 }
@@ -55,7 +55,9 @@ func (f *fleet) connect(context.Context) (Connection, error) {
 	}
 	if f.silent.Load() {
 		go func() {
-			_, _ = io.WriteString(stdout, f.noise)
+			if f.noisy.Load() {
+				_, _ = io.WriteString(stdout, "Listening on port 3000\nand again\n")
+			}
 			_, _ = io.Copy(io.Discard, stdin)
 		}()
 	} else {
@@ -186,27 +188,37 @@ func TestKeeperOfASilentServer(t *testing.T) {
 	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
 }
 
-// What a server prints in place of an answer is named, the first line of it, before
-// and after it is given up.
+// What the first server printed in place of an answer is named, in the same words
+// before and after it is given up, and whatever the next ones print; but not to everybody.
 func TestKeeperOfANoisyServer(t *testing.T) {
-	f := &fleet{noise: "Listening on port 3000\nand again\n"}
+	f := &fleet{}
 	f.silent.Store(true)
-	var told atomic.Int64
+	f.noisy.Store(true)
 	k := newKeeper(t, f, func(o *Options) {
 		o.Patience = 50 * time.Millisecond
 		o.StartTimeout = 300 * time.Millisecond
 		o.Probe.DiscoverTimeout = 100 * time.Millisecond
-		o.Probe.Junk = func([]byte) { told.Add(1) }
 	})
+	const want = "the server runs and has not answered for more than 100ms"
 	const named = `; it wrote to standard output what is no message: "Listening on port 3000"`
-	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms"+named)
-	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := k.State()
-		return mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout && strings.HasSuffix(state.Err.Error(), named)
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
-	if told.Load() < 2 {
-		t.Errorf("the hook of the options was told %d lines", told.Load())
+	eventually(t, k, "ready false, 0 tools, "+want+named)
+	before := f.started.Load()
+	for f.started.Load() < before+2 { // two were given up since
+		state, changed := k.State()
+		if got := state.Err.Error(); state.Reason != Silent || got != want+named {
+			t.Errorf("said of the same: %s %q", state.Reason, got)
+		}
+		if got := Brief(state.Err); got != want {
+			t.Errorf("said to everybody: %q", got)
+		}
+		<-changed
 	}
+	f.silent.Store(false)
+	eventually(t, k, "ready true, 1 tools, <nil>")
+	f.noisy.Store(false)
+	f.silent.Store(true)
+	f.current.Load().stop(errors.New("exit code 3"))
+	eventually(t, k, "ready false, 1 tools, "+want)
 }
 
 // One that falls silent is not ready although others answered before it.

@@ -53,17 +53,16 @@ func connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = target.Close() }()
-	control := http.NewResponseController(w)
-	w.WriteHeader(http.StatusOK)
-	if err := control.Flush(); err != nil {
-		return
-	}
-	client, buffered, err := control.Hijack()
+	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate: hijack connection:", err)
 		return
 	}
 	defer func() { _ = client.Close() }()
+	// By hand, because net/http would announce a body.
+	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
 	join(client, buffered, target)
 }
 
