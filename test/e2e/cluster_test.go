@@ -87,13 +87,14 @@ func newNamespace(ctx context.Context) string {
 	Expect(cluster.Create(ctx, namespace)).To(Succeed())
 	ownNamespaces = append(ownNamespaces, namespace.Name)
 	DeferCleanup(func(ctx context.Context) {
-		Expect(cluster.Delete(ctx, namespace)).To(Succeed())
 		// What still runs would slow the next spec down; the rest of the namespace goes by itself.
+		Expect(cluster.DeleteAllOf(ctx, &mcpv1alpha1.MCPServer{}, client.InNamespace(namespace.Name))).To(Succeed())
 		Eventually(func() []corev1.Pod {
 			var pods corev1.PodList
-			Expect(cluster.List(ctx, &pods, client.InNamespace(namespace.Name))).To(Succeed())
+			Expect(cluster.List(ctx, &pods, client.InNamespace(namespace.Name), client.HasLabels{mcpv1alpha1.LabelServer})).To(Succeed())
 			return pods.Items
 		}).WithContext(ctx).WithTimeout(takesToEnd).Should(BeEmpty())
+		Expect(cluster.Delete(ctx, namespace)).To(Succeed())
 	})
 	return namespace.Name
 }

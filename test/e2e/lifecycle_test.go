@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -132,19 +133,21 @@ func watchReady(ctx context.Context, server *mcpv1alpha1.MCPServer) (stop func()
 	watch, err := cluster.Watch(ctx, &mcpv1alpha1.MCPServerList{}, client.InNamespace(server.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	seen := make(chan []string, 1)
+	var stopping atomic.Bool // which breaks the watch, too
 	go func() {
 		var unready []string
 		for event := range watch.ResultChan() {
 			followed, ok := event.Object.(*mcpv1alpha1.MCPServer)
-			if !ok {
+			if !ok && !stopping.Load() {
 				unready = append(unready, fmt.Sprintf("the watch broke: %v", event.Object))
-			} else if !meta.IsStatusConditionTrue(followed.Status.Conditions, mcpv1alpha1.ConditionReady) {
+			} else if ok && !meta.IsStatusConditionTrue(followed.Status.Conditions, mcpv1alpha1.ConditionReady) {
 				unready = append(unready, time.Now().Format(time.StampMilli)+"\n"+summary(followed))
 			}
 		}
 		seen <- unready
 	}()
 	return func() []string {
+		stopping.Store(true)
 		watch.Stop()
 		return <-seen
 	}
