@@ -48,7 +48,10 @@ trap cleanup EXIT
 echo "Slipway demo: an MCP server on a Kubernetes cluster of its own."
 [[ -n $(hack/kube/build.sh --cached 2>/dev/null) ]] || echo "  The first run builds Kubernetes from source: about 8 minutes on 2 cores."
 step "build etcd and Kubernetes (once)" hack/kube/build.sh
-PATH=$(hack/kube/build.sh):$PATH
+binaries=$(hack/kube/build.sh)
+find_kubectl='' # a line for those who have none
+command -v kubectl >/dev/null || find_kubectl=$'\n  export PATH=$PATH:'$binaries
+PATH=$binaries:$PATH
 step "bring up the cluster" go run ./test/cluster up
 KUBECONFIG=$(go run ./test/cluster kubeconfig)
 export KUBECONFIG
@@ -123,7 +126,7 @@ printf '\nThe answer:\n\n  %s\n\n' "$(kubectl -n "$namespace" logs client)"
 cat <<TEXT
 That took $((SECONDS - started)) s. To go on:
 
-  export KUBECONFIG=$KUBECONFIG
+  export KUBECONFIG=$KUBECONFIG$find_kubectl
   kubectl -n $namespace describe mcpserver greeter        # conditions, tools, events
   kubectl -n $namespace scale mcpserver greeter --replicas=0
   kubectl explain mcpserver.spec
