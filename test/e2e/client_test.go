@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,7 +17,6 @@ import (
 // caller is a client of the official SDK with a session.
 type caller struct {
 	*mcp.ClientSession
-	http     *http.Client
 	progress chan float64
 }
 
@@ -33,7 +31,7 @@ func open(ctx context.Context, server *mcpv1alpha1.MCPServer) *caller {
 // tryOpen is open for those who expect that it may fail. The client can do everything
 // that a server may ask for.
 func tryOpen(ctx context.Context, server *mcpv1alpha1.MCPServer) (*caller, error) {
-	c := &caller{http: gate.httpClient(), progress: make(chan float64, 1000)}
+	c := &caller{progress: make(chan float64, 1000)}
 	sdk := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
 		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Role: "assistant", Model: "e2e", Content: &mcp.TextContent{Text: "forty-two"}}, nil
@@ -43,7 +41,7 @@ func tryOpen(ctx context.Context, server *mcpv1alpha1.MCPServer) (*caller, error
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { c.progress <- r.Params.Progress },
 	})
-	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: c.http}, nil)
+	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: gate.httpClient()}, nil)
 	if err != nil {
 		return nil, err
 	}
