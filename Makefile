@@ -6,9 +6,10 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 # What images and install.yaml are called. A tag of the checkout, or its commit; with changes
-# also a digest of these, so that no cluster takes an image for one that it has.
-VERSION ?= $(shell git describe --tags --always --abbrev=12 2>/dev/null || echo unknown)$(shell [ -z "$$(git status --porcelain 2>/dev/null)" ] || \
-  echo "-dirty-$$({ git diff HEAD; git ls-files --others --exclude-standard -z | xargs -0r cat; } | sha256sum | cut -c1-8)")
+# also a digest of these, so that no cluster takes an image for one that it has. Found out
+# once: the checkout may change while make runs.
+VERSION := $(or $(VERSION),$(shell git describe --tags --always --abbrev=12 2>/dev/null || echo unknown)$(shell [ -z "$$(git status --porcelain 2>/dev/null)" ] || \
+  echo "-dirty-$$({ git diff HEAD; git ls-files --others --exclude-standard -z | xargs -0r cat; } | sha256sum | cut -c1-8)"))
 IMG_PREFIX ?= localhost/slipway
 PLATFORMS ?= linux/$(shell go env GOARCH)
 

@@ -127,10 +127,11 @@ cat <<TEXT
 That took $((SECONDS - started)) s. To go on:
 
   export KUBECONFIG=$KUBECONFIG$find_kubectl
-  kubectl -n $namespace describe mcpserver greeter        # conditions, tools, events
-  kubectl -n $namespace scale mcpserver greeter --replicas=0
+  kubectl -n $namespace describe mcpserver greeter             # conditions, tools, events
+  kubectl -n $namespace scale mcpserver greeter --replicas=0   # stops it: get -o wide says why it is not Ready
+  kubectl -n $namespace scale mcpserver greeter --replicas=1   # and back
   kubectl explain mcpserver.spec
-  docs/mcpserver.md                                        # everything an MCPServer can be
 
+docs/mcpserver.md says everything that an MCPServer can be. The pod "client" has made the call.
 To clean up: make cluster-down
 TEXT
