@@ -59,7 +59,6 @@ func TestLifecycle(t *testing.T) {
 	h.timed("Service by DNS name", 60*time.Second, func() { h.callService("before") })
 	h.refusesUnrestricted()
 	h.timed("pull from a registry without TLS", 60*time.Second, h.pull)
-	h.timed("restart of a killed container", 60*time.Second, h.killOneContainer)
 
 	h.timed("up again", 5*time.Second, func() { h.run("up") })
 

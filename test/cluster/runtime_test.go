@@ -45,22 +45,3 @@ func (h *harness) pull() {
 	h.kubectl("wait", "pod/pulled", "--for=condition=Ready", "--timeout=50s")
 	h.kubectl("delete", "pod/pulled")
 }
-
-// killOneContainer sees what a pod's status says of a container that was killed.
-func (h *harness) killOneContainer() {
-	h.Helper()
-	pod := strings.TrimSpace(h.kubectl("get", "pods", "--selector=app=web", "--output", "jsonpath=pod/{.items[0].metadata.name}"))
-	get := func(field string) string {
-		h.Helper()
-		return h.kubectl("get", pod, "--output", "jsonpath={.status.containerStatuses[0]"+field+"}")
-	}
-	if got := get(".restartCount"); got != "0" {
-		h.Fatalf("restarted %s times before it was killed", got)
-	}
-	h.run("kill", get(".containerID"))
-	h.kubectl("wait", pod, "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=30s")
-	if got := get(".lastState.terminated.exitCode"); got != "137" { // 128 and SIGKILL.
-		h.Errorf("exit code %s, want 137", got)
-	}
-	h.waitForWorkload()
-}
