@@ -58,7 +58,6 @@ func TestLifecycle(t *testing.T) {
 	h.timed("workload", 60*time.Second, h.deploy)
 	h.timed("Service by DNS name", 60*time.Second, func() { h.callService("before") })
 	h.refusesUnrestricted()
-	h.timed("pull from a registry without TLS", 60*time.Second, h.pull)
 
 	h.timed("up again", 5*time.Second, func() { h.run("up") })
 
@@ -196,10 +195,11 @@ func (h *harness) kubectl(args ...string) string {
 	return h.must(h.kubectlBin, append([]string{"--kubeconfig", filepath.Join(h.dir, "kubeconfig"), "--namespace", "lifecycle"}, args...)...)
 }
 
-// image makes the image of the test program.
-func (h *harness) image() v1.Image {
+// load makes the image of the test program and loads it.
+func (h *harness) load() {
 	h.Helper()
-	binary := filepath.Join(h.TempDir(), "testpod")
+	dir := h.TempDir()
+	binary, archive := filepath.Join(dir, "testpod"), filepath.Join(dir, "testpod.tar")
 	h.must("env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", binary, "./test/cluster/testpod")
 	image, err := imagebuild.Image(imagebuild.Spec{
 		Platform:   v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
@@ -209,14 +209,7 @@ func (h *harness) image() v1.Image {
 	if err != nil {
 		h.Fatal(err)
 	}
-	return image
-}
-
-// load makes the image available to pods.
-func (h *harness) load() {
-	h.Helper()
-	archive := filepath.Join(h.TempDir(), "testpod.tar")
-	if err := imagebuild.WriteTar(archive, "localhost/slipway-cluster/testpod:1", h.image()); err != nil {
+	if err := imagebuild.WriteTar(archive, "localhost/slipway-cluster/testpod:1", image); err != nil {
 		h.Fatal(err)
 	}
 	h.run("load", archive)
