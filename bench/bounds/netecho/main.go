@@ -1,0 +1,40 @@
+// Command netecho is what net/http costs by itself: it answers every request with its
+// own body. No bridge can be faster, and a generator that is much faster against it
+// than against a bridge is not what holds the bridge back.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "netecho:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It ends with the process.
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	fmt.Printf("{\"url\":\"http://%s/mcp\"}\n", listener.Addr())
+	return http.Serve(listener, http.HandlerFunc(echo)) //nolint:gosec // Nothing but the generator is there.
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	body := make([]byte, max(r.ContentLength, 0))
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a client that is gone needs no answer
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/bench/load"
+	"github.com/slipway-mcp/slipway/bench/procfs"
+)
+
+// values are what a cell measures, by the keys of its metrics.
+type values map[string]float64
+
+// cell is one system, started afresh, and what it has to do.
+type cell struct {
+	*running
+	node  bool
+	quick bool
+	note  string
+	ids   int // that were used in earlier loops: a session has each once
+}
+
+// timing is shorter than anybody would like, because there are many rounds.
+func (c *cell) timing() load.Timing {
+	t := load.Timing{Warm: 200 * time.Millisecond, Measure: 400 * time.Millisecond}
+	if c.node {
+		t.Warm = time.Second
+	}
+	return t
+}
+
+// openAll opens sessions, a few at a time.
+func (c *cell) openAll(ctx context.Context, n int) ([]load.Session, error) {
+	const atATime = 4
+	sessions, failures := make([]load.Session, n), make([]error, atATime)
+	var opening sync.WaitGroup
+	for worker := range atATime {
+		opening.Go(func() {
+			for i := worker; i < n && failures[worker] == nil; i += atATime {
+				sessions[i], failures[worker] = c.open(ctx)
+			}
+		})
+	}
+	opening.Wait()
+	if err := errors.Join(failures...); err != nil {
+		closeAll(sessions)
+		return nil, fmt.Errorf("open %d sessions: %w", n, err)
+	}
+	return sessions, nil
+}
+
+func closeAll(sessions []load.Session) {
+	for _, s := range sessions {
+		if s != nil {
+			_ = s.Close() // the system is about to end, too
+		}
+	}
+}
+
+// calls is small calls of n sessions at a time.
+func calls(n int) func(context.Context, *cell) (values, error) {
+	return func(ctx context.Context, c *cell) (values, error) {
+		sessions, err := c.openAll(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		defer closeAll(sessions)
+		return c.small(ctx, sessions, c.timing())
+	}
+}
+
+// payload is the size of a small call's text.
+const payload = 200
+
+// small has all sessions echo small texts, each different from all others.
+func (c *cell) small(ctx context.Context, sessions []load.Session, timing load.Timing) (values, error) {
+	texts := make([]struct{ arguments []byte }, len(sessions))
+	padding := make([]byte, payload)
+	for i := range padding {
+		padding[i] = 'x'
+	}
+	const manyIDs = 10_000_000
+	base := c.ids
+	c.ids += manyIDs
+	call := func(s load.Session, index, number int) error {
+		const before = `"text":"`
+		a := append(texts[index].arguments[:0], before+"session "...)
+		a = strconv.AppendInt(a, int64(index), 10)
+		a = append(a, " call "...)
+		a = strconv.AppendInt(a, int64(number), 10)
+		a = append(a, padding[len(a)-len(before):]...)
+		text := a[len(before):]
+		a = append(a, '"')
+		texts[index].arguments = a
+		return s.Do(&load.Call{ID: base + number, Tool: "echo", Arguments: a, Text: text}, unexpected)
+	}
+	var marks []usage
+	result, err := load.Loop(ctx, sessions, timing, call, func() error {
+		now, err := c.measure()
+		marks = append(marks, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result.Calls == 0 {
+		return nil, errSilence
+	}
+	found := values{
+		"rate": result.Rate(),
+		"p50":  micros(result.Latencies.Quantile(0.5)),
+		"p99":  micros(result.Latencies.Quantile(0.99)),
+	}
+	found.costs(marks[0], marks[1], float64(result.Calls))
+	return found, c.memory(found)
+}
+
+var errSilence = errors.New("no call is answered at all")
+
+func unexpected(message []byte) error { return fmt.Errorf("nobody asked for %.300q", message) }
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// costs adds what was used between two moments, for each of n operations.
+func (v values) costs(begin, end usage, n float64) {
+	elapsed := end.at.Sub(begin.at)
+	v["cpu"] = micros(end.bridge-begin.bridge) / n
+	v["cpuAll"] = micros(end.all-begin.all) / n
+	v["generator"] = float64(end.generator-begin.generator) / float64(elapsed)
+	v["others"] = others(begin, end)
+}
+
+// others is the share of the machine that neither we nor the system used. Ticks are
+// coarse, so it may come out a little below zero.
+func others(begin, end usage) float64 {
+	ours := end.all - begin.all + end.generator - begin.generator
+	whole := float64(end.at.Sub(begin.at)) * float64(runtime.NumCPU())
+	return max(float64(end.busy-begin.busy-ours)/whole, 0)
+}
+
+// memory adds what the bridge alone has now.
+func (c *cell) memory(to values) error {
+	if c.bridge == nil {
+		return nil
+	}
+	m, err := procfs.ReadMemory(c.bridge.Process.Pid)
+	if err != nil {
+		return err
+	}
+	to["rss"], to["pss"] = mebibytes(m.Resident), mebibytes(m.Share)
+	return nil
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }

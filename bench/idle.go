@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/slipway-mcp/slipway/bench/load"
+	"github.com/slipway-mcp/slipway/bench/procfs"
+)
+
+// idle is sessions that have an open GET stream and do nothing: what each costs the
+// bridge, and what all of them together cost eight that are at work.
+func idle(n int) func(context.Context, *cell) (values, error) {
+	return func(ctx context.Context, c *cell) (found values, err error) {
+		pid := c.bridge.Process.Pid
+		before, err := procfs.ReadMemory(pid)
+		if err != nil {
+			return nil, err
+		}
+		began, err := procfs.ReadProcess(pid)
+		if err != nil {
+			return nil, err
+		}
+		sessions, err := c.openAll(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		defer closeAll(sessions)
+		var streams []io.Closer
+		defer func() {
+			for _, stream := range streams {
+				_ = stream.Close() // the system is about to end, too
+			}
+		}()
+		for i, s := range sessions {
+			remote, ok := s.(*load.Remote)
+			if !ok {
+				return nil, errors.New("idle sessions are for HTTP")
+			}
+			stream, err := remote.Listen(func([]byte) {})
+			if err != nil {
+				return nil, fmt.Errorf("session %d: %w", i, err)
+			}
+			streams = append(streams, stream)
+		}
+		time.Sleep(time.Second) // for what opening them left under way
+		after, err := procfs.ReadMemory(pid)
+		if err != nil {
+			return nil, err
+		}
+		ended, err := procfs.ReadProcess(pid)
+		if err != nil {
+			return nil, err
+		}
+		children, err := c.children()
+		if err != nil {
+			return nil, err
+		}
+		timing := c.timing()
+		timing.Measure *= 2
+		const active = 8
+		if found, err = c.small(ctx, sessions[:active], timing); err != nil {
+			return nil, err
+		}
+		found["kib"] = float64(after.Share-before.Share) / float64(n) / (1 << 10)
+		found["threads"] = float64(ended.Threads)
+		found["threadsMore"] = float64(ended.Threads - began.Threads)
+		found["childKib"] = float64(children) / float64(n) / (1 << 10)
+		return found, nil
+	}
+}
+
+// children is the memory of everything but the bridge.
+func (c *cell) children() (total int64, err error) {
+	roots := []int{c.bridge.Process.Pid}
+	if c.helper != nil {
+		roots = append(roots, c.helper.Process.Pid)
+	}
+	for i, root := range roots {
+		below, err := procfs.Descendants(root)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			below = append(below, procfs.Process{PID: root})
+		}
+		for _, p := range below {
+			if m, err := procfs.ReadMemory(p.PID); err == nil { // else it has ended
+				total += m.Share
+			}
+		}
+	}
+	return total, nil
+}

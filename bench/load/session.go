@@ -1,0 +1,193 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Session is a client's session with a server, over HTTP or over a pipe. It has one
+// call in flight at a time.
+type Session interface {
+	// Do calls a tool, verifies the answer, and hands over what else came on the
+	// call's stream before.
+	Do(call *Call, each func(message []byte) error) error
+	Close() error
+}
+
+// Remote is a session over HTTP, on one connection.
+type Remote struct {
+	address, id string
+	conn        *conn
+	request     []byte
+	answer      []byte
+}
+
+// Open opens a session at an address: initialize, and the notification after it.
+func Open(address string) (*Remote, error) {
+	r := &Remote{address: address}
+	var err error
+	if r.conn, err = dial(address); err != nil {
+		return nil, err
+	}
+	if err := r.Initialize(); err != nil {
+		return nil, errors.Join(err, r.conn.Close())
+	}
+	return r, nil
+}
+
+// Dial connects, for Initialize to be measured alone.
+func Dial(address string) (*Remote, error) {
+	c, err := dial(address)
+	if err != nil {
+		return nil, err
+	}
+	return &Remote{address: address, conn: c}, nil
+}
+
+// Initialize is the request of this name and the notification that completes it.
+func (r *Remote) Initialize() error {
+	if err := r.Ask(); err != nil {
+		return err
+	}
+	return r.Complete()
+}
+
+// Ask sends the initialize request alone, and waits for its answer.
+func (r *Remote) Ask() error {
+	h, body, err := r.post([]byte(initialize))
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if h.status != http.StatusOK || !bytes.Contains(body, []byte(`"id":0`)) || bytes.Contains(body, []byte(`"error":`)) {
+		return fmt.Errorf("initialize: %d %.300q", h.status, body)
+	}
+	r.id = h.session
+	return nil
+}
+
+// Complete sends the notification.
+func (r *Remote) Complete() error {
+	h, body, err := r.post([]byte(initialized))
+	if err != nil {
+		return fmt.Errorf("complete initialize: %w", err)
+	}
+	if h.status/100 != 2 {
+		return fmt.Errorf("complete initialize: %d %.300q", h.status, body)
+	}
+	return nil
+}
+
+func (r *Remote) post(message []byte) (head, []byte, error) {
+	if err := r.conn.send("POST", r.address, r.id, message); err != nil {
+		return head{}, nil, err
+	}
+	h, err := r.conn.receive()
+	if err != nil {
+		return head{}, nil, err
+	}
+	body, err := r.conn.whole(h)
+	return h, body, err
+}
+
+// Do implements Session.
+func (r *Remote) Do(call *Call, each func(message []byte) error) error {
+	r.request = call.append(r.request[:0])
+	if err := r.conn.send("POST", r.address, r.id, r.request); err != nil {
+		return err
+	}
+	h, err := r.conn.receive()
+	if err != nil {
+		return err
+	}
+	if h.status != http.StatusOK || !h.events {
+		body, err := r.conn.whole(h)
+		if err != nil {
+			return err
+		}
+		if h.status != http.StatusOK { // the body is often a page with a stack trace
+			return &StatusError{h.status}
+		}
+		return call.verify(body)
+	}
+	r.answer = r.answer[:0]
+	err = events(r.conn.content(h), func(data []byte) (bool, error) {
+		if isAnswer(data) {
+			r.answer = append(r.answer, data...)
+			return true, nil // to the end of the body
+		}
+		return true, each(data)
+	})
+	if err != nil {
+		return err
+	}
+	return call.verify(r.answer)
+}
+
+// StatusError is an answer with a status that is not 200.
+type StatusError struct{ Status int }
+
+func (e *StatusError) Error() string { 
+	return fmt.Sprintf("status %d (%s)", e.Status, http.StatusText(e.Status))
+}
+
+// Listen opens a GET stream, on a connection of its own, and returns when the bridge has
+// begun to answer. What comes is handed over until the stream is closed.
+func (r *Remote) Listen(each func(message []byte)) (io.Closer, error) {
+	c, err := dial(r.address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.send("GET", r.address, r.id, nil); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	h, err := c.receive()
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if h.status != http.StatusOK || !h.events {
+		return nil, errors.Join(fmt.Errorf("listen: status %d", h.status), c.Close())
+	}
+	go func() {
+		_ = events(c.content(h), func(data []byte) (bool, error) { // it ends with the connection
+			each(data)
+			return true, nil
+		})
+	}()
+	return c, nil
+}
+
+// Leave ends the session in the bridge and closes the connection. A bridge that does
+// not know of DELETE, or of sessions, is not to blame.
+func (r *Remote) Leave() error {
+	if r.id == "" {
+		return r.Close()
+	}
+	err := r.conn.send("DELETE", r.address, r.id, nil)
+	if err == nil {
+		var h head
+		if h, err = r.conn.receive(); err == nil {
+			_, err = r.conn.whole(h)
+		}
+	}
+	return errors.Join(err, r.Close())
+}
+
+// Close closes the connection.
+func (r *Remote) Close() error { return r.conn.Close() }
+
+// Limit bounds how long the session's connection may take from now on.
+func (r *Remote) Limit(d time.Duration) error {
+	if err := r.conn.SetDeadline(time.Now().Add(d)); err != nil {
+		return fmt.Errorf("limit connection: %w", err)
+	}
+	return nil
+}
+
+// Begin sends a call and does not read its answer.
+func (r *Remote) Begin(call *Call) error {
+	return r.conn.send("POST", r.address, r.id, call.append(nil))
+}

@@ -1,0 +1,171 @@
+// Command bench measures the adapter beside what is possible and what others do. See
+// docs/performance.md for what it measures and how; make bench runs it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-mcp/slipway/bench/procfs"
+	"github.com/slipway-mcp/slipway/bench/report"
+)
+
+type options struct {
+	quick  bool
+	rounds int
+	out    string
+	only   string
+	seed   uint64
+	from   string
+	docs   string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.quick, "quick", false, "one round of less, to see that everything works")
+	flag.IntVar(&o.rounds, "rounds", 0, "`number` of rounds of every workload; 0 is what each is worth")
+	flag.StringVar(&o.out, "out", "dist/bench", "`directory` for results.json, report.md and the plots")
+	flag.StringVar(&o.only, "only", "", "`expression` that the cells to run match, such as 'calls-8/(L3|adapter)$'")
+	flag.Uint64Var(&o.seed, "seed", 0, "`number` that the order of systems depends on; 0 picks one")
+	flag.StringVar(&o.from, "from", "", "results.json `file` to write the report of, instead of measuring")
+	flag.StringVar(&o.docs, "docs", "", "`page` to write the report into, between its markers; plots go beside it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:gocritic // The signals end with us.
+	}
+}
+
+func bench(ctx context.Context, o options) error {
+	run, err := obtain(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.docs != "" {
+		return report.WritePage(run, o.docs)
+	}
+	if err := report.Write(run, o.out); err != nil {
+		return err
+	}
+	fmt.Print(report.Markdown(run))
+	return nil
+}
+
+// obtain measures, or reads what was measured before.
+func obtain(ctx context.Context, o options) (*report.Run, error) {
+	if o.from != "" {
+		text, err := os.ReadFile(o.from)
+		if err != nil {
+			return nil, fmt.Errorf("read results: %w", err)
+		}
+		run := new(report.Run)
+		if err := json.Unmarshal(text, run); err != nil {
+			return nil, fmt.Errorf("read results: %w", err)
+		}
+		return run, nil
+	}
+	return measure(ctx, o)
+}
+
+func measure(ctx context.Context, o options) (run *report.Run, err error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1_000_000) //nolint:gosec // It is printed.
+	}
+	plan := makePlan(o, only)
+	if len(plan) == 0 {
+		return nil, errors.New("-only: no cell matches")
+	}
+	dir, err := os.MkdirTemp("", "slipway-bench")
+	if err != nil {
+		return nil, fmt.Errorf("make directory for programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	withPeers := slices.ContainsFunc(plan, func(s step) bool { return s.system.isNode() })
+	t, err := prepare(ctx, dir, withPeers)
+	if err != nil {
+		return nil, err
+	}
+	run = &report.Run{Started: time.Now().UTC(), Quick: o.quick, Seed: o.seed, Machine: machine(ctx)}
+	for _, s := range systems {
+		run.Systems = append(run.Systems, s.System)
+	}
+	for _, w := range workloads {
+		if slices.ContainsFunc(plan, func(s step) bool { return s.workload.Name == w.Name }) {
+			run.Workloads = append(run.Workloads, w.Workload)
+		}
+	}
+	for i, s := range plan {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("stop after %d of %d cells: %w", i, len(plan), err)
+		}
+		sample := s.run(ctx, t, o.quick)
+		run.Samples = append(run.Samples, sample)
+		fmt.Fprintf(os.Stderr, "%4.0f s  %d/%d  round %d  %s/%s  %s\n", time.Since(run.Started).Seconds(), i+1, len(plan), s.round+1, s.workload.Name, s.system.Name, brief(s.workload, sample))
+	}
+	run.Took = time.Since(run.Started)
+	return run, nil
+}
+
+// brief is a cell in a line, for who watches.
+func brief(w workload, s report.Sample) string {
+	if s.Void != "" {
+		return "void: " + s.Void
+	}
+	return fmt.Sprintf("%s %.4g %s", w.Metrics[0].Title, s.Values[w.Metrics[0].Key], s.Note)
+}
+
+// machine is what can be said of where we are.
+func machine(ctx context.Context) report.Machine {
+	m := report.Machine{CPUs: runtime.NumCPU(), Model: procfs.Model(), Go: runtime.Version()}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		m.MemoryGB = int(info.Totalram * uint64(info.Unit) >> 30) //nolint:gosec // Not that much.
+	}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		m.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	// Without Node or git, there is one fact less.
+	m.Node = output(ctx, "node", "--version")
+	m.Commit = output(ctx, "git", "describe", "--always", "--dirty")
+	return m
+}
+
+func output(ctx context.Context, name string, args ...string) string {
+	text, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// moduleRoot is the checkout.
+func moduleRoot(ctx context.Context) (string, error) {
+	text, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find checkout: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(text))), nil
+}

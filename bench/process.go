@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slipway-mcp/slipway/bench/load"
+	"github.com/slipway-mcp/slipway/bench/procfs"
+)
+
+// startPatience is for a system to listen and to answer its first initialize.
+const startPatience = 30 * time.Second
+
+// running is a system that was started for one cell.
+type running struct {
+	bridge  *process // nil for the pipe
+	helper  *process // the launcher, if there is one
+	address string
+	command string // the server's, for the pipe
+}
+
+// process is a program of ours.
+type process struct {
+	*exec.Cmd
+	ended chan struct{}
+	lines chan string // of its output, until nobody takes them
+}
+
+func startProcess(name string, args ...string) (*process, error) {
+	p := &process{Cmd: exec.Command(name, args...), ended: make(chan struct{}), lines: make(chan string, 16)} //nolint:noctx // stop ends it, and whatever it started.
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	p.Stdout, p.Stderr = writer, writer
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us, and we stop it
+	err = p.Start()
+	_ = writer.Close() // it is the process's now
+	if err != nil {
+		_ = reader.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.Wait() // however it ended
+		close(p.ended)
+	}()
+	go p.drain(reader)
+	return p, nil
+}
+
+// drain reads what a process says, so that it never waits for us.
+func (p *process) drain(output io.ReadCloser) {
+	defer func() { _ = output.Close() }()
+	defer close(p.lines)
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		select {
+		case p.lines <- lines.Text():
+		default: // nobody wants to know any more
+		}
+	}
+}
+
+// startListening starts a program that says where it listens.
+func startListening(ctx context.Context, name string, args ...string) (*running, error) {
+	p, err := startProcess(name, args...)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{bridge: p}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	var said []string
+	for {
+		select {
+		case line, ok := <-p.lines:
+			var entry struct {
+				URL string `json:"url"`
+			}
+			if !ok {
+				r.stop()
+				return nil, fmt.Errorf("start %s: it ended: %s", name, strings.Join(said, "\n"))
+			}
+			said = append(said, line)
+			if json.Unmarshal([]byte(line), &entry) != nil || entry.URL == "" {
+				continue
+			}
+			at, err := url.Parse(entry.URL)
+			if err != nil {
+				r.stop()
+				return nil, fmt.Errorf("start %s: %w", name, err)
+			}
+			r.address = at.Host
+			return r, nil
+		case <-ctx.Done():
+			r.stop()
+			return nil, fmt.Errorf("start %s: it does not say where it listens: %s", name, strings.Join(said, "\n"))
+		}
+	}
+}
+
+// startAt starts a program that listens where it is told to.
+func startAt(ctx context.Context, port int, name string, args ...string) (*running, error) {
+	p, err := startProcess(name, args...)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{bridge: p, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	for deadline := time.Now().Add(startPatience); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.address)
+		if err == nil {
+			return r, conn.Close()
+		}
+	}
+	r.stop()
+	return nil, fmt.Errorf("start %s: it does not listen", name)
+}
+
+// freePort is a port that nobody has now. Whoever cannot be told to pick one gets it.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // It is TCP.
+}
+
+// settle opens and ends a first session, so that everything is there.
+func (r *running) settle() error {
+	if r.bridge == nil {
+		return nil
+	}
+	first, err := load.Open(r.address)
+	if err != nil {
+		return err
+	}
+	return first.Leave()
+}
+
+// open opens a session.
+func (r *running) open(ctx context.Context) (load.Session, error) {
+	if r.bridge == nil {
+		return load.Start(ctx, r.command)
+	}
+	return load.Open(r.address)
+}
+
+// stopPatience is for an orderly end.
+const stopPatience = 3 * time.Second
+
+// stop ends the system and whatever it has started, and says how many processes were
+// left behind.
+func (r *running) stop() (left int) {
+	var below []procfs.Process
+	for _, p := range []*process{r.bridge, r.helper} {
+		if p != nil {
+			found, err := procfs.Descendants(p.Process.Pid)
+			if err == nil {
+				below = append(below, found...)
+			}
+		}
+	}
+	for _, p := range []*process{r.bridge, r.helper} {
+		if p != nil {
+			p.end()
+		}
+	}
+	for deadline := time.Now().Add(stopPatience); ; time.Sleep(5 * time.Millisecond) {
+		left = 0
+		for _, p := range below {
+			if now, err := procfs.ReadProcess(p.PID); err != nil || now.Started != p.Started || now.Zombie {
+				continue
+			}
+			left++
+			if time.Now().After(deadline) {
+				_ = syscall.Kill(p.PID, syscall.SIGKILL)
+			}
+		}
+		if left == 0 || time.Now().After(deadline) {
+			return left
+		}
+	}
+}
+
+func (p *process) end() {
+	_ = p.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(stopPatience):
+		_ = p.Process.Kill()
+		<-p.ended
+	}
+}
+
+// usage is what was used up to a moment.
+type usage struct {
+	at        time.Time
+	bridge    time.Duration // CPU of the bridge alone
+	all       time.Duration // and with the launcher and all servers
+	generator time.Duration
+	busy      time.Duration // of the whole machine
+}
+
+// measure asks the kernel.
+func (r *running) measure() (u usage, err error) {
+	u.at = time.Now()
+	if u.generator, err = procfs.CPU(os.Getpid()); err != nil {
+		return usage{}, err
+	}
+	if u.busy, err = procfs.Busy(); err != nil {
+		return usage{}, err
+	}
+	roots := []int{os.Getpid()} // whose children the servers behind a pipe are
+	if r.bridge != nil {
+		roots = []int{r.bridge.Process.Pid}
+		if u.bridge, err = procfs.CPU(r.bridge.Process.Pid); err != nil {
+			return usage{}, err
+		}
+		u.all = u.bridge
+	}
+	if r.helper != nil {
+		roots = append(roots, r.helper.Process.Pid)
+		launcher, err := procfs.CPU(r.helper.Process.Pid)
+		if err != nil {
+			return usage{}, err
+		}
+		u.all += launcher
+	}
+	for _, root := range roots {
+		self, err := procfs.ReadProcess(root)
+		if err != nil {
+			return usage{}, err
+		}
+		below, err := procfs.Descendants(root)
+		if err != nil {
+			return usage{}, err
+		}
+		u.all += self.Reaped
+		for _, p := range below {
+			used, err := procfs.CPU(p.PID)
+			if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EINVAL) {
+				return usage{}, err // else it has ended
+			}
+			u.all += used
+		}
+	}
+	return u, nil
+}
