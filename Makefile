@@ -49,9 +49,24 @@ test-integration: race-note ## Run the tests against a real API server and kube-
 
 LEAK_SESSIONS ?= 10000
 
+# Such as -only 'calls-8/(L3|adapter)$$' or -rounds 3; see go run ./bench -help.
+BENCH_FLAGS ?=
+
 .PHONY: test-leaks
 test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test does a tenth.
 	go test -count=1 -v -timeout 10m -run TestNothingIsLeftBehind $(TEST_FLAGS) ./internal/sidecar -args -leak-sessions $(LEAK_SESSIONS)
+
+.PHONY: bench
+bench: ## Measure the adapter beside the bounds and its peers into dist/bench (10 minutes on 2 cores; needs npm).
+	go run ./bench -out dist/bench $(BENCH_FLAGS)
+
+.PHONY: bench-quick
+bench-quick: ## The same with one round of less, to see that it works (1 minute; needs npm).
+	go run ./bench -quick -out dist/bench-quick $(BENCH_FLAGS)
+
+.PHONY: bench-docs
+bench-docs: ## Write what make bench measured last into docs/performance.md.
+	go run ./bench -from dist/bench/results.json -docs docs/performance.md
 
 .PHONY: bench-controller
 bench-controller: ## Measure the controller with SERVERS MCPServers on the test API server; docs/performance.md has results.

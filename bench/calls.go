@@ -79,7 +79,7 @@ const payload = 200
 
 // small has all sessions echo small texts, each different from all others.
 func (c *cell) small(ctx context.Context, sessions []load.Session, timing load.Timing) (values, error) {
-	texts := make([]struct{ arguments []byte }, len(sessions))
+	buffers := make([][]byte, len(sessions))
 	padding := make([]byte, payload)
 	for i := range padding {
 		padding[i] = 'x'
@@ -89,14 +89,15 @@ func (c *cell) small(ctx context.Context, sessions []load.Session, timing load.T
 	c.ids += manyIDs
 	call := func(s load.Session, index, number int) error {
 		const before = `"text":"`
-		a := append(texts[index].arguments[:0], before+"session "...)
+		a := buffers[index][:0]
+		a = append(a, before+"session "...)
 		a = strconv.AppendInt(a, int64(index), 10)
 		a = append(a, " call "...)
 		a = strconv.AppendInt(a, int64(number), 10)
 		a = append(a, padding[len(a)-len(before):]...)
 		text := a[len(before):]
 		a = append(a, '"')
-		texts[index].arguments = a
+		buffers[index] = a
 		return s.Do(&load.Call{ID: base + number, Tool: "echo", Arguments: a, Text: text}, unexpected)
 	}
 	var marks []usage

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/slipway-mcp/slipway/bench/load"
@@ -29,22 +28,8 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 			return nil, err
 		}
 		defer closeAll(sessions)
-		var streams []io.Closer
-		defer func() {
-			for _, stream := range streams {
-				_ = stream.Close() // the system is about to end, too
-			}
-		}()
-		for i, s := range sessions {
-			remote, ok := s.(*load.Remote)
-			if !ok {
-				return nil, errors.New("idle sessions are for HTTP")
-			}
-			stream, err := remote.Listen(func([]byte) {})
-			if err != nil {
-				return nil, fmt.Errorf("session %d: %w", i, err)
-			}
-			streams = append(streams, stream)
+		if err := listenAll(sessions); err != nil {
+			return nil, err
 		}
 		time.Sleep(time.Second) // for what opening them left under way
 		after, err := procfs.ReadMemory(pid)
@@ -59,10 +44,7 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 		if err != nil {
 			return nil, err
 		}
-		timing := c.timing()
-		timing.Measure *= 2
-		const active = 8
-		if found, err = c.small(ctx, sessions[:active], timing); err != nil {
+		if found, err = c.withAndWithout(ctx, sessions); err != nil {
 			return nil, err
 		}
 		found["kib"] = float64(after.Share-before.Share) / float64(n) / (1 << 10)
@@ -71,6 +53,44 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 		found["childKib"] = float64(children) / float64(n) / (1 << 10)
 		return found, nil
 	}
+}
+
+// listenAll opens a stream for each session. They end with the system.
+func listenAll(sessions []load.Session) error {
+	for i, s := range sessions {
+		remote, ok := s.(*load.Remote)
+		if !ok {
+			return errors.New("idle sessions are for HTTP")
+		}
+		if _, err := remote.Listen(func([]byte) {}); err != nil {
+			return fmt.Errorf("session %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// withAndWithout has eight of the sessions at work, and then again when the others are
+// gone.
+func (c *cell) withAndWithout(ctx context.Context, sessions []load.Session) (values, error) {
+	timing := c.timing()
+	timing.Measure *= 2
+	const active = 8
+	found, err := c.small(ctx, sessions[:active], timing)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range sessions[active:] {
+		if err := s.(*load.Remote).Leave(); err != nil {
+			return nil, fmt.Errorf("session %d: %w", i, err)
+		}
+	}
+	time.Sleep(time.Second / 2) // for their servers to end
+	without, err := c.small(ctx, sessions[:active], timing)
+	if err != nil {
+		return nil, err
+	}
+	found["change"] = found["p99"] / without["p99"]
+	return found, nil
 }
 
 // children is the memory of everything but the bridge.

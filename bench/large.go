@@ -12,7 +12,7 @@ import (
 )
 
 // enough says when a cell of few and slow operations may end.
-func (c *cell) enough(n int, since time.Time) bool {
+func enough(n int, since time.Time) bool {
 	return n >= 3 && time.Since(since) >= 300*time.Millisecond
 }
 
@@ -60,7 +60,7 @@ func (c *cell) large(ctx context.Context, next func(number int) *load.Call) (val
 		return nil, err
 	}
 	var latencies histogram.Histogram
-	for start, n := time.Now(), 0; !c.enough(n, start); n++ {
+	for start, n := time.Now(), 0; !enough(n, start); n++ {
 		before := time.Now()
 		if err := call(); err != nil {
 			return nil, err

@@ -91,7 +91,7 @@ func measure(ctx context.Context, o options) (run *report.Run, err error) {
 		return nil, fmt.Errorf("-only: %w", err)
 	}
 	if o.seed == 0 {
-		o.seed = rand.Uint64N(1_000_000) //nolint:gosec // It is printed.
+		o.seed = rand.Uint64N(1_000_000)
 	}
 	plan := makePlan(o, only)
 	if len(plan) == 0 {
@@ -141,7 +141,7 @@ func machine(ctx context.Context) report.Machine {
 	m := report.Machine{CPUs: runtime.NumCPU(), Model: procfs.Model(), Go: runtime.Version()}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		m.MemoryGB = int(info.Totalram * uint64(info.Unit) >> 30) //nolint:gosec // Not that much.
+		m.MemoryGB = int(info.Totalram * uint64(info.Unit) >> 30)
 	}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {

@@ -21,7 +21,7 @@ type step struct {
 // other, so that they are compared under the same conditions, in an order that is
 // random, so that none always comes after the same other.
 func makePlan(o options, only *regexp.Regexp) (plan []step) {
-	random := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // It is to be repeatable.
+	random := rand.New(rand.NewPCG(o.seed, 0))
 	most := 0
 	for _, w := range workloads {
 		most = max(most, w.count(o))

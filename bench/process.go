@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -134,7 +135,7 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("find port: %w", err)
 	}
 	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // It is TCP.
+	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // settle opens and ends a first session, so that everything is there.
@@ -160,38 +161,43 @@ func (r *running) open(ctx context.Context) (load.Session, error) {
 // stopPatience is for an orderly end.
 const stopPatience = 3 * time.Second
 
+// processes are those that we started.
+func (r *running) processes() (started []*process) {
+	for _, p := range []*process{r.bridge, r.helper} {
+		if p != nil {
+			started = append(started, p)
+		}
+	}
+	return started
+}
+
 // stop ends the system and whatever it has started, and says how many processes were
 // left behind.
 func (r *running) stop() (left int) {
 	var below []procfs.Process
-	for _, p := range []*process{r.bridge, r.helper} {
-		if p != nil {
-			found, err := procfs.Descendants(p.Process.Pid)
-			if err == nil {
-				below = append(below, found...)
-			}
+	for _, p := range r.processes() {
+		found, err := procfs.Descendants(p.Process.Pid)
+		if err == nil { // else there is nothing to wait for
+			below = append(below, found...)
 		}
 	}
-	for _, p := range []*process{r.bridge, r.helper} {
-		if p != nil {
-			p.end()
+	for _, p := range r.processes() {
+		p.end()
+	}
+	for deadline := time.Now().Add(stopPatience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if below = slices.DeleteFunc(below, hasEnded); len(below) == 0 {
+			return 0
 		}
 	}
-	for deadline := time.Now().Add(stopPatience); ; time.Sleep(5 * time.Millisecond) {
-		left = 0
-		for _, p := range below {
-			if now, err := procfs.ReadProcess(p.PID); err != nil || now.Started != p.Started || now.Zombie {
-				continue
-			}
-			left++
-			if time.Now().After(deadline) {
-				_ = syscall.Kill(p.PID, syscall.SIGKILL)
-			}
-		}
-		if left == 0 || time.Now().After(deadline) {
-			return left
-		}
+	for _, p := range below {
+		_ = syscall.Kill(p.PID, syscall.SIGKILL) // it may have ended at last
 	}
+	return len(below)
+}
+
+func hasEnded(p procfs.Process) bool {
+	now, err := procfs.ReadProcess(p.PID)
+	return err != nil || now.Started != p.Started || now.Zombie
 }
 
 func (p *process) end() {
@@ -222,39 +228,44 @@ func (r *running) measure() (u usage, err error) {
 	if u.busy, err = procfs.Busy(); err != nil {
 		return usage{}, err
 	}
-	roots := []int{os.Getpid()} // whose children the servers behind a pipe are
-	if r.bridge != nil {
-		roots = []int{r.bridge.Process.Pid}
-		if u.bridge, err = procfs.CPU(r.bridge.Process.Pid); err != nil {
-			return usage{}, err
-		}
-		u.all = u.bridge
+	if r.bridge == nil { // the servers behind a pipe are children of ours
+		u.all, err = below(os.Getpid())
+		return u, err
 	}
-	if r.helper != nil {
-		roots = append(roots, r.helper.Process.Pid)
-		launcher, err := procfs.CPU(r.helper.Process.Pid)
-		if err != nil {
-			return usage{}, err
-		}
-		u.all += launcher
+	if u.bridge, err = procfs.CPU(r.bridge.Process.Pid); err != nil {
+		return usage{}, err
 	}
-	for _, root := range roots {
-		self, err := procfs.ReadProcess(root)
+	for _, p := range r.processes() {
+		own, err := procfs.CPU(p.Process.Pid)
 		if err != nil {
 			return usage{}, err
 		}
-		below, err := procfs.Descendants(root)
+		servers, err := below(p.Process.Pid)
 		if err != nil {
 			return usage{}, err
 		}
-		u.all += self.Reaped
-		for _, p := range below {
-			used, err := procfs.CPU(p.PID)
-			if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EINVAL) {
-				return usage{}, err // else it has ended
-			}
-			u.all += used
-		}
+		u.all += own + servers
 	}
 	return u, nil
+}
+
+// below is the CPU time of a process's descendants, those that have ended among them.
+func below(root int) (used time.Duration, err error) {
+	self, err := procfs.ReadProcess(root)
+	if err != nil {
+		return 0, err
+	}
+	used = self.Reaped
+	descendants, err := procfs.Descendants(root)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range descendants {
+		one, err := procfs.CPU(p.PID)
+		if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EINVAL) {
+			return 0, err // else it has ended
+		}
+		used += one
+	}
+	return used, nil
 }

@@ -80,6 +80,34 @@ func (t *tally) finish() (delivered int, last time.Time, err error) {
 	}
 }
 
+// teller is a session whose calls tell of their progress.
+type teller struct {
+	session           load.Session
+	tally             *tally
+	number, delivered int
+}
+
+// call has one call tell of its progress, and returns how long it took until all of it
+// was there.
+func (t *teller) call() (took time.Duration, err error) {
+	t.number++
+	t.tally.begin(t.number)
+	arguments := []byte(`"n":` + strconv.Itoa(eventsPerCall) + `,"size":` + strconv.Itoa(eventSize))
+	before := time.Now()
+	err = t.session.Do(&load.Call{ID: t.number, Tool: "burst", Token: t.number, Arguments: arguments, Text: []byte("done")},
+		func(message []byte) error { return t.tally.take(message, false) })
+	if err != nil {
+		return 0, err
+	}
+	answered := time.Now()
+	n, last, err := t.tally.finish()
+	t.delivered += n
+	if last.Before(answered) {
+		last = answered
+	}
+	return last.Sub(before), err
+}
+
 // progress is calls that tell of their progress a thousand times as fast as they can.
 // It counts what arrives, in order.
 func progress(ctx context.Context, c *cell) (values, error) {
@@ -88,49 +116,30 @@ func progress(ctx context.Context, c *cell) (values, error) {
 		return nil, err
 	}
 	defer closeAll([]load.Session{session})
-	t := &tally{arrived: make(chan struct{}, 1)}
+	t := &teller{session: session, tally: &tally{arrived: make(chan struct{}, 1)}}
 	if remote, ok := session.(*load.Remote); ok {
-		// Some systems can only send it there.
-		stream, err := remote.Listen(func(message []byte) { _ = t.take(message, true) }) // finish says what was wrong
+		// Some systems can only send it there. finish says what was wrong.
+		stream, err := remote.Listen(func(message []byte) { _ = t.tally.take(message, true) })
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = stream.Close() }()
 	}
-	arguments := []byte(`"n":` + strconv.Itoa(eventsPerCall) + `,"size":` + strconv.Itoa(eventSize))
-	number, delivered := 0, 0
-	call := func() (time.Duration, error) {
-		number++
-		t.begin(number)
-		before := time.Now()
-		err := session.Do(&load.Call{ID: number, Tool: "burst", Token: number, Arguments: arguments, Text: []byte("done")},
-			func(message []byte) error { return t.take(message, false) })
-		if err != nil {
-			return 0, err
-		}
-		answered := time.Now()
-		n, last, err := t.finish()
-		delivered += n
-		if last.Before(answered) {
-			last = answered
-		}
-		return last.Sub(before), err
-	}
 	const warm = 2
 	for range warm {
-		if _, err := call(); err != nil {
+		if _, err := t.call(); err != nil {
 			return nil, err
 		}
 	}
-	delivered = 0
+	t.delivered = 0
 	begin, err := c.measure()
 	if err != nil {
 		return nil, err
 	}
 	var took time.Duration
 	n := 0
-	for start := time.Now(); !c.enough(n, start); n++ {
-		one, err := call()
+	for start := time.Now(); !enough(n, start); n++ {
+		one, err := t.call()
 		if err != nil {
 			return nil, err
 		}
@@ -141,9 +150,9 @@ func progress(ctx context.Context, c *cell) (values, error) {
 		return nil, err
 	}
 	sent := float64(n * eventsPerCall)
-	found := values{"rate": float64(delivered) / took.Seconds(), "lost": 100 * (1 - float64(delivered)/sent)}
+	found := values{"rate": float64(t.delivered) / took.Seconds(), "lost": 100 * (1 - float64(t.delivered)/sent)}
 	found.costs(begin, end, sent)
-	if t.aside > 0 {
+	if t.tally.aside > 0 {
 		c.note = "sends progress on the GET stream, not on the call's"
 	}
 	return found, c.memory(found)

@@ -48,7 +48,8 @@ var (
 	idleMetrics = metrics(
 		report.Metric{Key: "kib", Title: "KiB a session, bridge alone", Ratio: true},
 		report.Metric{Key: "threadsMore", Title: "more threads"},
-		report.Metric{Key: "p99", Title: "p99 µs of 8 at work", Ratio: true},
+		report.Metric{Key: "p99", Title: "p99 µs of 8 at work"},
+		report.Metric{Key: "change", Title: "with ÷ without the idle"},
 		report.Metric{Key: "childKib", Title: "KiB a session, servers"})
 )
 
@@ -83,7 +84,7 @@ var workloads = []workload{
 		largeReply(mebibyte), 12, 1, []participants{always, also(3, pipe, sdkBridge), also(6, supergateway, mcpProxy)},
 	}, {
 		report.Workload{Name: "request-1m", Title: "A request of 1 MiB", Metrics: large},
-		largeRequest(mebibyte), 12, 1, []participants{always, also(3, pipe, sdkBridge), also(6, supergateway, mcpProxy)},
+		largeRequest(mebibyte), 12, 0, []participants{always, also(3, pipe, sdkBridge), also(6, supergateway, mcpProxy)},
 	}, {
 		report.Workload{Name: "reply-8m", Title: "A reply of 8 MiB", Metrics: large},
 		largeReply(8 * mebibyte), 12, 0, []participants{also(1, naive, adapter), also(6, adapterLauncher, sdkBridge, supergateway, mcpProxy)},
@@ -102,7 +103,7 @@ var workloads = []workload{
 		idle(100), 0, 1, []participants{also(1, naive, adapter, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		report.Workload{Name: "kill", Title: "SIGKILL of the server during a call", Metrics: metrics(report.Metric{Key: "p50", Title: "p50 ms"}, maxMilli)},
-		kill, 3, 1, []participants{also(1, naive, adapter, adapterLauncher, sdkBridge), also(3, supergateway, mcpProxy)},
+		kill, 3, 0, []participants{also(1, naive, adapter, adapterLauncher, sdkBridge), also(3, supergateway, mcpProxy)},
 	}, {
 		report.Workload{Name: "slow-reader", Title: "A client that does not read, beside 8 that do", Metrics: metrics(
 			report.Metric{Key: "change", Title: "p99 of others, with ÷ without"}, report.Metric{Key: "before", Title: "p99 without, µs"},
@@ -112,7 +113,7 @@ var workloads = []workload{
 		report.Workload{Name: "churn", Title: "Sessions that call once", Metrics: metrics(
 			report.Metric{Key: "rate", Title: "sessions/s", More: true, Ratio: true}, report.Metric{Key: "p50", Title: "p50 ms"},
 			report.Metric{Key: "p99", Title: "p99 ms", Ratio: true}, report.Metric{Key: "cpu", Title: "CPU, µs/session", Ratio: true}, rss)},
-		churn, 6, 1, []participants{also(1, naive, adapter, adapterCold), also(3, adapterLauncher, sdkBridge), also(6, supergateway, mcpProxy)},
+		churn, 6, 0, []participants{also(1, naive, adapter, adapterCold), also(3, adapterLauncher, sdkBridge), also(6, supergateway, mcpProxy)},
 	},
 }
 

@@ -23,7 +23,7 @@ type Histogram struct {
 
 // Record counts one duration.
 func (h *Histogram) Record(d time.Duration) {
-	h.counts[bucket(uint64(max(d, 0)))]++ //nolint:gosec // Not negative.
+	h.counts[bucket(uint64(max(d, 0)))]++
 	h.total++
 	h.max = max(h.max, d)
 }
@@ -62,7 +62,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 // bucket is where a value is counted. Values below twice steps have one of their own.
 func bucket(value uint64) int {
 	shift := max(bits.Len64(value)-precision-1, 0)
-	return shift*steps + int(value>>shift) //nolint:gosec // Below twice steps.
+	return shift*steps + int(value>>shift)
 }
 
 // highest is the largest value of a bucket.

@@ -28,7 +28,7 @@ type conn struct {
 const patience = 2 * time.Minute
 
 func dial(address string) (*conn, error) {
-	c, err := net.DialTimeout("tcp", address, patience)
+	c, err := net.DialTimeout("tcp", address, patience) //nolint:noctx // It is this machine: it takes no time.
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
@@ -49,7 +49,8 @@ type head struct {
 
 // send writes a request. A small one is one write.
 func (c *conn) send(method, address, session string, body []byte) error {
-	h := append(c.head[:0], method...)
+	h := c.head[:0]
+	h = append(h, method...)
 	h = append(h, " /mcp HTTP/1.1\r\nHost: "...)
 	h = append(h, address...)
 	if method == "GET" {
@@ -65,15 +66,15 @@ func (c *conn) send(method, address, session string, body []byte) error {
 		h = append(h, "\r\nMCP-Protocol-Version: "+revision...)
 	}
 	h = append(h, "\r\n\r\n"...)
-	c.head = h
 	var err error
 	if len(body) <= 4<<10 {
-		c.head = append(h, body...)
-		_, err = c.Write(c.head)
+		h = append(h, body...)
+		_, err = c.Write(h)
 	} else {
 		buffers := net.Buffers{h, body}
 		_, err = buffers.WriteTo(c.Conn)
 	}
+	c.head = h
 	if err != nil {
 		return fmt.Errorf("send request: %w", err)
 	}
@@ -156,7 +157,7 @@ func (c *chunked) Read(p []byte) (int, error) {
 			return n, end
 		}
 	}
-	return n, err //nolint:wrapcheck // A reader's end is the bare io.EOF.
+	return n, err
 }
 
 // whole reads a body into the connection's own buffer, where it stays until the next.
@@ -198,8 +199,8 @@ func events(body io.Reader, take func(data []byte) (more bool, err error)) error
 		}
 		line := part
 		if len(long) > 0 {
-			line = append(long, part...)
-			long = line[:0]
+			long = append(long, part...)
+			line, long = long, long[:0]
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data:"))
 		if data = bytes.TrimSpace(data); !ok || len(data) == 0 {

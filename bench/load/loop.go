@@ -36,64 +36,73 @@ const (
 // answered in the time after that. mark is called when measuring begins and ends. The
 // first error ends it all: a bridge that fails has no speed.
 func Loop(ctx context.Context, sessions []Session, timing Timing, call func(session Session, index, number int) error, mark func() error) (Result, error) {
-	var phase atomic.Int32
-	failed := make(chan error, len(sessions))
-	latencies := make([]histogram.Histogram, len(sessions))
+	l := &loop{failed: make(chan error, len(sessions)), latencies: make([]histogram.Histogram, len(sessions))}
 	var working sync.WaitGroup
 	for i, session := range sessions {
-		working.Go(func() {
-			begin := time.Now()
-			for number := 1; phase.Load() != over; number++ {
-				if err := call(session, i, number); err != nil {
-					failed <- fmt.Errorf("session %d, call %d: %w", i, number, err)
-					return
-				}
-				end := time.Now()
-				if phase.Load() == measuring {
-					latencies[i].Record(end.Sub(begin))
-				}
-				begin = end
-			}
-		})
+		working.Go(func() { l.work(i, func(number int) error { return call(session, i, number) }) })
 	}
-	wait := func(d time.Duration) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // Who cancels knows why.
-		}
-	}
-	measure := func() (elapsed time.Duration, err error) {
-		if err := wait(timing.Warm); err != nil {
-			return 0, err
-		}
-		if err := mark(); err != nil {
-			return 0, err
-		}
-		begin := time.Now()
-		phase.Store(measuring)
-		if err := wait(timing.Measure); err != nil {
-			return 0, err
-		}
-		phase.Store(over)
-		elapsed = time.Since(begin)
-		return elapsed, mark()
-	}
-	elapsed, err := measure()
-	phase.Store(over)
+	elapsed, err := l.measure(ctx, timing, mark)
+	l.phase.Store(over)
 	working.Wait()
-	if err == nil && len(failed) > 0 {
-		err = <-failed
+	if err == nil && len(l.failed) > 0 {
+		err = <-l.failed
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	whole := new(histogram.Histogram)
-	for i := range latencies {
-		whole.Merge(&latencies[i])
+	for i := range l.latencies {
+		whole.Merge(&l.latencies[i])
 	}
 	return Result{Calls: whole.Count(), Elapsed: elapsed, Latencies: whole}, nil
+}
+
+type loop struct {
+	phase     atomic.Int32
+	failed    chan error
+	latencies []histogram.Histogram // of each session
+}
+
+// work is one session's.
+func (l *loop) work(index int, call func(number int) error) {
+	begin := time.Now()
+	for number := 1; l.phase.Load() != over; number++ {
+		if err := call(number); err != nil {
+			l.failed <- fmt.Errorf("session %d, call %d: %w", index, number, err)
+			return
+		}
+		end := time.Now()
+		if l.phase.Load() == measuring {
+			l.latencies[index].Record(end.Sub(begin))
+		}
+		begin = end
+	}
+}
+
+func (l *loop) measure(ctx context.Context, timing Timing, mark func() error) (elapsed time.Duration, err error) {
+	if err := l.wait(ctx, timing.Warm); err != nil {
+		return 0, err
+	}
+	if err := mark(); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	l.phase.Store(measuring)
+	if err := l.wait(ctx, timing.Measure); err != nil {
+		return 0, err
+	}
+	l.phase.Store(over)
+	elapsed = time.Since(begin)
+	return elapsed, mark()
+}
+
+func (l *loop) wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case err := <-l.failed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -53,11 +53,10 @@ func (c *Call) verify(answer []byte) error {
 	if !holds(answer[:min(len(answer), near)], id) && !holds(answer[max(0, len(answer)-near):], id) {
 		return fmt.Errorf("call %d is answered by %.300q", c.ID, answer)
 	}
-	start := bytes.Index(answer, []byte(`"text":"`))
-	if start < 0 {
+	_, text, ok := bytes.Cut(answer, []byte(`"text":"`))
+	if !ok {
 		return fmt.Errorf("call %d is answered without a text: %.300q", c.ID, answer)
 	}
-	text := answer[start+len(`"text":"`):]
 	if !bytes.HasPrefix(text, c.Text) || len(text) <= len(c.Text) || text[len(c.Text)] != '"' {
 		return fmt.Errorf("call %d is answered with another text: %.300q", c.ID, answer)
 	}

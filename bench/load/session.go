@@ -130,7 +130,7 @@ func (r *Remote) Do(call *Call, each func(message []byte) error) error {
 // StatusError is an answer with a status that is not 200.
 type StatusError struct{ Status int }
 
-func (e *StatusError) Error() string { 
+func (e *StatusError) Error() string {
 	return fmt.Sprintf("status %d (%s)", e.Status, http.StatusText(e.Status))
 }
 

@@ -58,12 +58,12 @@ func parseProcess(text []byte) (Process, error) {
 		numbers[i] = number
 	}
 	return Process{
-		PID:     int(numbers[pid]),     //nolint:gosec // 63 bits.
-		Parent:  int(numbers[parent]),  //nolint:gosec // 63 bits.
+		PID:     int(numbers[pid]),
+		Parent:  int(numbers[parent]),
 		Zombie:  fields[state] == "Z",
-		Threads: int(numbers[threads]), //nolint:gosec // 63 bits.
+		Threads: int(numbers[threads]),
 		Started: numbers[started],
-		Reaped:  time.Duration(numbers[childUser]+numbers[childSystem]) * tick, //nolint:gosec // No CPU is that old.
+		Reaped:  time.Duration(numbers[childUser]+numbers[childSystem]) * tick,
 	}, nil
 }
 
@@ -73,7 +73,7 @@ func parseProcess(text []byte) (Process, error) {
 func CPU(pid int) (time.Duration, error) {
 	const processClock = 2 // see clock_getcpuclockid(3)
 	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|processClock), &used); err != nil { //nolint:gosec // PIDs have 22 bits.
+	if err := unix.ClockGettime(int32(^pid<<3|processClock), &used); err != nil {
 		return 0, fmt.Errorf("read CPU time of process %d: %w", pid, err)
 	}
 	return time.Duration(used.Nano()), nil
@@ -151,7 +151,7 @@ func parseBusy(text []byte) (time.Duration, error) {
 		}
 		ticks += number
 	}
-	return time.Duration(ticks) * tick, nil //nolint:gosec // No CPU is that old.
+	return time.Duration(ticks) * tick, nil
 }
 
 // Descendants are the processes below one, in no order. What ends meanwhile is left out.

@@ -67,7 +67,7 @@ func TestOurselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Millisecond); time.Now().Before(deadline); { //nolint:revive // It is to cost time.
+	for deadline := time.Now().Add(20 * time.Millisecond); time.Now().Before(deadline); {
 	}
 	after, err := CPU(os.Getpid())
 	if err != nil || after <= before {

@@ -128,7 +128,7 @@ func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return nothing
-	case abs >= 1000:
+	case abs >= 999.5: // which is rounded up to a thousand
 		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
 	case abs >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -66,8 +66,8 @@ func Paired(values, base map[int]float64, seed uint64) Ratio {
 	if len(ratios) == 0 {
 		return Ratio{}
 	}
-	slices.Sort(ratios)                                        // maps have no order, and the seed is to mean something
-	random := rand.New(rand.NewPCG(seed, uint64(len(ratios)))) //nolint:gosec // Not a secret: it is to be repeatable.
+	slices.Sort(ratios) // maps have no order, and the seed is to mean something
+	random := rand.New(rand.NewPCG(seed, uint64(len(ratios))))
 	medians := make([]float64, resamples)
 	drawn := make([]float64, len(ratios))
 	for i := range medians {

@@ -30,7 +30,7 @@ func run(command []string) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	fmt.Printf("{\"url\":\"http://%s/mcp\"}\n", listener.Addr())
-	return http.Serve(listener, &bridge{command: command}) //nolint:gosec // Nothing but the generator is there.
+	return http.Serve(listener, &bridge{command: command})
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -66,7 +66,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such session", http.StatusNotFound)
 		return
 	}
-	s := found.(*session) //nolint:forcetypeassert // Nothing else is stored.
+	s := found.(*session)
 	switch r.Method {
 	case http.MethodPost:
 		w.Header()[sessionHeader] = []string{id}
@@ -84,7 +84,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *bridge) start() (*session, error) {
-	process := exec.Command(b.command[0], b.command[1:]...) //nolint:gosec,noctx // What the benchmark told us to run.
+	process := exec.Command(b.command[0], b.command[1:]...) //nolint:noctx // What the benchmark told us to run.
 	stdin, err := process.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func run(command []string) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	fmt.Printf("{\"url\":\"http://%s/mcp\"}\n", listener.Addr())
-	return http.Serve(listener, &bridge{command: command}) //nolint:gosec // Nothing but the generator is there.
+	return http.Serve(listener, &bridge{command: command})
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -62,7 +62,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such session", http.StatusNotFound)
 		return
 	}
-	s := found.(*session) //nolint:forcetypeassert // Nothing else is stored.
+	s := found.(*session)
 	if r.Method == http.MethodDelete {
 		b.sessions.Delete(id)
 		if err := s.close(); err != nil {
@@ -76,7 +76,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // open starts a process and connects both sides.
 func (b *bridge) open() (id string, err error) {
 	ctx := context.Background()                             // the session outlives the request that opens it
-	process := exec.Command(b.command[0], b.command[1:]...) //nolint:gosec,noctx // What the benchmark told us to run.
+	process := exec.Command(b.command[0], b.command[1:]...) //nolint:noctx // What the benchmark told us to run.
 	stdin, err := process.StdinPipe()
 	if err != nil {
 		return "", err

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func names(plan []step) (names []string) {
+	for _, s := range plan {
+		names = append(names, s.workload.Name+"/"+s.system.Name)
+	}
+	return names
+}
+
+func TestPlan(t *testing.T) {
+	everything := regexp.MustCompile("")
+	full := makePlan(options{seed: 1}, everything)
+	if diff := cmp.Diff(names(full), names(makePlan(options{seed: 1}, everything))); diff != "" {
+		t.Errorf("the same seed gives another order: %s", diff)
+	}
+	if slices.Equal(names(full), names(makePlan(options{seed: 2}, everything))) {
+		t.Error("another seed gives the same order")
+	}
+	rounds := map[string]int{}
+	for _, s := range full {
+		rounds[s.workload.Name+"/"+s.system.Name]++
+	}
+	for cell, want := range map[string]int{"calls-1/L3": 12, "calls-1/L3-again": 12, "calls-64/adapter": 12, "calls-64/sdk-bridge": 4, "progress/supergateway": 2, "calls-warm/mcp-proxy": 2} {
+		if rounds[cell] != want {
+			t.Errorf("%s has %d rounds, want %d", cell, rounds[cell], want)
+		}
+	}
+	// Ratios need L3 in each round of everything.
+	base := map[string]bool{}
+	for _, s := range full {
+		if s.system.Name == naive {
+			base[s.workload.Name+string(rune('0'+s.round))] = true
+		}
+	}
+	for _, s := range full {
+		if !base[s.workload.Name+string(rune('0'+s.round))] {
+			t.Errorf("%s has no L3 in round %d", s.workload.Name, s.round)
+		}
+	}
+}
+
+func TestPlanOptions(t *testing.T) {
+	only := regexp.MustCompile(`^calls-1/(L3|adapter)$`)
+	for name, test := range map[string]struct {
+		options options
+		want    int
+	}{
+		"full":   {options{}, 24},
+		"quick":  {options{quick: true}, 2},
+		"rounds": {options{rounds: 3}, 6},
+		"both":   {options{rounds: 3, quick: true}, 6},
+	} {
+		if got := len(makePlan(test.options, only)); got != test.want {
+			t.Errorf("%s: %d cells, want %d", name, got, test.want)
+		}
+	}
+}
+
+func TestNamesAreKnown(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range systems {
+		if known[s.Name] {
+			t.Errorf("there are two %s", s.Name)
+		}
+		known[s.Name] = true
+	}
+	for _, w := range workloads {
+		for _, p := range w.participants {
+			for _, name := range p.systems {
+				if !known[name] {
+					t.Errorf("%s has %s, which is nothing", w.Name, name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/bench/stats"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// example is a run that has everything a report can show.
+func example() *Run {
+	r := &Run{
+		Started: time.Date(2026, 11, 15, 9, 30, 0, 0, time.UTC), Took: 61 * time.Second, Seed: 7, Quick: true,
+		Machine: Machine{CPUs: 2, Model: "Some CPU", MemoryGB: 24, Kernel: "6.18.0", Go: "go1.26.8", Node: "v20.20.2", Commit: "abc1234"},
+		Systems: []System{{Base, "L3: the base", Bound}, {"adapter", "adapter", Ours}, {"adapter-launcher", "adapter & launcher", Ours}, {"gateway", "gateway", Peer}, {"proxy", "proxy", Peer}},
+		Workloads: []Workload{
+			{"calls-8", "Small calls, 8 sessions", []Metric{{"rate", "calls/s", true, true}, {"p99", "p99 µs", false, true}, {"cpu", "CPU, ms/1,000", false, true}}},
+			{"reply-1m", "A reply of 1 MiB", []Metric{{"p50", "p50 ms", false, true}}},
+			{"slow-reader", "A client that does not read", []Metric{{"change", "with ÷ without", false, false}}},
+		},
+	}
+	add := func(workload, system string, round int, values map[string]float64) {
+		r.Samples = append(r.Samples, Sample{Workload: workload, System: system, Round: round, Values: values})
+	}
+	for round := range 6 {
+		noise := 1 + 0.1*float64(round%3)
+		add("calls-8", Base, round, map[string]float64{"rate": 20000 * noise, "p99": 900 / noise, "cpu": 30, "others": 0.01 * float64(round), "generator": 0.4})
+		add("calls-8", "adapter", round, map[string]float64{"rate": 18000*noise + 100*float64(round), "p99": 1000 / noise, "cpu": 37 + 0.1*float64(round)})
+		add("calls-8", "adapter-launcher", round, map[string]float64{"rate": 17950*noise + 100*float64(round), "p99": 1100 / noise, "cpu": 37})
+		add("reply-1m", Base, round, map[string]float64{"p50": 1.5})
+		add("reply-1m", "adapter", round, map[string]float64{"p50": 2.2 + 0.05*float64(round)})
+		add("slow-reader", "adapter", round, map[string]float64{"change": 1.01})
+	}
+	add("calls-8", "gateway", 0, map[string]float64{"rate": 1700, "p99": 20000, "cpu": 500})
+	add("calls-8", "proxy", 0, map[string]float64{"rate": 1600, "p99": 19000, "cpu": 400})
+	add("reply-1m", "proxy", 0, map[string]float64{"p50": 40})
+	r.Samples = append(r.Samples,
+		Sample{Workload: "reply-1m", System: "gateway", Void: "status 413 (Request Entity Too Large)"},
+		Sample{Workload: "reply-1m", System: "gateway", Round: 3, Void: "status 413 (Request Entity Too Large)"})
+	return r
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (go test ./bench/report -update writes it): %s", path, diff)
+	}
+}
+
+func TestMarkdown(t *testing.T) { golden(t, "report.md", Markdown(example())) }
+
+func TestPlot(t *testing.T) {
+	r := example()
+	for _, w := range r.Workloads {
+		drawn := plot(r, w)
+		golden(t, w.Name+".svg", drawn)
+		decoder := xml.NewDecoder(strings.NewReader(drawn))
+		for {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", w.Name, err)
+			}
+		}
+	}
+}
+
+func TestWritePage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "performance.md")
+	before := "# Performance\n\n" + begin + "\nold\n" + end + "\n\n## The controller\n"
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var pages []string
+	for range 2 { // the second has nothing left to change
+		if err := WritePage(example(), path); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, string(page))
+	}
+	if diff := cmp.Diff(pages[0], pages[1]); diff != "" {
+		t.Errorf("a second time changes it: %s", diff)
+	}
+	golden(t, "page.md", pages[0])
+	if _, err := os.Stat(filepath.Join(dir, plots, "calls-8.svg")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSplice(t *testing.T) {
+	for name, page := range map[string]string{
+		"none":      "text",
+		"one":       "a" + begin + "b",
+		"reversed":  end + "a" + begin,
+		"twice":     begin + end + begin + end,
+		"two begin": begin + begin + end + begin,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := splice(page, "new"); !errors.Is(err, errMarkers) {
+				t.Errorf("it is %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	most, least := goal{want: 1.5}, goal{want: 0.87, atLeast: true}
+	for name, test := range map[string]struct {
+		goal  goal
+		ratio stats.Ratio
+		want  string
+	}{
+		"below":         {most, stats.Ratio{N: 12, Median: 1.3, Low: 1.2, High: 1.4}, "met"},
+		"around":        {most, stats.Ratio{N: 12, Median: 1.4, Low: 1.2, High: 1.6}, "within noise"},
+		"above":         {most, stats.Ratio{N: 12, Median: 1.7, Low: 1.6, High: 1.8}, "**missed**"},
+		"enough":        {least, stats.Ratio{N: 12, Median: 0.9, Low: 0.88, High: 0.95}, "met"},
+		"perhaps":       {least, stats.Ratio{N: 12, Median: 0.9, Low: 0.85, High: 0.95}, "within noise"},
+		"not enough":    {least, stats.Ratio{N: 12, Median: 0.8, Low: 0.7, High: 0.86}, "**missed**"},
+		"few rounds":    {least, stats.Ratio{N: 2, Median: 0.9, Low: 0.5, High: 1}, "met"},
+		"few and worse": {most, stats.Ratio{N: 2, Median: 1.6, Low: 1, High: 2}, "**missed**"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.goal.verdict(test.ratio); got != test.want {
+				t.Errorf("it is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for want, v := range map[string]float64{
+		"0.00": 0, "0.012": 0.0123, "0.12": 0.123, "1.23": 1.234, "12.3": 12.34, "123": 123.4, "1,234": 1234, "-1,234,567": -1234567, nothing: math.NaN(),
+	} {
+		if got := number(v); got != want {
+			t.Errorf("%v is %q, want %q", v, got, want)
+		}
+	}
+}
