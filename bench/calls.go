@@ -31,7 +31,19 @@ func (c *cell) timing() load.Timing {
 	if c.node {
 		t.Warm = time.Second
 	}
+	if c.quick {
+		t.Warm, t.Measure = t.Warm/2, t.Measure/2
+	}
 	return t
+}
+
+// rest waits for what was left under way.
+func (c *cell) rest() {
+	if c.quick {
+		time.Sleep(100 * time.Millisecond)
+		return
+	}
+	time.Sleep(time.Second)
 }
 
 // openAll opens sessions, a few at a time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/slipway-mcp/slipway/bench/load"
 	"github.com/slipway-mcp/slipway/bench/procfs"
@@ -31,7 +30,7 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 		if err := listenAll(sessions); err != nil {
 			return nil, err
 		}
-		time.Sleep(time.Second) // for what opening them left under way
+		c.rest()
 		after, err := procfs.ReadMemory(pid)
 		if err != nil {
 			return nil, err
@@ -84,7 +83,7 @@ func (c *cell) withAndWithout(ctx context.Context, sessions []load.Session) (val
 			return nil, fmt.Errorf("session %d: %w", i, err)
 		}
 	}
-	time.Sleep(time.Second / 2) // for their servers to end
+	c.rest()
 	without, err := c.small(ctx, sessions[:active], timing)
 	if err != nil {
 		return nil, err
