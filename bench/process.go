@@ -30,6 +30,7 @@ type running struct {
 	helper  *process // the launcher, if there is one
 	address string
 	command string // the server's, for the pipe
+	first   *load.Remote
 }
 
 // process is a program of ours.
@@ -138,16 +139,13 @@ func freePort(ctx context.Context) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// settle opens and ends a first session, so that everything is there.
-func (r *running) settle() error {
-	if r.bridge == nil {
-		return nil
+// settle opens a first session, so that everything is there. It stays: what its end
+// would leave under way is not to be measured with something else.
+func (r *running) settle() (err error) {
+	if r.bridge != nil {
+		r.first, err = load.Open(r.address)
 	}
-	first, err := load.Open(r.address)
-	if err != nil {
-		return err
-	}
-	return first.Leave()
+	return err
 }
 
 // open opens a session.
@@ -174,6 +172,9 @@ func (r *running) processes() (started []*process) {
 // stop ends the system and whatever it has started, and says how many processes were
 // left behind.
 func (r *running) stop() (left int) {
+	if r.first != nil {
+		_ = r.first.Close() // the system ends
+	}
 	var below []procfs.Process
 	for _, p := range r.processes() {
 		found, err := procfs.Descendants(p.Process.Pid)
