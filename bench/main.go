@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "dist/bench", "`directory` for results.json, report.md and the plots")
 	flag.StringVar(&o.only, "only", "", "`expression` that the cells to run match, such as 'calls-8/(L3|adapter)$'")
 	flag.Uint64Var(&o.seed, "seed", 0, "`number` that the order of systems depends on; 0 picks one")
-	flag.StringVar(&o.from, "from", "", "results.json `file` to write the report of, instead of measuring")
+	flag.StringVar(&o.from, "from", "", "results.json `file` to write the report of, instead of measuring; of several, separated by commas, later ones replace workloads of the first")
 	flag.StringVar(&o.docs, "docs", "", "`page` to write the report into, between its markers; plots go beside it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -71,8 +71,12 @@ func bench(ctx context.Context, o options) error {
 
 // obtain measures, or reads what was measured before.
 func obtain(ctx context.Context, o options) (*report.Run, error) {
-	if o.from != "" {
-		text, err := os.ReadFile(o.from)
+	if o.from == "" {
+		return measure(ctx, o)
+	}
+	var whole *report.Run
+	for path := range strings.SplitSeq(o.from, ",") {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read results: %w", err)
 		}
@@ -80,9 +84,13 @@ func obtain(ctx context.Context, o options) (*report.Run, error) {
 		if err := json.Unmarshal(text, run); err != nil {
 			return nil, fmt.Errorf("read results: %w", err)
 		}
-		return run, nil
+		if whole == nil {
+			whole = run
+			continue
+		}
+		whole.Replace(run)
 	}
-	return measure(ctx, o)
+	return whole, nil
 }
 
 func measure(ctx context.Context, o options) (run *report.Run, err error) {

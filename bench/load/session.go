@@ -22,8 +22,28 @@ type Session interface {
 type Remote struct {
 	address, id string
 	conn        *conn
+	used        time.Time // when the connection was, last
 	request     []byte
 	answer      []byte
+}
+
+// staleAfter is how long a connection may rest. Servers close those that rest for a few
+// seconds, as they may, and a client that is about to use one cannot know.
+const staleAfter = time.Second
+
+// refresh sees to a connection that can be used.
+func (r *Remote) refresh() error {
+	now := time.Now()
+	if now.Sub(r.used) > staleAfter && !r.used.IsZero() {
+		fresh, err := dial(r.address)
+		if err != nil {
+			return err
+		}
+		_ = r.conn.Close() // it may be closed already
+		r.conn = fresh
+	}
+	r.used = now
+	return nil
 }
 
 // Open opens a session at an address: initialize, and the notification after it.
@@ -82,6 +102,7 @@ func (r *Remote) Complete() error {
 }
 
 func (r *Remote) post(message []byte) (head, []byte, error) {
+	r.used = time.Now()
 	if err := r.conn.send("POST", r.address, r.id, message); err != nil {
 		return head{}, nil, err
 	}
@@ -95,6 +116,9 @@ func (r *Remote) post(message []byte) (head, []byte, error) {
 
 // Do implements Session.
 func (r *Remote) Do(call *Call, each func(message []byte) error) error {
+	if err := r.refresh(); err != nil {
+		return err
+	}
 	r.request = call.append(r.request[:0])
 	if err := r.conn.send("POST", r.address, r.id, r.request); err != nil {
 		return err
@@ -165,6 +189,9 @@ func (r *Remote) Listen(each func(message []byte)) (io.Closer, error) {
 func (r *Remote) Leave() error {
 	if r.id == "" {
 		return r.Close()
+	}
+	if err := r.refresh(); err != nil {
+		return err
 	}
 	err := r.conn.send("DELETE", r.address, r.id, nil)
 	if err == nil {

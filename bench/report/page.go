@@ -128,6 +128,9 @@ func facts(r *Run) string {
 	if r.Quick {
 		lines = append(lines, "This was a quick run: it shows that everything works, and no more.")
 	}
+	if len(r.Replaced) > 0 {
+		lines = append(lines, "Measured in runs of their own: "+strings.Join(r.Replaced, ", ")+".")
+	}
 	if len(others) > 0 {
 		lines = append(lines, fmt.Sprintf("Others used %.1f %% of the machine in the median cell, %.1f %% in the worst; the generator %.0f %% of one CPU in the median cell.",
 			100*stats.Median(others), 100*slices.Max(others), 100*stats.Median(generator)))

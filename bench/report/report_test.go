@@ -114,6 +114,22 @@ func TestWritePage(t *testing.T) {
 	}
 }
 
+func TestReplace(t *testing.T) {
+	whole, later := example(), example()
+	later.Workloads = []Workload{later.Workloads[1], {Name: "new", Title: "New", Metrics: later.Workloads[0].Metrics}}
+	later.Samples = []Sample{{Workload: "reply-1m", System: Base, Values: map[string]float64{"p50": 9}}}
+	whole.Replace(later)
+	if got := whole.summary("reply-1m", Base, "p50"); got.N != 1 || got.Median != 9 {
+		t.Errorf("what was replaced is %+v", got)
+	}
+	if got := whole.summary("calls-8", Base, "rate"); got.N != 6 {
+		t.Errorf("what was kept is %+v", got)
+	}
+	if len(whole.Workloads) != 4 || whole.tookPart("reply-1m", "adapter") {
+		t.Errorf("workloads are %+v", whole.Workloads)
+	}
+}
+
 func TestSplice(t *testing.T) {
 	for name, page := range map[string]string{
 		"none":      "text",

@@ -82,6 +82,25 @@ type Run struct {
 	Systems   []System      `json:"systems"`
 	Workloads []Workload    `json:"workloads"`
 	Samples   []Sample      `json:"samples"`
+	// Replaced are workloads that were measured in a run of their own.
+	Replaced []string `json:"replaced,omitempty"`
+}
+
+// Replace takes the workloads of another run in place of its own. A workload is only
+// ever compared within itself, so that is as good as one run.
+func (r *Run) Replace(by *Run) {
+	r.Took += by.Took
+	r.Samples = slices.DeleteFunc(r.Samples, func(s Sample) bool {
+		_, replaced := by.workload(s.Workload)
+		return replaced
+	})
+	r.Samples = append(r.Samples, by.Samples...)
+	for _, w := range by.Workloads {
+		r.Replaced = append(r.Replaced, w.Name)
+		if _, known := r.workload(w.Name); !known {
+			r.Workloads = append(r.Workloads, w)
+		}
+	}
 }
 
 // values are a system's, by round.
