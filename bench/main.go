@@ -47,10 +47,11 @@ func main() {
 	flag.StringVar(&o.docs, "docs", "", "`page` to write the report into, between its markers; plots go beside it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := bench(ctx, o); err != nil {
+	err := bench(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // The signals end with us.
+		os.Exit(1)
 	}
 }
 

@@ -93,7 +93,10 @@ func newNamespace(ctx context.Context) string {
 			var pods corev1.PodList
 			Expect(cluster.List(ctx, &pods, client.InNamespace(namespace.Name), client.HasLabels{mcpv1alpha1.LabelServer})).To(Succeed())
 			return pods.Items
-		}).WithContext(ctx).WithTimeout(takesToEnd).Should(BeEmpty())
+		}).WithContext(ctx).WithTimeout(takesToEnd).Should(BeEmpty(), func() string {
+			dump(namespace.Name)
+			return "pods of deleted MCPServers do not end"
+		})
 		Expect(cluster.Delete(ctx, namespace)).To(Succeed())
 	})
 	return namespace.Name

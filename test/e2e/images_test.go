@@ -9,7 +9,6 @@ import (
 	"regexp"
 	goruntime "runtime"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	. "github.com/onsi/ginkgo/v2"
@@ -22,10 +21,8 @@ import (
 
 // imageSet makes the images that specs ask for, each once.
 type imageSet struct {
-	programs string // a directory
-
-	mu   sync.Mutex
-	refs map[string]string // by name, of those that are in the registry
+	programs string            // a directory
+	refs     map[string]string // by name, of those that are in the registry
 }
 
 // buildPrograms builds the servers that go into images.
@@ -95,8 +92,6 @@ func (s *imageSet) node(ctx context.Context) string {
 // runs one that an earlier run of the suite left on a node.
 func (s *imageSet) image(ctx context.Context, name string, spec func() imagebuild.Spec) string {
 	GinkgoHelper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if ref := s.refs[name]; ref != "" {
 		return ref
 	}

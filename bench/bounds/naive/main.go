@@ -7,31 +7,17 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync"
+
+	"github.com/slipway-mcp/slipway/bench/listen"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "naive:", err)
-		os.Exit(1)
-	}
-}
-
-func run(command []string) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It ends with the process.
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	fmt.Printf("{\"url\":\"http://%s/mcp\"}\n", listener.Addr())
-	return http.Serve(listener, &bridge{command: command})
-}
+func main() { listen.Serve("naive", &bridge{command: os.Args[1:]}) }
 
 const sessionHeader = "Mcp-Session-Id"
 

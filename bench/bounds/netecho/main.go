@@ -4,29 +4,14 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strconv"
+
+	"github.com/slipway-mcp/slipway/bench/listen"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "netecho:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It ends with the process.
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	fmt.Printf("{\"url\":\"http://%s/mcp\"}\n", listener.Addr())
-	return http.Serve(listener, http.HandlerFunc(echo))
-}
+func main() { listen.Serve("netecho", http.HandlerFunc(echo)) }
 
 func echo(w http.ResponseWriter, r *http.Request) {
 	body := make([]byte, max(r.ContentLength, 0))
