@@ -22,9 +22,8 @@ type child struct {
 	timer     *time.Timer
 	died      time.Time
 
-	exit Exit          // written before done is closed
-	done chan struct{} // the leader is dead and the group has been sent KILL
-	gone chan struct{} // nothing of the session is left
+	exited *exitEvent    // the leader is dead and the group has been sent KILL
+	gone   chan struct{} // nothing of the session is left
 }
 
 // end sends TERM and, after the grace, KILL. Later calls only shorten the grace.
@@ -64,6 +63,5 @@ func (c *child) finish(exit Exit) {
 	case <-time.After(stderrWait):
 	}
 	exit.Stderr = c.stderr.tail()
-	c.exit = exit
-	close(c.done)
+	c.exited.come(exit)
 }

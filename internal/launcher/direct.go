@@ -33,12 +33,7 @@ func (d *Direct) Spawn(ctx context.Context, label string) (*Process, error) {
 	}
 	stdin := os.NewFile(uintptr(c.stdin), "stdin")
 	stdout := os.NewFile(uintptr(c.stdout), "stdout")
-	process := newProcess(c.pid, stdin, stdout, c.end)
-	go func() {
-		<-c.done
-		process.finish(c.exit)
-	}()
-	return process, nil
+	return &Process{PID: c.pid, Stdin: stdin, Stdout: stdout, stop: c.end, exited: c.exited}, nil
 }
 
 // Close ends every process, in order, and waits for it within the grace and a

@@ -104,7 +104,7 @@ func (h *Host) serveProcess(c *conn, hello message, files []int) error {
 	if err != nil {
 		return err
 	}
-	process := newProcess(max(hello.PID, 0), stdin, stdout, c.stop)
+	process := &Process{PID: max(hello.PID, 0), Stdin: stdin, Stdout: stdout, stop: c.stop, exited: newExitEvent()}
 	forget, err := l.adopt(hello.ID, c, process)
 	if err != nil {
 		_ = stdin.Close()
@@ -117,10 +117,10 @@ func (h *Host) serveProcess(c *conn, hello message, files []int) error {
 		err = fmt.Errorf("unexpected %q on a lifeline", m.Kind)
 	}
 	if err != nil {
-		process.finish(Exit{Lost: true})
+		process.exited.come(Exit{Lost: true})
 		return fmt.Errorf("process %d lost: %w", process.PID, err)
 	}
-	process.finish(m.Exit.exit())
+	process.exited.come(m.Exit.exit())
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -72,14 +71,8 @@ type Process struct {
 	Stdin  *os.File // write end
 	Stdout *os.File // read end
 
-	stop func(grace time.Duration)
-	once sync.Once
-	done chan struct{}
-	exit Exit // written before done is closed
-}
-
-func newProcess(pid int, stdin, stdout *os.File, stop func(time.Duration)) *Process {
-	return &Process{PID: pid, Stdin: stdin, Stdout: stdout, stop: stop, done: make(chan struct{})}
+	stop   func(grace time.Duration)
+	exited *exitEvent
 }
 
 // Stop asks the process group to end and returns at once: TERM, and KILL after
@@ -88,19 +81,16 @@ func newProcess(pid int, stdin, stdout *os.File, stop func(time.Duration)) *Proc
 func (p *Process) Stop(grace time.Duration) { p.stop(grace) }
 
 // Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
+func (p *Process) Done() <-chan struct{} { return p.exited.done }
+
+// AfterEnd has a function called, in a goroutine of its own, when the process has
+// ended, or now if it has.
+func (p *Process) AfterEnd(f func()) { p.exited.then(f) }
 
 // Exit waits for the end of the process and says how it was.
 func (p *Process) Exit() Exit {
-	<-p.done
-	return p.exit
-}
-
-func (p *Process) finish(exit Exit) {
-	p.once.Do(func() {
-		p.exit = exit
-		close(p.done)
-	})
+	<-p.exited.done
+	return p.exited.exit
 }
 
 // abandon ends a process that nobody is going to use.

@@ -208,8 +208,8 @@ func (l *launcher) attend(c *child, life *conn) {
 			c.end(time.Duration(min(max(m.Grace, 0), maxGrace)) * time.Millisecond)
 		}
 	})
-	<-c.done
-	_ = life.send(message{Kind: kindExit, Exit: newEnded(c.exit)})
+	<-c.exited.done
+	_ = life.send(message{Kind: kindExit, Exit: newEnded(c.exited.exit)})
 }
 
 // Drain asks the adapter to hold the end of the server's container until its

@@ -157,7 +157,7 @@ func (s *supervisor) start(label string) (*child, error) {
 		label:  cleanLabel(label),
 		stdin:  pipes.stdin[1],
 		stdout: pipes.stdout[0],
-		done:   make(chan struct{}),
+		exited: newExitEvent(),
 		gone:   make(chan struct{}),
 	}
 	c.stderr = newStderrPump(pipes.stderr[0], c.label, s.sink)
@@ -265,7 +265,7 @@ func (s *supervisor) close() error {
 	s.endAll(s.opts.Grace)
 	limit := time.After(s.opts.Grace + closeSlack)
 	for i, c := range children {
-		for _, step := range []chan struct{}{c.done, c.gone} {
+		for _, step := range []chan struct{}{c.exited.done, c.gone} {
 			select {
 			case <-step:
 			case <-limit:
