@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
+	"syscall"
 )
 
 // Framing says how messages on standard input and output are told apart.
@@ -40,7 +42,8 @@ type FrameReader struct {
 	limit   int
 	junk    func(line []byte)
 
-	buffer  []byte // what was read and not yet returned is buffer[start:]
+	raw     syscall.RawConn // of the source, if it has one
+	buffer  []byte          // what was read and not yet returned is buffer[start:]
 	start   int
 	scanned int // bytes behind start that are known to hold no line break
 	began   bool
@@ -49,7 +52,13 @@ type FrameReader struct {
 
 // NewFrameReader reads messages of at most limit bytes from source.
 func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line []byte)) *FrameReader {
-	return &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
+	f := &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
+	if conn, ok := source.(syscall.Conn); ok {
+		if raw, err := conn.SyscallConn(); err == nil {
+			f.raw = raw
+		}
+	}
+	return f
 }
 
 // Next returns the next candidate for a message: an object or an array by its first
@@ -201,6 +210,9 @@ func (f *FrameReader) exactly(n int) ([]byte, error) {
 
 // fill reads more; most is how much of one message may be pending.
 func (f *FrameReader) fill(most int) {
+	if f.start == len(f.buffer) && f.raw != nil && f.await() {
+		return
+	}
 	if f.start > 0 {
 		f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.start:])]
 		f.start = 0
@@ -212,6 +224,48 @@ func (f *FrameReader) fill(most int) {
 	n, err := f.source.Read(f.buffer[len(f.buffer):cap(f.buffer)])
 	f.buffer = f.buffer[:len(f.buffer)+n]
 	f.err = err
+}
+
+// buffers are for readers that have something to read. A reader that waits has none: most
+// servers say nothing most of the time.
+var buffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
+
+// await waits until there is something to read, and reads it. If it cannot, it is for the
+// source itself to say why.
+func (f *FrameReader) await() bool {
+	if cap(f.buffer) == smallBuffer {
+		buffers.Put((*[smallBuffer]byte)(f.buffer[:smallBuffer]))
+	}
+	f.buffer, f.start = nil, 0
+	return f.raw.Read(f.tryRead) == nil
+}
+
+// tryRead reads what is there, and says whether there was anything.
+func (f *FrameReader) tryRead(fd uintptr) bool {
+	buffer := buffers.Get().(*[smallBuffer]byte) // nothing else is put there
+	n, err := syscall.Read(int(fd), buffer[:])
+	for errors.Is(err, syscall.EINTR) {
+		n, err = syscall.Read(int(fd), buffer[:])
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		buffers.Put(buffer)
+		return false
+	}
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	f.buffer, f.err = buffer[:max(n, 0)], err
+	return true
+}
+
+// Release gives a message that Next has just returned to the caller for good, if it fills
+// the reader's buffer and is worth it, and says whether it did.
+func (f *FrameReader) Release(message []byte) bool {
+	whole := cap(f.buffer) > largeBuffer && f.start == len(f.buffer) && len(message) >= cap(f.buffer)/2
+	if whole {
+		f.giveBack()
+	}
+	return whole
 }
 
 // giveBack lets go of a large buffer once nothing in it is needed, so that one
