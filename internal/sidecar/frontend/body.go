@@ -94,11 +94,16 @@ const pieceBytes = 64 << 10
 func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, error) {
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
-	body := make([]byte, 0, min(max(r.ContentLength, 512), pieceBytes, most))
+	announced := r.ContentLength
+	if announced < 0 {
+		announced = limits.BodyBytes
+	}
+	body := make([]byte, 0, min(max(announced, 512), pieceBytes, most))
 	due := 0
 	for {
 		if len(body) == cap(body) {
-			body = slices.Grow(body, cap(body))
+			// As far as it is announced, but no more than some times what has come.
+			body = slices.Grow(body, int(min(max(announced-int64(len(body)), 512), 7*int64(len(body)))))
 		}
 		if limits.ReadTimeout > 0 && len(body) >= due {
 			// Where there is no connection to set it on, there is nobody to wait for.
@@ -117,11 +122,14 @@ func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte,
 	}
 }
 
+// acceptUsual is what nearly all clients send, for nearly all that is asked of them.
+const acceptUsual = TypeJSON + ", " + TypeEvents
+
 // Accepts says whether the Accept headers allow every one of the types. A client
 // that sends none takes anything.
 func Accepts(r *http.Request, types ...string) bool {
-	values := r.Header.Values("Accept")
-	if len(values) == 0 {
+	values := r.Header["Accept"]
+	if len(values) == 0 || len(values) == 1 && values[0] == acceptUsual {
 		return true
 	}
 	for _, want := range types {
