@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -239,13 +240,13 @@ func (a *Adapter) clientHandler() http.Handler {
 	}
 	mux.Handle(Path, streamable.New(streamable.Options{
 		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
-		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
 	}))
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
-			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, SendTimeout: sendTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		})
 		mux.HandleFunc(legacysse.StreamPath, legacy.ServeStream)
 		mux.HandleFunc(legacysse.MessagesPath, legacy.ServeMessages)
@@ -307,6 +308,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Go(func() { a.backend.run(useful) })
 	running.Go(func() { a.keeper.Run(useful) })
 	running.Go(func() { a.sessions.Run(background) })
+	running.Go(func() { giveBack(background) })
 	running.Go(func() {
 		a.drainWhenTold(background)
 		drained()
@@ -336,6 +338,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	stop()
 	running.Wait()
 	a.backend.close()
+	runtime.KeepAlive(headroom)
 	return err
 }
 

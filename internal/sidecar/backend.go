@@ -68,10 +68,10 @@ func (a *Adapter) newBackend(starter child.Starter) backend {
 }
 
 // newPool returns a pool for so many processes, apart from spares.
-func (a *Adapter) newPool(starter child.Starter, processes, warm int) *child.Pool {
+func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time.Duration) *child.Pool {
 	return child.NewPool(starter, child.Options{
 		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
-		Warm: warm, Max: processes + warm, Starts: a.config.ConcurrentStarts,
+		Warm: a.config.Warm, Max: processes + a.config.Warm, Starts: a.config.ConcurrentStarts, SendTimeout: sendTimeout,
 		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
 	})
 }
@@ -79,7 +79,7 @@ func (a *Adapter) newPool(starter child.Starter, processes, warm int) *child.Poo
 // newProcessBackend has a process for each session, one for the keeper and one for
 // the manager's probe.
 func (a *Adapter) newProcessBackend(starter child.Starter) backend {
-	pool := a.newPool(starter, a.config.MaxSessions+2, a.config.Warm)
+	pool := a.newPool(starter, a.config.MaxSessions+2, sendTimeout)
 	return backend{
 		open: func(ctx context.Context) (*session.Session, error) {
 			server, err := pool.Acquire(ctx)
@@ -88,13 +88,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 			}
 			opened := session.New(server, a.sessionLimits(), &a.metrics)
 			opened.Number = server.Label()
-			// What a server says has no deadline of a request's; a server that
-			// does not read its answers has the usual time.
-			server.Serve(func(message session.Message) {
-				ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
-				defer cancel()
-				opened.Deliver(ctx, message)
-			}, func(reason error) {
+			server.Serve(opened.Deliver, func(reason error) {
 				a.logProcessEnd(server, reason)
 				opened.End(reason)
 			})
@@ -144,12 +138,12 @@ func marked(err error) error {
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 	// The old process may still be on its way out when the next one starts.
-	pool := a.newPool(starter, 2, a.config.Warm)
+	pool := a.newPool(starter, 2, stuckTimeout)
 	process := shared.New(shared.Options{
 		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
 		Calls: sharedCalls, Subscriptions: subscriptions, InputBytes: pendingBytes, BacklogBytes: a.config.LineBytes,
-		StartTimeout: a.config.OpenTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
+		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
 		open: a.numbered(opener(process.Open).or(notStarted)),

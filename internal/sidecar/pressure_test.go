@@ -180,7 +180,7 @@ func (s *agreeableServer) say(text string) {
 	if err != nil {
 		panic(err)
 	}
-	s.opened.Deliver(context.Background(), session.Message{Bytes: []byte(text), Envelope: envelope})
+	s.opened.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 }
 
 // R34: no time-out of the HTTP server ends a stream, however long it lasts: one that

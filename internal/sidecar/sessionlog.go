@@ -35,11 +35,11 @@ func (a *Adapter) logSession(opened *session.Session) {
 }
 
 func (a *Adapter) logOpened(number string) (ended func(reason error)) {
-	log := a.config.Log.V(1).WithValues("session", number)
+	log := a.config.Log.V(1) // a logger with values would be kept for as long as the session
 	begin := time.Now()
-	log.Info("Session opened")
+	log.Info("Session opened", "session", number)
 	return func(reason error) {
-		log.Info("Session ended", "reason", keeper.Brief(reason), "lasted", time.Since(begin).Round(time.Millisecond).String())
+		log.Info("Session ended", "session", number, "reason", keeper.Brief(reason), "lasted", time.Since(begin).Round(time.Millisecond).String())
 	}
 }
 

@@ -76,10 +76,8 @@ func passLines(from io.Reader, stream *session.Stream, opened *session.Session) 
 }
 
 func passLine(message session.Message, stream *session.Stream, opened *session.Session) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
-	defer cancel()
 	if message.Envelope.Kind == wire.Request {
-		return opened.CallOn(ctx, stream, message)
+		return opened.CallOn(context.Background(), stream, message)
 	}
-	return opened.Tell(ctx, message)
+	return opened.Tell(context.Background(), message)
 }

@@ -48,7 +48,7 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 	e := &endpoint{
 		pool: child.NewPool(direct, child.Options{
 			LineBytes: 16 << 20, Max: 8, Starts: 4,
-			StartHold: 5 * time.Second, EOFGrace: 500 * time.Millisecond, TermGrace: 2 * time.Second, Log: testr.New(t),
+			StartHold: 5 * time.Second, EOFGrace: 500 * time.Millisecond, TermGrace: 2 * time.Second, SendTimeout: 10 * time.Second, Log: testr.New(t),
 		}),
 		sessions: session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
 	}
@@ -64,14 +64,10 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 				Calls: 64, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 32 << 20,
 				CallTimeout: time.Minute, CancelGrace: 5 * time.Second, DeliveryTimeout: 5 * time.Second,
 			}, metrics)
-			server.Serve(func(message session.Message) {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
-				opened.Deliver(ctx, message)
-			}, opened.End)
+			server.Serve(opened.Deliver, opened.End)
 			return opened, nil
 		},
-		BodyBytes: 1 << 20, OpenTimeout: patience, SendTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, KeepAlive: time.Second,
+		BodyBytes: 1 << 20, OpenTimeout: patience, WriteTimeout: 10 * time.Second, KeepAlive: time.Second,
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc(legacysse.StreamPath, transport.ServeStream)

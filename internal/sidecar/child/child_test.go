@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 var testOptions = Options{
 	LineBytes: 16 << 20, Max: 8, Starts: 2,
-	StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second,
+	StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, SendTimeout: 10 * time.Second,
 }
 
 func newPool(t *testing.T, options Options, command ...string) *Pool {
@@ -258,22 +258,43 @@ func TestStderrFlood(t *testing.T) {
 }
 
 // A server that does not read is ended once part of a message has reached it: the
-// rest of the stream would make no sense.
+// rest of the stream would make no sense. Whoever sends need not say how long to wait.
 func TestServerThatDoesNotRead(t *testing.T) {
-	pool := newPool(t, testOptions, "sleep", "1000")
-	c := converse(t, pool)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := c.Send(ctx, []byte(strings.Repeat("x", 1<<20))); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("send: got %v", err)
+	const short, long = 200 * time.Millisecond, time.Hour
+	for name, test := range map[string]struct{ timeout, patience time.Duration }{
+		"for as long as the pool allows": {short, long},
+		"for as long as somebody waits":  {long, short},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := testOptions
+			options.SendTimeout = test.timeout
+			pool := newPool(t, options, "sleep", "1000")
+			c := converse(t, pool)
+			ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+			defer cancel()
+			if err := c.Send(ctx, []byte(strings.Repeat("x", 1<<20))); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("send: got %v", err)
+			}
+			if reason := c.end().Error(); !strings.Contains(reason, "signal 9") {
+				t.Errorf("ended with %s", reason)
+			}
+			if err := c.Send(t.Context(), []byte("{}")); err == nil {
+				t.Error("a message was sent after half of another")
+			}
+			eventuallyNone(t, pool)
+		})
 	}
-	if reason := c.end().Error(); !strings.Contains(reason, "signal 9") {
-		t.Errorf("ended with %s", reason)
+}
+
+// The deadline of a message is not that of those that follow it, however late they come.
+func TestDeadlineMoves(t *testing.T) {
+	options := testOptions
+	options.SendTimeout = 100 * time.Millisecond
+	c := converse(t, newPool(t, options, "cat"))
+	for begin := time.Now(); time.Since(begin) < 5*options.SendTimeout; {
+		c.send(`{"jsonrpc":"2.0","method":"n"}`)
+		c.hear()
 	}
-	if err := c.Send(t.Context(), []byte("{}")); err == nil {
-		t.Error("a message was sent after half of another")
-	}
-	eventuallyNone(t, pool)
 }
 
 // S-06: end of input, then TERM, then KILL.

@@ -14,10 +14,7 @@ func (s *Server) Pipes() (output io.Reader, input io.WriteCloser, err error) {
 	if !s.outputTaken.CompareAndSwap(false, true) {
 		return nil, nil, ErrTaken
 	}
-	go func() {
-		<-s.process.Done()
-		_ = s.process.Stdout.Close()
-	}()
+	s.process.AfterEnd(func() { _ = s.process.Stdout.Close() })
 	return &startedReader{s}, &askingWriter{s}, nil
 }
 

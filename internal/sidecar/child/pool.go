@@ -41,6 +41,9 @@ type Options struct {
 	StartHold time.Duration // after which a silent process no longer counts as starting
 	EOFGrace  time.Duration // for a process to end after its input has
 	TermGrace time.Duration // for it to end after TERM, before KILL
+	// SendTimeout is for a process to read a message. It may get half of it only, if
+	// it was sent another one shortly before.
+	SendTimeout time.Duration
 
 	Log logr.Logger
 }

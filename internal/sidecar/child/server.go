@@ -33,9 +33,10 @@ type Server struct {
 	broke       atomic.Bool // one of its pipes ended by itself, as both do with the process
 	asked       atomic.Bool // to end, before it did by itself
 
-	writing sync.Mutex
-	frame   []byte
-	broken  error // a message was written in part; no other can follow it
+	writing  sync.Mutex
+	frame    []byte
+	deadline time.Time // of writes, as it was set last
+	broken   error     // a message was written in part; no other can follow it
 
 	junkLines int // counted by whoever reads the output
 }
@@ -43,8 +44,7 @@ type Server struct {
 func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 	s := &Server{pool: pool, process: process, label: label, begin: time.Now(), closing: make(chan struct{})}
 	hold := time.AfterFunc(pool.options.StartHold, s.started)
-	go func() {
-		<-process.Done()
+	process.AfterEnd(func() {
 		hold.Stop()
 		s.started()
 		if !s.asked.Load() {
@@ -55,7 +55,7 @@ func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 			_ = process.Stdout.Close()
 		}
 		pool.ended(s)
-	}()
+	})
 	return s
 }
 
@@ -98,16 +98,15 @@ func (s *Server) PID() int { return s.process.PID }
 // larger one is not worth the copy.
 const smallFrame = 64 << 10
 
-// Send writes one message. Messages never mix. A process that does not read until
-// the context's deadline is ended, if part of the message has reached it.
+// Send writes one message. Messages never mix. A process that does not read in time
+// is ended, if part of the message has reached it.
 func (s *Server) Send(ctx context.Context, message []byte) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.broken != nil {
 		return s.broken
 	}
-	deadline, _ := ctx.Deadline() // the zero time, if there is none, means never
-	if err := s.process.Stdin.SetWriteDeadline(deadline); err != nil {
+	if err := s.limitWrite(ctx); err != nil {
 		return fmt.Errorf("write to server process: %w", err)
 	}
 	written, err := s.write(message)
@@ -121,6 +120,22 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 		s.stop(0)
 	}
 	return err
+}
+
+// limitWrite sets the time by which a message must have been written. A deadline that
+// is far enough away is left as it is: to move it takes a tenth of the time that a small
+// message does.
+func (s *Server) limitWrite(ctx context.Context) error {
+	now := time.Now()
+	timeout := s.pool.options.SendTimeout
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(now.Add(timeout)) {
+		s.deadline = sooner
+	} else if left := s.deadline.Sub(now); left > timeout/2 {
+		return nil
+	} else {
+		s.deadline = now.Add(timeout)
+	}
+	return s.process.Stdin.SetWriteDeadline(s.deadline)
 }
 
 // noteInput notes that nobody reads what is written to the process.
@@ -184,6 +199,10 @@ type lastWords struct {
 	left   int // once the process has ended
 }
 
+// SyscallConn is for readers that wait without a buffer. What they cannot read they read
+// by Read.
+func (l *lastWords) SyscallConn() (syscall.RawConn, error) { return l.output.SyscallConn() }
+
 func (l *lastWords) Read(p []byte) (int, error) {
 	n, err := l.output.Read(p)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left <= 0 {
@@ -207,10 +226,7 @@ func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 		go func() { ended(s.reason(io.EOF)) }() // it died before it was used
 		return
 	}
-	go func() {
-		<-s.process.Done()
-		_ = s.process.Stdout.SetReadDeadline(time.Now().Add(exitGrace))
-	}()
+	s.process.AfterEnd(func() { _ = s.process.Stdout.SetReadDeadline(time.Now().Add(exitGrace)) })
 	go func() {
 		err := s.readSafely(receive)
 		ended(s.reason(err))
@@ -245,11 +261,12 @@ func (s *Server) read(receive func(session.Message)) error {
 			s.receiveBatch(message, receive)
 			continue
 		}
-		s.receiveOne(message, receive)
+		s.receiveOne(message, reader.Release(message), receive)
 	}
 }
 
-func (s *Server) receiveOne(message []byte, receive func(session.Message)) {
+// receiveOne takes a message; owned says that it is never overwritten.
+func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Message)) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
@@ -258,13 +275,13 @@ func (s *Server) receiveOne(message []byte, receive func(session.Message)) {
 		s.junk(message)
 		return
 	}
-	receive(session.Message{Bytes: message, Envelope: envelope})
+	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned})
 }
 
 // receiveBatch takes apart what some servers of revision 2025-03-26 send.
 func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
 	err := wire.Batch(batch, func(message []byte) error {
-		s.receiveOne(message, receive)
+		s.receiveOne(message, false, receive)
 		return nil
 	})
 	if err != nil {

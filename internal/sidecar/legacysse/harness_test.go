@@ -68,7 +68,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 		registry: session.NewRegistry(session.Policy{Max: 16, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
 		pool: child.NewPool(direct, child.Options{
 			LineBytes: 64 << 20, Max: 24, Starts: 4,
-			StartHold: time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, Log: testr.New(t),
+			StartHold: time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, SendTimeout: 10 * time.Second, Log: testr.New(t),
 		}),
 		limits: session.Limits{
 			Calls: 64, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
@@ -78,7 +78,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 	options := Options{
 		Sessions: e.registry, Origins: origin.Policy{Hosts: []string{"localhost"}},
 		Open: e.open, MintToken: rand.Text, PostTo: MessagesPath,
-		BodyBytes: 1 << 20, OpenTimeout: patience, SendTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		BodyBytes: 1 << 20, OpenTimeout: patience, WriteTimeout: 10 * time.Second,
 		KeepAlive: time.Minute,
 	}
 	if change != nil {
@@ -108,11 +108,7 @@ func (e *endpoint) open(ctx context.Context) (*session.Session, error) {
 		return nil, err
 	}
 	opened := session.New(server, e.limits, &e.metrics)
-	server.Serve(func(message session.Message) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		opened.Deliver(ctx, message)
-	}, opened.End)
+	server.Serve(opened.Deliver, opened.End)
 	return opened, nil
 }
 

@@ -30,9 +30,7 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		frontend.RefuseScan(w, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), t.SendTimeout)
-	defer cancel()
-	if err := c.take(ctx, messages); err != nil {
+	if err := c.take(r.Context(), messages); err != nil {
 		failTake(w, err)
 		return
 	}

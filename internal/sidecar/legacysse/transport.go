@@ -43,7 +43,6 @@ type Options struct {
 
 	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start
-	SendTimeout  time.Duration // for a server to read what it is sent
 	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between comments on a silent connection

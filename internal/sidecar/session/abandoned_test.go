@@ -160,7 +160,7 @@ func TestDroppingIsCheap(t *testing.T) {
 	h.open()
 	message := h.message(note)
 	for range 40_000 {
-		h.Deliver(t.Context(), message)
+		h.Deliver(message)
 	}
 	if h.metrics.DroppedNotifications.Value() == 0 {
 		t.Fatal("nothing was dropped")
@@ -168,7 +168,7 @@ func TestDroppingIsCheap(t *testing.T) {
 	result := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			h.Deliver(t.Context(), message)
+			h.Deliver(message)
 		}
 	})
 	if took := result.AllocedBytesPerOp(); took > 4<<10 {

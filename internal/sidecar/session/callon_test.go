@@ -46,7 +46,7 @@ func TestCallOn(t *testing.T) {
 	}
 	said = append(said, `{"jsonrpc":"2.0","id":4,"result":{}}`)
 	for _, message := range said {
-		h.Deliver(t.Context(), h.message(message))
+		h.Deliver(h.message(message))
 	}
 	h.End(errors.New("over"))
 	said = append(said, `{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"over"}}`)

@@ -12,22 +12,24 @@ import (
 const progressMethod = "notifications/progress"
 
 // Deliver takes a message of the server's and puts it on the stream it belongs to.
-// The message is copied. Deliver blocks only while more waits for the client than
+// The message is copied unless it is the session's to keep. Deliver blocks only while more waits for the client than
 // the session may hold, which stops this server and no other.
-func (s *Session) Deliver(ctx context.Context, message Message) {
+func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
 	if e.Kind == wire.Request && string(e.Method) == "ping" {
-		s.answerPing(ctx, message)
+		s.answerPing(message)
 		return
 	}
-	event := Event{Message: bytes.Clone(message.Bytes), kind: e.Kind}
+	event := Event{Message: message.Bytes, kind: e.Kind}
+	if !message.Owned {
+		event.Message = bytes.Clone(message.Bytes)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awaitRoomLocked()
 	if s.endedBy != nil {
 		return
 	}
-	s.touched = time.Now()
 	switch e.Kind {
 	case wire.Response:
 		s.deliverAnswerLocked(message, event)
@@ -57,9 +59,16 @@ func (s *Session) awaitRoomLocked() {
 
 func (s *Session) deliverNoticeLocked(message Message, event Event) {
 	e := &message.Envelope
-	if string(e.Method) == progressMethod && !s.isActiveLocked(nameKey(e.ProgressToken.Of(message.Bytes))) {
-		s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that nobody asked for
-		return
+	if string(e.Method) == progressMethod {
+		token := e.ProgressToken.Of(message.Bytes)
+		if c := s.callByTokenLocked(token); c != nil {
+			s.enqueueLocked(c.stream, event)
+			return
+		}
+		if !slices.Contains(s.taskTokens, nameKey(token)) {
+			s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that nobody asked for
+			return
+		}
 	}
 	if stream := s.streamForLocked(message); stream != nil {
 		s.enqueueLocked(stream, event)
@@ -70,14 +79,14 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 
 // answerPing answers in the client's place: a server that checks whether it is
 // still connected is connected to us.
-func (s *Session) answerPing(ctx context.Context, message Message) {
+func (s *Session) answerPing(message Message) {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), message.Envelope.ID.Of(message.Bytes)...)
 	// If the server does not read, it has more to worry about than this answer.
-	_ = s.server.Send(ctx, append(b, `,"result":{}}`...))
+	_ = s.server.Send(context.Background(), append(b, `,"result":{}}`...))
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
-	c := s.calls[nameKey(message.Envelope.ID.Of(message.Bytes))]
+	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
 	if c == nil {
 		// Late, after a cancellation or a time-out, or to a question nobody asked.
 		s.metrics.UnmatchedAnswers.Inc()
@@ -129,9 +138,7 @@ func (s *Session) refuse(key string, request *serverRequest) {
 	}
 	s.mu.Unlock()
 	if waiting {
-		ctx, cancel := context.WithTimeout(context.Background(), s.limits.DeliveryTimeout)
-		defer cancel()
-		_ = s.server.Send(ctx, errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
+		_ = s.server.Send(context.Background(), errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
 	}
 }
 
@@ -141,21 +148,14 @@ func (r *serverRequest) settle() {
 	}
 }
 
-// streamForLocked decides where a message that answers nothing goes. Progress names
-// its call. Anything else cannot be told to belong to a call, unless there is just
-// one; then come general streams, then the newest call.
+// streamForLocked decides where a message goes that answers nothing and is no progress of
+// a call. It cannot be told to belong to a call, unless there is just one; then come
+// general streams, then the newest call.
 func (s *Session) streamForLocked(message Message) *Stream {
 	e := &message.Envelope
-	if e.Kind == wire.Notification {
-		switch string(e.Method) {
-		case progressMethod:
-			if c := s.callByTokenLocked(nameKey(e.ProgressToken.Of(message.Bytes))); c != nil {
-				return c.stream
-			}
-		case "notifications/cancelled":
-			if r := s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
-				return r.stream
-			}
+	if e.Kind == wire.Notification && string(e.Method) == "notifications/cancelled" {
+		if r := s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
+			return r.stream
 		}
 	}
 	newest, live := s.newestCallLocked()

@@ -10,7 +10,7 @@ import (
 // may escape other characters in it than who sent it. Values that are alike but for
 // their type stay apart (J-02).
 func nameKey(raw []byte) string {
-	if len(raw) == 0 || raw[0] != '"' || bytes.IndexByte(raw, '\\') < 0 {
+	if isPlain(raw) {
 		return string(raw)
 	}
 	var text string
@@ -20,8 +20,13 @@ func nameKey(raw []byte) string {
 	return `"` + text + `"`
 }
 
+// isPlain says whether an id or token is its own key.
+func isPlain(raw []byte) bool {
+	return len(raw) == 0 || raw[0] != '"' || bytes.IndexByte(raw, '\\') < 0
+}
+
 // tokenKey is the progress token of a request, if it has one.
-func tokenKey(request Message) string {
+func tokenKey(request *Message) string {
 	raw := request.Envelope.ProgressToken.Of(request.Bytes)
 	if string(raw) == "null" {
 		return ""
@@ -29,22 +34,26 @@ func tokenKey(request Message) string {
 	return nameKey(raw)
 }
 
-func (s *Session) callByTokenLocked(token string) *call {
-	if token == "" {
+// callByTokenLocked is the call in flight that the token of progress names.
+func (s *Session) callByTokenLocked(raw []byte) *call {
+	if len(raw) == 0 {
 		return nil
 	}
+	if isPlain(raw) {
+		for _, c := range s.calls {
+			if c.token == string(raw) { // which makes no string
+				return c
+			}
+		}
+		return nil
+	}
+	token := nameKey(raw)
 	for _, c := range s.calls {
 		if c.token == token {
 			return c
 		}
 	}
 	return nil
-}
-
-// isActiveLocked says whether there may be progress for a token: of a call in flight,
-// or of a task that a call has begun (U-05).
-func (s *Session) isActiveLocked(token string) bool {
-	return s.callByTokenLocked(token) != nil || slices.Contains(s.taskTokens, token)
 }
 
 // noteTaskLocked remembers the token of a call that was answered with a task, which has
@@ -61,7 +70,7 @@ func (s *Session) noteTaskLocked(c *call) {
 }
 
 // asksForTask says whether a request, if it has a token at all, asks for a task.
-func asksForTask(request Message) bool {
+func asksForTask(request *Message) bool {
 	params := request.Envelope.Params.Of(request.Bytes)
 	if !request.Envelope.ProgressToken.Present() || !bytes.Contains(params, []byte(`"task"`)) {
 		return false

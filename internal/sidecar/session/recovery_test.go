@@ -17,7 +17,7 @@ func TestAnswerIsSentAgain(t *testing.T) {
 	if _, err := h.Open(); err != nil {
 		t.Fatal(err)
 	}
-	h.Deliver(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`))
+	h.Deliver(h.message(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`))
 	answer := h.message(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	h.server.err = errors.New("it does not read now")
 	if h.Tell(t.Context(), answer) == nil {
@@ -37,9 +37,9 @@ func TestAnswerIsSentAgain(t *testing.T) {
 func TestRequestPushedOutOfBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, testLimits)
-		h.Deliver(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
+		h.Deliver(h.message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
 		for range 4 {
-			h.Deliver(t.Context(), h.message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"x":%q}}`, strings.Repeat("x", 100))))
+			h.Deliver(h.message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"x":%q}}`, strings.Repeat("x", 100))))
 		}
 		stream, err := h.Open()
 		if err != nil {

@@ -210,10 +210,7 @@ func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	case idle && now.Sub(since) >= idleTimeout:
 		session.End(fmt.Errorf("%w (%s)", ErrIdle, idleTimeout))
 	default:
-		// A server that does not read must not hold up the other sessions.
-		sendCtx, cancel := context.WithTimeout(ctx, sweepInterval/10)
-		session.Sweep(sendCtx, now)
-		cancel()
+		session.Sweep(ctx, now)
 	}
 }
 

@@ -13,21 +13,25 @@ type sentEvent struct {
 	event  Event
 }
 
-// keep adds an event and returns the streams that lost an older one to it.
-func (r *replay) keep(stream *Stream, event Event) (evicted []*Stream) {
+// keep adds an event. Older ones may have to make room for it.
+func (r *replay) keep(stream *Stream, event Event) {
 	stream.kept++
 	r.sent = append(r.sent, sentEvent{stream, event})
 	r.bytes += len(event.Message)
-	for r.bytes > r.limit {
-		oldest := r.sent[0]
-		r.sent[0] = sentEvent{}
-		r.sent = r.sent[1:]
-		r.bytes -= len(oldest.event.Message)
-		oldest.stream.kept--
-		oldest.stream.evicted = oldest.event.seq
-		evicted = append(evicted, oldest.stream)
-	}
-	return evicted
+}
+
+// isFull says whether there is more than may be kept.
+func (r *replay) isFull() bool { return r.bytes > r.limit }
+
+// evict forgets the oldest event, and returns its stream.
+func (r *replay) evict() *Stream {
+	oldest := r.sent[0]
+	r.sent[0] = sentEvent{}
+	r.sent = r.sent[1:]
+	r.bytes -= len(oldest.event.Message)
+	oldest.stream.kept--
+	oldest.stream.evicted = oldest.event.seq
+	return oldest.stream
 }
 
 // after returns the events of a stream that follow one, and whether these are all.

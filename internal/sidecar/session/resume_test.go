@@ -12,7 +12,7 @@ func readIDs(stream *Stream) (ids []string) {
 		if !ok {
 			return ids
 		}
-		ids = append(ids, stream.ID(event))
+		ids = append(ids, string(stream.AppendID(nil, event)))
 	}
 }
 

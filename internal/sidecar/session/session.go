@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -19,7 +20,8 @@ import (
 
 // Server is the other end of a session.
 type Server interface {
-	// Send writes one message. It blocks while the server does not read.
+	// Send writes one message. It blocks while the server does not read, for as long
+	// as it is allowed to or the context lasts, whichever is less.
 	Send(ctx context.Context, message []byte) error
 	// Close ends the server; it returns at once.
 	Close()
@@ -78,7 +80,8 @@ type Session struct {
 	replay         replay
 	backlog        []Event // for whichever stream opens next
 	waiting        int     // bytes of events not yet handed over
-	sending        int     // bytes of messages that the server has yet to read
+
+	sending atomic.Int64 // bytes of messages that the server has yet to read
 
 	ended   chan struct{}
 	endedBy error
@@ -124,6 +127,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 type Message struct {
 	Bytes    []byte
 	Envelope wire.Envelope
+	Owned    bool // whoever takes it may keep Bytes: nobody else will change them
 }
 
 // Call sends requests to the server and returns the stream that their answers, and
@@ -171,21 +175,37 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		s.attached++
 	}
 	s.touched = time.Now()
-	for i, request := range requests {
+	for i := range requests {
+		request := &requests[i]
 		id := request.Envelope.ID.Of(request.Bytes)
-		key := nameKey(id)
-		if _, taken := s.calls[key]; taken {
+		if s.callLocked(id) != nil {
 			s.forgetLocked(stream, requests[:i])
 			return nil, ErrDuplicateID
 		}
 		s.callOrder++
-		s.calls[key] = &call{
-			id: string(id), key: key, token: tokenKey(request), task: asksForTask(request),
-			stream: stream, order: s.callOrder, deadline: s.touched.Add(s.limits.CallTimeout),
+		c := &stream.first
+		if c.stream != nil { // taken
+			c = new(call)
 		}
+		c.key = nameKey(id)
+		c.id = c.key
+		if string(id) != c.key {
+			c.id = string(id)
+		}
+		c.token, c.task, c.stream, c.order = tokenKey(request), asksForTask(request), stream, s.callOrder
+		c.deadline = s.touched.Add(s.limits.CallTimeout)
+		s.calls[c.key] = c
 		stream.awaits++
 	}
 	return stream, nil
+}
+
+// callLocked is the call in flight that has the id.
+func (s *Session) callLocked(id []byte) *call {
+	if isPlain(id) {
+		return s.calls[string(id)] // which makes no string
+	}
+	return s.calls[nameKey(id)]
 }
 
 // forgetLocked removes calls as if they had never been, and their stream if it is
@@ -228,18 +248,12 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 // send passes a client's message on, unless too many are waiting already: all of
 // them are in memory until the server reads them. One may be of any size.
 func (s *Session) send(ctx context.Context, message []byte) error {
-	s.mu.Lock()
-	if s.limits.SendingBytes > 0 && s.sending > 0 && s.sending+len(message) > s.limits.SendingBytes {
-		s.mu.Unlock()
+	size, limit := int64(len(message)), int64(s.limits.SendingBytes)
+	defer s.sending.Add(-size)
+	if waiting := s.sending.Add(size); limit > 0 && waiting > limit && waiting > size {
 		return ErrServerBusy
 	}
-	s.sending += len(message)
-	s.mu.Unlock()
-	err := s.server.Send(ctx, message)
-	s.mu.Lock()
-	s.sending -= len(message)
-	s.mu.Unlock()
-	return err
+	return s.server.Send(ctx, message)
 }
 
 // takeBack undoes that an answer was noted which did not reach the server, so that
@@ -412,6 +426,12 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		}
 	}
 	s.mu.Unlock()
+	if len(cancel) == 0 {
+		return
+	}
+	// A server that does not read must not hold up the other sessions.
+	ctx, done := context.WithTimeout(ctx, sweepInterval/10)
+	defer done()
 	for _, message := range cancel {
 		if s.server.Send(ctx, message) != nil {
 			return // it does not read; its calls were answered all the same

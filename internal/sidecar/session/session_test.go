@@ -67,7 +67,7 @@ func (h *harness) message(text string) Message {
 	if err != nil {
 		h.t.Fatalf("scan %s: %v", text, err)
 	}
-	return Message{[]byte(text), envelope}
+	return Message{Bytes: []byte(text), Envelope: envelope}
 }
 
 func (h *harness) call(id int, meta string) *Stream {
@@ -88,7 +88,7 @@ func (h *harness) open() *Stream {
 	return stream
 }
 
-func (h *harness) say(text string) { h.Deliver(h.t.Context(), h.message(text)) }
+func (h *harness) say(text string) { h.Deliver(h.message(text)) }
 
 func (h *harness) answer(id int) { h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)) }
 

@@ -32,7 +32,7 @@ func testOptions() Options {
 		},
 		SessionMetrics: &session.Metrics{},
 		Calls:          1 << 16, Subscriptions: 8, InputBytes: 1 << 20, BacklogBytes: 16 << 20,
-		StartTimeout: patience, StuckTimeout: patience / 3,
+		StartTimeout: patience, SendTimeout: patience, StuckTimeout: patience / 3,
 	}
 }
 

@@ -47,6 +47,7 @@ type Options struct {
 	BacklogBytes  int // waiting for one session beyond its own limits; past it the session is ended
 
 	StartTimeout time.Duration // for a process to start and answer initialize
+	SendTimeout  time.Duration // for a process to read what waits for it, before more is refused
 	StuckTimeout time.Duration // for a process to read one message, before it is ended
 
 	Log logr.Logger

@@ -33,7 +33,7 @@ func newReal(t *testing.T, lineBytes int, command ...string) (*Process, *child.P
 	}
 	pool := child.NewPool(direct, child.Options{
 		LineBytes: lineBytes, Max: 2, Starts: 1,
-		StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second,
+		StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, SendTimeout: 10 * time.Second,
 	})
 	options := testOptions()
 	options.Acquire = func(ctx context.Context) (Server, error) { return pool.Acquire(ctx) }
@@ -174,7 +174,7 @@ func serveHTTP(t *testing.T, p *Process) string {
 			ids++
 			return fmt.Sprintf("s%d", ids)
 		},
-		BodyBytes: 16 << 20, OpenTimeout: patience, SendTimeout: patience, WriteTimeout: patience,
+		BodyBytes: 16 << 20, OpenTimeout: patience, WriteTimeout: patience,
 		CommitAfter: time.Second, KeepAlive: time.Second, Retry: time.Second,
 	}))
 	t.Cleanup(server.Close)

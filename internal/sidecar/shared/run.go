@@ -109,6 +109,9 @@ func discreet(reason error) error {
 // are not starved.
 func (r *run) awaitOpenLocked(ctx context.Context, v *view) error {
 	if r.dead == nil && r.queued > r.options.InputBytes {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.options.SendTimeout)
+		defer cancel()
 		stop := context.AfterFunc(ctx, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -134,7 +133,7 @@ func (v *view) pump() {
 				break
 			}
 			// It has no request in it that would need the context.
-			v.session.Deliver(context.Background(), message)
+			v.session.Deliver(message)
 			v.delivered(message)
 		}
 	}

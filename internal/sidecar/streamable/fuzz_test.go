@@ -47,7 +47,7 @@ func FuzzBody(f *testing.F) {
 		opened.Revision = revision20250326
 		slot.Fill("s", opened)
 		handler := New(Options{
-			Sessions: registry, BodyBytes: 1 << 10, SendTimeout: time.Second, OpenTimeout: time.Second,
+			Sessions: registry, BodyBytes: 1 << 10, OpenTimeout: time.Second,
 			ReadTimeout: time.Second, WriteTimeout: time.Second, CommitAfter: time.Millisecond, KeepAlive: time.Second, Retry: time.Second,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)

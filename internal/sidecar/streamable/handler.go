@@ -32,7 +32,6 @@ type Options struct {
 
 	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start and answer initialize
-	SendTimeout  time.Duration // for a server to read what it is sent
 	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	CommitAfter  time.Duration // silence after which a call is answered by a stream

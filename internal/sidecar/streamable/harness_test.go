@@ -66,7 +66,7 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 			ids++
 			return fmt.Sprintf("session-%d", ids)
 		},
-		BodyBytes: 16 << 20, OpenTimeout: 10 * time.Second, SendTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		BodyBytes: 16 << 20, OpenTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		CommitAfter: 100 * time.Millisecond, KeepAlive: 50 * time.Millisecond, Retry: 200 * time.Millisecond,
 	}
 	if change != nil {
@@ -121,7 +121,7 @@ func (e *endpoint) open(context.Context) (*session.Session, error) {
 				return
 			}
 			if envelope, err := wire.Scan(message); err == nil {
-				opened.Deliver(context.Background(), session.Message{Bytes: message, Envelope: envelope})
+				opened.Deliver(session.Message{Bytes: message, Envelope: envelope})
 			}
 		}
 	}()

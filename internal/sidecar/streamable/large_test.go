@@ -51,7 +51,7 @@ func TestLargeEventToSteadyReader(t *testing.T) {
 				if err != nil {
 					panic(err)
 				}
-				opened.Deliver(context.Background(), session.Message{Bytes: m, Envelope: envelope})
+				opened.Deliver(session.Message{Bytes: m, Envelope: envelope})
 			}
 			return opened, nil
 		}

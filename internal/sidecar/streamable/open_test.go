@@ -24,7 +24,7 @@ type talker struct {
 func (s *talker) Send(context.Context, []byte) error {
 	go s.talk(func(text string) {
 		if envelope, err := wire.Scan([]byte(text)); err == nil {
-			s.session.Deliver(context.Background(), session.Message{Bytes: []byte(text), Envelope: envelope})
+			s.session.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 		}
 	})
 	return nil

@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -31,7 +30,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		h.initialize(w, r, message)
 	default:
 		if found, ok := h.session(w, r, idOf(message)); ok {
-			h.pass(w, r, found, false, message)
+			h.pass(w, r, found, false, []session.Message{message})
 		}
 	}
 }
@@ -60,14 +59,14 @@ func idOf(message session.Message) []byte {
 }
 
 // pass hands messages to their session, and answers when there is a request.
-func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Session, batch bool, messages ...session.Message) {
-	var requests []session.Message
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Session, batch bool, messages []session.Message) {
+	requests := messages[:0]
 	for _, message := range messages {
 		if message.Envelope.Kind == wire.Request {
 			requests = append(requests, message)
 			continue
 		}
-		if err := h.tell(r, found, message); err != nil {
+		if err := found.Tell(r.Context(), message); err != nil {
 			h.failSend(w, nil, err)
 			return
 		}
@@ -79,16 +78,8 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Se
 	h.call(w, r, found, batch, requests)
 }
 
-func (h *Handler) tell(r *http.Request, to *session.Session, message session.Message) error {
-	ctx, cancel := context.WithTimeout(r.Context(), h.SendTimeout)
-	defer cancel()
-	return to.Tell(ctx, message)
-}
-
 func (h *Handler) call(w http.ResponseWriter, r *http.Request, to *session.Session, batch bool, requests []session.Message) {
-	ctx, cancel := context.WithTimeout(r.Context(), h.SendTimeout)
-	stream, err := to.Call(ctx, requests...)
-	cancel()
+	stream, err := to.Call(r.Context(), requests...)
 	if err != nil {
 		h.failSend(w, requests[0].Envelope.ID.Of(requests[0].Bytes), err)
 		return
@@ -131,5 +122,5 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this session has "+found.Revision)
 		return
 	}
-	h.pass(w, r, found, true, messages...)
+	h.pass(w, r, found, true, messages)
 }

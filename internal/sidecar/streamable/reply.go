@@ -20,12 +20,13 @@ type reply struct {
 	r        *http.Request
 	stream   *session.Stream
 	revision string
-	batch    bool   // the answer is an array
+	batch    bool   // there may be several answers
 	after    string // the event that the client has, if it resumes the stream
 
 	control   *http.ResponseController
 	resumable bool
-	buffer    []byte
+	id        []byte // of the event that was appended last
+	buffer    []byte // to be written
 }
 
 var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
@@ -38,13 +39,16 @@ func (p *reply) run() {
 		timer.Stop()
 		timers.Put(timer)
 	}()
+	if p.batch {
+		p.streamEvents(timer)
+		return
+	}
 	for {
-		switch ready, sole, end := p.stream.Peek(); {
-		case sole && !p.batch:
-			event, _, _ := p.stream.Take()
+		switch event, ok, others, end := p.stream.TakeSole(); {
+		case ok:
 			p.handler.writeJSON(p.w, event.Message)
 			return
-		case ready:
+		case others:
 			p.streamEvents(timer)
 			return
 		case end:
@@ -64,10 +68,15 @@ func (p *reply) run() {
 // writeSize is how much is written in one go, within one deadline.
 const writeSize = 64 << 10
 
+// saidLength is the size of a body up to which net/http itself says how long it is.
+const saidLength = 2 << 10
+
 func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) > saidLength {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	if len(body) <= writeSize {
 		_, _ = w.Write(body) // fits into buffers; the client has it, or is gone
 		return
@@ -135,11 +144,21 @@ func (p *reply) streamEvents(timer *time.Timer) {
 }
 
 func (p *reply) append(event session.Event) {
-	id := ""
 	if p.resumable {
-		id = p.stream.ID(event)
+		p.id = p.stream.AppendID(p.id[:0], event)
 	}
-	p.buffer = wire.AppendEvent(p.buffer, wire.Event{ID: id, Message: event.Message})
+	p.begin()
+	p.buffer = wire.AppendEvent(p.buffer, wire.Event{ID: p.id, Message: event.Message})
+}
+
+// writeBuffers are shared: a stream has one only while there is something to write.
+var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// begin makes sure that there is a buffer.
+func (p *reply) begin() {
+	if p.buffer == nil {
+		p.buffer = *writeBuffers.Get().(*[]byte) // nothing else is put there
+	}
 }
 
 // flush sends what was gathered. A client that does not take it in time is treated
@@ -151,10 +170,11 @@ func (p *reply) flush() bool {
 	if p.handler.writeInPieces(p.w, p.control, p.buffer) != nil {
 		return false
 	}
-	p.buffer = p.buffer[:0]
-	if cap(p.buffer) > writeSize {
-		p.buffer = nil
+	if cap(p.buffer) <= 4*writeSize { // one that a large event has grown is not kept
+		written := p.buffer[:0]
+		writeBuffers.Put(&written)
 	}
+	p.buffer = nil
 	return p.control.Flush() == nil
 }
 

@@ -26,7 +26,7 @@ type SSEOptions struct {
 	Metrics *session.Metrics
 
 	EventBytes  int           // largest event taken
-	SendTimeout time.Duration // for the server to take an answer that the session gives itself
+	SendTimeout time.Duration // for the server to take a message
 }
 
 // SSE opens sessions with a server that speaks the HTTP+SSE transport of protocol
@@ -165,14 +165,8 @@ func (c *connection) run() {
 			c.sse.Junk.Inc()
 			continue
 		}
-		c.deliver(session.Message{Bytes: event.Data, Envelope: envelope})
+		c.session.Deliver(session.Message{Bytes: event.Data, Envelope: envelope})
 	}
-}
-
-func (c *connection) deliver(message session.Message) {
-	ctx, cancel := context.WithTimeout(c.live, c.sse.SendTimeout)
-	defer cancel()
-	c.session.Deliver(ctx, message)
 }
 
 // Close ends the connection, which ends the server's session (E-06).
@@ -194,6 +188,8 @@ func (c *connection) Send(ctx context.Context, message []byte) error {
 	default:
 		return session.ErrTooManyCalls
 	}
+	ctx, done := context.WithTimeout(ctx, c.sse.SendTimeout)
+	defer done()
 	posting, cancel := context.WithCancel(c.live)
 	written := make(chan struct{}, 1)
 	request := newRequest(httptrace.WithClientTrace(posting, &httptrace.ClientTrace{
@@ -275,6 +271,6 @@ func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context
 	}
 	b := frontend.AppendError(nil, id, session.CodeInternal, err.Error(), nil)
 	if answer, scanErr := wire.Scan(b); scanErr == nil {
-		c.deliver(session.Message{Bytes: b, Envelope: answer})
+		c.session.Deliver(session.Message{Bytes: b, Envelope: answer})
 	}
 }

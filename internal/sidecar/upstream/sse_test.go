@@ -38,7 +38,7 @@ func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *
 	next := 0
 	front := httptest.NewServer(streamable.New(streamable.Options{
 		Sessions: registry, Open: sse.Open, MintID: func() string { next++; return fmt.Sprintf("ours-%d", next) },
-		BodyBytes: 32 << 20, OpenTimeout: patience, SendTimeout: patience, WriteTimeout: patience,
+		BodyBytes: 32 << 20, OpenTimeout: patience, WriteTimeout: patience,
 		CommitAfter: 100 * time.Millisecond, KeepAlive: time.Second, Retry: time.Second,
 	}))
 	t.Cleanup(func() {

@@ -4,7 +4,7 @@ import "strconv"
 
 // Event is one event of a stream that carries messages.
 type Event struct {
-	ID      string // what a client names to resume after this event; may be empty
+	ID      []byte // what a client names to resume after this event; may be empty
 	Message []byte // one line; empty in an event that only carries an ID
 }
 
@@ -12,7 +12,7 @@ type Event struct {
 // type: some clients take an event without one for no message.
 func AppendEvent(dst []byte, event Event) []byte {
 	dst = append(dst, "event: message\n"...)
-	if event.ID != "" {
+	if len(event.ID) > 0 {
 		dst = append(dst, "id: "...)
 		dst = append(dst, event.ID...)
 		dst = append(dst, '\n')

@@ -1,0 +1,26 @@
+package sidecar
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// Memory that a burst has left behind is collected soon after it, without anybody asking.
+func TestMemoryIsGivenBackAtRest(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go giveBack(ctx)
+	collected := make(chan struct{})
+	func() {
+		waste := make([][]byte, 64)
+		for i := range waste {
+			waste[i] = make([]byte, 1<<20/16)
+		}
+		runtime.AddCleanup(&waste[63][0], func(struct{}) { close(collected) }, struct{}{})
+	}()
+	gomega.NewWithT(t).Eventually(collected).WithTimeout(10 * time.Second).Should(gomega.BeClosed())
+}
