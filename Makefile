@@ -71,7 +71,7 @@ bench-docs: ## Write what make bench measured last into docs/performance.md.
 .PHONY: bench-controller
 bench-controller: ## Measure the controller with SERVERS MCPServers on the test API server; docs/performance.md has results.
 	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && \
-	  go test -count=1 -v -tags bench -timeout 30m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -servers $(or $(SERVERS),1000)
+	  go test -count=1 -v -tags bench -timeout 120m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -audit -servers $(or $(SERVERS),1000)
 
 .PHONY: test-cluster
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
