@@ -71,7 +71,17 @@ bench-docs: ## Write what make bench measured last into docs/performance.md.
 .PHONY: bench-controller
 bench-controller: ## Measure the controller with SERVERS MCPServers on the test API server; docs/performance.md has results.
 	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && \
-	  go test -count=1 -v -tags bench -timeout 30m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -servers $(or $(SERVERS),1000)
+	  go test -count=1 -v -tags bench -timeout 120m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -audit -servers $(or $(SERVERS),1000)
+
+# How many MCPServers at a time, and in how many rounds; see go run ./bench/cluster -help.
+PLAN ?= 1x10,10x5,100x1
+
+.PHONY: bench-cluster
+bench-cluster: images build-installer cluster-up cluster-load ## Measure from create to Ready, stage by stage, with 1, 10 and 100 MCPServers on the cluster, into dist/bench-cluster (needs root).
+	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH && \
+	  kubectl apply --server-side --force-conflicts -f dist/install.yaml && \
+	  kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s && \
+	  go run ./bench/cluster -plan $(PLAN) -out dist/bench-cluster
 
 .PHONY: test-cluster
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).

@@ -120,7 +120,7 @@ func adapterOf(cfg config.Manager, build version.Info) (workload.Adapter, error)
 func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter, build version.Info) error {
 	mcpServers := newCacheReadiness(mgr.GetCache())
 	reconciler := controller.New(controller.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Events:  mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: adapter, ClusterDomain: cfg.ClusterDomain, Now: time.Now,

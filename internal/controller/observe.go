@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -88,13 +87,12 @@ func find[T client.Object](ctx context.Context, reader client.Reader, key types.
 func (r *Reconciler) findMetadata(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
-	return find(ctx, r.Client, key, object)
+	return find(ctx, r.Metadata, key, object)
 }
 
 func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(s.name.Namespace),
-		client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+	if err := r.Client.List(ctx, &pods, client.InNamespace(s.name.Namespace), client.MatchingFields{indexServer: s.name.Name}); err != nil {
 		return fmt.Errorf("list pods of MCPServer %s: %w", s.name, err)
 	}
 	s.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
@@ -108,8 +106,7 @@ func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 
 func (r *Reconciler) observeRevisions(ctx context.Context, s *state) error {
 	var revisions appsv1.ControllerRevisionList
-	if err := r.Client.List(ctx, &revisions, client.InNamespace(s.name.Namespace),
-		client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+	if err := r.Client.List(ctx, &revisions, client.InNamespace(s.name.Namespace), client.MatchingFields{indexServer: s.name.Name}); err != nil {
 		return fmt.Errorf("list ControllerRevisions of MCPServer %s: %w", s.name, err)
 	}
 	s.revisions = slices.DeleteFunc(revisions.Items, func(revision appsv1.ControllerRevision) bool {

@@ -31,6 +31,9 @@ type Options struct {
 	// Client reads from the cache, but for Secrets, ConfigMaps and ServiceAccounts,
 	// of which the cache has the metadata only.
 	Client client.Client
+	// Metadata is the cache itself. The Client asks the API server even for the metadata
+	// of what it may not read from the cache.
+	Metadata client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 	// Events takes what people should hear of.

@@ -39,6 +39,7 @@ type cluster struct {
 	controllers *exec.Cmd
 	log         bytes.Buffer
 	kubelet     *kubelet
+	audit       string // where the operator's requests are written down, if they are
 }
 
 func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
@@ -56,6 +57,11 @@ func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 	}
 	// The default has room for 254 Services.
 	c.env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
+	if *audit {
+		if c.audit, err = writeDown(c.env.ControlPlane.GetAPIServer(), dir); err != nil {
+			return c, fmt.Errorf("configure audit log: %w", err)
+		}
+	}
 	config, err := c.env.Start()
 	if err != nil {
 		return c, fmt.Errorf("start API server: %w", err)

@@ -9,50 +9,50 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
-	"github.com/slipway-mcp/slipway/test/servers"
 )
 
-var manyServers = flag.Int("servers", 1000, "how many MCPServers to make")
-
-const (
-	// steady is how long the manager is watched at rest.
-	steady = promise.Rest
-
-	// memoryLimit is what the manager stays under, with 1,000 servers.
-	memoryLimit = 200 << 20
+var (
+	manyServers = flag.Int("servers", 1000, "how many MCPServers to make")
+	steady      = flag.Duration("rest", promise.Rest, "how long the manager is watched at rest")
 )
+
+// memoryLimit is what the manager stays under, with 1,000 servers.
+const memoryLimit = 200 << 20
 
 // TestManyServers measures the manager's own program: its pods are simulated, and one
 // stand-in answers for all of their adapters.
 func TestManyServers(t *testing.T) {
+	if shared.audit == "" {
+		t.Fatal("nobody writes down what the manager asks of the API server: run `make bench-controller`, or add -audit")
+	}
 	g := NewWithT(t)
 	address := startStandIn(t)
 	namespace := newNamespace(t)
 	manager := startManagerProgram(t, namespace)
+	// What is there when the manager begins to watch is less urgent to its queue than what
+	// comes later, and would wait until nothing else is left.
+	g.Eventually(func() int {
+		asked, _ := requestsSince(t, 0)
+		return asked[call{"watch", "mcpservers"}]
+	}).WithTimeout(soon).Should(Equal(1))
 
+	allReady := watchReady(t, namespace, *manyServers)
 	begin := time.Now()
 	for i := range *manyServers {
 		server := newServer(namespace, fmt.Sprintf("server-%04d", i))
@@ -60,47 +60,107 @@ func TestManyServers(t *testing.T) {
 		server.Spec.Probe = mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: 10 * time.Second}}
 		create(t, server)
 	}
-	created := time.Since(begin)
-	g.Eventually(func() int { return readyServers(t, namespace) }).WithTimeout(20 * time.Minute).WithPolling(2 * time.Second).Should(Equal(*manyServers))
-	ready := time.Since(begin)
-	reached := manager.figures(t)
+	m := measured{servers: *manyServers, created: time.Since(begin)}
+	g.Eventually(allReady).WithTimeout(5*time.Minute + time.Duration(*manyServers)*time.Second).Should(BeClosed())
+	m.ready = time.Since(begin)
+	m.reached = manager.figures(t)
+	var end int64
+	m.requests, end = requestsSince(t, 0)
 
 	// At rest: the last answers are written, then nothing is.
-	g.Eventually(func() bool {
-		before := manager.figures(t).writes
+	g.Eventually(func() int {
+		_, end = requestsSince(t, end)
 		time.Sleep(15 * time.Second) // a probe interval and a half, in which a write would show
-		return manager.figures(t).writes == before
-	}).WithTimeout(5 * time.Minute).WithPolling(time.Millisecond).Should(BeTrue())
-	before := manager.figures(t)
-	time.Sleep(steady) // what is measured is this time
-	after := manager.figures(t)
+		late, _ := requestsSince(t, end)
+		return sum(late, call.isWrite)
+	}).WithTimeout(5 * time.Minute).WithPolling(time.Millisecond).Should(BeZero())
+	_, end = requestsSince(t, end)
+	m.before = manager.figures(t)
+	time.Sleep(*steady) // what is measured is this time
+	m.after = manager.figures(t)
+	m.atRest, _ = requestsSince(t, end)
 
-	n := float64(*manyServers)
-	t.Logf("servers: %d", *manyServers)
-	t.Logf("created in %.0f s, all Ready after %.0f s (%.1f servers/s)", created.Seconds(), ready.Seconds(), n/ready.Seconds())
-	t.Logf("until then: %.1f API requests a server (%.1f of them writes), %.1f ms CPU a server", reached.requests/n, reached.writes/n, 1000*reached.cpu/n)
-	t.Logf("at rest for %s: %.0f API requests, %.0f writes, %.1f %% of a core", steady, after.requests-before.requests, after.writes-before.writes,
-		100*(after.cpu-before.cpu)/steady.Seconds())
-	t.Logf("memory: %.0f MiB resident, %.0f MiB at most", after.resident/(1<<20), after.peak/(1<<20))
-	g.Expect(after.writes).To(Equal(before.writes), "writes at rest")
+	t.Log("\n" + m.String())
+	g.Expect(sum(m.atRest, call.isWrite)).To(BeZero(), "writes at rest")
 	if *manyServers <= 1000 {
-		g.Expect(after.peak).To(BeNumerically("<", memoryLimit))
+		g.Expect(m.after.peak).To(BeNumerically("<", memoryLimit))
 	}
 }
 
-func readyServers(t *testing.T, namespace string) int {
+// measured is what a run has found out.
+type measured struct {
+	servers                int
+	created, ready         time.Duration // since the first was asked for
+	reached, before, after figures       // when all were ready, and around the rest
+	requests, atRest       map[call]int
+}
+
+// String is the report, in Markdown.
+func (m *measured) String() string {
+	n, seconds := float64(m.servers), m.ready.Seconds()
+	anything := func(call) bool { return true }
+	var text strings.Builder
+	fmt.Fprintf(&text, "| %d MCPServers | |\n|---|---|\n", m.servers)
+	row := func(name, format string, values ...any) { fmt.Fprintf(&text, "| "+name+" | "+format+" |\n", values...) }
+	row("all created", "%.0f s", m.created.Seconds())
+	row("all Ready and Verified", "%.0f s after the first was asked for, %.1f a second", seconds, n/seconds)
+	row("reconciliations until then", "%.1f a server, %.0f a second, %.0f failed", m.reached.reconciles/n, m.reached.reconciles/seconds, m.reached.failed)
+	row("time in the queue", "p50 %s, p95 %s, p99 %s", span(m.reached.waited, 0.5), span(m.reached.waited, 0.95), span(m.reached.waited, 0.99))
+	row("time of a reconciliation", "p50 %s, p95 %s, p99 %s", span(m.reached.worked, 0.5), span(m.reached.worked, 0.95), span(m.reached.worked, 0.99))
+	row("API requests until then", "%.1f a server, %.1f of them writes", float64(sum(m.requests, anything))/n, float64(sum(m.requests, call.isWrite))/n)
+	row("CPU of the manager until then", "%.1f ms a server", 1000*m.reached.cpu/n)
+	row("at rest, for "+steady.String(), "%d API requests, %d of them writes; %.1f %% of a core", sum(m.atRest, anything), sum(m.atRest, call.isWrite),
+		100*(m.after.cpu-m.before.cpu)/steady.Seconds())
+	row("reconciliations at rest", "%.0f", m.after.reconciles-m.before.reconciles)
+	row("memory of the manager", "%.0f MiB resident at rest, %.0f MiB at most", m.after.resident/(1<<20), m.after.peak/(1<<20))
+	fmt.Fprintf(&text, "\n| request | a server | all | at rest |\n|---|---|---|---|\n")
+	for _, asked := range byNumber(m.requests) {
+		fmt.Fprintf(&text, "| %s %s | %.2f | %d | %d |\n", asked.verb, asked.resource, float64(m.requests[asked])/n, m.requests[asked], m.atRest[asked])
+	}
+	return text.String()
+}
+
+// span is a time of a histogram, as people read it.
+func span(h *dto.Histogram, q float64) string {
+	d := time.Duration(atMost(h, q) * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// watchReady follows the servers until as many are Ready and Verified. Listing
+// thousands again and again would be most of what the API server does.
+func watchReady(t *testing.T, namespace string, count int) (all chan struct{}) {
 	t.Helper()
-	var servers mcpv1alpha1.MCPServerList
-	if err := shared.client.List(t.Context(), &servers, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
-	ready := 0
-	for i := range servers.Items {
-		if meta.IsStatusConditionTrue(servers.Items[i].Status.Conditions, mcpv1alpha1.ConditionReady) {
-			ready++
+	all = make(chan struct{})
+	ready := map[string]bool{}
+	go func() {
+		for t.Context().Err() == nil {
+			watch, err := shared.client.Watch(t.Context(), &mcpv1alpha1.MCPServerList{}, client.InNamespace(namespace))
+			if err != nil {
+				return // The test waits in vain, and says so.
+			}
+			for event := range watch.ResultChan() {
+				server, ok := event.Object.(*mcpv1alpha1.MCPServer)
+				if !ok {
+					continue
+				}
+				conditions := server.Status.Conditions
+				if meta.IsStatusConditionTrue(conditions, mcpv1alpha1.ConditionReady) && meta.IsStatusConditionTrue(conditions, mcpv1alpha1.ConditionVerified) {
+					ready[server.Name] = true
+				} else {
+					delete(ready, server.Name)
+				}
+				if len(ready) == count {
+					watch.Stop()
+					close(all)
+					return
+				}
+			}
 		}
-	}
-	return ready
+	}()
+	return all
 }
 
 // startStandIn answers for every adapter, with the official SDK's server and a
@@ -143,121 +203,4 @@ func startStandIn(t *testing.T) string {
 	})
 	serve(t, net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterAdminPort)), administrators)
 	return address
-}
-
-// managerProgram is the real program in a process of its own.
-type managerProgram struct {
-	pid     int
-	metrics string
-}
-
-func startManagerProgram(t *testing.T, namespace string) *managerProgram {
-	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "manager")
-	if err := servers.Build(t.Context(), program, "cmd/manager"); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: shared.operator.Host, CertificateAuthorityData: shared.operator.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: shared.operator.CertData, ClientKeyData: shared.operator.KeyData}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	const metrics = "127.78.0.2:8443"
-	file := filepath.Join(dir, "config.yaml")
-	content := `
-apiVersion: config.slipway.dev/v1alpha1
-kind: ManagerConfiguration
-leaderElection: {enabled: false}
-metrics: {bindAddress: "` + metrics + `", protocol: HTTP, authentication: None}
-health: {bindAddress: "0"}
-adapter: {image: "` + adapterImage + `"}
-namespaces: [` + namespace + `]
-`
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(context.Background(), program, "--kubeconfig", kubeconfig, "--config", file)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	command.Stderr = log
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil {
-			t.Errorf("manager: %v", err)
-		}
-		if t.Failed() {
-			content, _ := os.ReadFile(log.Name())
-			t.Logf("log of the manager:\n%s", content)
-		}
-	})
-	return &managerProgram{command.Process.Pid, "http://" + metrics + "/metrics"}
-}
-
-// figures are what the manager has used so far.
-type figures struct {
-	requests, writes float64
-	cpu              float64 // seconds
-	resident, peak   float64 // bytes
-}
-
-func (m *managerProgram) figures(t *testing.T) figures {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.metrics, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f figures
-	for _, metric := range families["rest_client_requests_total"].GetMetric() {
-		value := metric.GetCounter().GetValue()
-		f.requests += value
-		for _, label := range metric.GetLabel() {
-			if label.GetName() == "method" && label.GetValue() != http.MethodGet {
-				f.writes += value
-			}
-		}
-	}
-	f.cpu = families["process_cpu_seconds_total"].GetMetric()[0].GetCounter().GetValue()
-	f.resident, f.peak = memoryOf(t, m.pid)
-	return f
-}
-
-// memoryOf is what a process has in memory, now and at most.
-func memoryOf(t *testing.T, pid int) (resident, peak float64) {
-	t.Helper()
-	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(content)) {
-		name, value, _ := strings.Cut(line, ":")
-		kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-		switch {
-		case err != nil:
-		case name == "VmRSS":
-			resident = kib * 1024
-		case name == "VmHWM":
-			peak = kib * 1024
-		}
-	}
-	return resident, peak
 }

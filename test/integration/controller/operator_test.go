@@ -77,7 +77,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		t.Fatal(err)
 	}
 	reconciler := controller.New(controller.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, ClusterDomain: "cluster.local", Now: time.Now,
 	})
