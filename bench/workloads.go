@@ -83,19 +83,19 @@ var workloads = []workload{
 	}, {
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
 		run:      calls(8), rounds: 10, quick: 1,
-		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(4, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
+		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 10, quick: 1,
 		participants: []participants{goalSystems, noise, also(4, netHTTP, adapterShared, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-256", Title: "Small calls, 256 sessions", Metrics: small},
-		run:      calls(256), rounds: 5,
-		participants: []participants{goalSystems, also(5, adapterShared, sdkBridge)},
+		run:      calls(256), rounds: 3,
+		participants: []participants{goalSystems, also(3, adapterShared, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "paced", Title: "Small calls, 8 sessions, at a fixed rate", Metrics: pacedMetrics},
-		run:      paced, rounds: 6, quick: 1, baseFirst: true,
-		participants: []participants{goalSystems, noise, also(6, sdkBridge)},
+		run:      paced, rounds: 5, quick: 1, baseFirst: true,
+		participants: []participants{goalSystems, noise, also(5, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-warm", Title: "Small calls, peers warmed up for " + strconv.Itoa(int(jitWarm.Seconds())) + " s", Metrics: metrics(
 			report.Metric{Key: "rate1", Title: "1 session, calls/s", More: true, Ratio: true},
@@ -106,24 +106,24 @@ var workloads = []workload{
 	}, {
 		Workload: report.Workload{Name: "initialize", Title: "initialize", Metrics: metrics(
 			report.Metric{Key: "p50", Title: "p50 µs", Ratio: true}, report.Metric{Key: "max", Title: "max µs"})},
-		run: opening, rounds: 10, quick: 1,
+		run: opening, rounds: 8, quick: 1,
 		participants: []participants{goalSystems, also(1, adapterCold), noise, also(2, launcherCold), also(4, pipe, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		Workload: report.Workload{Name: "reply-1m", Title: "A reply of 1 MiB", Metrics: large},
-		run:      largeReply(mebibyte), rounds: 10, quick: 1,
+		run:      largeReply(mebibyte), rounds: 8, quick: 1,
 		participants: []participants{goalSystems, noise, also(4, pipe, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		Workload: report.Workload{Name: "request-1m", Title: "A request of 1 MiB", Metrics: large},
-		run:      largeRequest(mebibyte), rounds: 10,
-		participants: []participants{goalSystems, noise, also(4, pipe, sdkBridge, mcpProxy), also(10, supergateway)},
+		run:      largeRequest(mebibyte), rounds: 8,
+		participants: []participants{goalSystems, noise, also(4, pipe, sdkBridge, mcpProxy), also(8, supergateway)},
 	}, {
 		Workload: report.Workload{Name: "reply-8m", Title: "A reply of 8 MiB", Metrics: large},
-		run:      largeReply(8 * mebibyte), rounds: 10,
-		participants: []participants{goalSystems, also(5, adapterLauncher), also(10, sdkBridge, supergateway, mcpProxy)},
+		run:      largeReply(8 * mebibyte), rounds: 6,
+		participants: []participants{goalSystems, also(3, adapterLauncher), also(6, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		Workload: report.Workload{Name: "request-8m", Title: "A request of 8 MiB", Metrics: large},
-		run:      largeRequest(8 * mebibyte), rounds: 10,
-		participants: []participants{goalSystems, also(5, adapterLauncher), also(10, sdkBridge, supergateway, mcpProxy)},
+		run:      largeRequest(8 * mebibyte), rounds: 6,
+		participants: []participants{goalSystems, also(3, adapterLauncher), also(6, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		Workload: report.Workload{Name: "progress", Title: "1,000 progress events a call", Metrics: metrics(
 			report.Metric{Key: "rate", Title: "events/s", More: true, Ratio: true}, report.Metric{Key: "lost", Title: "lost %"}, cpu, rss)},
@@ -132,7 +132,7 @@ var workloads = []workload{
 	}, {
 		Workload: report.Workload{Name: "idle", Title: "1,000 idle sessions with an open stream", Metrics: idleMetrics},
 		run:      idle(1000), rounds: 3,
-		participants: []participants{goalSystems, also(3, adapterLauncher, adapterShared, sdkBridge, supergateway, mcpProxy)},
+		participants: []participants{goalSystems, also(3, adapterShared, supergateway, mcpProxy)},
 	}, {
 		Workload: report.Workload{Name: "idle-100", Title: "100 idle sessions with an open stream", Metrics: idleMetrics},
 		run:      idle(100), quick: 1,
@@ -144,12 +144,12 @@ var workloads = []workload{
 	}, {
 		Workload: report.Workload{Name: "slow-reader", Title: "A client that does not read, beside 8 that do", Metrics: slowMetrics},
 		run:      slowReader, rounds: 6,
-		participants: []participants{goalSystems, also(6, adapterLauncher, sdkBridge, supergateway, mcpProxy)},
+		participants: []participants{goalSystems, also(6, sdkBridge, supergateway, mcpProxy)},
 	}, {
 		// L3 has one mutex for each session, and so cannot do two things in one at a time.
 		Workload: report.Workload{Name: "slow-same", Title: "A client that does not read one of its calls, and makes others in the same session", Metrics: slowMetrics},
-		run:      slowReaderSame, rounds: 6, quick: 1,
-		participants: []participants{also(1, adapter), also(6, adapterLauncher, sdkBridge, supergateway, mcpProxy)},
+		run:      slowReaderSame, rounds: 5, quick: 1,
+		participants: []participants{also(1, adapter), also(5, sdkBridge, supergateway)},
 	}, {
 		Workload: report.Workload{Name: "churn", Title: "Sessions that call once", Metrics: metrics(
 			report.Metric{Key: "rate", Title: "sessions/s", More: true, Ratio: true}, report.Metric{Key: "p50", Title: "p50 ms"},
@@ -159,8 +159,8 @@ var workloads = []workload{
 	},
 }
 
-// jitWarm is how long a peer runs before it is fair to measure it.
-const jitWarm = 20 * time.Second
+// jitWarm is how long a peer runs before it is fair to measure it: some 20,000 calls.
+const jitWarm = 10 * time.Second
 
 // warmCalls is small calls of 1, 8 and 64 sessions, one after the other in one process,
 // so that the peers have to be warmed up only once.
