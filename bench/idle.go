@@ -68,28 +68,50 @@ func listenAll(sessions []load.Session) error {
 	return nil
 }
 
-// withAndWithout has eight of the sessions at work, and then again when the others are
-// gone.
+// withAndWithout has eight of the sessions at work while the others are idle, when the
+// others are gone, and when as many are there again.
 func (c *cell) withAndWithout(ctx context.Context, sessions []load.Session) (values, error) {
-	timing := c.timing()
-	timing.Measure *= 2
 	const active = 8
-	found, err := c.small(ctx, sessions[:active], timing)
-	if err != nil {
+	compared := &contrast{cell: c, sessions: sessions[:active], timing: c.timing()}
+	compared.timing.Measure *= 2
+	if err := compared.measure(ctx, true); err != nil {
 		return nil, err
 	}
-	for i, s := range sessions[active:] {
-		if err := s.(*load.Remote).Leave(); err != nil {
-			return nil, fmt.Errorf("session %d: %w", i, err)
-		}
+	if err := leaveAll(sessions[active:]); err != nil {
+		return nil, err
 	}
 	c.rest()
-	without, err := c.small(ctx, sessions[:active], timing)
+	if err := compared.measure(ctx, false); err != nil {
+		return nil, err
+	}
+	if c.node { // it takes them long, and they are far away
+		return compared.values()
+	}
+	if err := compared.measure(ctx, false); err != nil {
+		return nil, err
+	}
+	others, err := c.openAll(ctx, len(sessions)-active)
 	if err != nil {
 		return nil, err
 	}
-	found["change"] = found["p99"] / without["p99"]
-	return found, nil
+	defer closeAll(others)
+	if err := listenAll(others); err != nil {
+		return nil, err
+	}
+	c.rest()
+	if err := compared.measure(ctx, true); err != nil {
+		return nil, err
+	}
+	return compared.values()
+}
+
+func leaveAll(sessions []load.Session) error {
+	for i, s := range sessions {
+		if err := s.(*load.Remote).Leave(); err != nil {
+			return fmt.Errorf("session %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // children is the memory of everything but the bridge.

@@ -34,6 +34,7 @@ type options struct {
 	seed   uint64
 	from   string
 	docs   string
+	gate   string
 }
 
 func main() {
@@ -45,6 +46,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "`number` that the order of systems depends on; 0 picks one")
 	flag.StringVar(&o.from, "from", "", "results.json `file` to write the report of, instead of measuring; of several, separated by commas, later ones replace workloads of the first")
 	flag.StringVar(&o.docs, "docs", "", "`page` to write the report into, between its markers; plots go beside it")
+	flag.StringVar(&o.gate, "gate", "", "`page` whose goals are not to be missed if it says that they were met")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, o)
@@ -67,6 +69,24 @@ func bench(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Print(report.Markdown(run))
+	fmt.Print("\n" + report.Summary(run))
+	return gate(run, o.gate)
+}
+
+var errRegressed = errors.New("goals that were met are missed")
+
+// gate says which goals were met when the page was written and are not now.
+func gate(run *report.Run, path string) error {
+	if path == "" || run.Quick {
+		return nil // a quick run says nothing about speed
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read goals: %w", err)
+	}
+	if found := report.Regressions(run, string(page)); len(found) > 0 {
+		return fmt.Errorf("%w:\n  %s", errRegressed, strings.Join(found, "\n  "))
+	}
 	return nil
 }
 
@@ -117,6 +137,7 @@ func measure(ctx context.Context, o options) (run *report.Run, err error) {
 		return nil, err
 	}
 	run = &report.Run{Started: time.Now().UTC(), Quick: o.quick, Seed: o.seed, Machine: machine(ctx)}
+	run.Machine.UID = t.uid()
 	for _, s := range systems {
 		run.Systems = append(run.Systems, s.System)
 	}
@@ -129,7 +150,7 @@ func measure(ctx context.Context, o options) (run *report.Run, err error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("stop after %d of %d cells: %w", i, len(plan), err)
 		}
-		sample := s.run(ctx, t, o.quick)
+		sample := s.run(ctx, t, o.quick, s.baseOf(run.Samples))
 		run.Samples = append(run.Samples, sample)
 		fmt.Fprintf(os.Stderr, "%4.0f s  %d/%d  round %d  %s/%s  %s\n", time.Since(run.Started).Seconds(), i+1, len(plan), s.round+1, s.workload.Name, s.system.Name, brief(s.workload, sample))
 	}

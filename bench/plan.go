@@ -33,6 +33,9 @@ func makePlan(o options, only *regexp.Regexp) (plan []step) {
 			}
 			chosen := w.chosen(round)
 			random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+			if w.baseFirst {
+				slices.SortStableFunc(chosen, func(a, b system) int { return basePlace(a) - basePlace(b) })
+			}
 			for _, s := range chosen {
 				if only.MatchString(w.Name + "/" + s.Name) {
 					plan = append(plan, step{w, s, round})
@@ -41,6 +44,13 @@ func makePlan(o options, only *regexp.Regexp) (plan []step) {
 		}
 	}
 	return plan
+}
+
+func basePlace(s system) int {
+	if s.Name == naive {
+		return 0
+	}
+	return 1
 }
 
 // count is how many rounds a workload has.
@@ -67,16 +77,26 @@ func (w workload) chosen(round int) (chosen []system) {
 	return chosen
 }
 
+// baseOf is what L3 had in this round of this workload, if it was there already.
+func (s step) baseOf(samples []report.Sample) values {
+	for _, sample := range samples {
+		if sample.Workload == s.workload.Name && sample.System == naive && sample.Round == s.round {
+			return sample.Values
+		}
+	}
+	return nil
+}
+
 // run starts the system, has it do its work and ends it. What goes wrong makes the
 // cell void, and is told.
-func (s step) run(ctx context.Context, t *tools, quick bool) report.Sample {
+func (s step) run(ctx context.Context, t *tools, quick bool, base values) report.Sample {
 	sample := report.Sample{Workload: s.workload.Name, System: s.system.Name, Round: s.round}
 	started, err := s.system.start(ctx, t)
 	if err != nil {
 		sample.Void = err.Error()
 		return sample
 	}
-	c := &cell{running: started, node: s.system.isNode(), quick: quick}
+	c := &cell{running: started, node: s.system.isNode(), quick: quick, base: base}
 	var found values
 	if err = started.settle(); err == nil {
 		found, err = s.workload.run(ctx, c)

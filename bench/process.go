@@ -40,7 +40,7 @@ type process struct {
 	lines chan string // of its output, until nobody takes them
 }
 
-func startProcess(name string, args ...string) (*process, error) {
+func (t *tools) startProcess(name string, args ...string) (*process, error) {
 	p := &process{Cmd: exec.Command(name, args...), ended: make(chan struct{}), lines: make(chan string, 16)} //nolint:noctx // stop ends it, and whatever it started.
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -48,6 +48,7 @@ func startProcess(name string, args ...string) (*process, error) {
 	}
 	p.Stdout, p.Stderr = writer, writer
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us, and we stop it
+	t.demote(p.Cmd)
 	err = p.Start()
 	_ = writer.Close() // it is the process's now
 	if err != nil {
@@ -75,8 +76,8 @@ func (p *process) drain(output io.ReadCloser) {
 }
 
 // startListening starts a program that says where it listens.
-func startListening(ctx context.Context, name string, args ...string) (*running, error) {
-	p, err := startProcess(name, args...)
+func (t *tools) startListening(ctx context.Context, name string, args ...string) (*running, error) {
+	p, err := t.startProcess(name, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +114,8 @@ func startListening(ctx context.Context, name string, args ...string) (*running,
 }
 
 // startAt starts a program that listens where it is told to.
-func startAt(ctx context.Context, port int, name string, args ...string) (*running, error) {
-	p, err := startProcess(name, args...)
+func (t *tools) startAt(ctx context.Context, port int, name string, args ...string) (*running, error) {
+	p, err := t.startProcess(name, args...)
 	if err != nil {
 		return nil, err
 	}

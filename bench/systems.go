@@ -61,6 +61,7 @@ func (s system) isNode() bool { return s.Kind == report.Peer }
 type tools struct {
 	dir     string // of our own programs
 	modules string // node_modules of the peers
+	demoted bool   // systems run as nobody, because we are root
 }
 
 // programs are ours, by the directory that they are built from.
@@ -78,15 +79,16 @@ func prepare(ctx context.Context, dir string, withPeers bool) (*tools, error) {
 			return nil, err
 		}
 	}
-	if !withPeers {
-		return t, nil
+	if withPeers {
+		root, err := moduleRoot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if t.modules, err = npm.Install(ctx, filepath.Join(root, "bench", "peers")); err != nil {
+			return nil, err
+		}
 	}
-	root, err := moduleRoot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.modules, err = npm.Install(ctx, filepath.Join(root, "bench", "peers"))
-	return t, err
+	return t, t.openToNobody()
 }
 
 func (t *tools) path(name string) string { return filepath.Join(t.dir, name) }
@@ -104,7 +106,7 @@ func program(name string, withServer bool) func(context.Context, *tools) (*runni
 		if withServer {
 			args = append(args, t.echo())
 		}
-		return startListening(ctx, t.path(name), args...)
+		return t.startListening(ctx, t.path(name), args...)
 	}
 }
 
@@ -115,7 +117,7 @@ func sidecarFlags(flags []string) []string {
 
 func sidecar(flags ...string) func(context.Context, *tools) (*running, error) {
 	return func(ctx context.Context, t *tools) (*running, error) {
-		return startListening(ctx, t.path("sidecar"), append(sidecarFlags(flags), "--", t.echo())...)
+		return t.startListening(ctx, t.path("sidecar"), append(sidecarFlags(flags), "--", t.echo())...)
 	}
 }
 
@@ -123,12 +125,12 @@ func sidecar(flags ...string) func(context.Context, *tools) (*running, error) {
 // launcher passes the pipes.
 func sidecarAndLauncher(flags ...string) func(context.Context, *tools) (*running, error) {
 	return func(ctx context.Context, t *tools) (*running, error) {
-		socket := filepath.Join(t.dir, "socket")
-		r, err := startListening(ctx, t.path("sidecar"), append(sidecarFlags(flags), "--socket", socket)...)
+		socket := filepath.Join(t.home(), "socket")
+		r, err := t.startListening(ctx, t.path("sidecar"), append(sidecarFlags(flags), "--socket", socket)...)
 		if err != nil {
 			return nil, err
 		}
-		r.helper, err = startProcess(t.path("launcher"), "--socket", socket, "--", t.echo())
+		r.helper, err = t.startProcess(t.path("launcher"), "--socket", socket, "--", t.echo())
 		if err != nil {
 			r.stop()
 			return nil, err
@@ -142,7 +144,7 @@ func startSupergateway(ctx context.Context, t *tools) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startAt(ctx, port, "node", filepath.Join(t.modules, "supergateway", "dist", "index.js"), "--stdio", t.echo(),
+	return t.startAt(ctx, port, "node", filepath.Join(t.modules, "supergateway", "dist", "index.js"), "--stdio", t.echo(),
 		"--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none", "--port", strconv.Itoa(port))
 }
 
@@ -153,6 +155,6 @@ func startMCPProxy(flags ...string) func(context.Context, *tools) (*running, err
 			return nil, err
 		}
 		args := append([]string{filepath.Join(t.modules, ".bin", "mcp-proxy"), "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--server", "stream"}, flags...)
-		return startAt(ctx, port, "node", append(args, "--", t.echo())...)
+		return t.startAt(ctx, port, "node", append(args, "--", t.echo())...)
 	}
 }

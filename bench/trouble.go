@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/bench/histogram"
@@ -59,40 +58,4 @@ func (c *cell) works() error {
 		return err
 	}
 	return s.Do(&load.Call{ID: 1, Tool: "echo", Arguments: []byte(`"text":"hello"`), Text: []byte("hello")}, unexpected)
-}
-
-// slowReader has eight sessions at work, and then a ninth whose client asks for 64 MiB
-// of events and reads none of them.
-func slowReader(ctx context.Context, c *cell) (values, error) {
-	const active = 8
-	sessions, err := c.openAll(ctx, active)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(sessions)
-	timing := c.timing()
-	timing.Measure *= 2
-	without, err := c.small(ctx, sessions, timing)
-	if err != nil {
-		return nil, err
-	}
-	slow, err := load.Open(c.address)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = slow.Close() }() // it is never read
-	const size = 1000
-	arguments := []byte(`"n":` + strconv.Itoa(64<<20/size) + `,"size":` + strconv.Itoa(size))
-	if err := slow.Begin(&load.Call{ID: 1, Tool: "burst", Token: 1, Arguments: arguments}); err != nil {
-		return nil, err
-	}
-	timing.Warm = time.Second // for all that fits to be where it fits
-	with, err := c.small(ctx, sessions, timing)
-	if err != nil {
-		return nil, err
-	}
-	with["before"] = without["p99"]
-	with["change"] = with["p99"] / without["p99"]
-	with["growth"] = with["rss"] - without["rss"]
-	return with, nil
 }

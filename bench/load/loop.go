@@ -20,6 +20,9 @@ type Result struct {
 	Calls     uint64
 	Elapsed   time.Duration
 	Latencies *histogram.Histogram
+	// Late is by how much a call was sent after it was due, when nothing but the
+	// generator was in its way. Without a schedule it is empty.
+	Late *histogram.Histogram
 }
 
 // Rate is calls a second.
@@ -50,17 +53,21 @@ func Loop(ctx context.Context, sessions []Session, timing Timing, call func(sess
 	if err != nil {
 		return Result{}, err
 	}
-	whole := new(histogram.Histogram)
-	for i := range l.latencies {
-		whole.Merge(&l.latencies[i])
-	}
-	return Result{Calls: whole.Count(), Elapsed: elapsed, Latencies: whole}, nil
+	return l.result(elapsed, new(histogram.Histogram)), nil
 }
 
 type loop struct {
 	phase     atomic.Int32
 	failed    chan error
 	latencies []histogram.Histogram // of each session
+}
+
+func (l *loop) result(elapsed time.Duration, late *histogram.Histogram) Result {
+	whole := new(histogram.Histogram)
+	for i := range l.latencies {
+		whole.Merge(&l.latencies[i])
+	}
+	return Result{Calls: whole.Count(), Elapsed: elapsed, Latencies: whole, Late: late}
 }
 
 // work is one session's.

@@ -23,6 +23,7 @@ type Remote struct {
 	address, id string
 	conn        *conn
 	used        time.Time // when the connection was, last
+	deadline    time.Time // of Limit
 	request     []byte
 	answer      []byte
 }
@@ -41,6 +42,11 @@ func (r *Remote) refresh() error {
 		}
 		_ = r.conn.Close() // it may be closed already
 		r.conn = fresh
+		if !r.deadline.IsZero() {
+			if err := fresh.SetDeadline(r.deadline); err != nil {
+				return fmt.Errorf("limit connection: %w", err)
+			}
+		}
 	}
 	r.used = now
 	return nil
@@ -123,6 +129,12 @@ func (r *Remote) Do(call *Call, each func(message []byte) error) error {
 	if err := r.conn.send("POST", r.address, r.id, r.request); err != nil {
 		return err
 	}
+	return r.Finish(call, each)
+}
+
+// Finish reads the answer to a call that was sent, verifies it, and hands over what else
+// comes on the call's stream before.
+func (r *Remote) Finish(call *Call, each func(message []byte) error) error {
 	h, err := r.conn.receive()
 	if err != nil {
 		return err
@@ -208,10 +220,20 @@ func (r *Remote) Close() error { return r.conn.Close() }
 
 // Limit bounds how long the session's connection may take from now on.
 func (r *Remote) Limit(d time.Duration) error {
-	if err := r.conn.SetDeadline(time.Now().Add(d)); err != nil {
+	r.deadline = time.Now().Add(d)
+	if err := r.conn.SetDeadline(r.deadline); err != nil {
 		return fmt.Errorf("limit connection: %w", err)
 	}
 	return nil
+}
+
+// Another is the same session on another connection.
+func (r *Remote) Another() (*Remote, error) {
+	c, err := dial(r.address)
+	if err != nil {
+		return nil, err
+	}
+	return &Remote{address: r.address, id: r.id, conn: c}, nil
 }
 
 // Begin sends a call and does not read its answer.

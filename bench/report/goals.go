@@ -2,118 +2,220 @@ package report
 
 import (
 	"fmt"
-	"strings"
+	"math"
 
 	"github.com/slipway-mcp/slipway/bench/stats"
 )
 
-// goal is a ratio that one of our systems is to have.
-type goal struct {
-	workload, system, metric string
-	// base is a system; bestNode is whichever peer is best, and itself means that the
-	// metric is a ratio already.
-	base    string
-	want    float64
-	atLeast bool
-}
+// comparison says what a goal's metric is held against.
+type comparison int
 
 const (
-	bestNode = "the best peer"
-	itself   = ""
+	ratioTo     comparison = iota // the base, or the best peer
+	byItself                      // nothing: the metric is a ratio, or a number, already
+	moreThan                      // the base, and it is the difference that counts
+	withinNoise                   // the base; what the same system twice shows is allowed
 )
+
+// goal is what one of our systems is to reach.
+type goal struct {
+	workload, system, metric string
+	comparison               comparison
+	base                     string
+	want                     float64
+	atLeast                  bool
+	// noise is where withinNoise finds what two of the same differ by: another system
+	// with the base's own work, or a metric of the workload.
+	noise string
+}
+
+const bestNode = "the best peer"
 
 // goals are what "fast" means. They are about ratios: no time is good or bad by itself.
 var goals = []goal{
-	{"calls-1", "adapter", "rate", Base, 0.87, true},
-	{"calls-8", "adapter", "rate", Base, 0.87, true},
-	{"calls-64", "adapter", "rate", Base, 0.87, true},
-	{"calls-1", "adapter", "p99", Base, 1.3, false},
-	{"calls-8", "adapter", "p99", Base, 1.3, false},
-	{"calls-64", "adapter", "p99", Base, 1.3, false},
-	{"calls-1", "adapter", "cpu", Base, 1.2, false},
-	{"calls-8", "adapter", "cpu", Base, 1.2, false},
-	{"calls-64", "adapter", "cpu", Base, 1.2, false},
-	{"calls-warm", "adapter", "rate1", bestNode, 9, true},
-	{"calls-warm", "adapter", "rate8", bestNode, 9, true},
-	{"calls-warm", "adapter", "rate64", bestNode, 9, true},
-	{"reply-1m", "adapter", "p50", Base, 1.5, false},
-	{"request-1m", "adapter", "p50", Base, 1.5, false},
-	{"reply-8m", "adapter", "p50", Base, 1.5, false},
-	{"request-8m", "adapter", "p50", Base, 1.5, false},
-	{"progress", "adapter", "rate", Base, 0.25, true},
-	{"progress", "adapter", "rate", bestNode, 10, true},
-	{"initialize", "adapter-no-spare", "p50", Base, 1.15, false},
-	{"initialize", "adapter", "p50", Base, 0.5, false},
-	{"idle", "adapter", "kib", Base, 1, false},
-	{"idle", "adapter", "change", itself, 1.1, false},
-	{"slow-reader", "adapter", "change", itself, 1.1, false},
-	{"calls-8", "adapter-launcher", "rate", "adapter", 0.95, true},
-	{"progress", "adapter-launcher", "rate", "adapter", 0.95, true},
+	{workload: "calls-1", system: "adapter", metric: "rate", base: Base, want: 0.87, atLeast: true},
+	{workload: "calls-8", system: "adapter", metric: "rate", base: Base, want: 0.87, atLeast: true},
+	{workload: "calls-64", system: "adapter", metric: "rate", base: Base, want: 0.87, atLeast: true},
+	{workload: "calls-1", system: "adapter", metric: "p99", base: Base, want: 1.3},
+	{workload: "calls-8", system: "adapter", metric: "p99", base: Base, want: 1.3},
+	{workload: "calls-64", system: "adapter", metric: "p99", base: Base, want: 1.3},
+	{workload: "calls-1", system: "adapter", metric: "cpu", base: Base, want: 1.2},
+	{workload: "calls-8", system: "adapter", metric: "cpu", base: Base, want: 1.2},
+	{workload: "calls-64", system: "adapter", metric: "cpu", base: Base, want: 1.2},
+	{workload: "calls-warm", system: "adapter", metric: "rate1", base: bestNode, want: 9, atLeast: true},
+	{workload: "calls-warm", system: "adapter", metric: "rate8", base: bestNode, want: 9, atLeast: true},
+	{workload: "calls-warm", system: "adapter", metric: "rate64", base: bestNode, want: 9, atLeast: true},
+	{workload: "reply-1m", system: "adapter", metric: "p50", base: Base, want: 1.5},
+	{workload: "request-1m", system: "adapter", metric: "p50", base: Base, want: 1.5},
+	{workload: "reply-8m", system: "adapter", metric: "p50", base: Base, want: 1.5},
+	{workload: "request-8m", system: "adapter", metric: "p50", base: Base, want: 1.5},
+	{workload: "progress", system: "adapter", metric: "rate", base: Base, want: 0.25, atLeast: true},
+	{workload: "progress", system: "adapter", metric: "rate", base: bestNode, want: 10, atLeast: true},
+	{workload: "progress", system: "adapter", metric: "lost", comparison: byItself, want: 0},
+	{workload: "initialize", system: "adapter-no-spare", metric: "p50", base: Base, want: 1.15},
+	{workload: "initialize", system: "adapter", metric: "p50", base: Base, want: 0.5},
+	{workload: "idle", system: "adapter", metric: "kib", base: Base, want: 1},
+	{workload: "idle", system: "adapter", metric: "kib", comparison: byItself, want: 40},
+	{workload: "idle", system: "adapter", metric: "threadsMore", comparison: moreThan, base: Base, want: 0},
+	{workload: "idle", system: "adapter", metric: "change", comparison: withinNoise, noise: "again", want: 1.05},
+	{workload: "slow-reader", system: "adapter", metric: "change", comparison: byItself, want: 1.1},
+	{workload: "slow-reader", system: "adapter", metric: "lost", comparison: byItself, want: 0},
+	{workload: "slow-same", system: "adapter", metric: "lost", comparison: byItself, want: 0},
+	{workload: "calls-8", system: "adapter-launcher", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "progress", system: "adapter-launcher", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
 }
 
-// goalTable says of each goal whether it is met: with confidence, without, or not.
-func goalTable(r *Run) string {
-	var b strings.Builder
+// Verdict is what a run says of a goal.
+type Verdict string
+
+// The verdicts. They go by the bound of confidence, not by the estimate.
+const (
+	Met       Verdict = "met"
+	Missed    Verdict = "**missed**"
+	Undecided Verdict = "within noise: not decided"
+)
+
+// judged is a goal and what a run says of it.
+type judged struct {
+	goal
+	title    string // workload and metric
+	compared string
+	against  string // who the best peer was
+	found    stats.Ratio
+	verdict  Verdict
+}
+
+// judge holds a run against the goals, those that it has measured anything of.
+func judge(r *Run) (all []judged) {
 	for _, g := range goals {
-		w, ok := r.workload(g.workload)
-		if !ok {
+		w, known := r.workload(g.workload)
+		metric, has := w.metric(g.metric)
+		if !known || !has {
 			continue
 		}
-		metric, ok := w.metric(g.metric)
-		if !ok {
+		j := judged{goal: g, title: w.Title + ": " + metric.Title, compared: r.title(g.system)}
+		switch {
+		case g.comparison == byItself || g.base == "":
+			j.found = r.itself(g.workload, g.system, g.metric)
+		case g.comparison == moreThan:
+			j.compared += " − " + r.title(g.base)
+			j.found = r.difference(g.workload, g.system, g.base, g.metric)
+		case g.base == bestNode:
+			j.compared += " ÷ " + bestNode
+			peer := r.bestPeer(g.workload, metric)
+			j.against = r.title(peer)
+			j.found = r.ratio(g.workload, g.system, peer, g.metric)
+		default:
+			j.compared += " ÷ " + r.title(g.base)
+			j.found = r.ratio(g.workload, g.system, g.base, g.metric)
+		}
+		if j.found.N == 0 {
 			continue
 		}
-		base := g.base
-		if base == bestNode {
-			base = r.bestPeer(g.workload, metric)
+		if g.comparison == withinNoise {
+			j.want = r.limitByNoise(g)
 		}
-		found := r.ratio(g.workload, g.system, base, g.metric)
-		compared := r.title(g.system) + " ÷ " + r.title(base)
-		if base == itself {
-			found, compared = r.itself(g.workload, g.system, g.metric), r.title(g.system)
-		}
-		if found.N == 0 {
-			continue
-		}
-		sign := "≤"
-		if g.atLeast {
-			sign = "≥"
-		}
-		fmt.Fprintf(&b, "| %s: %s | %s | %s %s | %s | %s |\n", w.Title, metric.Title, compared, sign, number(g.want), ratio(found, false), g.verdict(found))
+		j.verdict = j.verdictAt(j.want)
+		all = append(all, j)
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "| | ratio | goal | measured [95 %] | |\n|---|---|---|---|---|\n" + b.String()
+	return all
 }
 
-// itself is a metric that is a ratio already, with bounds.
-func (r *Run) itself(workload, system, metric string) stats.Ratio {
-	found := r.values(workload, system, metric)
-	ones := map[int]float64{}
-	for round := range found {
-		ones[round] = 1
-	}
-	return stats.Paired(found, ones, r.Seed)
-}
-
-// verdict goes by the bound of confidence, where there are enough rounds for one.
-func (g goal) verdict(r stats.Ratio) string {
-	low, high := r.Low, r.High
-	if r.N < fewestForBounds {
-		low, high = r.Median, r.Median
-	}
-	if g.atLeast {
-		low, high = -high, -low
-		g.want = -g.want
+// limitByNoise is the goal's own limit, or what two of the same differ by if that is more.
+func (r *Run) limitByNoise(g goal) float64 {
+	noise := r.ratio(g.workload, g.noise, Base, g.metric)
+	if g.base == "" {
+		noise = r.itself(g.workload, g.system, g.noise)
 	}
 	switch {
-	case high <= g.want:
-		return "met"
-	case low > g.want:
-		return "**missed**"
+	case noise.N == 0:
+		return g.want
+	case g.atLeast:
+		return min(g.want, noise.Low)
 	}
-	return "within noise"
+	// Which of the two came first means nothing.
+	return max(g.want, noise.High, 1/noise.Low)
+}
+
+// itself is a metric as it is, with bounds.
+func (r *Run) itself(workload, system, metric string) stats.Ratio {
+	found := r.values(workload, system, metric)
+	return stats.Paired(found, ones(found), r.Seed)
+}
+
+// difference is how much more one has than another in the same round, with bounds.
+func (r *Run) difference(workload, system, base, metric string) stats.Ratio {
+	found, others := r.values(workload, system, metric), r.values(workload, base, metric)
+	for round, value := range found {
+		other, ok := others[round]
+		if !ok {
+			delete(found, round)
+			continue
+		}
+		found[round] = value - other
+	}
+	return stats.Paired(found, ones(found), r.Seed)
+}
+
+func ones(like map[int]float64) map[int]float64 {
+	all := map[int]float64{}
+	for round := range like {
+		all[round] = 1
+	}
+	return all
+}
+
+// verdictAt goes by the bounds. With fewer rounds than these need they are the least and
+// the most, so all rounds have to agree; and one round decides nothing.
+func (j judged) verdictAt(limit float64) Verdict {
+	low, high := j.found.Low, j.found.High
+	if j.atLeast {
+		low, high, limit = -high, -low, -limit
+	}
+	switch {
+	case j.found.N < 2:
+		return Undecided
+	case high <= limit:
+		return Met
+	case low > limit:
+		return Missed
+	}
+	return Undecided
+}
+
+// regressionTolerance is by how much a bound may be beyond a goal that was met before.
+const regressionTolerance = 0.1
+
+// isFarOff says that even the better bound misses the goal by more than is tolerated.
+func (j judged) isFarOff() bool {
+	limit := j.want + math.Abs(j.want)*regressionTolerance
+	if j.atLeast {
+		limit = j.want - math.Abs(j.want)*regressionTolerance
+	}
+	return j.verdictAt(limit) == Missed
+}
+
+func (j judged) wanted() string {
+	sign := "≤"
+	if j.atLeast {
+		sign = "≥"
+	}
+	text := sign + " " + number(j.want)
+	if j.comparison == withinNoise {
+		text += " (noise)"
+	}
+	return text
+}
+
+func (j judged) estimate() string {
+	if j.against != "" {
+		return number(j.found.Median) + " (" + j.against + ")"
+	}
+	return number(j.found.Median)
+}
+
+func (j judged) bounds() string {
+	return fmt.Sprintf("[%s, %s], %d rounds", number(j.found.Low), number(j.found.High), j.found.N)
 }
 
 func (w Workload) metric(key string) (Metric, bool) {

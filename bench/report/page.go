@@ -95,6 +95,9 @@ func body(r *Run) string {
 	var b strings.Builder
 	b.WriteString(facts(r))
 	b.WriteString("\n### Goals\n\n" + goalTable(r))
+	if text := headroom(r); text != "" {
+		b.WriteString("\n### The generator\n\n" + text)
+	}
 	for _, w := range r.Workloads {
 		fmt.Fprintf(&b, "\n### %s\n\n", w.Title)
 		if slices.Contains(plotted, w.Name) {
@@ -123,7 +126,7 @@ func facts(r *Run) string {
 	m := r.Machine
 	lines := []string{
 		fmt.Sprintf("Measured on %s in %s, commit %s, seed %d: %d cells, %d of them void.", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Took.Round(time.Second), m.Commit, r.Seed, len(r.Samples), len(voids)),
-		fmt.Sprintf("%d CPUs (%s), %d GiB, Linux %s, %s, Node.js %s.", m.CPUs, m.Model, m.MemoryGB, m.Kernel, m.Go, m.Node),
+		fmt.Sprintf("%d CPUs (%s), %d GiB, Linux %s, %s, Node.js %s. The systems ran as user %d; nothing was pinned to a CPU.", m.CPUs, m.Model, m.MemoryGB, m.Kernel, m.Go, m.Node, m.UID),
 	}
 	if r.Quick {
 		lines = append(lines, "This was a quick run: it shows that everything works, and no more.")

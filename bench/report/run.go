@@ -70,6 +70,8 @@ type Machine struct {
 	Go       string `json:"go"`
 	Node     string `json:"node,omitempty"`
 	Commit   string `json:"commit,omitempty"`
+	// UID is who the systems ran as.
+	UID int `json:"uid"`
 }
 
 // Run is everything that was measured together.

@@ -15,7 +15,7 @@ const nothing = "–"
 func Markdown(r *Run) string {
 	var b strings.Builder
 	b.WriteString(facts(r))
-	b.WriteString("\n" + goalTable(r))
+	b.WriteString("\n" + goalTable(r) + "\n" + headroom(r))
 	for _, w := range r.Workloads {
 		fmt.Fprintf(&b, "\n### %s\n\n%s", w.Title, table(r, w))
 	}
