@@ -30,7 +30,9 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 		if err := listenAll(sessions); err != nil {
 			return nil, err
 		}
-		c.rest()
+		for range 3 { // idle is a state that lasts
+			c.rest()
+		}
 		after, err := procfs.ReadMemory(pid)
 		if err != nil {
 			return nil, err

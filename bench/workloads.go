@@ -159,8 +159,8 @@ var workloads = []workload{
 	},
 }
 
-// jitWarm is how long a peer runs before it is fair to measure it: some 20,000 calls.
-const jitWarm = 10 * time.Second
+// jitWarm is how long a peer runs before it is fair to measure it: some 40,000 calls.
+const jitWarm = 20 * time.Second
 
 // warmCalls is small calls of 1, 8 and 64 sessions, one after the other in one process,
 // so that the peers have to be warmed up only once.

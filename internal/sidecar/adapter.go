@@ -232,26 +232,37 @@ func (a *Adapter) openSessions() int {
 // clientHandler is what clients talk to.
 func (a *Adapter) clientHandler() http.Handler {
 	c := &a.config
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", a.elsewhere)
 	if a.backend.proxy != nil {
-		mux.Handle(Path, a.backend.proxy)
-		return mux
+		return a.at(routes{Path: a.backend.proxy})
 	}
-	mux.Handle(Path, streamable.New(streamable.Options{
+	served := routes{Path: streamable.New(streamable.Options{
 		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		CommitAfter: commitAfter, KeepAlive: keepAlive, Retry: retry,
-	}))
+		KeepAlive: keepAlive, Retry: retry,
+	})}
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		})
-		mux.HandleFunc(legacysse.StreamPath, legacy.ServeStream)
-		mux.HandleFunc(legacysse.MessagesPath, legacy.ServeMessages)
+		served[legacysse.StreamPath] = http.HandlerFunc(legacy.ServeStream)
+		served[legacysse.MessagesPath] = http.HandlerFunc(legacy.ServeMessages)
 	}
-	return mux
+	return a.at(served)
+}
+
+// routes are handlers by the path that they are at.
+type routes map[string]http.Handler
+
+// at serves paths exactly as they are.
+func (a *Adapter) at(served routes) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if handler, ok := served[r.URL.Path]; ok {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		a.elsewhere(w, r)
+	})
 }
 
 // elsewhere tells whoever asks for another path where the server is.
@@ -315,8 +326,10 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	})
 
 	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
+	patient := newPatientListener(clients)
+	running.Go(func() { patient.run(background) })
 	failed := make(chan error, 2)
-	go func() { failed <- clientServer.Serve(clients) }()
+	go func() { failed <- clientServer.Serve(patient) }()
 	go func() { failed <- adminServer.Serve(administrators) }()
 
 	var err error

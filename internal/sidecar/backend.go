@@ -210,6 +210,6 @@ func (a *Adapter) sessionLimits() session.Limits {
 		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
 		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
 		SendingBytes: 2 * int(a.config.BodyBytes),
-		CallTimeout:  a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
+		CommitAfter:  commitAfter, CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
 	}
 }

@@ -17,18 +17,18 @@ import (
 // why.
 const (
 	// Of a small call, beyond what net/http needs to answer a request with its own body.
-	callObjects = 24.8 // 24.0: one more for each call is too many
-	callBytes   = 2500 // 2,320
+	callObjects = 8.8  // 8.0: one more for each call is too many
+	callBytes   = 1300 // 1,191
 	// Of a small call, all in all.
 	callReads  = 5.5 // 4.9: two of them find nothing yet
 	callWrites = 2.3 // 2.0: one to the server and one to the client
 	// Of a message of 1 MiB, in bytes allocated for each byte of it.
-	requestCopies = 4.0 // 3.84
-	replyCopies   = 5.2 // 5.01
+	requestCopies = 1.7 // 1.57
+	replyCopies   = 4.2 // 4.00
 	// Of a progress event, of a thousand that come at once. How many are read and written
 	// together is for the kernel to say, so there is more room; one for each is 1.
-	eventObjects = 8.6  // 8.15
-	eventBytes   = 2200 // 1,890 to 1,980
+	eventObjects = 1.3  // 1.07
+	eventBytes   = 800  // 607 to 654
 	eventReads   = 0.25 // 0.06
 	eventWrites  = 0.25 // 0.02
 )

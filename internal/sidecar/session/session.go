@@ -36,6 +36,7 @@ type Limits struct {
 	TotalBytes   int // everything waiting; past it the server is no longer read
 	SendingBytes int // waiting for the server to read; past it nothing more is taken. 0 is no limit
 
+	CommitAfter     time.Duration // without an answer, after which a call's stream is taken for one of several events; 0 waits for ever
 	CallTimeout     time.Duration // of one call, whatever it reports
 	CancelGrace     time.Duration // for an answer to a cancelled call
 	DeliveryTimeout time.Duration // of a server's request until a client stream takes it
@@ -76,6 +77,8 @@ type Session struct {
 	calls          map[string]*call   // by the id's key
 	taskTokens     []string           // of calls that were answered with a task, oldest first
 	callOrder      uint64
+	late           *time.Timer // looks for calls that have no answer yet
+	looking        bool        // it runs
 	serverRequests map[string]*serverRequest
 	replay         replay
 	backlog        []Event // for whichever stream opens next
@@ -96,6 +99,7 @@ type call struct {
 	task      bool   // it asks for a task
 	stream    *Stream
 	order     uint64
+	began     time.Time
 	deadline  time.Time
 	cancelled bool
 }
@@ -193,10 +197,11 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 			c.id = string(id)
 		}
 		c.token, c.task, c.stream, c.order = tokenKey(request), asksForTask(request), stream, s.callOrder
-		c.deadline = s.touched.Add(s.limits.CallTimeout)
+		c.began, c.deadline = s.touched, s.touched.Add(s.limits.CallTimeout)
 		s.calls[c.key] = c
 		stream.awaits++
 	}
+	s.lookForLateLocked()
 	return stream, nil
 }
 
@@ -327,6 +332,9 @@ func (s *Session) End(reason error) {
 		stream.finished = true
 		stream.wake()
 	}
+	if s.late != nil {
+		s.late.Stop()
+	}
 	close(s.ended)
 	s.room.Broadcast()
 	hooks := s.onEnd
@@ -382,64 +390,4 @@ func errorResponse(id string, code int, text string) []byte {
 	b = append(b, `,"message":`...)
 	b = wire.AppendString(b, text)
 	return append(b, "}}"...)
-}
-
-// Idle says since when nobody has used the session; not at all while a stream is
-// being read or a call is in flight.
-func (s *Session) Idle() (since time.Time, idle bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.touched, s.attached == 0 && len(s.calls) == 0
-}
-
-// Busy says whether a call is in flight, or its answer has not been read yet.
-func (s *Session) Busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.calls) > 0 {
-		return true
-	}
-	for _, stream := range s.streams {
-		if stream.attached && !stream.general {
-			return true
-		}
-	}
-	return false
-}
-
-// Began says when the session began.
-func (s *Session) Began() time.Time { return s.began }
-
-// Sweep answers calls whose time is up. The server is told, so that it can stop.
-func (s *Session) Sweep(ctx context.Context, now time.Time) {
-	var cancel [][]byte
-	s.mu.Lock()
-	for _, c := range s.calls {
-		switch {
-		case now.Before(c.deadline):
-		case c.cancelled:
-			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled")
-		default:
-			s.metrics.CallTimeouts.Inc()
-			s.answerLocked(c, CodeInternal, "the call took longer than "+s.limits.CallTimeout.String())
-			cancel = append(cancel, cancelledNotification(c.id))
-		}
-	}
-	s.mu.Unlock()
-	if len(cancel) == 0 {
-		return
-	}
-	// A server that does not read must not hold up the other sessions.
-	ctx, done := context.WithTimeout(ctx, sweepInterval/10)
-	defer done()
-	for _, message := range cancel {
-		if s.server.Send(ctx, message) != nil {
-			return // it does not read; its calls were answered all the same
-		}
-	}
-}
-
-func cancelledNotification(id string) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), id...)
-	return append(b, `,"reason":"timeout"}}`...)
 }

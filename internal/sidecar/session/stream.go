@@ -39,6 +39,7 @@ type Stream struct {
 	resumable bool   // the client has been given event ids
 	finished  bool   // nothing more will be added
 	general   bool   // takes what belongs to no call
+	late      bool   // a call of it has had no answer for some time
 
 	// Most streams have one call and one event. With room for them here, and not
 	// elsewhere, a call takes two allocations less.
@@ -321,7 +322,7 @@ func (st *Stream) Finished() bool {
 }
 
 // TakeSole takes the event if it is the only one that the stream will ever have. Without
-// one it says whether there are others, or the stream is at its end.
+// one it says whether others are to be expected, or the stream is at its end.
 func (st *Stream) TakeSole() (event Event, ok, others, end bool) {
 	s := st.session
 	s.mu.Lock()
@@ -329,7 +330,7 @@ func (st *Stream) TakeSole() (event Event, ok, others, end bool) {
 	switch {
 	case st.finished && len(st.pending) == 1:
 		event, ok, _ = st.takeLocked()
-	case len(st.pending) > 0:
+	case len(st.pending) > 0 || st.late:
 		others = true
 	default:
 		end = st.finished

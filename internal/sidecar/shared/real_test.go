@@ -175,7 +175,7 @@ func serveHTTP(t *testing.T, p *Process) string {
 			return fmt.Sprintf("s%d", ids)
 		},
 		BodyBytes: 16 << 20, OpenTimeout: patience, WriteTimeout: patience,
-		CommitAfter: time.Second, KeepAlive: time.Second, Retry: time.Second,
+		KeepAlive: time.Second, Retry: time.Second,
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {

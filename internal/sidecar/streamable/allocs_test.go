@@ -52,7 +52,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 	slot.Fill("s", server.opened)
 	handler := New(Options{
 		Sessions: registry, BodyBytes: 1 << 20, OpenTimeout: time.Minute, ReadTimeout: time.Minute,
-		WriteTimeout: time.Minute, CommitAfter: time.Minute, KeepAlive: time.Minute, Retry: time.Minute,
+		WriteTimeout: time.Minute, KeepAlive: time.Minute, Retry: time.Minute,
 	})
 	body := bytes.NewReader([]byte(echo))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", io.NopCloser(body))

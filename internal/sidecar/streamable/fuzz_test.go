@@ -48,7 +48,7 @@ func FuzzBody(f *testing.F) {
 		slot.Fill("s", opened)
 		handler := New(Options{
 			Sessions: registry, BodyBytes: 1 << 10, OpenTimeout: time.Second,
-			ReadTimeout: time.Second, WriteTimeout: time.Second, CommitAfter: time.Millisecond, KeepAlive: time.Second, Retry: time.Second,
+			ReadTimeout: time.Second, WriteTimeout: time.Second, KeepAlive: time.Second, Retry: time.Second,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()

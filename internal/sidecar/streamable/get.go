@@ -3,7 +3,6 @@ package streamable
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -36,10 +35,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer stream.Detach()
-	timer := time.NewTimer(h.KeepAlive)
-	defer timer.Stop()
 	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision, after: after}
-	reply.streamEvents(timer)
+	reply.streamEvents()
 }
 
 func openStream(in *session.Session, lastEventID string) (*session.Stream, error) {

@@ -34,7 +34,6 @@ type Options struct {
 	OpenTimeout  time.Duration // for a server to start and answer initialize
 	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
-	CommitAfter  time.Duration // silence after which a call is answered by a stream
 	KeepAlive    time.Duration // between comments on a silent stream
 	Retry        time.Duration // for clients to wait before they connect again
 }

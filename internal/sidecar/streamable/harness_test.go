@@ -49,7 +49,7 @@ type endpoint struct {
 
 var testLimits = session.Limits{
 	Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
-	CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: 5 * time.Second,
+	CommitAfter: 100 * time.Millisecond, CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: 5 * time.Second,
 }
 
 func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
@@ -67,7 +67,7 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 			return fmt.Sprintf("session-%d", ids)
 		},
 		BodyBytes: 16 << 20, OpenTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
-		CommitAfter: 100 * time.Millisecond, KeepAlive: 50 * time.Millisecond, Retry: 200 * time.Millisecond,
+		KeepAlive: 50 * time.Millisecond, Retry: 200 * time.Millisecond,
 	}
 	if change != nil {
 		change(&options)

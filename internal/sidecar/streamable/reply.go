@@ -29,18 +29,10 @@ type reply struct {
 	buffer    []byte // to be written
 }
 
-var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
-
 func (p *reply) run() {
 	defer p.stream.Detach()
-	timer := timers.Get().(*time.Timer) // nothing else is put there
-	timer.Reset(p.handler.CommitAfter)
-	defer func() {
-		timer.Stop()
-		timers.Put(timer)
-	}()
 	if p.batch {
-		p.streamEvents(timer)
+		p.streamEvents()
 		return
 	}
 	for {
@@ -49,7 +41,7 @@ func (p *reply) run() {
 			p.handler.writeJSON(p.w, event.Message)
 			return
 		case others:
-			p.streamEvents(timer)
+			p.streamEvents()
 			return
 		case end:
 			return
@@ -58,9 +50,6 @@ func (p *reply) run() {
 		case <-p.r.Context().Done():
 			return
 		case <-p.stream.Ready():
-		case <-timer.C:
-			p.streamEvents(timer)
-			return
 		}
 	}
 }
@@ -125,7 +114,9 @@ func startEvents(w http.ResponseWriter) {
 
 // streamEvents answers by an event stream, until it ends or the client goes. What
 // is on the stream is taken only now, so that every event has an id.
-func (p *reply) streamEvents(timer *time.Timer) {
+func (p *reply) streamEvents() {
+	timer := time.NewTimer(p.handler.KeepAlive)
+	defer timer.Stop()
 	p.control = http.NewResponseController(p.w)
 	startEvents(p.w)
 	beginning, resumable := p.stream.MakeResumable()

@@ -27,7 +27,7 @@ func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *
 		URL: b.url("/sse"), Metrics: &session.Metrics{}, EventBytes: 32 << 20, SendTimeout: patience,
 		Limits: session.Limits{
 			Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
-			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: patience,
+			CommitAfter: 100 * time.Millisecond, CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: patience,
 		},
 	}
 	if change != nil {
@@ -39,7 +39,7 @@ func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *
 	front := httptest.NewServer(streamable.New(streamable.Options{
 		Sessions: registry, Open: sse.Open, MintID: func() string { next++; return fmt.Sprintf("ours-%d", next) },
 		BodyBytes: 32 << 20, OpenTimeout: patience, WriteTimeout: patience,
-		CommitAfter: 100 * time.Millisecond, KeepAlive: time.Second, Retry: time.Second,
+		KeepAlive: time.Second, Retry: time.Second,
 	}))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -1,0 +1,107 @@
+package sidecar
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// patientListener accepts connections whose read deadlines are looked at once in a while,
+// instead of by a timer each. For every request net/http, and whoever reads its body, move
+// the deadline six times; timers made that 5 % of a small call, and woke threads for it.
+type patientListener struct {
+	net.Listener
+
+	looked atomic.Int64 // when, in nanoseconds
+
+	mu    sync.Mutex
+	conns map[*patientConn]struct{} // open
+}
+
+func newPatientListener(listener net.Listener) *patientListener {
+	l := &patientListener{Listener: listener, conns: map[*patientConn]struct{}{}}
+	l.looked.Store(time.Now().UnixNano())
+	return l
+}
+
+// Accept is that of net.Listener.
+func (l *patientListener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	tcp, ok := accepted.(*net.TCPConn)
+	if !ok {
+		return accepted, err
+	}
+	c := &patientConn{TCPConn: tcp, listener: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = struct{}{}
+	return c, err
+}
+
+// lookInterval is how late a deadline may be.
+const lookInterval = time.Second
+
+// run ends reads whose deadline has passed, until the context ends.
+func (l *patientListener) run(ctx context.Context) {
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			l.looked.Store(now.UnixNano())
+			l.mu.Lock()
+			for c := range l.conns {
+				c.enforce(now)
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+// patientConn is a connection of a patientListener.
+type patientConn struct {
+	*net.TCPConn
+	listener *patientListener
+
+	mu     sync.Mutex
+	wanted time.Time // the read deadline; zero is never
+	ended  bool      // reads end at once, because it has passed
+}
+
+// SetReadDeadline is that of net.Conn. One that has long passed takes effect at once: this
+// is how net/http ends a read that waits for the next request.
+func (c *patientConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = t
+	switch past := !t.IsZero() && t.UnixNano() < c.listener.looked.Load(); {
+	case past:
+		c.ended = true
+		return c.TCPConn.SetReadDeadline(t)
+	case c.ended:
+		c.ended = false
+		return c.TCPConn.SetReadDeadline(time.Time{})
+	}
+	return nil
+}
+
+// enforce ends a read that waits if its deadline has passed.
+func (c *patientConn) enforce(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && !c.wanted.IsZero() && c.wanted.Before(now) {
+		c.ended = c.TCPConn.SetReadDeadline(c.wanted) == nil
+	}
+}
+
+// Close is that of net.Conn.
+func (c *patientConn) Close() error {
+	c.listener.mu.Lock()
+	delete(c.listener.conns, c)
+	c.listener.mu.Unlock()
+	return c.TCPConn.Close()
+}
