@@ -23,7 +23,12 @@ const (
 // Refuse answers with an HTTP error and a JSON-RPC error. The id is that of the
 // request, if there is one that the error is to be the answer to.
 func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string) {
-	write(w, status, AppendError(nil, id, code, text, nil))
+	RefuseWith(w, status, id, code, text, nil)
+}
+
+// RefuseWith is Refuse with data.
+func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
+	write(w, status, AppendError(nil, id, code, text, data))
 }
 
 // Unavailable answers that another try may succeed.

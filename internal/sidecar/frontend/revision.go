@@ -17,6 +17,10 @@ const (
 	Revision20251125 = "2025-11-25"
 )
 
+// Revision20260728 is the one without sessions. Whether it is served depends on the
+// server.
+const Revision20260728 = "2026-07-28"
+
 var revisions = []string{Revision20241105, Revision20250326, Revision20250618, Revision20251125}
 
 // Revisions are those that are served, oldest first.
@@ -25,14 +29,21 @@ func Revisions() []string { return slices.Clone(revisions) }
 // IsServed says whether a revision is one that is served.
 func IsServed(revision string) bool { return slices.Contains(revisions, revision) }
 
-const codeUnsupportedRevision = -32022
+// CodeUnsupportedRevision is of the answer to a request of a revision that is not served.
+const CodeUnsupportedRevision = -32022
 
 // UnsupportedRevision is the answer to a request of a revision that is not served,
 // which lists those that are, so that its client falls back to one (L-22).
 func UnsupportedRevision(id []byte, requested string) []byte {
-	data := []byte(`{"supported":["` + strings.Join(revisions, `","`) + `"],"requested":`)
-	data = append(wire.AppendString(data, requested), '}')
-	return AppendError(nil, id, codeUnsupportedRevision, "unsupported protocol version", data)
+	return AppendError(nil, id, CodeUnsupportedRevision, unsupportedRevision, UnsupportedData(requested, revisions...))
+}
+
+const unsupportedRevision = "unsupported protocol version"
+
+// UnsupportedData is what the answer says of the revisions that are served.
+func UnsupportedData(requested string, supported ...string) []byte {
+	data := []byte(`{"supported":["` + strings.Join(supported, `","`) + `"],"requested":`)
+	return append(wire.AppendString(data, requested), '}')
 }
 
 // RefuseRevision answers a request with UnsupportedRevision.

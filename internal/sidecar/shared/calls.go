@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -103,7 +102,7 @@ func toProcess(request session.Message, number uint64) []byte {
 	if token := tokenOf(request); token != "" {
 		edits = append(edits, wire.Edit{Span: request.Envelope.ProgressToken, With: text})
 	}
-	return edited(request.Bytes, edits)
+	return wire.Edited(request.Bytes, edits...)
 }
 
 func tokenOf(request session.Message) string {
@@ -114,20 +113,10 @@ func tokenOf(request session.Message) string {
 	return token
 }
 
-// edited is a copy of a message with changes, in whichever order they stand there.
-func edited(message []byte, edits []wire.Edit) []byte {
-	size := len(message)
-	for _, edit := range edits {
-		size += len(edit.With)
-	}
-	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
-	return wire.AppendEdited(make([]byte, 0, size), message, edits...)
-}
-
 // toClient is a message of the process's with one value as the client spelled it,
 // and an envelope that says no more than sessions ask for.
 func toClient(message []byte, at wire.Span, spelled string) ([]byte, wire.Span) {
-	text := edited(message, []wire.Edit{{Span: at, With: []byte(spelled)}})
+	text := wire.Edited(message, wire.Edit{Span: at, With: []byte(spelled)})
 	return text, wire.Span{Start: at.Start, End: at.Start + len(spelled)}
 }
 

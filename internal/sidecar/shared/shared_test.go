@@ -168,7 +168,7 @@ func FuzzSpelling(f *testing.F) {
 		if token != "" {
 			back = append(back, wire.Edit{Span: there.ProgressToken, With: []byte(token)})
 		}
-		if got := edited(sent, back); string(got) != string(text) {
+		if got := wire.Edited(sent, back...); string(got) != string(text) {
 			t.Fatalf("got %s, want %s", got, text)
 		}
 		answered := answerFor(message(t, `{"jsonrpc":"2.0","result":{"id":3},"id":18446744073709551615}`), id)

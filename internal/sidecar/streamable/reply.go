@@ -2,7 +2,6 @@ package streamable
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -70,21 +69,7 @@ func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
 		_, _ = w.Write(body) // fits into buffers; the client has it, or is gone
 		return
 	}
-	_ = h.writeInPieces(w, http.NewResponseController(w), body) // as above
-}
-
-// writeInPieces gives the client the time to write for every piece anew: one that
-// reads steadily gets all of it, however large it is.
-func (h *Handler) writeInPieces(w http.ResponseWriter, control *http.ResponseController, data []byte) error {
-	for piece := range slices.Chunk(data, writeSize) {
-		if err := control.SetWriteDeadline(time.Now().Add(h.WriteTimeout)); err != nil {
-			return err
-		}
-		if _, err := w.Write(piece); err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = frontend.WritePieces(w, http.NewResponseController(w), body, h.WriteTimeout) // as above
 }
 
 // Shared by all answers, so that none has to make its own.
@@ -96,20 +81,12 @@ func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 		h.writeJSON(w, events[0].Message)
 		return
 	}
-	startEvents(w)
+	frontend.StartEvents(w)
 	var buffer []byte
 	for _, event := range events {
 		buffer = wire.AppendEvent(buffer, wire.Event{Message: event.Message})
 	}
 	_, _ = w.Write(buffer) // the client has it, or is gone
-}
-
-func startEvents(w http.ResponseWriter) {
-	header := w.Header()
-	header.Set("Content-Type", frontend.TypeEvents)
-	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
 }
 
 // streamEvents answers by an event stream, until it ends or the client goes. What
@@ -118,7 +95,7 @@ func (p *reply) streamEvents() {
 	timer := time.NewTimer(p.handler.KeepAlive)
 	defer timer.Stop()
 	p.control = http.NewResponseController(p.w)
-	startEvents(p.w)
+	frontend.StartEvents(p.w)
 	beginning, resumable := p.stream.MakeResumable()
 	p.resumable = resumable
 	if p.after != "" {
@@ -158,7 +135,7 @@ func (p *reply) flush() bool {
 	if len(p.buffer) == 0 {
 		return true
 	}
-	if p.handler.writeInPieces(p.w, p.control, p.buffer) != nil {
+	if frontend.WritePieces(p.w, p.control, p.buffer, p.handler.WriteTimeout) != nil {
 		return false
 	}
 	if cap(p.buffer) <= 4*writeSize { // one that a large event has grown is not kept

@@ -46,6 +46,7 @@ type Envelope struct {
 	RequestedVersion []byte // protocolVersion of initialize
 
 	// From params._meta.
+	Meta            Span   // all of it
 	ProtocolVersion []byte // io.modelcontextprotocol/protocolVersion
 	SubscriptionID  Span   // io.modelcontextprotocol/subscriptionId
 }
@@ -249,9 +250,11 @@ func (s *scanner) params() *Error {
 			return err
 		}
 		if key == paramsMeta && s.peek() == '{' {
+			start := s.i
 			if err := s.meta(); err != nil {
 				return err
 			}
+			s.envelope.Meta = Span{start, s.i}
 			continue
 		}
 		value, err := s.value()

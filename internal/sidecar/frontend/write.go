@@ -1,0 +1,33 @@
+package frontend
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// pieceSize is how much is written in one go, within one deadline.
+const pieceSize = 64 << 10
+
+// WritePieces gives the client the time to write for every piece anew: one that reads
+// steadily gets all of it, however large it is.
+func WritePieces(w http.ResponseWriter, control *http.ResponseController, data []byte, timeout time.Duration) error {
+	for piece := range slices.Chunk(data, pieceSize) {
+		if err := control.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+			return err
+		}
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartEvents begins an answer that is an event stream.
+func StartEvents(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Type", TypeEvents)
+	header.Set("Cache-Control", "no-cache, no-transform")
+	header.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
