@@ -1,0 +1,150 @@
+package stateless
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+const methodListen = "subscriptions/listen"
+
+// event is a message for the client of a call.
+type event struct {
+	message []byte
+	last    bool // it is the answer
+	status  int  // of HTTP, if the answer comes before anything else
+}
+
+// call is a request at the process, from when it is sent until its client has the
+// answer or has gone.
+type call struct {
+	run    *run
+	number uint64 // its id and progress token at the process
+	id     []byte // as the client spelled it
+	token  []byte // of its progress, as the client spelled it
+	listen bool   // it is a subscription
+	logs   bool   // the client wants log messages (U-07)
+	wake   chan struct{}
+
+	// Guarded by the run's mutex.
+	answered bool // the process works on it no more
+	done     bool // nothing follows what is in the inbox
+	inbox    []event
+	waiting  int // bytes of these
+}
+
+func newCall(r *run, request session.Message) *call {
+	e := &request.Envelope
+	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen}
+	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
+		c.token = bytes.Clone(token)
+	}
+	if found, err := wire.Find(request.Bytes, e.Meta, metaLogLevel); err == nil && !c.listen {
+		c.logs = wire.Text(request.Bytes, found[0]) != nil
+	}
+	return c
+}
+
+// toProcess is the client's request with the number in place of id and progress token.
+func (c *call) toProcess(request session.Message) []byte {
+	text := strconv.AppendUint(nil, c.number, 10)
+	edits := []wire.Edit{{Span: request.Envelope.ID, With: text}}
+	if len(c.token) > 0 {
+		edits = append(edits, wire.Edit{Span: request.Envelope.ProgressToken, With: text})
+	}
+	return wire.Edited(request.Bytes, edits...)
+}
+
+// pushLocked puts a message into the inbox, which must be the client's by now. It never
+// waits for the client: one that has too much to read is given up.
+func (c *call) pushLocked(e event) {
+	r := c.run
+	if _, open := r.open[c]; !open || c.done {
+		return
+	}
+	limits := &r.options.Limits
+	if c.waiting > limits.BacklogBytes {
+		c.giveUpLocked()
+		return
+	}
+	c.inbox = append(c.inbox, e)
+	c.waiting += len(e.message)
+	r.waiting += len(e.message)
+	c.done = e.last
+	c.signal()
+	if r.waiting > limits.TotalBytes {
+		if slowest := r.slowestLocked(); slowest.waiting > len(e.message) || slowest != c {
+			slowest.giveUpLocked()
+		}
+	}
+}
+
+// giveUpLocked ends a call whose client does not read.
+func (c *call) giveUpLocked() {
+	r := c.run
+	r.metrics.SlowClients.Inc()
+	r.waiting -= c.waiting
+	c.waiting, c.inbox, c.done = 0, nil, false
+	c.failLocked(session.CodeInternal, errClientSlow.Error())
+}
+
+// failLocked answers the client with an error, if it has no answer yet.
+func (c *call) failLocked(code int, text string) {
+	if c.done {
+		return
+	}
+	c.inbox = append(c.inbox, event{frontend.AppendError(nil, c.id, code, text, nil), true, http.StatusOK})
+	c.done = true
+	c.signal()
+}
+
+// completeLocked ends a subscription in order (N-05).
+func (c *call) completeLocked() {
+	text := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
+	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+metaSubscriptionID+`":`...)
+	text = append(append(text, c.id...), "}}}"...)
+	c.pushLocked(event{text, true, http.StatusOK})
+}
+
+func (c *call) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next message for the client, if there is one.
+func (c *call) take() (event, bool) {
+	r := c.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(c.inbox) == 0 {
+		return event{}, false
+	}
+	next := c.inbox[0]
+	c.inbox[0] = event{}
+	c.inbox = c.inbox[1:]
+	taken := min(len(next.message), c.waiting) // errors of our own do not count
+	c.waiting -= taken
+	r.waiting -= taken
+	return next, true
+}
+
+// release says that nobody waits for the call any more. The process is told, if it
+// works on it still (M-09).
+func (c *call) release() {
+	r := c.run
+	r.mu.Lock()
+	tell := !c.answered && r.dead == nil
+	c.answered = true
+	r.closeLocked(c)
+	r.mu.Unlock()
+	if tell {
+		_ = r.server.Send(context.Background(), cancellation(c.number)) // or else it does not read, and is found out by others
+	}
+}

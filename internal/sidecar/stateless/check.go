@@ -1,0 +1,205 @@
+package stateless
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// JSON-RPC error codes of the stateless revision (J-16), and one that all have.
+const (
+	codeHeaderMismatch    = -32020
+	codeMissingCapability = -32021
+	codeInvalidParams     = -32602
+)
+
+// Headers that repeat what stands in the body.
+const (
+	headerMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+	headerParam  = "Mcp-Param-"
+)
+
+// Members of _meta, besides those that wire.Envelope has.
+const (
+	metaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaLogLevel           = "io.modelcontextprotocol/logLevel"
+	metaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
+)
+
+// refusal is why a request is not passed on.
+type refusal struct {
+	status int
+	code   int
+	text   string
+	data   []byte // of the error; may be nil
+}
+
+func (r *refusal) write(w http.ResponseWriter, id []byte) {
+	frontend.RefuseWith(w, r.status, id, r.code, r.text, r.data)
+}
+
+func mismatch(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: codeHeaderMismatch, text: text}
+}
+
+func invalidParams(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: codeInvalidParams, text: text}
+}
+
+// check says why a request cannot be passed on, or returns nil. The first reason wins,
+// and a version that is not served wins over all that is to be read by its rules (B1).
+// What it takes the server's tools to know is not checked here.
+func check(header http.Header, request session.Message) *refusal {
+	for _, step := range []func(http.Header, session.Message) *refusal{checkVersion, checkMeta, checkMethod, checkName, checkRemoved} {
+		if refused := step(header, request); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// checkVersion is about the version header, which must be that of the body (M-11), and
+// about the version itself (L-22).
+func checkVersion(header http.Header, request session.Message) *refusal {
+	version := string(request.Envelope.ProtocolVersion)
+	switch value, ok := only(header, frontend.HeaderRevision); {
+	case !ok:
+		return mismatch("the header MCP-Protocol-Version must be there, once")
+	case value != version:
+		return mismatch("the header MCP-Protocol-Version is not the protocolVersion in params._meta")
+	case version == frontend.Revision20260728:
+		return nil
+	}
+	supported := []string{frontend.Revision20260728}
+	if !frontend.IsServed(version) {
+		// Whoever has an older one has it without an envelope, and is not to be told to
+		// go on as it does.
+		older := frontend.Revisions()
+		slices.Reverse(older)
+		supported = append(supported, older...)
+	}
+	return &refusal{http.StatusBadRequest, frontend.CodeUnsupportedRevision, "unsupported protocol version", frontend.UnsupportedData(version, supported...)}
+}
+
+// checkMeta is about what every request says of its client (L-21).
+func checkMeta(_ http.Header, request session.Message) *refusal {
+	found, err := wire.Find(request.Bytes, request.Envelope.Meta, metaClientCapabilities)
+	switch {
+	case err != nil:
+		return invalidParams("params._meta: " + err.Error())
+	case !found[0].Present():
+		return invalidParams("params._meta must have " + metaClientCapabilities)
+	case request.Bytes[found[0].Start] != '{':
+		return invalidParams(metaClientCapabilities + " must be an object")
+	}
+	return nil
+}
+
+// checkMethod is about the header that repeats the method (M-12).
+func checkMethod(header http.Header, request session.Message) *refusal {
+	switch value, ok := only(header, headerMethod); {
+	case !ok:
+		return mismatch("the header " + headerMethod + " must be there, once")
+	case value != string(request.Envelope.Method):
+		return mismatch("the header " + headerMethod + " is not the method of the request")
+	}
+	return nil
+}
+
+// checkName is about the header that repeats what the method is about (M-13).
+func checkName(header http.Header, request session.Message) *refusal {
+	want, member := nameOf(request)
+	if member == "" {
+		return nil
+	}
+	values := header.Values(headerName)
+	if want == nil && len(values) == 0 {
+		return nil // the server knows best what to say to a request without one
+	}
+	value, ok := only(header, headerName)
+	if !ok {
+		return mismatch("the header " + headerName + " must be there, once")
+	}
+	name, ok := decoded(value)
+	switch {
+	case !ok:
+		return mismatch("the header " + headerName + " has invalid Base64")
+	case want == nil || name != string(want):
+		return mismatch("the header " + headerName + " is not " + member)
+	}
+	return nil
+}
+
+// nameOf is what a request is about, and which member says so, for methods that have
+// a header for it. The name is nil if it is not there or no string.
+func nameOf(request session.Message) (name []byte, member string) {
+	switch string(request.Envelope.Method) {
+	case "tools/call", "prompts/get":
+		return request.Envelope.Name, "params.name"
+	case "resources/read":
+		return request.Envelope.URI, "params.uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		found, err := wire.Find(request.Bytes, request.Envelope.Params, "taskId")
+		if err != nil {
+			return nil, "params.taskId"
+		}
+		return wire.Text(request.Bytes, found[0]), "params.taskId"
+	}
+	return nil, ""
+}
+
+// checkRemoved is about methods that other revisions have (M-21). Servers of both eras
+// would take them for the beginning of a session.
+func checkRemoved(_ http.Header, request session.Message) *refusal {
+	switch method := string(request.Envelope.Method); method {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		return &refusal{status: http.StatusNotFound, code: session.CodeMethodNotFound, text: "protocol revision " + frontend.Revision20260728 + " has no " + method}
+	}
+	return nil
+}
+
+// only is the value of a header that must be there once.
+func only(header http.Header, name string) (string, bool) {
+	values := header.Values(name)
+	if len(values) != 1 {
+		return "", false
+	}
+	return strings.Trim(values[0], " \t"), true // M-14
+}
+
+// decoded is the text that a header's value stands for: itself, or what is encoded in
+// it between two marks (M-15).
+func decoded(value string) (string, bool) {
+	encoded, begins := strings.CutPrefix(value, "=?base64?")
+	encoded, ends := strings.CutSuffix(encoded, "?=")
+	if !begins || !ends {
+		return value, true
+	}
+	text, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	return string(text), err == nil
+}
+
+// statusOf is the HTTP status of an answer of the server's, if it comes before any
+// other message (M-20).
+func statusOf(answer []byte, at wire.Span) int {
+	if !at.Present() {
+		return http.StatusOK
+	}
+	found, err := wire.Find(answer, at, "code")
+	if err != nil {
+		return http.StatusOK
+	}
+	switch string(found[0].Of(answer)) {
+	case "-32601":
+		return http.StatusNotFound
+	case "-32020", "-32021", "-32022":
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,102 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// nameBytes bounds what is kept of a request: its id, and the token of its progress.
+const nameBytes = 8 << 10
+
+// Endpoint answers messages of the stateless revision.
+type Endpoint struct {
+	options Options
+	metrics Metrics
+	process *process
+}
+
+// New returns an Endpoint. Its process is started for the first client.
+func New(options Options) *Endpoint {
+	e := &Endpoint{options: options}
+	e.process = newProcess(&e.options, &e.metrics)
+	return e
+}
+
+// Metrics are the counters.
+func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
+
+// Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
+// the context ends, or there are none, the process does.
+func (e *Endpoint) Drain(ctx context.Context) { e.process.drain(ctx) }
+
+// Close is Drain that waits for nothing.
+func (e *Endpoint) Close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	e.process.drain(ctx)
+}
+
+// Serve answers a request, or takes a notification, that names its protocol version
+// itself. Where it comes from has been looked at, and what it accepts as an answer.
+func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session.Message) {
+	if message.Envelope.Kind != wire.Request {
+		// The revision has no notification that a server must see: one that a client
+		// does not wait for any more is known by its connection (M-04).
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	id := message.Envelope.ID.Of(message.Bytes)
+	c, refused, err := e.begin(r, message)
+	switch {
+	case refused != nil:
+		refused.write(w, id)
+	case errors.Is(err, errLegacy):
+		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
+	case errors.Is(err, errBusy), errors.Is(err, errListens), errors.Is(err, errUnread):
+		e.metrics.Refused.Inc()
+		frontend.Unavailable(w, id, err.Error())
+	case err != nil:
+		if r.Context().Err() == nil { // else nobody is there to be told
+			frontend.Unavailable(w, id, "the server does not take requests now: "+err.Error())
+		}
+	default:
+		e.reply(w, r, c)
+	}
+}
+
+// begin passes a request on, to a fresh process if the one that was there has ended
+// without having seen it. Which versions are served depends on the server, so nothing is
+// looked at before its era is known.
+func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		running, err := e.process.running(r.Context())
+		if err != nil {
+			return nil, nil, err
+		}
+		if refused := checkAll(r, request, running); refused != nil {
+			return nil, refused, nil
+		}
+		c, err := running.begin(r.Context(), request)
+		if !errors.Is(err, errGone) || try == tries {
+			return c, nil, err
+		}
+	}
+}
+
+func checkAll(r *http.Request, request session.Message, running *run) *refusal {
+	e := &request.Envelope
+	if e.ID.End-e.ID.Start > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
+		return &refusal{status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
+	}
+	if refused := check(r.Header, request); refused != nil {
+		return refused
+	}
+	return running.checkArguments(r.Context(), r.Header, request)
+}

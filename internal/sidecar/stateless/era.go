@@ -1,0 +1,246 @@
+package stateless
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// Era is what a server speaks: revisions with sessions, or without.
+type Era uint8
+
+// The eras.
+const (
+	Auto   Era = iota // to be found out
+	Legacy            // with sessions only
+	Modern            // without, and perhaps with sessions, too
+)
+
+func (e Era) String() string { return [...]string{"auto", "legacy", "modern"}[e] }
+
+// Set makes an Era a flag.
+func (e *Era) Set(text string) error {
+	for _, era := range []Era{Auto, Legacy, Modern} {
+		if era.String() == text {
+			*e = era
+			return nil
+		}
+	}
+	return fmt.Errorf("want auto, legacy or modern, not %q", text)
+}
+
+// weakVerdict is how long an era is believed that a process did not name itself: it may
+// just have been slow, or have died of something else.
+const weakVerdict = 10 * time.Minute
+
+// verdict is an era that was found out, and how.
+type verdict struct {
+	era     Era
+	weak    bool
+	because string
+}
+
+var errProbed = errors.New("it was asked for its era, and is of no use to a session any more")
+
+// detect finds out the server's era by asking a fresh process (B2). If the process can
+// serve clients, it is returned, too.
+func (p *process) detect(ctx context.Context) (verdict, *run, error) {
+	r, err := p.launch(ctx)
+	if err != nil {
+		return verdict{}, nil, err
+	}
+	found, usable, err := r.askEra(ctx, p.options.Limits.Silence)
+	if usable {
+		return found, r, nil
+	}
+	died := r.deadBy()
+	r.fail(errProbed)
+	if died == nil || ctx.Err() != nil {
+		return found, nil, err
+	}
+	// Some servers die of what they do not know.
+	if r, err = p.launch(ctx); err != nil {
+		return verdict{}, nil, err
+	}
+	defer r.fail(errProbed)
+	return r.askInitialize(ctx)
+}
+
+// askEra asks the process for server/discover, and if it is silent to initialize. The
+// process is usable unless it was.
+func (r *run) askEra(ctx context.Context, silence time.Duration) (found verdict, usable bool, err error) {
+	discover, err := r.begin(ctx, discoverRequest())
+	if err != nil {
+		return verdict{}, false, err
+	}
+	defer discover.forget()
+	ctxSilence, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	answer, err := discover.await(ctxSilence)
+	if err == nil {
+		found = verdictOf(answer)
+		return found, found.era == Modern, nil
+	}
+	if ctx.Err() != nil || r.deadBy() != nil {
+		return verdict{}, false, err
+	}
+	initialize, err := r.begin(ctx, initializeRequest())
+	if err != nil {
+		return verdict{}, false, err
+	}
+	defer initialize.forget()
+	found, err = decide(ctx, discover, initialize)
+	return found, false, err
+}
+
+// decide waits for whichever of two answers tells the era. Once the process was asked
+// to initialize it may have taken that for its era, so that it is of no use, but its
+// answers still tell what a fresh one will do.
+func decide(ctx context.Context, discover, initialize *call) (verdict, error) {
+	refused := false
+	for {
+		if answer, ok := discover.take(); ok {
+			return verdictOf(answer.message), discover.run.deadBy()
+		}
+		if answer, ok := initialize.take(); ok {
+			if err := discover.run.deadBy(); err != nil {
+				return verdict{}, err
+			}
+			if agrees(answer.message) {
+				return silentVerdict, nil
+			}
+			refused = true // it may yet answer the other
+		}
+		select {
+		case <-discover.wake:
+		case <-initialize.wake:
+		case <-ctx.Done():
+			if refused {
+				return verdict{}, errors.New("the server refuses initialize and does not answer server/discover")
+			}
+			return verdict{}, fmt.Errorf("wait for the server to answer server/discover or initialize: %w", ctx.Err())
+		}
+	}
+}
+
+var silentVerdict = verdict{Legacy, true, "it did not answer server/discover, and does answer initialize"}
+
+// askInitialize is for a server whose process died of server/discover.
+func (r *run) askInitialize(ctx context.Context) (verdict, *run, error) {
+	initialize, err := r.begin(ctx, initializeRequest())
+	if err != nil {
+		return verdict{}, nil, err
+	}
+	defer initialize.forget()
+	answer, err := initialize.await(ctx)
+	switch {
+	case err != nil:
+		return verdict{}, nil, err
+	case r.deadBy() != nil:
+		return verdict{}, nil, r.deadBy()
+	case !agrees(answer):
+		return verdict{}, nil, errors.New("the server ends when it is asked for server/discover, and refuses initialize")
+	}
+	return silentVerdict, nil, nil
+}
+
+// await waits for the answer to a request of our own.
+func (c *call) await(ctx context.Context) ([]byte, error) {
+	for {
+		next, ok := c.take()
+		switch {
+		case ok && next.last:
+			return next.message, c.run.deadBy()
+		case ok:
+			continue // it is for the answer that we ask
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the server to answer: %w", ctx.Err())
+		}
+	}
+}
+
+// forget is release for a request of our own that need not be cancelled.
+func (c *call) forget() {
+	c.run.mu.Lock()
+	c.answered = true
+	c.run.mu.Unlock()
+	c.release()
+}
+
+// verdictOf reads the answer to server/discover. It is not the code of an error that
+// tells servers apart (L-29), but whether they name a revision without sessions (L-33).
+func verdictOf(answer []byte) verdict {
+	var response struct {
+		Result *struct {
+			SupportedVersions []string `json:"supportedVersions"`
+		} `json:"result"`
+		Error *struct {
+			Code int `json:"code"`
+			Data struct {
+				Supported []string `json:"supported"`
+			} `json:"data"`
+		} `json:"error"`
+	}
+	const names, other = "it names the revision when it is asked for server/discover", "it does not name the revision when it is asked for server/discover"
+	if err := json.Unmarshal(answer, &response); err != nil {
+		return verdict{Legacy, false, other}
+	}
+	var supported []string
+	switch {
+	case response.Result != nil:
+		supported = response.Result.SupportedVersions
+	case response.Error != nil && response.Error.Code == frontend.CodeUnsupportedRevision:
+		supported = response.Error.Data.Supported
+	case response.Error != nil && response.Error.Code == codeMissingCapability:
+		return verdict{Modern, false, "it answers server/discover with an error that only this era has"}
+	}
+	if slices.Contains(supported, frontend.Revision20260728) {
+		return verdict{Modern, false, names}
+	}
+	return verdict{Legacy, false, other}
+}
+
+// agrees says whether an answer is not an error.
+func agrees(answer []byte) bool {
+	envelope, err := wire.ScanLenient(answer)
+	return err == nil && envelope.Result.Present()
+}
+
+// ownRequest is a request of our own. Its id is replaced when it is sent.
+func ownRequest(method, params string) session.Message {
+	text := []byte(`{"jsonrpc":"2.0","id":0,"method":"` + method + `","params":{` + params + `}}`)
+	envelope, err := wire.Scan(text)
+	if err != nil {
+		panic(err) // it is made of what we know to be right
+	}
+	return session.Message{Bytes: text, Envelope: envelope}
+}
+
+func clientInfo() string {
+	return `{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
+}
+
+// ownMeta is what a request of our own says of its client. Some servers list more tools
+// to clients that can do more, and all are to be known.
+func ownMeta() string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + frontend.Revision20260728 + `",` +
+		`"io.modelcontextprotocol/clientInfo":` + clientInfo() + `,` +
+		`"` + metaClientCapabilities + `":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}}`
+}
+
+func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }
+
+func initializeRequest() session.Message {
+	return ownRequest("initialize", `"protocolVersion":"`+frontend.Revision20251125+`","capabilities":{},"clientInfo":`+clientInfo())
+}

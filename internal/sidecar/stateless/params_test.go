@@ -1,0 +1,154 @@
+package stateless
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParamsOf(t *testing.T) {
+	properties := func(text string) string { return `{"type":"object","properties":{` + text + `}}` }
+	deep := strings.Repeat(`{"properties":{"p":`, schemaDepth+1) + `{"type":"string","x-mcp-header":"X"}` + strings.Repeat(`}}`, schemaDepth+1)
+	for name, test := range map[string]struct {
+		schema string
+		want   []param
+		err    error
+	}{
+		"M-24 kinds": {properties(`"b":{"type":"boolean","x-mcp-header":"C"},"i":{"type":"integer","x-mcp-header":"B"},"s":{"type":"string","x-mcp-header":"a"}`),
+			[]param{{[]string{"s"}, "Mcp-Param-A"}, {[]string{"i"}, "Mcp-Param-B"}, {[]string{"b"}, "Mcp-Param-C"}}, nil},
+		"D-7 nested":               {properties(`"o":` + properties(`"s":{"type":"string","x-mcp-header":"Region"}`)), []param{{[]string{"o", "s"}, "Mcp-Param-Region"}}, nil},
+		"none":                     {properties(`"s":{"type":"string"}`), nil, nil},
+		"true":                     {`true`, nil, nil},
+		"odd":                      {`{"properties":[]}`, nil, nil},
+		"M-24 items do not count":  {properties(`"l":{"type":"array","items":` + properties(`"s":{"type":"string","x-mcp-header":"X"}`) + `}`), nil, nil},
+		"M-24 anyOf does not":      {`{"anyOf":[` + properties(`"s":{"type":"string","x-mcp-header":"X"}`) + `]}`, nil, nil},
+		"M-24 the schema does not": {`{"type":"string","x-mcp-header":"X"}`, nil, nil},
+		"M-24 number":              {properties(`"n":{"type":"number","x-mcp-header":"X"}`), nil, errScalar},
+		"M-24 object":              {properties(`"n":{"type":"object","x-mcp-header":"X"}`), nil, errScalar},
+		"M-24 no type":             {properties(`"n":{"x-mcp-header":"X"}`), nil, errScalar},
+		"M-24 empty":               {properties(`"n":{"type":"string","x-mcp-header":""}`), nil, errToken},
+		"M-24 no string":           {properties(`"n":{"type":"string","x-mcp-header":1}`), nil, errToken},
+		"M-24 blank":               {properties(`"n":{"type":"string","x-mcp-header":"a b"}`), nil, errToken},
+		"M-24 line break":          {properties(`"n":{"type":"string","x-mcp-header":"a\r\nb"}`), nil, errToken},
+		"M-24 twice":               {properties(`"n":{"type":"string","x-mcp-header":"x"},"m":{"type":"string","x-mcp-header":"X"}`), nil, errTwice},
+		"too deep":                 {deep, nil, errDepth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := paramsOf(json.RawMessage(test.schema))
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(param{})); diff != "" || !errors.Is(err, test.err) {
+				t.Errorf("%v, want %v (-want +got):\n%s", err, test.err, diff)
+			}
+		})
+	}
+}
+
+func TestCheckParams(t *testing.T) {
+	params := []param{{[]string{"region"}, "Mcp-Param-Region"}, {[]string{"deep", "n"}, "Mcp-Param-N"}, {[]string{"on"}, "Mcp-Param-On"}}
+	for name, test := range map[string]struct {
+		arguments string
+		header    http.Header
+		refused   bool
+	}{
+		"nothing":                     {`{}`, nil, false},
+		"no arguments":                {``, nil, false},
+		"M-17 equal":                  {`{"region":"eu","deep":{"n":42},"on":true}`, http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"42"}, "Mcp-Param-On": {"true"}}, false},
+		"M-17 missing":                {`{"region":"eu"}`, nil, true},
+		"M-17 missing, nested":        {`{"deep":{"n":42}}`, nil, true},
+		"M-17 different":              {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"us"}}, true},
+		"M-14 another case":           {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"EU"}}, true},
+		"M-14 blanks around":          {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {" eu\t"}}, false},
+		"M-17 twice":                  {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"eu", "eu"}}, true},
+		"M-17 null":                   {`{"region":null}`, nil, false},
+		"M-17 null, and there":        {`{"region":null}`, http.Header{"Mcp-Param-Region": {"null"}}, true},
+		"M-17 absent, and there":      {`{}`, http.Header{"Mcp-Param-Region": {"eu"}}, true},
+		"M-17 unknown is ignored":     {`{}`, http.Header{"Mcp-Param-Other": {"eu"}}, false},
+		"M-15 Base64":                 {`{"region":"Köln "}`, http.Header{"Mcp-Param-Region": {encoded("Köln ")}}, false},
+		"M-15 bad Base64":             {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"=?base64?!?="}}, true},
+		"M-15 empty":                  {`{"region":""}`, http.Header{"Mcp-Param-Region": {""}}, false},
+		"M-17 numbers, other spell":   {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"42.0"}}, false},
+		"M-17 numbers, the other way": {`{"deep":{"n":42.0}}`, http.Header{"Mcp-Param-N": {"42"}}, false},
+		"M-17 numbers, different":     {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"43"}}, true},
+		"M-24 too large to compare":   {`{"deep":{"n":9007199254740993}}`, http.Header{"Mcp-Param-N": {"9007199254740992"}}, true},
+		"M-24 large, and the same":    {`{"deep":{"n":9007199254740993}}`, http.Header{"Mcp-Param-N": {"9007199254740993"}}, false},
+		"M-17 number, not a number":   {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"x"}}, true},
+		"M-17 boolean, different":     {`{"on":false}`, http.Header{"Mcp-Param-On": {"true"}}, true},
+		"M-17 boolean, another case":  {`{"on":true}`, http.Header{"Mcp-Param-On": {"True"}}, true},
+		"an object has no header":     {`{"region":{"a":1}}`, http.Header{"Mcp-Param-Region": {`{"a":1}`}}, true},
+		"what is nested in none":      {`{"deep":7}`, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := ""
+			if test.arguments != "" {
+				arguments = `"arguments":` + test.arguments + `,`
+			}
+			request := scanned(t, enveloped("1", "tools/call", `"name":"x",`+arguments))
+			refused := checkParams(test.header, request, params)
+			if (refused != nil) != test.refused || refused != nil && (refused.code != codeHeaderMismatch || refused.status != 400) {
+				t.Errorf("refused is %+v, want %v", refused, test.refused)
+			}
+		})
+	}
+}
+
+// tool is one of a list.
+func toolText(name, header string) string {
+	annotation := ""
+	if header != "" {
+		annotation = `,"x-mcp-header":"` + header + `"`
+	}
+	return `{"name":"` + name + `","inputSchema":{"type":"object","properties":{"region":{"type":"string"` + annotation + `}}}}`
+}
+
+func toolCall(name string) string {
+	return enveloped("1", "tools/call", `"name":"`+name+`","arguments":{"region":"eu"},`)
+}
+
+// answerTools plays one list of tools.
+func (s *stage) answerTools(p *script, next string, tools ...string) {
+	s.Helper()
+	request := p.next(s.T)
+	if string(request.Envelope.Method) != "tools/list" {
+		s.Fatalf("the process is sent %s, want tools/list", request.Bytes)
+	}
+	p.answer(request, `"result":{"tools":[`+strings.Join(tools, ",")+`]`+next+`}`)
+}
+
+// M-18: the list of tools is asked for once, all of it, and again when it changed or
+// does not have the tool.
+func TestTools(t *testing.T) {
+	s := newStage(t, nil, func(p *script) { delete(p.answers, "tools/list") })
+	call := s.post(toolCall("two"))
+	p := s.process()
+	s.answerTools(p, `,"nextCursor":""`, toolText("one", "")) // P-05: this is a cursor
+	s.answerTools(p, ``, toolText("two", "Region"))
+	call.want(400, `-32020`, "Mcp-Param-Region")
+
+	call = s.post(toolCall("two"), "Mcp-Param-Region", "eu")
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
+	call = s.post(toolCall("one"))
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
+
+	p.emit(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	call = s.post(toolCall("two"))
+	s.answerTools(p, ``, toolText("one", "Region"), toolText("two", ""))
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
+	s.post(toolCall("one")).want(400, `-32020`)
+}
+
+// A list that does not end is no reason to call no tool.
+func TestToolsWithoutEnd(t *testing.T) {
+	s := newStage(t, nil, func(p *script) {
+		p.answers["tools/list"] = `"result":{"tools":[` + toolText("x", "Region") + `],"nextCursor":"again"}`
+	})
+	call := s.post(toolCall("x"))
+	p := s.process()
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
+}

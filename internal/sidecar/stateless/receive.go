@@ -1,0 +1,140 @@
+package stateless
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// receive routes a message of the process's. It never waits for anybody.
+func (r *run) receive(message session.Message) {
+	switch message.Envelope.Kind {
+	case wire.Response:
+		r.receiveAnswer(message)
+	case wire.Request:
+		r.receiveRequest(message)
+	case wire.Notification:
+		r.receiveNotification(message)
+	}
+}
+
+// callLocked is the call that a value of the process's stands for.
+func (r *run) callLocked(message []byte, at wire.Span) *call {
+	number, err := strconv.ParseUint(string(at.Of(message)), 10, 64)
+	if err != nil {
+		return nil
+	}
+	return r.calls[number]
+}
+
+func (r *run) receiveAnswer(message session.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.callLocked(message.Bytes, message.Envelope.ID)
+	if c == nil {
+		r.metrics.LateAnswers.Inc()
+		return
+	}
+	c.answered = true
+	r.forgetLocked(c)
+	edits := []wire.Edit{{Span: message.Envelope.ID, With: c.id}}
+	if c.listen {
+		if at := subscriptionIn(message); at.Present() {
+			edits = append(edits, wire.Edit{Span: at, With: c.id})
+		}
+	}
+	status := statusOf(message.Bytes, message.Envelope.Error)
+	c.pushLocked(event{wire.Edited(message.Bytes, edits...), true, status})
+}
+
+// subscriptionIn is where the answer to a listen says whose it is (N-03).
+func subscriptionIn(answer session.Message) wire.Span {
+	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "_meta")
+	if err != nil {
+		return wire.Span{}
+	}
+	if found, err = wire.Find(answer.Bytes, found[0], metaSubscriptionID); err != nil {
+		return wire.Span{}
+	}
+	return found[0]
+}
+
+// receiveRequest drops what a process of this revision must not send. It gets no
+// answer either (S-09).
+func (r *run) receiveRequest(message session.Message) {
+	r.metrics.RefusedRequests.Inc()
+	r.mu.Lock()
+	r.requests++
+	first := r.requests == 1
+	r.mu.Unlock()
+	if first {
+		const most = 64
+		method := message.Envelope.Method
+		r.options.Log.Info("Server made a request, which the stateless revision does not have; it and others are dropped",
+			"method", string(method[:min(len(method), most)]))
+	}
+}
+
+func (r *run) receiveNotification(message session.Message) {
+	method := string(message.Envelope.Method)
+	if method == "notifications/tools/list_changed" {
+		r.tools.outdate()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch method {
+	case "notifications/progress":
+		r.receiveProgressLocked(message)
+	case "notifications/message":
+		r.receiveLogLocked(message)
+	case "notifications/cancelled":
+		// Some end a subscription this way (N-05, U-03).
+		c := r.callLocked(message.Bytes, message.Envelope.RequestID)
+		if c == nil || !c.listen {
+			r.metrics.UnroutedMessages.Inc()
+			return
+		}
+		c.answered = true
+		r.forgetLocked(c)
+		c.completeLocked()
+	default:
+		r.receiveNewsLocked(message)
+	}
+}
+
+func (r *run) receiveProgressLocked(message session.Message) {
+	c := r.callLocked(message.Bytes, message.Envelope.ProgressToken)
+	if c == nil || len(c.token) == 0 || c.listen { // N-04
+		r.metrics.LateProgress.Inc()
+		return
+	}
+	c.tellLocked(message, wire.Edit{Span: message.Envelope.ProgressToken, With: c.token})
+}
+
+// receiveLogLocked gives a log message to the call that it belongs to, if there is only
+// one that it can belong to (U-07): the message itself does not say.
+func (r *run) receiveLogLocked(message session.Message) {
+	if len(r.logged) != 1 {
+		r.metrics.LogMessages.Inc()
+		return
+	}
+	for c := range r.logged {
+		c.tellLocked(message)
+	}
+}
+
+// receiveNewsLocked gives a notification to the subscription that it names (S-11).
+func (r *run) receiveNewsLocked(message session.Message) {
+	c := r.callLocked(message.Bytes, message.Envelope.SubscriptionID)
+	if c == nil || !c.listen {
+		r.metrics.UnroutedMessages.Inc()
+		return
+	}
+	c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+}
+
+func (c *call) tellLocked(message session.Message, edits ...wire.Edit) {
+	c.pushLocked(event{message: wire.Edited(message.Bytes, edits...), status: http.StatusOK})
+}

@@ -1,0 +1,220 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Errors of requests that are not passed on.
+var (
+	errBusy       = errors.New("as many calls are in flight at the server as may be")
+	errListens    = errors.New("as many subscriptions are open as may be")
+	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
+	errGone       = errors.New("the server's process has just ended")
+	errClientSlow = errors.New("the client does not read what it is sent, and too much waits for it")
+)
+
+// run is one process from its start to its end, with the requests that it serves.
+type run struct {
+	server  Server
+	options *Options
+	metrics *Metrics
+	ended   func(*run, error)
+	began   time.Time
+	over    chan struct{} // closed at the end
+	tools   tools
+
+	mu       sync.Mutex
+	number   uint64           // of the last request sent
+	calls    map[uint64]*call // without an answer
+	open     map[*call]struct{}
+	logged   map[*call]struct{} // of calls, those whose clients want log messages
+	listens  int                // of open
+	sending  int                // bytes that wait for the process
+	waiting  int                // bytes that wait for clients
+	requests int                // that the process made
+	emptied  chan struct{}      // when it drains; closed when nothing is open
+	dead     error
+}
+
+func newRun(server Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+	r := &run{
+		server: server, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
+		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+	}
+	server.Serve(r.receive, r.fail)
+	return r
+}
+
+func (r *run) deadBy() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dead
+}
+
+// fail ends the process, once. Calls in flight get an error.
+func (r *run) fail(reason error) {
+	r.mu.Lock()
+	if r.dead != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.dead = discreet(reason)
+	reason = r.dead
+	r.mu.Unlock()
+	r.server.Close()
+	r.ended(r, reason)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.open {
+		c.failLocked(session.CodeInternal, reason.Error())
+	}
+	clear(r.calls)
+	close(r.over)
+}
+
+// discreet takes a process's last words out of the reason for its end: they may be
+// about one client's data, and every client is told the reason.
+func discreet(reason error) error {
+	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
+		return errors.New(exit.Brief())
+	}
+	return reason
+}
+
+// begin sends a request to the process. Whoever calls it must release the call.
+func (r *run) begin(ctx context.Context, request session.Message) (*call, error) {
+	c, err := r.register(request)
+	if err != nil {
+		return nil, err
+	}
+	text := c.toProcess(request)
+	// A client's deadline must not leave half a message behind, which would be the end
+	// of all.
+	err = r.server.Send(context.WithoutCancel(ctx), text)
+	r.mu.Lock()
+	r.sending -= len(request.Bytes)
+	if err != nil {
+		c.answered = true // there is nothing to cancel
+	}
+	r.mu.Unlock()
+	if err == nil {
+		return c, nil
+	}
+	c.release()
+	return nil, r.sendFailed(err)
+}
+
+// reasonGrace is for whoever reads the process's output to say that it has ended.
+const reasonGrace = time.Second
+
+// sendFailed tells a process that ended, after which the next one can be tried, from
+// one that does not read.
+func (r *run) sendFailed(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", errUnread, err)
+	}
+	select {
+	case <-r.over:
+		return errGone
+	case <-time.After(reasonGrace):
+		return err
+	}
+}
+
+func (r *run) register(request session.Message) (*call, error) {
+	c := newCall(r, request)
+	limits := &r.options.Limits
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.dead != nil:
+		return nil, errGone
+	case r.emptied != nil:
+		return nil, ErrClosed
+	case c.listen && r.listens >= limits.Listens:
+		return nil, errListens
+	case !c.listen && len(r.open)-r.listens >= limits.Calls:
+		return nil, errBusy
+	case r.sending > limits.SendingBytes:
+		return nil, errUnread
+	}
+	r.number++
+	c.number = r.number
+	r.calls[c.number] = c
+	r.open[c] = struct{}{}
+	r.sending += len(request.Bytes)
+	if c.listen {
+		r.listens++
+	}
+	if c.logs {
+		r.logged[c] = struct{}{}
+	}
+	return c, nil
+}
+
+// forgetLocked is for a call that the process has answered, or that nobody waits for.
+func (r *run) forgetLocked(c *call) {
+	delete(r.calls, c.number)
+	delete(r.logged, c)
+}
+
+// closeLocked is for a call whose client has its answer, or has gone.
+func (r *run) closeLocked(c *call) {
+	if _, open := r.open[c]; !open {
+		return
+	}
+	r.forgetLocked(c)
+	delete(r.open, c)
+	r.waiting -= c.waiting
+	c.waiting, c.inbox = 0, nil
+	if c.listen {
+		r.listens--
+	}
+	if r.emptied != nil && len(r.open) == 0 {
+		close(r.emptied)
+	}
+}
+
+// drain ends subscriptions (N-05) and takes no more requests. The channel is closed
+// when none is left.
+func (r *run) drain() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.emptied != nil {
+		return r.emptied
+	}
+	r.emptied = make(chan struct{})
+	if len(r.open) == 0 {
+		close(r.emptied)
+	}
+	for c := range r.open {
+		if c.listen {
+			c.completeLocked()
+		}
+	}
+	return r.emptied
+}
+
+// cancellation tells the process that nobody waits for a call any more (S-10).
+func cancellation(number uint64) []byte {
+	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), strconv.FormatUint(number, 10)...)
+	return append(b, `,"reason":"the client has gone"}}`...)
+}
+
+// slowestLocked is the call that most waits for.
+func (r *run) slowestLocked() (slowest *call) {
+	for c := range r.open {
+		if slowest == nil || c.waiting > slowest.waiting {
+			slowest = c
+		}
+	}
+	return slowest
+}

@@ -1,0 +1,192 @@
+package stateless
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+const (
+	// toolsAge is how old what is known of the tools may be. Servers tell of changes
+	// only those who listen, and some serve one listener at a time, so we do not.
+	toolsAge = time.Minute
+	// toolsFresh is how old it may be when a request is refused by it, or names a tool
+	// that it does not have.
+	toolsFresh = time.Second
+	// toolsTimeout is for the server to list its tools. Until then calls wait; after it
+	// they are passed on without a look at their headers.
+	toolsTimeout = 10 * time.Second
+
+	toolPages = 1000
+	toolCount = 100_000
+)
+
+// tools is what is known of a process's tools: which of their arguments are repeated by
+// headers (M-18).
+type tools struct {
+	mu       sync.Mutex
+	params   map[string][]param // of every tool
+	asked    time.Time          // when the list was asked for that this is from
+	outdated bool
+	failed   bool          // the list was not to be had, which is not tried with every call
+	asking   chan struct{} // closed when the list is there that was asked for; nil if none was
+}
+
+func (t *tools) outdate() {
+	t.mu.Lock()
+	t.outdated = true
+	t.mu.Unlock()
+}
+
+// find returns what is known of a tool, if it is not older than that.
+func (t *tools) find(name string, age time.Duration) (params []param, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	params, known := t.params[name]
+	since := time.Since(t.asked)
+	switch {
+	case t.asked.IsZero() || t.outdated || since > age:
+		return nil, false
+	case !known && since > toolsFresh && !t.failed:
+		return nil, false
+	}
+	return params, true
+}
+
+// checkArguments compares the arguments of a tool with their headers. The list of tools
+// is asked for if it is not known, or if it may be its age that a request is refused for.
+func (r *run) checkArguments(ctx context.Context, header http.Header, request session.Message) *refusal {
+	if string(request.Envelope.Method) != "tools/call" {
+		return nil
+	}
+	var refused *refusal
+	name := string(request.Envelope.Name)
+	for _, age := range []time.Duration{toolsAge, toolsFresh} {
+		params, ok := r.tools.find(name, age)
+		if !ok {
+			r.listTools(ctx)
+			params, _ = r.tools.find(name, toolsAge)
+		}
+		if refused = checkParams(header, request, params); refused == nil {
+			return nil
+		}
+	}
+	return refused
+}
+
+// listTools asks for the list of tools, or waits for the one that was asked for.
+func (r *run) listTools(ctx context.Context) {
+	t := &r.tools
+	t.mu.Lock()
+	asking := t.asking
+	if asking == nil {
+		asking = make(chan struct{})
+		t.asking = asking
+		go r.refreshTools(context.WithoutCancel(ctx), asking)
+	}
+	t.mu.Unlock()
+	select {
+	case <-asking:
+	case <-ctx.Done():
+	}
+}
+
+// refreshTools is nobody's in particular, so that nobody's going away stops it.
+func (r *run) refreshTools(ctx context.Context, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
+	defer cancel()
+	t := &r.tools
+	t.mu.Lock()
+	t.outdated = false // it is what changes from now on that the list may not have
+	t.mu.Unlock()
+	asked := time.Now()
+	params, err := r.fetchTools(ctx)
+	if err != nil {
+		r.options.Log.V(1).Info("The server's tools are not known, so headers that repeat arguments are not looked at", "reason", err.Error())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil || t.params == nil {
+		t.params = params
+	}
+	t.asked, t.failed, t.asking = asked, err != nil, nil
+	close(done)
+}
+
+var errManyTools = errors.New("the list of tools does not end")
+
+func (r *run) fetchTools(ctx context.Context) (map[string][]param, error) {
+	found := map[string][]param{}
+	params := ownMeta()
+	seen := map[string]bool{}
+	for range toolPages {
+		page, err := r.fetchPage(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		for _, tool := range page.Tools {
+			found[tool.Name] = r.paramsOfTool(tool.Name, tool.InputSchema)
+		}
+		switch {
+		case page.NextCursor == nil:
+			return found, nil
+		case seen[*page.NextCursor] || len(found) > toolCount:
+			return nil, errManyTools
+		}
+		seen[*page.NextCursor] = true
+		params = `"cursor":` + string(wire.AppendString(nil, *page.NextCursor)) + `,` + ownMeta()
+	}
+	return nil, errManyTools
+}
+
+type toolsPage struct {
+	Tools []struct {
+		Name        string          `json:"name"`
+		InputSchema json.RawMessage `json:"inputSchema"`
+	} `json:"tools"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+func (r *run) fetchPage(ctx context.Context, params string) (toolsPage, error) {
+	list, err := r.begin(ctx, ownRequest("tools/list", params))
+	if err != nil {
+		return toolsPage{}, err
+	}
+	defer list.release()
+	answer, err := list.await(ctx)
+	if err != nil {
+		return toolsPage{}, err
+	}
+	var response struct {
+		Result toolsPage `json:"result"`
+		Error  *struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(answer, &response); {
+	case err != nil:
+		return toolsPage{}, fmt.Errorf("read list of tools: %w", err)
+	case response.Error != nil && response.Error.Code != session.CodeMethodNotFound: // that one has no tools
+		return toolsPage{}, fmt.Errorf("the server answers tools/list with error %d", response.Error.Code)
+	}
+	return response.Result, nil
+}
+
+func (r *run) paramsOfTool(name string, schema json.RawMessage) []param {
+	if !bytes.Contains(schema, []byte("x-mcp-header")) { // nearly always
+		return nil
+	}
+	params, err := paramsOf(schema)
+	if err != nil {
+		r.options.Log.V(1).Info("A tool has an invalid x-mcp-header, so its headers are not looked at", "tool", name, "reason", err.Error())
+	}
+	return params
+}
