@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -46,6 +47,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.StreamsPerSession, "limit-streams", c.StreamsPerSession, "event streams open at a time in one session")
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
+	flags.Var(&c.Era, "era", "which `era` a stdio server is of: legacy, with sessions only; modern, without; auto finds out when the first client without a session comes")
 	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
 	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")
 	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
@@ -100,8 +102,13 @@ func chooseTransport(config *sidecar.Config, o options) (err error) {
 	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
 		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
 	}
-	if o.framing != "Newline" || o.isolation != "PerSession" {
-		return fmt.Errorf("transport %s: framing and isolation are for stdio servers", o.transport)
+	return checkHTTP(config, o)
+}
+
+// checkHTTP says whether there are flags that a server which speaks HTTP has no use for.
+func checkHTTP(config *sidecar.Config, o options) error {
+	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != stateless.Auto {
+		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", o.transport)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -52,8 +53,9 @@ type Config struct {
 	Transport   Transport
 	UpstreamURL *url.URL // of a server that speaks HTTP
 	Framing     wire.Framing
-	Shared      bool // one process for all sessions of a stdio server
-	LegacySSE   bool // also serve clients that know only the transport of 2024-11-05
+	Era         stateless.Era // of a stdio server; Auto finds out
+	Shared      bool          // one process for all sessions of a stdio server
+	LegacySSE   bool          // also serve clients that know only the transport of 2024-11-05
 	Origins     origin.Policy
 
 	MaxSessions  int
@@ -157,6 +159,11 @@ const (
 	sharedCalls     = 4096
 	subscriptions   = 256
 	drainLinger     = 30 * time.Second
+
+	statelessCalls   = 4096
+	statelessListens = 1024
+	statelessCommit  = 10 * time.Second
+	discoverSilence  = 5 * time.Second
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and
@@ -235,11 +242,15 @@ func (a *Adapter) clientHandler() http.Handler {
 	if a.backend.proxy != nil {
 		return a.at(routes{Path: a.backend.proxy})
 	}
-	served := routes{Path: streamable.New(streamable.Options{
+	options := streamable.Options{
 		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		KeepAlive: keepAlive, Retry: retry,
-	})}
+	}
+	if a.backend.stateless != nil {
+		options.Stateless = a.backend.stateless.Serve
+	}
+	served := routes{Path: streamable.New(options)}
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
@@ -350,6 +361,9 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
 	stop()
 	running.Wait()
+	if a.backend.stateless != nil {
+		a.backend.stateless.Close()
+	}
 	a.backend.close()
 	runtime.KeepAlive(headroom)
 	return err
@@ -401,6 +415,11 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	if a.backend.proxy != nil {
 		a.backend.proxy.Drain(ctx)
 	}
+	var draining sync.WaitGroup
+	if a.backend.stateless != nil {
+		draining.Go(func() { a.backend.stateless.Drain(ctx) })
+	}
 	a.sessions.Drain(ctx)
+	draining.Wait()
 	close(a.drained)
 }

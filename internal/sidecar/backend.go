@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -24,6 +25,10 @@ type backend struct {
 	connect func(ctx context.Context) (keeper.Connection, error) // for the keeper
 	run     func(ctx context.Context)                            // until the drain is over
 	close   func()                                               // after it
+
+	// stateless serves clients without sessions; nil unless the server speaks on
+	// standard input and output.
+	stateless *stateless.Endpoint
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
@@ -76,11 +81,37 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	})
 }
 
-// newProcessBackend has a process for each session, one for the keeper and one for
-// the manager's probe.
+// newStateless has one process of the pool for all clients without sessions.
+func (a *Adapter) newStateless(pool *child.Pool) *stateless.Endpoint {
+	return stateless.New(stateless.Options{
+		Acquire: func(ctx context.Context) (stateless.Server, error) {
+			server, err := pool.Acquire(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", notStarted, err)
+			}
+			return server, nil
+		},
+		Era: a.config.Era,
+		Limits: stateless.Limits{
+			Calls: statelessCalls, Listens: statelessListens, SendingBytes: 2 * int(a.config.BodyBytes),
+			BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout,
+			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+		},
+		Log: a.config.Log,
+	})
+}
+
+// statelessProcesses are those of clients without sessions: the old one may still be on
+// its way out when the next one starts.
+const statelessProcesses = 2
+
+// newProcessBackend has a process for each session, one for the keeper, one for the
+// manager's probe and one for all clients without sessions.
 func (a *Adapter) newProcessBackend(starter child.Starter) backend {
-	pool := a.newPool(starter, a.config.MaxSessions+2, sendTimeout)
+	pool := a.newPool(starter, a.config.MaxSessions+2+statelessProcesses, sendTimeout)
 	return backend{
+		stateless: a.newStateless(pool),
 		open: func(ctx context.Context) (*session.Session, error) {
 			server, err := pool.Acquire(ctx)
 			if err != nil {
@@ -138,7 +169,7 @@ func marked(err error) error {
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 	// The old process may still be on its way out when the next one starts.
-	pool := a.newPool(starter, 2, stuckTimeout)
+	pool := a.newPool(starter, 2+statelessProcesses, stuckTimeout)
 	process := shared.New(shared.Options{
 		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
@@ -146,7 +177,8 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
-		open: a.numbered(opener(process.Open).or(notStarted)),
+		stateless: a.newStateless(pool),
+		open:      a.numbered(opener(process.Open).or(notStarted)),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {

@@ -54,6 +54,21 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"shared_slow_sessions_total", "Sessions that were ended because they did not read.", shared.SlowSessions.Value},
 		})
 	}
+	if a.backend.stateless != nil {
+		figures := a.backend.stateless.Metrics()
+		registerCounters(registry, []counter{
+			{"stateless_starts_total", "Server processes that were started for clients without sessions.", figures.Starts.Value},
+			{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", figures.StartFailures.Value},
+			{"stateless_late_answers_total", "Answers to calls that were over, of clients without sessions.", figures.LateAnswers.Value},
+			{"stateless_late_progress_total", "Progress of calls that were over, of clients without sessions.", figures.LateProgress.Value},
+			{"stateless_log_messages_total", "Log messages that are dropped, because no client without a session wants them or several do.", figures.LogMessages.Value},
+			{"stateless_unrouted_messages_total", "Messages that belong to no client without a session.", figures.UnroutedMessages.Value},
+			{"stateless_refused_requests_total", "Requests of the server to clients without sessions, which cannot be asked.", figures.RefusedRequests.Value},
+			{"stateless_slow_clients_total", "Requests that ended because their clients, without sessions, did not read.", figures.SlowClients.Value},
+			{"stateless_refused_total", "Requests of clients without sessions beyond a limit.", figures.Refused.Value},
+			{"stateless_call_timeouts_total", "Calls of clients without sessions that took longer than they may.", figures.CallTimeouts.Value},
+		})
+	}
 	if junk := a.backend.junkEvents; junk != nil {
 		registerCounters(registry, []counter{
 			{"junk_events_total", "Events of the server's stream that are no messages.", junk.Value},

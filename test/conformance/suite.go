@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +43,10 @@ func Arguments(url, revision, directory string) []string {
 
 // Report is what came of a run.
 type Report struct {
-	Passed []string // names of scenarios
+	Passed []string // names of scenarios that are required
 	Failed []string
-	Text   string // everything that the suite said
+	Extra  []string // that passed, and are not
+	Text   string   // everything that the suite said
 }
 
 // Run runs what the revision requires. That scenarios fail is no error.
@@ -67,23 +69,42 @@ func (s Suite) Run(ctx context.Context, url, revision string) (report Report, er
 	return report, err
 }
 
-// Read counts scenarios by the suite's own summary. What it does not score is left out.
+// Read counts scenarios by the suite's own summary, which lists all of them, and then
+// again those that it does not score: extensions, and scenarios that came later.
 func Read(text string) (Report, error) {
 	report := Report{Text: text}
 	_, summary, found := strings.Cut(text, "=== SUMMARY ===")
 	if !found {
 		return report, fmt.Errorf("the suite printed no summary: %s", text)
 	}
-	scored, _, _ := strings.Cut(summary, "Not scored")
-	for line := range strings.Lines(scored) {
-		mark, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		name, _, _ := strings.Cut(rest, ":")
-		switch mark {
-		case "✓":
+	summary, extra, _ := strings.Cut(summary, "Not scored")
+	unscored := map[string]bool{}
+	for name := range marked(extra, " (") {
+		unscored[name] = true
+	}
+	for name, passed := range marked(summary, ":") {
+		switch {
+		case unscored[name] && passed:
+			report.Extra = append(report.Extra, name)
+		case unscored[name]:
+		case passed:
 			report.Passed = append(report.Passed, name)
-		case "✗":
+		default:
 			report.Failed = append(report.Failed, name)
 		}
 	}
 	return report, nil
+}
+
+// marked yields the names of scenarios, up to what ends them, and whether they passed.
+func marked(text, end string) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for line := range strings.Lines(text) {
+			mark, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			name, _, _ := strings.Cut(rest, end)
+			if (mark == "✓" || mark == "✗") && !yield(name, mark == "✓") {
+				return
+			}
+		}
+	}
 }

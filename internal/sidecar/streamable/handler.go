@@ -1,6 +1,7 @@
 // Package streamable serves the Streamable HTTP transport of protocol revisions
 // 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. 2024-11-05, which had another
-// transport, may be agreed on there, too.
+// transport, may be agreed on there, too. Messages of 2026-07-28, which has no
+// sessions, are told apart by what they say of themselves, and handed on.
 package streamable
 
 import (
@@ -27,6 +28,9 @@ type Options struct {
 	Open func(ctx context.Context) (*session.Session, error)
 	// MintID makes the id of a session that was opened.
 	MintID func() string
+	// Stateless answers messages that name their protocol version themselves. Without
+	// it their clients are told which revisions are served.
+	Stateless func(w http.ResponseWriter, r *http.Request, message session.Message)
 	// Probes knows the manager's requests, which have a slot of their own.
 	Probes probekey.Verifier
 
@@ -53,14 +57,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)
-	case http.MethodGet:
-		h.get(w, r)
-	case http.MethodDelete:
-		h.delete(w, r)
+	case http.MethodGet, http.MethodDelete:
+		if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 { // M-01
+			w.Header().Set("Allow", http.MethodPost)
+			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "protocol revision "+frontend.Revision20260728+" has POST only")
+			return
+		}
+		h.operate(w, r)
 	default:
 		w.Header().Set("Allow", methods)
 		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
+}
+
+// operate is for what is done to a session without a message.
+func (h *Handler) operate(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		h.get(w, r)
+		return
+	}
+	h.delete(w, r)
 }
 
 // session finds the session that a request names. If there is none it has

@@ -3,6 +3,7 @@ package streamable
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -15,8 +16,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		refused.Refuse(w)
 		return
 	}
+	revision := r.Header.Get(frontend.HeaderRevision)
 	if wire.IsBatch(body) {
-		h.batch(w, r, body)
+		h.batch(w, r, body, revision)
 		return
 	}
 	message, err := frontend.Scan(body)
@@ -24,8 +26,14 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		frontend.RefuseScan(w, err)
 		return
 	}
+	// What a message says of itself comes first (B1): older clients send no header, or
+	// one that a proxy has added.
 	switch {
 	case !admit(w, r, message):
+	case message.Envelope.ProtocolVersion != nil:
+		h.stateless(w, r, message)
+	case revision != "" && !frontend.IsServed(revision):
+		h.unserved(w, message, revision)
 	case message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize":
 		h.initialize(w, r, message)
 	default:
@@ -35,16 +43,44 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, message session.Message) {
+	if h.Stateless == nil {
+		frontend.RefuseRevision(w, idOf(message), string(message.Envelope.ProtocolVersion))
+		return
+	}
+	h.Stateless(w, r, message)
+}
+
+// unserved answers a message without a protocol version of its own, whose header has
+// one that no session has. Only clients of the stateless revision, or of one to come,
+// send such a header, and their requests lack what makes them one.
+func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revision string) {
+	switch {
+	case message.Envelope.Kind == wire.Request:
+		frontend.Refuse(w, http.StatusBadRequest, idOf(message), codeInvalidParams,
+			"a request of protocol revision "+frontend.Clip(revision)+" must name it in params._meta, as io.modelcontextprotocol/protocolVersion; revisions with sessions are "+
+				strings.Join(frontend.Revisions(), ", "))
+	case revision != frontend.Revision20260728:
+		frontend.RefuseRevision(w, nil, revision) // T-19
+	case message.Envelope.Kind == wire.Response:
+		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, noAnswers) // M-03
+	default:
+		w.WriteHeader(http.StatusAccepted) // M-04
+	}
+}
+
+const (
+	codeInvalidParams = -32602
+
+	noAnswers = "protocol revision " + frontend.Revision20260728 + " has no requests of servers, and so no answers to them"
+	noBatches = "protocol revision " + frontend.Revision20260728 + " has no batches"
+)
+
 // admit says whether a message may be passed on, alone or in a batch. If not it has
 // answered.
 func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool {
-	id := idOf(message)
-	switch {
-	case message.Envelope.ProtocolVersion != nil:
-		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
-		return false
-	case message.Envelope.Kind == wire.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents):
-		frontend.Refuse(w, http.StatusNotAcceptable, id, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
+	if message.Envelope.Kind == wire.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents) {
+		frontend.Refuse(w, http.StatusNotAcceptable, idOf(message), wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
 		return false
 	}
 	return true
@@ -103,7 +139,11 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 }
 
 // batch takes an array of messages, which only revision 2025-03-26 has.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte) {
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte, revision string) {
+	if revision == frontend.Revision20260728 {
+		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, noBatches) // J-09
+		return
+	}
 	messages, err := frontend.ScanBatch(body)
 	if err != nil {
 		frontend.RefuseScan(w, err)

@@ -2,59 +2,100 @@ package streamable
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// L-22, T-19: whoever names a revision that is not served, in a header alone or in the
-// message, is answered with those that are, under the id of its request.
+// B1: what a message says of itself comes first. A header alone that no session can
+// have is a mistake of its client's, but what is not to be answered does no harm.
 func TestUnservedRevision(t *testing.T) {
 	e := newEndpoint(t, nil)
 	id := e.openSession(revision20251125)
-	const enveloped = `{"jsonrpc":"2.0","id":"m","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+	const (
+		enveloped    = `{"jsonrpc":"2.0","id":"m","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		notification = `{"jsonrpc":"2.0","method":"n"}`
+		answer       = `{"jsonrpc":"2.0","id":7,"result":{}}`
+		older        = `{"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"],"requested":`
+	)
+	type want struct {
+		Status int
+		Allow  string
+		ID     string
+		Code   int
+		Data   string
+	}
 	for name, test := range map[string]struct {
 		method, body, session, revision string
-		want                            any // the id
+		want                            want
 	}{
-		"a request":                   {"POST", ping, id, "2026-07-28", 1.0},
-		"a request outside a session": {"POST", ping, "", "2026-07-28", 1.0},
-		"a request, garbage":          {"POST", ping, id, "v999", 1.0},
-		"a notification":              {"POST", `{"jsonrpc":"2.0","method":"n"}`, id, "2026-07-28", nil},
-		"an answer":                   {"POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, id, "2026-07-28", nil},
-		"a batch":                     {"POST", `[` + ping + `]`, id, "2026-07-28", nil},
-		"a stream":                    {"GET", "", id, "2026-07-28", nil},
-		"an end":                      {"DELETE", "", id, "2026-07-28", nil},
-		"in the message":              {"POST", enveloped, "", "2026-07-28", "m"},
+		"B1 a request":                   {"POST", ping, id, "2026-07-28", want{400, "", "1", -32602, ""}},
+		"B1 a request outside a session": {"POST", ping, "", "2026-07-28", want{400, "", "1", -32602, ""}},
+		"B1 a request, garbage":          {"POST", ping, id, "v999", want{400, "", "1", -32602, ""}},
+		"B1 initialize":                  {"POST", fmt.Sprintf(initializeBody, revision20251125), "", "2026-07-28", want{400, "", "0", -32602, ""}},
+		"M-04 a notification":            {"POST", notification, id, "2026-07-28", want{202, "", "", 0, ""}},
+		"T-19 a notification, garbage":   {"POST", notification, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"M-03 an answer":                 {"POST", answer, id, "2026-07-28", want{400, "", "", -32600, ""}},
+		"T-19 an answer, garbage":        {"POST", answer, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"J-09 a batch":                   {"POST", `[` + ping + `]`, id, "2026-07-28", want{400, "", "", -32600, ""}},
+		"T-19 a batch, garbage":          {"POST", `[` + ping + `]`, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"M-01 a stream":                  {"GET", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
+		"M-01 an end":                    {"DELETE", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
+		"T-19 a stream, garbage":         {"GET", "", id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"L-22 in the message":            {"POST", enveloped, "", "2026-07-28", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
+		"L-22 in the message only":       {"POST", enveloped, "", "", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := e.do(test.method, test.body, map[string]string{
 				"Content-Type": typeJSON, "Accept": typeJSON + ", " + typeEvents, headerSession: test.session, headerRevision: test.revision,
 			})
-			type refusal struct {
-				ID    any `json:"id"`
+			var refusal struct {
+				ID    json.RawMessage `json:"id"`
 				Error struct {
-					Code int `json:"code"`
-					Data struct {
-						Supported []string `json:"supported"`
-						Requested string   `json:"requested"`
-					} `json:"data"`
+					Code int             `json:"code"`
+					Data json.RawMessage `json:"data"`
 				} `json:"error"`
 			}
-			var got, want refusal
-			if err := json.Unmarshal([]byte(bodyOf(t, response)), &got); err != nil {
-				t.Fatalf("%s: %v", response.Status, err)
+			if body := bodyOf(t, response); body != "" {
+				if err := json.Unmarshal([]byte(body), &refusal); err != nil {
+					t.Fatalf("%s: %v", response.Status, err)
+				}
 			}
-			want.ID, want.Error.Code = test.want, -32022
-			want.Error.Data.Supported = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
-			want.Error.Data.Requested = test.revision
-			if diff := cmp.Diff(want, got); diff != "" || response.StatusCode != http.StatusBadRequest {
-				t.Errorf("%s (-want +got):\n%s", response.Status, diff)
+			got := want{response.StatusCode, response.Header.Get("Allow"), string(refusal.ID), refusal.Error.Code, string(refusal.Error.Data)}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 	if body := bodyOf(t, e.post(id, ping)); body != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 		t.Errorf("afterwards ping answers %s", body)
+	}
+}
+
+// B1: a message that names its version itself is handed on, with or without a session.
+func TestStatelessIsHandedOn(t *testing.T) {
+	var got []string
+	e := newEndpoint(t, func(o *Options) {
+		o.Stateless = func(w http.ResponseWriter, _ *http.Request, message session.Message) {
+			got = append(got, string(message.Envelope.Method))
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	id := e.openSession(revision20251125)
+	for _, headers := range []map[string]string{{}, {headerSession: id}, {headerRevision: "2026-07-28"}, {headerRevision: revision20251125, headerSession: id}} {
+		headers["Content-Type"], headers["Accept"] = typeJSON, typeJSON+", "+typeEvents
+		for _, method := range []string{"tools/list", "initialize"} {
+			body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+			if response := e.do("POST", body, headers); response.StatusCode != http.StatusTeapot {
+				t.Errorf("%s with %v: %s", method, headers, response.Status)
+			}
+		}
+	}
+	if len(got) != 8 {
+		t.Errorf("handed on %q", got)
 	}
 }
