@@ -77,10 +77,8 @@ func (c *call) pushLocked(e event) {
 	r.waiting += len(e.message)
 	c.done = e.last
 	c.signal()
-	if r.waiting > limits.TotalBytes {
-		if slowest := r.slowestLocked(); slowest.waiting > len(e.message) || slowest != c {
-			slowest.giveUpLocked()
-		}
+	if alone := r.waiting == len(e.message); r.waiting > limits.TotalBytes && !alone {
+		r.slowestLocked().giveUpLocked()
 	}
 }
 
