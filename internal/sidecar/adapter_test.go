@@ -27,10 +27,12 @@ import (
 )
 
 // The programs that the tests run.
-var echoServer, launcherProgram string
+var echoServer, bothServer, eraFilter, launcherProgram string
 
 func TestMain(m *testing.M) {
-	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer, "cmd/launcher": &launcherProgram}))
+	os.Exit(servers.Run(m, map[string]*string{
+		"test/servers/echo": &echoServer, "test/servers/both": &bothServer, "test/servers/era": &eraFilter, "cmd/launcher": &launcherProgram,
+	}))
 }
 
 func newIDs(t *testing.T) *sessionid.Codec {

@@ -27,6 +27,7 @@ type call struct {
 	number uint64 // its id and progress token at the process
 	id     []byte // as the client spelled it
 	token  []byte // of its progress, as the client spelled it
+	own    bool   // nobody else's
 	listen bool   // it is a subscription
 	logs   bool   // the client wants log messages (U-07)
 	wake   chan struct{}
@@ -88,15 +89,15 @@ func (c *call) giveUpLocked() {
 	r.metrics.SlowClients.Inc()
 	r.waiting -= c.waiting
 	c.waiting, c.inbox, c.done = 0, nil, false
-	c.failLocked(session.CodeInternal, errClientSlow.Error())
+	c.failLocked(errClientSlow.Error())
 }
 
 // failLocked answers the client with an error, if it has no answer yet.
-func (c *call) failLocked(code int, text string) {
+func (c *call) failLocked(text string) {
 	if c.done {
 		return
 	}
-	c.inbox = append(c.inbox, event{frontend.AppendError(nil, c.id, code, text, nil), true, http.StatusOK})
+	c.inbox = append(c.inbox, event{frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), true, http.StatusOK})
 	c.done = true
 	c.signal()
 }

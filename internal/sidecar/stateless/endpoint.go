@@ -58,7 +58,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 		refused.write(w, id)
 	case errors.Is(err, errLegacy):
 		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
-	case errors.Is(err, errBusy), errors.Is(err, errListens), errors.Is(err, errUnread):
+	case errors.Is(err, errBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())
 	case err != nil:
@@ -83,7 +83,7 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 		if refused := checkAll(r, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := running.begin(r.Context(), request)
+		c, err := running.call(r.Context(), request)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}

@@ -11,12 +11,37 @@ import (
 
 const listen = `"notifications":{"toolsListChanged":true},`
 
-// news is a notification of the process's for a subscription.
-func news(method string, request session.Message) string {
-	return `{"jsonrpc":"2.0","method":"` + method + `","params":{"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(request.Envelope.ID.Of(request.Bytes)) + `}}}`
+// idAtProcess is a request's id as the process saw it.
+func idAtProcess(request session.Message) string {
+	return string(request.Envelope.ID.Of(request.Bytes))
 }
 
-// open opens a subscription and reads its first message (N-02).
+// news is a notification of the process's for a subscription.
+func news(method string, request session.Message, params string) string {
+	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":` + idAtProcess(request) + `}}}`
+}
+
+// newsFor is what a client gets of it.
+func newsFor(method, id, params string) string {
+	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
+}
+
+const (
+	acknowledged = "notifications/subscriptions/acknowledged"
+	toolsChanged = "notifications/tools/list_changed"
+	allKinds     = `"promptsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true`
+)
+
+// wantTold reads the first message of a subscription (N-02, N-03).
+func (s *stage) wantTold(call *posted, id, notifications string) {
+	s.Helper()
+	if got := call.response().Header.Get("Content-Type"); got != "text/event-stream" {
+		s.Errorf("the answer is %s", got)
+	}
+	s.equal("N-02", call.event(), `{"jsonrpc":"2.0","method":"`+acknowledged+`","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":`+id+`},"notifications":{`+notifications+`}}}`)
+}
+
+// open opens the first subscription. The process agrees to all that it is asked for.
 func (s *stage) open(p *script, id string) (*posted, session.Message) {
 	s.Helper()
 	call := s.post(enveloped(id, methodListen, listen))
@@ -24,39 +49,142 @@ func (s *stage) open(p *script, id string) (*posted, session.Message) {
 		p = s.process()
 		s.started <- p // for whoever looks next
 	}
-	request := p.next(s.T)
-	p.emit(news("notifications/subscriptions/acknowledged", request))
-	if got := call.response().Header.Get("Content-Type"); got != "text/event-stream" {
-		s.Errorf("the answer is %s", got)
-	}
-	s.equal("N-03", call.event(), `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":`+id+`}}}`)
+	request := s.wantUpstream(p, allKinds)
+	p.emit(news(acknowledged, request, `"notifications":{`+allKinds+`},`))
+	s.wantTold(call, id, `"toolsListChanged":true`)
 	return call, request
 }
 
-// S-11, N-03, N-06: news go to the subscription that they name, under the id that its
-// client chose, with its type.
+// wantUpstream is the subscription that the process is asked for.
+func (s *stage) wantUpstream(p *script, notifications string) session.Message {
+	s.Helper()
+	request := p.next(s.T)
+	if want := `"params":{"notifications":{` + notifications + `},`; string(request.Envelope.Method) != methodListen || !strings.Contains(string(request.Bytes), want) {
+		s.Errorf("the process is sent %s, want %s", request.Bytes, want)
+	}
+	return request
+}
+
+// wantCancelled is the end of a request at the process.
+func (s *stage) wantCancelled(p *script, request session.Message) {
+	s.Helper()
+	got := p.next(s.T)
+	if string(got.Envelope.Method) != "notifications/cancelled" || string(got.Envelope.RequestID.Of(got.Bytes)) != idAtProcess(request) {
+		s.Errorf("the process is sent %s, want the end of %s", got.Bytes, idAtProcess(request))
+	}
+}
+
+// N-01, N-03, N-04, N-06, S-11: clients that listen share one subscription at the process.
+// Each gets what it asked for and nothing else, under the id that it chose, with its type.
 func TestListen(t *testing.T) {
 	s := newStage(t, nil, nil)
-	one, first := s.open(nil, `"5"`)
+	one, upstream := s.open(nil, `"5"`)
 	p := s.process()
-	two, second := s.open(p, `5`)
-	p.emit(news("notifications/tools/list_changed", second))
-	p.emit(news("notifications/resources/updated", first))
-	s.equal("one", one.event(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":"5"}}}`)
-	s.equal("two", two.event(), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}`)
-	// N-04, and what belongs to nobody.
-	p.emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(first.Envelope.ID.Of(first.Bytes)) + `,"progress":1}}`)
-	p.emit(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	p.answer(first, `"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+string(first.Envelope.ID.Of(first.Bytes))+`}}`)
-	s.equal("N-05 the end", one.want(200), "event: message\ndata: "+`{"jsonrpc":"2.0","id":"5","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"5"}}}`+"\n\n")
-	// The other one goes on until its client leaves.
-	p.emit(news("notifications/prompts/list_changed", second))
-	two.event()
-	two.leave()
-	cancelled := p.next(t)
-	if string(cancelled.Envelope.RequestID.Of(cancelled.Bytes)) != string(second.Envelope.ID.Of(second.Bytes)) {
-		t.Errorf("the process is sent %s", cancelled.Bytes)
+	two := s.post(enveloped("5", methodListen, `"notifications":{"toolsListChanged":true,"promptsListChanged":true},`))
+	s.wantTold(two, "5", `"promptsListChanged":true,"toolsListChanged":true`)
+	p.emit(news("notifications/prompts/list_changed", upstream, ""))
+	p.emit(news("notifications/resources/list_changed", upstream, ""))                                                                  // nobody asked
+	p.emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + idAtProcess(upstream) + `,"progress":1}}`) // N-04
+	p.emit(`{"jsonrpc":"2.0","method":"` + toolsChanged + `"}`)                                                                         // of no subscription
+	p.emit(news(toolsChanged, upstream, ""))
+	s.equal("two", two.event(), newsFor("notifications/prompts/list_changed", "5", ""))
+	s.equal("two", two.event(), newsFor(toolsChanged, "5", ""))
+	s.equal("one", one.event(), newsFor(toolsChanged, `"5"`, ""))
+	if got := s.endpoint.Metrics().UnroutedMessages.Value(); got != 2 {
+		t.Errorf("%d messages belong to nobody, want 2", got)
 	}
+	// One goes, the other stays; the process notices when nobody is left.
+	one.leave()
+	await(t, "one to be gone", func() bool { return s.endpoint.listeners() == 1 })
+	p.emit(news(toolsChanged, upstream, ""))
+	s.equal("two", two.event(), newsFor(toolsChanged, "5", ""))
+	if len(p.sent) > 0 {
+		t.Errorf("the process is sent %s", p.next(t).Bytes)
+	}
+	two.leave()
+	s.wantCancelled(p, upstream)
+	s.open(p, "6")
+}
+
+func (e *Endpoint) listeners() int {
+	running, err := e.process.running(context.Background())
+	if err != nil {
+		return 0
+	}
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	return len(running.hub.listeners)
+}
+
+// N-01: resources are subscribed to when a client wants them, by a subscription that
+// takes the place of the one before. That one must be over first.
+func TestListenToResources(t *testing.T) {
+	s := newStage(t, nil, nil)
+	one, upstream := s.open(nil, `1`)
+	p := s.process()
+	two := s.post(enveloped(`"two"`, methodListen, `"notifications":{"resourceSubscriptions":["a://y","a://x","a://no"]},`))
+	s.wantCancelled(p, upstream)
+	p.answer(upstream, `"result":{"resultType":"complete"}`)
+	upstream = s.wantUpstream(p, `"promptsListChanged":true,"resourceSubscriptions":["a://no","a://x","a://y"],"resourcesListChanged":true,"toolsListChanged":true`)
+	p.emit(news(acknowledged, upstream, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x","a://y"]},`))
+	s.wantTold(two, `"two"`, `"resourceSubscriptions":["a://x","a://y"]`)
+	three := s.post(enveloped(`3`, methodListen, `"notifications":{"resourceSubscriptions":["a://y"]},`)) // known already
+	s.wantTold(three, `3`, `"resourceSubscriptions":["a://y"]`)
+	for _, uri := range []string{"a://z", "a://xy", "a://x", "a://y/part"} {
+		p.emit(news("notifications/resources/updated", upstream, `"uri":"`+uri+`",`))
+	}
+	p.emit(news(toolsChanged, upstream, ""))
+	s.equal("two", two.event(), newsFor("notifications/resources/updated", `"two"`, `"uri":"a://x",`))
+	s.equal("two", two.event(), newsFor("notifications/resources/updated", `"two"`, `"uri":"a://y/part",`))
+	s.equal("three", three.event(), newsFor("notifications/resources/updated", `3`, `"uri":"a://y/part",`))
+	s.equal("one", one.event(), newsFor(toolsChanged, `1`, ""))
+}
+
+// Kinds that are not known here are between client and process.
+func TestListenToTheUnknown(t *testing.T) {
+	s := newStage(t, nil, nil)
+	text := enveloped(`"t"`, methodListen, `"notifications":{"taskIds":["1"]},`)
+	call := s.post(text)
+	p := s.process()
+	request := p.next(t)
+	s.equal("sent", unnumbered(request), strings.Replace(text, `"id":"t"`, `"id":N`, 1))
+	p.emit(news(acknowledged, request, ""))
+	call.response()
+	s.equal("told", call.event(), newsFor(acknowledged, `"t"`, ""))
+	p.emit(news("notifications/tasks", request, ""))
+	s.equal("news", call.event(), newsFor("notifications/tasks", `"t"`, ""))
+	p.answer(request, `"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+idAtProcess(request)+`}}`)
+	call.want(200, `{"jsonrpc":"2.0","id":"t","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"t"}}}`)
+	call = s.post(text)
+	request = p.next(t)
+	call.leave()
+	s.wantCancelled(p, request)
+	// What is missing is the process's to say.
+	call = s.post(enveloped("1", methodListen, ""))
+	p.answer(p.next(t), `"error":{"code":-32602,"message":"no notifications"}`)
+	call.want(200, `-32602`)
+}
+
+// N-02, N-05: a subscription of which nothing is honoured is told so, and is over.
+func TestListenToNothing(t *testing.T) {
+	s := newStage(t, nil, nil)
+	call := s.post(enveloped("9", methodListen, listen))
+	p := s.process()
+	request := s.wantUpstream(p, allKinds)
+	p.emit(news(acknowledged, request, `"notifications":{},`))
+	p.answer(request, `"result":{"resultType":"complete"}`)
+	s.wantTold(call, "9", "")
+	call.want(200, `{"jsonrpc":"2.0","id":9,`+complete+`}`)
+}
+
+// N-05: the process ends the subscription, and with it those of all clients.
+func TestListenEndedByTheProcess(t *testing.T) {
+	s := newStage(t, nil, nil)
+	call, upstream := s.open(nil, `9`)
+	p := s.process()
+	p.answer(upstream, `"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+idAtProcess(upstream)+`}}`)
+	call.want(200, `{"jsonrpc":"2.0","id":9,`+complete+`}`)
+	s.open(p, "1")
 }
 
 const complete = `"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":9}}`
@@ -67,7 +195,7 @@ func TestListenCancelledByTheProcess(t *testing.T) {
 	s := newStage(t, nil, nil)
 	call, request := s.open(nil, `9`)
 	p := s.process()
-	p.emit(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(request.Envelope.ID.Of(request.Bytes)) + `}}`)
+	p.emit(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + idAtProcess(request) + `}}`)
 	call.want(200, `{"jsonrpc":"2.0","id":9,`+complete+`}`)
 	if len(p.sent) > 0 {
 		t.Errorf("the process is sent %s", p.next(t).Bytes)

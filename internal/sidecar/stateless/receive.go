@@ -47,6 +47,9 @@ func (r *run) receiveAnswer(message session.Message) {
 	}
 	status := statusOf(message.Bytes, message.Envelope.Error)
 	c.pushLocked(event{wire.Edited(message.Bytes, edits...), true, status})
+	if c == r.hub.upstream {
+		r.upstreamEndedLocked()
+	}
 }
 
 // subscriptionIn is where the answer to a listen says whose it is (N-03).
@@ -99,6 +102,9 @@ func (r *run) receiveNotification(message session.Message) {
 		c.answered = true
 		r.forgetLocked(c)
 		c.completeLocked()
+		if c == r.hub.upstream {
+			r.upstreamEndedLocked()
+		}
 	default:
 		r.receiveNewsLocked(message)
 	}
@@ -128,11 +134,14 @@ func (r *run) receiveLogLocked(message session.Message) {
 // receiveNewsLocked gives a notification to the subscription that it names (S-11).
 func (r *run) receiveNewsLocked(message session.Message) {
 	c := r.callLocked(message.Bytes, message.Envelope.SubscriptionID)
-	if c == nil || !c.listen {
+	switch {
+	case c == nil || !c.listen:
 		r.metrics.UnroutedMessages.Inc()
-		return
+	case c != r.hub.upstream:
+		c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+	case !r.hub.newsLocked(message):
+		r.metrics.UnroutedMessages.Inc()
 	}
-	c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
 }
 
 func (c *call) tellLocked(message session.Message, edits ...wire.Edit) {

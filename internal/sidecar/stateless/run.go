@@ -32,11 +32,13 @@ type run struct {
 	tools   tools
 
 	mu       sync.Mutex
+	hub      hub
 	number   uint64           // of the last request sent
 	calls    map[uint64]*call // without an answer
 	open     map[*call]struct{}
 	logged   map[*call]struct{} // of calls, those whose clients want log messages
-	listens  int                // of open
+	listens  int                // of open, subscriptions of clients
+	inFlight int                // of open, other requests of clients
 	sending  int                // bytes that wait for the process
 	waiting  int                // bytes that wait for clients
 	requests int                // that the process made
@@ -74,7 +76,7 @@ func (r *run) fail(reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.open {
-		c.failLocked(session.CodeInternal, reason.Error())
+		c.failLocked(reason.Error())
 	}
 	clear(r.calls)
 	close(r.over)
@@ -89,9 +91,27 @@ func discreet(reason error) error {
 	return reason
 }
 
-// begin sends a request to the process. Whoever calls it must release the call.
+// call begins a client's request. A subscription of a kind that we know does not reach
+// the process as such.
+func (r *run) call(ctx context.Context, request session.Message) (*call, error) {
+	if string(request.Envelope.Method) == methodListen {
+		if f, known := filterOf(request); known {
+			return r.join(request, f)
+		}
+	}
+	return r.send(ctx, newCall(r, request), request)
+}
+
+// begin sends a request of our own.
 func (r *run) begin(ctx context.Context, request session.Message) (*call, error) {
-	c, err := r.register(request)
+	c := newCall(r, request)
+	c.own = true
+	return r.send(ctx, c, request)
+}
+
+// send sends a request to the process. Whoever calls it must release the call.
+func (r *run) send(ctx context.Context, c *call, request session.Message) (*call, error) {
+	err := r.register(c, request)
 	if err != nil {
 		return nil, err
 	}
@@ -129,35 +149,44 @@ func (r *run) sendFailed(err error) error {
 	}
 }
 
-func (r *run) register(request session.Message) (*call, error) {
-	c := newCall(r, request)
+// register makes a call known, so that its answer finds it. Limits are for clients.
+func (r *run) register(c *call, request session.Message) error {
 	limits := &r.options.Limits
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.dead != nil:
-		return nil, errGone
+		return errGone
 	case r.emptied != nil:
-		return nil, ErrClosed
+		return ErrClosed
+	case c.own:
 	case c.listen && r.listens >= limits.Listens:
-		return nil, errListens
-	case !c.listen && len(r.open)-r.listens >= limits.Calls:
-		return nil, errBusy
+		return errListens
+	case !c.listen && r.inFlight >= limits.Calls:
+		return errBusy
 	case r.sending > limits.SendingBytes:
-		return nil, errUnread
+		return errUnread
 	}
 	r.number++
 	c.number = r.number
 	r.calls[c.number] = c
 	r.open[c] = struct{}{}
 	r.sending += len(request.Bytes)
-	if c.listen {
-		r.listens++
-	}
+	r.countLocked(c, 1)
 	if c.logs {
 		r.logged[c] = struct{}{}
 	}
-	return c, nil
+	return nil
+}
+
+func (r *run) countLocked(c *call, by int) {
+	switch {
+	case c.own:
+	case c.listen:
+		r.listens += by
+	default:
+		r.inFlight += by
+	}
 }
 
 // forgetLocked is for a call that the process has answered, or that nobody waits for.
@@ -172,12 +201,11 @@ func (r *run) closeLocked(c *call) {
 		return
 	}
 	r.forgetLocked(c)
+	r.leaveLocked(c)
 	delete(r.open, c)
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
-	if c.listen {
-		r.listens--
-	}
+	r.countLocked(c, -1)
 	if r.emptied != nil && len(r.open) == 0 {
 		close(r.emptied)
 	}
@@ -196,7 +224,7 @@ func (r *run) drain() <-chan struct{} {
 		close(r.emptied)
 	}
 	for c := range r.open {
-		if c.listen {
+		if c.listen && !c.own {
 			c.completeLocked()
 		}
 	}

@@ -1,0 +1,153 @@
+package sidecar
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+)
+
+// sdkClient is a client of the official SDK. Changes of the tools that it is told of are
+// put into the channel.
+func sdkClient(t *testing.T, url, revision string) (*mcp.ClientSession, chan string) {
+	t.Helper()
+	changes := make(chan string, 16)
+	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changes <- "tools" },
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { changes <- "progress" },
+	})
+	connected, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connected.Close() })
+	return connected, changes
+}
+
+// callTool is what a tool says.
+func callTool(t *testing.T, in *mcp.ClientSession, name string) string {
+	t.Helper()
+	result, err := in.CallTool(t.Context(), &mcp.CallToolParams{Name: name})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return result.Content[0].(*mcp.TextContent).Text
+}
+
+func expectChange(t *testing.T, changes <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-changes:
+		if got != want {
+			t.Errorf("told of %s, want %s", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not told of %s", want)
+	}
+}
+
+// L-28, B3, L-35: clients of both eras at one URL, over a server of both. Those without
+// sessions share a process, those with have one each, and each hears of the changes in
+// its own.
+func TestBothEras(t *testing.T) {
+	for name, change := range map[string]func(*Config){"a process for each session": nil, "one for all": func(c *Config) { c.Shared = true }} {
+		t.Run(name, func(t *testing.T) {
+			_, url := startAdapterOn(t, newListener(t), change, bothServer)
+			one, oneHears := sdkClient(t, url, "")
+			old, oldHears := sdkClient(t, url, "2025-11-25")
+			two, twoHears := sdkClient(t, url, "")
+			for who, revision := range map[*mcp.ClientSession]string{one: "2026-07-28", old: "2025-11-25", two: "2026-07-28"} {
+				if got := who.InitializeResult().ProtocolVersion; got != revision {
+					t.Fatalf("a client has revision %s, want %s", got, revision)
+				}
+			}
+			pid := callTool(t, one, "pid")
+			if callTool(t, two, "pid") != pid || callTool(t, old, "pid") == pid {
+				t.Error("processes are not shared as they should be")
+			}
+			callTool(t, one, "more")
+			expectChange(t, oneHears, "tools")
+			expectChange(t, twoHears, "tools")
+			if got := callTool(t, two, "more1"); got != "more1" {
+				t.Errorf("the new tool says %s", got)
+			}
+			// Whoever goes takes nobody else's subscription along.
+			if err := one.Close(); err != nil {
+				t.Error(err)
+			}
+			callTool(t, two, "more")
+			expectChange(t, twoHears, "tools")
+			callTool(t, old, "more")
+			expectChange(t, oldHears, "tools")
+			if len(oldHears) > 0 || len(twoHears) > 0 {
+				t.Error("a client hears of another process's changes")
+			}
+		})
+	}
+}
+
+// M-09, S-10: a client that goes away from a call has cancelled it, at the server itself.
+func TestStatelessCancellation(t *testing.T) {
+	_, url := startAdapterOn(t, newListener(t), nil, bothServer)
+	client, hears := sdkClient(t, url, "")
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		params := &mcp.CallToolParams{Name: "wait"}
+		params.SetProgressToken("p")
+		_, err := client.CallTool(ctx, params)
+		done <- err
+	}()
+	expectChange(t, hears, "progress")
+	leave()
+	<-done
+	gomega.NewWithT(t).Eventually(func() string { return callTool(t, client, "cancelled") }).WithTimeout(10 * time.Second).Should(gomega.Equal("1"))
+}
+
+// S-08: the process dies; the call is told, without the process's last words, which may
+// be about somebody else, and the next call has a fresh process.
+func TestStatelessDeath(t *testing.T) {
+	_, url := startAdapterOn(t, newListener(t), nil, bothServer)
+	client, _ := sdkClient(t, url, "")
+	pid := callTool(t, client, "pid")
+	_, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "exit"})
+	if err == nil || !strings.Contains(err.Error(), "exit code 7") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the call fails with %v", err)
+	}
+	if callTool(t, client, "pid") == pid {
+		t.Error("the process has not ended")
+	}
+}
+
+// B2: what clients of the stateless revision find, by what the server speaks. Where that
+// is not their revision, the client falls back to a session.
+func TestServersOfOneEra(t *testing.T) {
+	for name, test := range map[string]struct {
+		era     stateless.Era
+		command []string
+		want    string
+	}{
+		"legacy":                  {stateless.Auto, []string{eraFilter, "legacy", bothServer}, "2025-11-25"},
+		"modern":                  {stateless.Auto, []string{eraFilter, "modern", bothServer}, "2026-07-28"},
+		"both":                    {stateless.Auto, []string{bothServer}, "2026-07-28"},
+		"both, pinned to legacy":  {stateless.Legacy, []string{bothServer}, "2025-11-25"},
+		"both, pinned to modern":  {stateless.Modern, []string{bothServer}, "2026-07-28"},
+		"echo, which is not ours": {stateless.Auto, []string{echoServer}, "2025-11-25"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era = test.era }, test.command...)
+			client, _ := sdkClient(t, url, "")
+			if got := client.InitializeResult().ProtocolVersion; got != test.want {
+				t.Errorf("the client has revision %s, want %s", got, test.want)
+			}
+			if got := callTool(t, client, "pid"); got == "" {
+				t.Error("it says nothing")
+			}
+		})
+	}
+}

@@ -1,0 +1,298 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// hub has one subscription at the process for all clients that listen, and gives each
+// what it asked for. Servers of the official Go SDK have one subscription for each
+// connection: a second one takes the place of the first, and the end of either ends
+// both. (Measured with v1.8.0 on standard input and output.)
+//
+// Guarded by the run's mutex.
+type hub struct {
+	listeners map[*call]*listener
+	upstream  *call // the subscription at the process
+	wanted    filter
+	agreed    *filter // nil until the process has said so
+	changing  bool    // somebody makes upstream what it should be
+}
+
+// listener is a client that listens.
+type listener struct {
+	filter filter
+	told   bool // what is honoured of it (N-02)
+}
+
+const (
+	// subscribedURIs is how many resources can be subscribed to, by all clients.
+	subscribedURIs = 4096
+	// listenTimeout is for the process to say what it honours of a subscription.
+	listenTimeout = 10 * time.Second
+	// retireGrace is for the process to answer a subscription that was cancelled. It
+	// need not, but one that does has forgotten the subscription only then.
+	retireGrace = 100 * time.Millisecond
+)
+
+var errURIs = errors.New("as many resources are subscribed to as may be")
+
+// join adds a client that listens.
+func (r *run) join(request session.Message, f filter) (*call, error) {
+	c := newCall(r, request)
+	if err := r.register(c, request); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.sending -= len(request.Bytes)
+	r.forgetLocked(c)
+	c.answered = true // the process does not know of it
+	h := &r.hub
+	if h.listeners == nil {
+		h.listeners = map[*call]*listener{}
+	}
+	h.listeners[c] = &listener{filter: f}
+	if len(h.unionLocked().uris) > subscribedURIs {
+		r.mu.Unlock()
+		c.release()
+		return nil, errURIs
+	}
+	h.tellLocked()
+	r.changeLocked()
+	r.mu.Unlock()
+	return c, nil
+}
+
+// leaveLocked is for a client that listens no more.
+func (r *run) leaveLocked(c *call) {
+	if _, listens := r.hub.listeners[c]; listens {
+		delete(r.hub.listeners, c)
+		r.changeLocked()
+	}
+}
+
+// unionLocked is all that clients want, and every kind of list, so that there is
+// seldom anything to change.
+func (h *hub) unionLocked() filter {
+	union := filter{uris: map[string]struct{}{}}
+	for i := range union.kinds {
+		union.kinds[i] = true
+	}
+	for _, l := range h.listeners {
+		for uri := range l.filter.uris {
+			union.uris[uri] = struct{}{}
+		}
+	}
+	return union
+}
+
+// neededLocked says whether the subscription at the process is not what it should be.
+// One that is about too much is left alone.
+func (h *hub) neededLocked() bool {
+	switch {
+	case len(h.listeners) == 0:
+		return h.upstream != nil
+	case h.upstream == nil:
+		return true
+	}
+	for _, l := range h.listeners {
+		for uri := range l.filter.uris {
+			if _, ok := h.wanted.uris[uri]; !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *run) changeLocked() {
+	if r.dead == nil && !r.hub.changing && r.hub.neededLocked() {
+		r.hub.changing = true
+		go r.change()
+	}
+}
+
+// change makes the subscription at the process what it should be.
+func (r *run) change() {
+	h := &r.hub
+	for {
+		r.mu.Lock()
+		if r.dead != nil || !h.neededLocked() {
+			h.changing = false
+			r.mu.Unlock()
+			return
+		}
+		old := h.upstream
+		h.upstream, h.agreed = nil, nil
+		h.wanted = h.unionLocked()
+		empty := len(h.listeners) == 0
+		r.mu.Unlock()
+		if old != nil {
+			old.retire()
+		}
+		if !empty {
+			r.subscribe()
+		}
+	}
+}
+
+// retire ends a subscription at the process.
+func (c *call) retire() {
+	r := c.run
+	r.mu.Lock()
+	cancel := !c.answered
+	c.answered = true
+	r.mu.Unlock()
+	if cancel && r.server.Send(context.Background(), cancellation(c.number)) == nil {
+		ctx, stop := context.WithTimeout(context.Background(), retireGrace)
+		defer stop()
+		_, _ = c.await(ctx) // it may say nothing
+	}
+	c.release()
+}
+
+// subscribe opens the subscription at the process, and tells clients what came of it.
+func (r *run) subscribe() {
+	h := &r.hub
+	r.mu.Lock()
+	request := ownRequest(methodListen, `"notifications":`+h.wanted.text()+`,`+ownMeta())
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), listenTimeout)
+	defer cancel()
+	c, err := r.begin(ctx, request)
+	if err != nil {
+		r.refuseListeners(func(c *call) { c.failLocked(err.Error()) })
+		return
+	}
+	first, err := c.first(ctx)
+	switch {
+	case err != nil:
+		c.retire()
+		r.refuseListeners(func(c *call) {
+			c.failLocked("the server did not answer " + methodListen + " within " + listenTimeout.String())
+		})
+	case first.last:
+		c.release()
+		r.refuseListeners(func(c *call) { c.pushLocked(answerFor(first, c.id)) })
+	default:
+		r.agree(c, first.message)
+	}
+}
+
+// first waits for the first message.
+func (c *call) first(ctx context.Context) (event, error) {
+	for {
+		if next, ok := c.take(); ok {
+			return next, nil
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return event{}, ctx.Err()
+		}
+	}
+}
+
+// agree notes what the process honours, and tells clients.
+func (r *run) agree(c *call, acknowledged []byte) {
+	honoured := filter{uris: map[string]struct{}{}}
+	if e, err := wire.ScanLenient(acknowledged); err == nil {
+		if f, known := filterOf(session.Message{Bytes: acknowledged, Envelope: e}); known {
+			honoured = f
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &r.hub
+	h.upstream, h.agreed = c, &honoured
+	h.tellLocked()
+	for _, early := range c.inbox {
+		if e, err := wire.ScanLenient(early.message); err == nil {
+			h.newsLocked(session.Message{Bytes: early.message, Envelope: e})
+		}
+	}
+	r.waiting -= c.waiting
+	c.inbox, c.waiting = nil, 0
+	if c.done {
+		r.upstreamEndedLocked()
+	}
+}
+
+// tellLocked tells clients what is honoured of their subscriptions (N-02), as far as it
+// is known. One with nothing is over.
+func (h *hub) tellLocked() {
+	if h.agreed == nil {
+		return
+	}
+	for c, l := range h.listeners {
+		if l.told || !covers(h.wanted, l.filter) {
+			continue
+		}
+		l.told = true
+		l.filter = both(l.filter, *h.agreed)
+		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+metaSubscriptionID+`":`), c.id...)
+		text = append(append(append(text, `},"notifications":`...), l.filter.text()...), "}}"...)
+		c.pushLocked(event{message: text, status: http.StatusOK})
+		if l.filter.empty() {
+			delete(h.listeners, c)
+			c.completeLocked()
+		}
+	}
+}
+
+// covers says whether a filter that has all kinds has all of another.
+func covers(all, part filter) bool { return len(both(all, part).uris) == len(part.uris) }
+
+// refuseListeners answers clients that have not been told anything by what does it, and
+// ends the subscriptions of the others.
+func (r *run) refuseListeners(answer func(*call)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, l := range r.hub.listeners {
+		if l.told {
+			c.completeLocked()
+		} else {
+			answer(c)
+		}
+	}
+	clear(r.hub.listeners)
+}
+
+// upstreamEndedLocked is for a process that has ended the subscription.
+func (r *run) upstreamEndedLocked() {
+	h := &r.hub
+	if upstream := h.upstream; upstream != nil {
+		upstream.answered = true
+		r.closeLocked(upstream)
+	}
+	h.upstream, h.agreed = nil, nil
+	for c := range h.listeners {
+		c.completeLocked()
+	}
+	clear(h.listeners)
+}
+
+// newsLocked gives news to the clients that asked for them, each under its own id.
+func (h *hub) newsLocked(message session.Message) (told bool) {
+	for c, l := range h.listeners {
+		if l.told && l.filter.matches(message) {
+			c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+			told = true
+		}
+	}
+	return told
+}
+
+// answerFor is an answer to a request of our own as the answer to a client's.
+func answerFor(answer event, id []byte) event {
+	e, err := wire.ScanLenient(answer.message)
+	if err != nil {
+		return answer // it was scanned before
+	}
+	return event{wire.Edited(answer.message, wire.Edit{Span: e.ID, With: id}), true, answer.status}
+}
