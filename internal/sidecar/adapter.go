@@ -214,9 +214,9 @@ func New(starter child.Starter, config Config) *Adapter {
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
 		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
-		// Only a server that is passed through to serves clients of the stateless
-		// revision, so only there is it worth asking for.
-		Probe: mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP},
+		// A server on standard input and output that has sessions is looked at by one,
+		// as most of its clients do.
+		Probe: mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
 		Log:   config.Log.WithName("keeper"),
 	})
 	a.clients = a.answering(a.clientHandler())
@@ -248,7 +248,7 @@ func (a *Adapter) clientHandler() http.Handler {
 		KeepAlive: keepAlive, Retry: retry,
 	}
 	if a.backend.stateless != nil {
-		options.Stateless = a.backend.stateless.Serve
+		options.Stateless = a.serveStateless
 	}
 	served := routes{Path: streamable.New(options)}
 	if c.LegacySSE {
@@ -260,6 +260,17 @@ func (a *Adapter) clientHandler() http.Handler {
 		served[legacysse.MessagesPath] = http.HandlerFunc(legacy.ServeMessages)
 	}
 	return a.at(served)
+}
+
+// serveStateless answers messages of the stateless revision. The manager's probe has to
+// say quickly whether the server works, for which it takes no process more to find out
+// what the server speaks besides.
+func (a *Adapter) serveStateless(w http.ResponseWriter, r *http.Request, message session.Message) {
+	if a.config.Era != stateless.Modern && message.Envelope.Kind == wire.Request && a.probes.IsProbe(r) {
+		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
+		return
+	}
+	a.backend.stateless.Serve(w, r, message)
 }
 
 // routes are handlers by the path that they are at.

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -148,6 +151,41 @@ func TestServersOfOneEra(t *testing.T) {
 			if got := callTool(t, client, "pid"); got == "" {
 				t.Error("it says nothing")
 			}
+		})
+	}
+}
+
+// The manager's probe opens a session, and makes nobody find out what the server speaks
+// besides. With a server that is known to have none, it does without.
+func TestProbeOfEachEra(t *testing.T) {
+	for name, test := range map[string]struct {
+		era      stateless.Era
+		command  []string
+		want     string
+		modernly uint64 // processes for clients without sessions
+	}{
+		"both":                   {stateless.Auto, []string{bothServer}, "2025-11-25", 0},
+		"modern, which is known": {stateless.Modern, []string{eraFilter, "modern", bothServer}, "2026-07-28", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) {
+				c.Era, c.Key = test.era, []byte(probeTestKey)
+			}, test.command...)
+			header := http.Header{probekey.Header: {probekey.Token([]byte(probeTestKey))}}
+			catalog, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP(url, header), mcpprobe.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := catalog.Server.ProtocolVersion; got != test.want || len(catalog.Tools) == 0 {
+				t.Errorf("the probe has revision %s and %d tools, want %s", got, len(catalog.Tools), test.want)
+			}
+			if got := adapter.backend.stateless.Metrics().Starts.Value(); got != test.modernly {
+				t.Errorf("%d processes for clients without sessions, want %d", got, test.modernly)
+			}
+			gomega.NewWithT(t).Eventually(func() bool {
+				state, _ := adapter.keeper.State()
+				return state.Ready
+			}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
 		})
 	}
 }
