@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -138,6 +140,49 @@ func TestListenToResources(t *testing.T) {
 	s.equal("two", two.event(), newsFor("notifications/resources/updated", `"two"`, `"uri":"a://y/part",`))
 	s.equal("three", three.event(), newsFor("notifications/resources/updated", `3`, `"uri":"a://y/part",`))
 	s.equal("one", one.event(), newsFor(toolsChanged, `1`, ""))
+}
+
+// The subscription that takes another's place is not asked for before that is over, or
+// has had the time for it: some servers would end both.
+func TestListenInTurn(t *testing.T) {
+	for name, answers := range map[string]bool{"answered": true, "not answered": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, p := newScripted(testLimits())
+				join := func(notifications string) *call {
+					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					return c
+				}
+				one := join(`"toolsListChanged":true`)
+				upstream := <-p.sent
+				p.emit(news(acknowledged, upstream, `"notifications":{`+allKinds+`},`))
+				synctest.Wait()
+				two := join(`"resourceSubscriptions":["a://x"]`)
+				if got := <-p.sent; string(got.Envelope.Method) != "notifications/cancelled" || len(p.sent) > 0 {
+					t.Errorf("the process is sent %s, and %d more", got.Bytes, len(p.sent))
+				}
+				if answers {
+					p.answer(upstream, `"result":{}`)
+				} else {
+					time.Sleep(retireGrace)
+				}
+				synctest.Wait()
+				if got := <-p.sent; string(got.Envelope.Method) != methodListen {
+					t.Errorf("the process is sent %s", got.Bytes)
+				}
+				if next, _ := one.take(); next.last {
+					t.Errorf("the first client is told %s", next.message)
+				}
+				one.release()
+				two.release()
+				r.fail(errDied)
+			})
+		})
+	}
 }
 
 // Kinds that are not known here are between client and process.
@@ -283,4 +328,34 @@ func TestDeath(t *testing.T) {
 		return s.endpoint.process.failures == 2
 	})
 	s.post(enveloped("1", "some/method", "")).want(503, "the next start is in", errDied.Error())
+}
+
+// brokenServer ends when it is sent something.
+type brokenServer struct{ *script }
+
+func (s brokenServer) Send(context.Context, []byte) error {
+	s.end(errDied)
+	return errDied
+}
+
+// S-08: a process whose end shows when it is sent a request has not seen it. Another one
+// gets it, and the client notices nothing.
+func TestDeathBeforeTheRequest(t *testing.T) {
+	broken := 1
+	s := newStage(t, func(o *Options) {
+		o.Era = Modern
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (Server, error) {
+			server, err := acquire(ctx)
+			if broken--; broken >= 0 {
+				return brokenServer{server.(*script)}, err
+			}
+			return server, err
+		}
+	}, nil)
+	call := s.post(enveloped("1", "some/method", ""))
+	s.process()
+	p := s.process()
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
 }
