@@ -1,0 +1,109 @@
+package stateless
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// jumbled is a process that answers each request with progress and a result that repeat
+// what was asked, in any order.
+type jumbled struct{ *script }
+
+func (s jumbled) Send(ctx context.Context, text []byte) error {
+	message := scannedBytes(text)
+	if string(message.Envelope.Method) != "prompts/get" {
+		return s.script.Send(ctx, text)
+	}
+	go func() {
+		name, id := string(message.Envelope.Name), string(message.Envelope.ID.Of(text))
+		for i := range rand.IntN(4) {
+			s.emit(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`, id, i, name))
+		}
+		s.emit(`{"jsonrpc":"2.0","id":` + id + `,"result":{"name":"` + name + `"}}`)
+	}()
+	return nil
+}
+
+func scannedBytes(text []byte) session.Message {
+	text = []byte(string(text)) // the sender's is not ours
+	e, err := wire.Scan(text)
+	if err != nil {
+		panic(err)
+	}
+	return session.Message{Bytes: text, Envelope: e}
+}
+
+// R25, R55: whatever ids and tokens clients choose, at the same time and equal ones, each
+// gets what is its own, all of it, and nothing of anybody else. Some go away meanwhile.
+func TestNeverMixedUp(t *testing.T) {
+	const clients, requests = 8, 60
+	s := newStage(t, func(o *Options) {
+		o.Era, o.Limits.Calls = Modern, clients*requests
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (Server, error) {
+			server, err := acquire(ctx)
+			return jumbled{server.(*script)}, err
+		}
+	}, func(p *script) { p.answers["notifications/cancelled"] = "" })
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for number := range requests {
+				s.exchange(fmt.Sprintf("c%d-%d", client, number), []string{"1", `"1"`, "-7", `"x"`}[number%4], number%5 == 4)
+			}
+		})
+	}
+	all.Wait()
+	await(t, "everything to be over", func() bool { return len(s.endpoint.open()) == 0 })
+	running, err := s.endpoint.process.running(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	if len(running.calls) != 0 || running.waiting != 0 || running.sending != 0 || running.inFlight != 0 {
+		t.Errorf("left are %d calls, %d and %d bytes, and %d in flight", len(running.calls), running.waiting, running.sending, running.inFlight)
+	}
+}
+
+// exchange makes one request, or goes away from it.
+func (s *stage) exchange(name, id string, leaves bool) {
+	body := strings.Replace(enveloped(id, "prompts/get", `"name":"`+name+`",`), `"_meta":{`, `"_meta":{"progressToken":`+id+`,`, 1)
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	request.Header = headers(scannedBytes([]byte(body)))
+	if leaves {
+		go cancel()
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		if !leaves {
+			s.Error(err)
+		}
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if leaves {
+		return
+	}
+	answer := `{"jsonrpc":"2.0","id":` + id + `,"result":{"name":"` + name + `"}}`
+	progress := strings.Count(string(text), `"progressToken":`+id+`,`)
+	if err != nil || !strings.Contains(string(text), answer) || strings.Count(string(text), name) != progress+1 || strings.Count(string(text), `"message":"`) != progress {
+		s.Errorf("%s got %s: %s, %v", name, response.Status, text, err)
+	}
+}
