@@ -1,0 +1,77 @@
+package stateless
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// promptServer answers every request at once.
+type promptServer struct{ receive func(session.Message) }
+
+func (s *promptServer) Send(_ context.Context, text []byte) error {
+	e, err := wire.Scan(text)
+	if err != nil {
+		return err
+	}
+	answer := append([]byte(`{"jsonrpc":"2.0","id":`), e.ID.Of(text)...)
+	answer = append(answer, `,"result":{"content":[{"type":"text","text":"hello"}]}}`...)
+	if e, err = wire.ScanLenient(answer); err != nil {
+		return err
+	}
+	s.receive(session.Message{Bytes: answer, Envelope: e})
+	return nil
+}
+
+func (s *promptServer) Serve(receive func(session.Message), _ func(error)) { s.receive = receive }
+func (s *promptServer) Close()                                             {}
+
+// sink is an answer that goes nowhere and costs nothing.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header              { return s.header }
+func (s *sink) Write(b []byte) (int, error)      { return len(b), nil }
+func (s *sink) WriteHeader(int)                  {}
+func (s *sink) SetWriteDeadline(time.Time) error { return nil }
+
+func promptCall(t testing.TB) func() {
+	t.Helper()
+	e := New(Options{Era: Modern, Limits: testLimits(), Acquire: func(context.Context) (Server, error) { return &promptServer{}, nil }})
+	text := []byte(enveloped("1", "prompts/get", `"name":"x",`))
+	envelope, err := wire.Scan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := session.Message{Bytes: text, Envelope: envelope}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = headers(message)
+	w := &sink{http.Header{}}
+	return func() { e.Serve(w, request, message) }
+}
+
+// maxCallAllocations is what one call may allocate on top of what net/http does. Some of
+// it is the server's that answers here.
+const maxCallAllocations = 24
+
+func TestCallAllocatesLittle(t *testing.T) {
+	call := promptCall(t)
+	call() // and start the process
+	if got := testing.AllocsPerRun(200, call); got > maxCallAllocations {
+		t.Errorf("a call allocates %v times, want at most %d", got, maxCallAllocations)
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	call := promptCall(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
+}
