@@ -1,0 +1,52 @@
+package stateless
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// J-23, S-04: whatever a client sends, what reaches the process is a message that differs
+// in id and progress token only, and nothing that looks at it on the way fails.
+func FuzzRequest(f *testing.F) {
+	for _, text := range []string{
+		enveloped("1", "tools/call", `"name":"x","arguments":{"region":"eu","deep":{"n":1e3}},`),
+		enveloped(`"a\"b"`, methodListen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://x"]},`),
+		enveloped("-0", "tasks/get", `"taskId":"é",`),
+		`{"params":{"_meta":{"progressToken":"t","io.modelcontextprotocol/logLevel":"info","io.modelcontextprotocol/protocolVersion":"v9"}},"id":7,"method":"m","jsonrpc":"2.0"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	params := []param{{[]string{"region"}, "Mcp-Param-Region"}, {[]string{"deep", "n"}, "Mcp-Param-N"}}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		envelope, err := wire.Scan(body)
+		if err != nil || envelope.Kind != wire.Request {
+			return
+		}
+		request := session.Message{Bytes: body, Envelope: envelope}
+		header := headers(request)
+		if refused := check(header, request); refused != nil && (refused.status < 400 || refused.code == 0) {
+			t.Errorf("refused by %+v", refused)
+		}
+		_ = checkParams(header, request, params)
+		if asked, known := filterOf(request); known {
+			_ = asked.text()
+		}
+		c := newCall(nil, request)
+		c.number = 18446744073709551615
+		sent := c.toProcess(request)
+		there, err := wire.Scan(sent)
+		if err != nil || string(there.ID.Of(sent)) != "18446744073709551615" {
+			t.Fatalf("the process is sent %s: %v", sent, err)
+		}
+		back := []wire.Edit{{Span: there.ID, With: c.id}}
+		if len(c.token) > 0 {
+			back = append(back, wire.Edit{Span: there.ProgressToken, With: c.token})
+		}
+		if got := wire.Edited(sent, back...); !bytes.Equal(got, body) {
+			t.Fatalf("got %s, want %s", got, body)
+		}
+	})
+}
