@@ -31,6 +31,11 @@ func open(ctx context.Context, server *mcpv1alpha1.MCPServer) *caller {
 // tryOpen is open for those who expect that it may fail. The client can do everything
 // that a server may ask for.
 func tryOpen(ctx context.Context, server *mcpv1alpha1.MCPServer) (*caller, error) {
+	return tryOpenAs(ctx, server, "")
+}
+
+// tryOpenAs is tryOpen for a client of one revision rather than the newest.
+func tryOpenAs(ctx context.Context, server *mcpv1alpha1.MCPServer, revision string) (*caller, error) {
 	c := &caller{progress: make(chan float64, 1000)}
 	sdk := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
 		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
@@ -41,7 +46,8 @@ func tryOpen(ctx context.Context, server *mcpv1alpha1.MCPServer) (*caller, error
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { c.progress <- r.Params.Progress },
 	})
-	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: gate.httpClient()}, nil)
+	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: gate.httpClient()},
+		&mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		return nil, err
 	}
