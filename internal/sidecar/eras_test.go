@@ -189,3 +189,33 @@ func TestProbeOfEachEra(t *testing.T) {
 		})
 	}
 }
+
+// N-05: clients that listen do not hold up a drain, and calls in flight are waited for.
+func TestStatelessDrain(t *testing.T) {
+	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.DrainTimeout = time.Minute }, bothServer)
+	client, hears := sdkClient(t, url, "")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		params := &mcp.CallToolParams{Name: "wait"}
+		params.SetProgressToken("p")
+		_, _ = client.CallTool(ctx, params)
+	}()
+	expectChange(t, hears, "progress")
+	adapter.Drain()
+	g := gomega.NewWithT(t)
+	g.Eventually(func() error {
+		_, err := client.ListTools(t.Context(), nil)
+		return err
+	}).WithTimeout(10 * time.Second).Should(gomega.HaveOccurred())
+	select {
+	case <-adapter.Drained():
+		t.Error("the call in flight was not waited for")
+	default:
+	}
+	leave()
+	<-done
+	g.Eventually(adapter.Drained()).WithTimeout(10 * time.Second).Should(gomega.BeClosed())
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/test/adapter"
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
 // The scenarios that each revision requires, against one running adapter at one URL, with
@@ -46,6 +47,34 @@ func TestRequired(t *testing.T) {
 				}
 			}
 			t.Logf("%d scenarios passed, %d failed; not required, passed: %q", len(report.Passed), len(report.Failed), report.Extra)
+		})
+	}
+}
+
+// Servers of one era serve the clients of theirs as those of both do.
+func TestOneEra(t *testing.T) {
+	suite, err := Install(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter := filepath.Join(t.TempDir(), "era")
+	if err := servers.Build(t.Context(), filter, "test/servers/era"); err != nil {
+		t.Fatal(err)
+	}
+	for era, run := range map[string]struct {
+		revision  string
+		scenarios int
+	}{"legacy": {"2025-11-25", 30}, "modern": {"2026-07-28", 37}} {
+		t.Run(era, func(t *testing.T) {
+			url := adapter.Serve(t, filter, era, tool(t, "everything-server"))
+			report, err := suite.Run(t.Context(), url, run.revision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.Failed) != 0 || len(report.Passed) != run.scenarios {
+				t.Errorf("%d scenarios passed and %q failed, want %d and none; the suite says:\n%s",
+					len(report.Passed), report.Failed, run.scenarios, report.Text)
+			}
 		})
 	}
 }
