@@ -10,7 +10,7 @@ import (
 
 // patientListener accepts connections whose read deadlines are looked at once in a while,
 // instead of by a timer each. For every request net/http, and whoever reads its body, move
-// the deadline six times; timers made that 5 % of a small call, and woke threads for it.
+// the deadline six times, and timers made that some percent of a small call.
 type patientListener struct {
 	net.Listener
 

@@ -123,8 +123,7 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 }
 
 // limitWrite sets the time by which a message must have been written. A deadline that
-// is far enough away is left as it is: to move it takes a tenth of the time that a small
-// message does.
+// is far enough away is left as it is: to move it for every message is not for nothing.
 func (s *Server) limitWrite(ctx context.Context) error {
 	now := time.Now()
 	timeout := s.pool.options.SendTimeout

@@ -66,8 +66,8 @@ func cancelledNotification(id string) []byte {
 }
 
 // lookForLateLocked has somebody look for calls that are not answered soon. There is one
-// timer for all calls of a session, which is not stopped when one is answered: a timer for
-// every call cost as much as the rest of its bookkeeping.
+// timer for all calls of a session, which is not stopped when one is answered: most are
+// answered long before a timer of their own would have been of use.
 func (s *Session) lookForLateLocked() {
 	switch {
 	case s.looking || s.limits.CommitAfter <= 0:
