@@ -23,7 +23,7 @@ type workload struct {
 
 // participants are systems that take part in every so many rounds: those that have goals
 // in all, those that say how far to trust them in half, those that are far away in few.
-// The run is to take twelve minutes.
+// The run is to take a quarter of an hour.
 type participants struct {
 	every   int
 	systems []string

@@ -22,16 +22,23 @@ func goalTable(r *Run) string {
 // Summary is the goals that are not met, in lines for who reads the end of a run.
 func Summary(r *Run) string {
 	var b strings.Builder
-	all := judge(r)
-	met := 0
-	for _, j := range all {
+	for _, j := range judge(r) {
 		if j.verdict == Met {
-			met++
 			continue
 		}
 		fmt.Fprintf(&b, "  %-26s %s, %s: %s %s, wanted %s\n", strings.Trim(string(j.verdict), "*"), j.title, j.compared, j.estimate(), j.bounds(), j.wanted())
 	}
-	return fmt.Sprintf("%d of %d goals are met.\n%s", met, len(all), b.String())
+	return tally(r) + b.String()
+}
+
+// tally is how many goals there are of each verdict.
+func tally(r *Run) string {
+	count := map[Verdict]int{}
+	all := judge(r)
+	for _, j := range all {
+		count[j.verdict]++
+	}
+	return fmt.Sprintf("%d of %d goals are met, %d missed, %d not decided.\n", count[Met], len(all), count[Missed], len(all)-count[Met]-count[Missed])
 }
 
 // Regressions are the goals that a page says were met and that a run now misses by more

@@ -17,15 +17,21 @@ func Markdown(r *Run) string {
 	b.WriteString(facts(r))
 	b.WriteString("\n" + goalTable(r) + "\n" + headroom(r))
 	for _, w := range r.Workloads {
-		fmt.Fprintf(&b, "\n### %s\n\n%s", w.Title, table(r, w))
+		fmt.Fprintf(&b, "\n### %s\n\n%s", heading(w), table(r, w))
 	}
 	return b.String()
 }
 
+// heading names a workload, also as -only does.
+func heading(w Workload) string { return w.Title + " (`" + w.Name + "`)" }
+
 // table has a row for each system that took part in a workload.
 func table(r *Run, w Workload) string {
 	var b strings.Builder
-	best := r.bestPeer(w.Name, w.Metrics[0])
+	best := ""
+	if w.Metrics[0].Ratio { // else there is nothing to be several times of
+		best = r.bestPeer(w.Name, w.Metrics[0])
+	}
 	b.WriteString("| |")
 	columns := 1
 	for i, m := range w.Metrics {
@@ -41,7 +47,7 @@ func table(r *Run, w Workload) string {
 		}
 	}
 	if best != "" {
-		b.WriteString(" times better than best peer |")
+		b.WriteString(" " + w.Metrics[0].Title + ": times better than the best Node.js peer |")
 		columns++
 	}
 	b.WriteString("\n" + strings.Repeat("|---", columns) + "|\n")
