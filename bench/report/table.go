@@ -28,10 +28,7 @@ func heading(w Workload) string { return w.Title + " (`" + w.Name + "`)" }
 // table has a row for each system that took part in a workload.
 func table(r *Run, w Workload) string {
 	var b strings.Builder
-	best := ""
-	if w.Metrics[0].Ratio { // else there is nothing to be several times of
-		best = r.bestPeer(w.Name, w.Metrics[0])
-	}
+	best := comparable(r, w)
 	b.WriteString("| |")
 	columns := 1
 	for i, m := range w.Metrics {
@@ -102,6 +99,14 @@ func ratio(r stats.Ratio, base bool) string {
 
 // fewestForBounds is how many rounds say anything about confidence.
 const fewestForBounds = 5
+
+// comparable is the best peer, if the first metric is one to be several times of.
+func comparable(r *Run, w Workload) string {
+	if !w.Metrics[0].Ratio {
+		return ""
+	}
+	return r.bestPeer(w.Name, w.Metrics[0])
+}
 
 // better is how many times better one of ours is than the best peer.
 func better(r *Run, w Workload, s System, best string) string {

@@ -18,6 +18,8 @@ const (
 	wasteBytes   = 2 << 20   // worth a collection
 	// A stack gives back half of what it does not need in each collection.
 	collections = 3
+	// Collections look at everything, so those of a trickle of calls are far apart.
+	betweenCollections = 20 // intervals
 )
 
 // giveBack returns memory to the system soon after the adapter came to rest: most adapters
@@ -28,7 +30,7 @@ func giveBack(ctx context.Context) {
 	defer ticker.Stop()
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	var last, clean uint64
-	due := 0
+	due, since := 0, betweenCollections
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,8 +39,8 @@ func giveBack(ctx context.Context) {
 		}
 		metrics.Read(sample)
 		allocated := sample[0].Value.Uint64()
-		if allocated-clean > wasteBytes {
-			due, clean = collections, allocated
+		if since++; since > betweenCollections && allocated-clean > wasteBytes {
+			due, clean, since = collections, allocated, 0
 		}
 		if due > 0 && allocated-last < restBytes {
 			due--

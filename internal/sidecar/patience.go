@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -87,6 +88,11 @@ func (c *patientConn) SetReadDeadline(t time.Time) error {
 		return c.TCPConn.SetReadDeadline(time.Time{})
 	}
 	return nil
+}
+
+// SetDeadline is that of net.Conn.
+func (c *patientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // enforce ends a read that waits if its deadline has passed.

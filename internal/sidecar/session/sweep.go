@@ -84,13 +84,18 @@ func (s *Session) lookForLate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	s.looking = false
 	for _, c := range s.calls {
-		if !c.stream.late && now.Sub(c.began) >= s.limits.CommitAfter {
+		switch {
+		case c.stream.late:
+		case now.Sub(c.began) >= s.limits.CommitAfter:
 			c.stream.late = true
 			c.stream.wake()
+		default:
+			s.looking = s.endedBy == nil
 		}
 	}
-	if s.looking = len(s.calls) > 0 && s.endedBy == nil; s.looking {
+	if s.looking {
 		s.late.Reset(s.limits.CommitAfter / 4)
 	}
 }

@@ -118,3 +118,25 @@ func TestRelease(t *testing.T) {
 		})
 	}
 }
+
+// Messages of a size that is usual for results are read without a new buffer each.
+func TestPipeReaderDoesNotAllocate(t *testing.T) {
+	for _, size := range []int{200, 12 << 10, 40 << 10} {
+		read, write := newPipe(t)
+		reader := NewFrameReader(read, Newline, 1<<20, nil)
+		line := []byte(`{"x":"` + strings.Repeat("y", size) + "\"}\n")
+		allocated := testing.Benchmark(func(b *testing.B) {
+			for range b.N {
+				if _, err := write.Write(line); err != nil {
+					b.Fatal(err)
+				}
+				if message, err := reader.Next(); err != nil || len(message) != len(line)-1 {
+					b.Fatalf("%d bytes, %v", len(message), err)
+				}
+			}
+		}).AllocedBytesPerOp()
+		if allocated > 4<<10 { // the pool is emptied now and then
+			t.Errorf("%d bytes are allocated for a message of %d", allocated, size)
+		}
+	}
+}
