@@ -101,7 +101,8 @@ const smallFrame = 64 << 10
 // Send writes one message. Messages never mix. A process that does not read in time
 // is ended, if part of the message has reached it.
 func (s *Server) Send(ctx context.Context, message []byte) error {
-	due := time.Now().Add(s.pool.options.SendTimeout)
+	now := time.Now()
+	due := now.Add(s.pool.options.SendTimeout)
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(due) {
 		due = sooner
 	}
@@ -112,7 +113,7 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.limitWrite(due); err != nil {
+	if err := s.limitWrite(now, due); err != nil {
 		return fmt.Errorf("write to server process: %w", err)
 	}
 	written, err := s.write(message)
@@ -147,10 +148,9 @@ func (s *Server) lockWriting(due time.Time) bool {
 }
 
 // limitWrite sets the time by which a message must have been written. A deadline that
-// is sooner, but far enough away, is left as it is: to move it for every message is not
-// for nothing.
-func (s *Server) limitWrite(due time.Time) error {
-	if left := due.Sub(s.deadline); left >= 0 && left < s.pool.options.SendTimeout/2 {
+// is sooner, but far enough away, is left as it is: moving it costs a timer.
+func (s *Server) limitWrite(now, due time.Time) error {
+	if !s.deadline.After(due) && s.deadline.Sub(now) > s.pool.options.SendTimeout/2 {
 		return nil
 	}
 	s.deadline = due
