@@ -63,6 +63,9 @@ func bench(ctx context.Context, o options) error {
 		return err
 	}
 	if o.docs != "" {
+		if err := isWhole(run); err != nil {
+			return err
+		}
 		return report.WritePage(run, o.docs)
 	}
 	if err := report.Write(run, o.out); err != nil {
@@ -71,6 +74,16 @@ func bench(ctx context.Context, o options) error {
 	fmt.Print(report.Markdown(run))
 	fmt.Print("\n" + report.Summary(run))
 	return gate(run, o.gate)
+}
+
+// isWhole says which workloads a run lacks: a page of a part of them would lose the rest.
+func isWhole(run *report.Run) error {
+	for _, w := range workloads {
+		if w.rounds > 0 && !slices.ContainsFunc(run.Workloads, func(has report.Workload) bool { return has.Name == w.Name }) {
+			return fmt.Errorf("write page: %s was not measured in this run", w.Name)
+		}
+	}
+	return nil
 }
 
 var errRegressed = errors.New("goals that were met are missed")

@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 		rounds[s.workload.Name+"/"+s.system.Name]++
 	}
 	for cell, want := range map[string]int{
-		"calls-1/L3": 10, "calls-1/L3-again": 5, "calls-8/L3-again": 10, "calls-64/adapter": 10, "calls-64/sdk-bridge": 3,
+		"calls-1/L3": 12, "calls-1/L3-again": 6, "calls-8/L3-again": 12, "calls-64/adapter": 12, "calls-64/sdk-bridge": 3,
 		"progress/supergateway": 3, "calls-warm/mcp-proxy": 3, "calls-warm/adapter": 6, "idle/adapter": 3,
 	} {
 		if rounds[cell] != want {
@@ -62,7 +62,7 @@ func TestPlanOptions(t *testing.T) {
 		options options
 		want    int
 	}{
-		"full":   {options{}, 20},
+		"full":   {options{}, 24},
 		"quick":  {options{quick: true}, 2},
 		"rounds": {options{rounds: 3}, 6},
 		"both":   {options{rounds: 3, quick: true}, 6},

@@ -125,11 +125,8 @@ func progress(ctx context.Context, c *cell) (values, error) {
 		}
 		defer func() { _ = stream.Close() }()
 	}
-	const warm = 2
-	for range warm {
-		if _, err := t.call(); err != nil {
-			return nil, err
-		}
+	if err := c.warm(func() error { _, err := t.call(); return err }); err != nil {
+		return nil, err
 	}
 	t.delivered = 0
 	begin, err := c.measure()

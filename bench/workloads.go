@@ -23,7 +23,7 @@ type workload struct {
 
 // participants are systems that take part in every so many rounds: those that have goals
 // in all, those that say how far to trust them in half, those that are far away in few.
-// The run is to take twelve minutes.
+// The run is to take a quarter of an hour.
 type participants struct {
 	every   int
 	systems []string
@@ -78,15 +78,15 @@ const mebibyte = 1 << 20
 var workloads = []workload{
 	{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
-		run:      calls(1), rounds: 10, quick: 1,
+		run:      calls(1), rounds: 12, quick: 1,
 		participants: []participants{goalSystems, noise, also(4, pipe, netHTTP, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
-		run:      calls(8), rounds: 10, quick: 1,
+		run:      calls(8), rounds: 12, quick: 1,
 		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
-		run:      calls(64), rounds: 10, quick: 1,
+		run:      calls(64), rounds: 12, quick: 1,
 		participants: []participants{goalSystems, noise, also(4, netHTTP, adapterShared, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-256", Title: "Small calls, 256 sessions", Metrics: small},
@@ -127,7 +127,7 @@ var workloads = []workload{
 	}, {
 		Workload: report.Workload{Name: "progress", Title: "1,000 progress events a call", Metrics: metrics(
 			report.Metric{Key: "rate", Title: "events/s", More: true, Ratio: true}, report.Metric{Key: "lost", Title: "lost %"}, cpu, rss)},
-		run: progress, rounds: 10, quick: 1,
+		run: progress, rounds: 12, quick: 1,
 		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(4, pipe, adapterNoReplay, sdkBridge, supergateway, mcpProxy), also(10, mcpProxyStore)},
 	}, {
 		Workload: report.Workload{Name: "idle", Title: "1,000 idle sessions with an open stream", Metrics: idleMetrics},

@@ -29,7 +29,7 @@ type goal struct {
 	noise string
 }
 
-const bestNode = "the best peer"
+const bestNode = "the best Node.js peer"
 
 // goals are what "fast" means. They are about ratios: no time is good or bad by itself.
 var goals = []goal{

@@ -94,12 +94,12 @@ func splice(page, body string) (string, error) {
 func body(r *Run) string {
 	var b strings.Builder
 	b.WriteString(facts(r))
-	b.WriteString("\n### Goals\n\n" + goalTable(r))
+	b.WriteString("\n### Goals\n\n" + tally(r) + "\n" + goalTable(r))
 	if text := headroom(r); text != "" {
 		b.WriteString("\n### The generator\n\n" + text)
 	}
 	for _, w := range r.Workloads {
-		fmt.Fprintf(&b, "\n### %s\n\n", w.Title)
+		fmt.Fprintf(&b, "\n### %s\n\n", heading(w))
 		if slices.Contains(plotted, w.Name) {
 			fmt.Fprintf(&b, "![%s](%s/%s.svg)\n\n", w.Title, plots, w.Name)
 		}

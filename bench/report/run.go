@@ -98,7 +98,7 @@ func (r *Run) Replace(by *Run) {
 	})
 	r.Samples = append(r.Samples, by.Samples...)
 	for _, w := range by.Workloads {
-		r.Replaced = append(r.Replaced, w.Name)
+		r.Replaced = append(r.Replaced, w.Name+" ("+by.Machine.Commit+")")
 		if _, known := r.workload(w.Name); !known {
 			r.Workloads = append(r.Workloads, w)
 		}

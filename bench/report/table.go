@@ -17,15 +17,18 @@ func Markdown(r *Run) string {
 	b.WriteString(facts(r))
 	b.WriteString("\n" + goalTable(r) + "\n" + headroom(r))
 	for _, w := range r.Workloads {
-		fmt.Fprintf(&b, "\n### %s\n\n%s", w.Title, table(r, w))
+		fmt.Fprintf(&b, "\n### %s\n\n%s", heading(w), table(r, w))
 	}
 	return b.String()
 }
 
+// heading names a workload, also as -only does.
+func heading(w Workload) string { return w.Title + " (`" + w.Name + "`)" }
+
 // table has a row for each system that took part in a workload.
 func table(r *Run, w Workload) string {
 	var b strings.Builder
-	best := r.bestPeer(w.Name, w.Metrics[0])
+	best := comparable(r, w)
 	b.WriteString("| |")
 	columns := 1
 	for i, m := range w.Metrics {
@@ -41,7 +44,7 @@ func table(r *Run, w Workload) string {
 		}
 	}
 	if best != "" {
-		b.WriteString(" times better than best peer |")
+		b.WriteString(" " + w.Metrics[0].Title + ": times better than the best Node.js peer |")
 		columns++
 	}
 	b.WriteString("\n" + strings.Repeat("|---", columns) + "|\n")
@@ -96,6 +99,14 @@ func ratio(r stats.Ratio, base bool) string {
 
 // fewestForBounds is how many rounds say anything about confidence.
 const fewestForBounds = 5
+
+// comparable is the best peer, if the first metric is one to be several times of.
+func comparable(r *Run, w Workload) string {
+	if !w.Metrics[0].Ratio {
+		return ""
+	}
+	return r.bestPeer(w.Name, w.Metrics[0])
+}
 
 // better is how many times better one of ours is than the best peer.
 func better(r *Run, w Workload, s System, best string) string {

@@ -40,10 +40,6 @@ const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Minute
 
-	// indexServer is the index by which the cache finds what has a server's label. By
-	// the label itself it would look at every object of the namespace.
-	indexServer = "server"
-
 	// crdPatience is how long the controller waits for its watches. A manager that
 	// was installed before its CRD waits and says why, on /readyz.
 	crdPatience = 365 * 24 * time.Hour
@@ -104,11 +100,6 @@ func trimDeployment(object any) (any, error) {
 // SetupWithManager makes the manager run the Reconciler. What happens outside the
 // cluster is told to the function that Notify returns.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, indexServer, serverLabel); err != nil {
-			return fmt.Errorf("index %T: %w", object, err)
-		}
-	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("mcpserver").
 		For(&mcpv1alpha1.MCPServer{}, builder.WithPredicates(predicate.Or(
@@ -128,14 +119,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of MCPServers: %w", err)
-	}
-	return nil
-}
-
-// serverLabel is the server whose label an object has.
-func serverLabel(object client.Object) []string {
-	if name := object.GetLabels()[mcpv1alpha1.LabelServer]; name != "" {
-		return []string{name}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"context"
 	"runtime"
 	"testing"
 	"time"
@@ -11,9 +10,7 @@ import (
 
 // Memory that a burst has left behind is collected soon after it, without anybody asking.
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go giveBack(ctx)
+	startAdapter(t, nil)
 	collected := make(chan struct{})
 	func() {
 		waste := make([][]byte, 64)

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -10,7 +11,7 @@ import (
 
 // patientListener accepts connections whose read deadlines are looked at once in a while,
 // instead of by a timer each. For every request net/http, and whoever reads its body, move
-// the deadline six times; timers made that 5 % of a small call, and woke threads for it.
+// the deadline six times, and timers made that some percent of a small call.
 type patientListener struct {
 	net.Listener
 
@@ -87,6 +88,11 @@ func (c *patientConn) SetReadDeadline(t time.Time) error {
 		return c.TCPConn.SetReadDeadline(time.Time{})
 	}
 	return nil
+}
+
+// SetDeadline is that of net.Conn.
+func (c *patientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // enforce ends a read that waits if its deadline has passed.

@@ -2,7 +2,9 @@ package sidecar
 
 import (
 	"errors"
+	"io"
 	"net"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -101,5 +103,32 @@ func TestPatientReadIsEnded(t *testing.T) {
 	}
 	if n, err := ours.Read(make([]byte, 1)); n != 1 || err != nil {
 		t.Errorf("read %d bytes, %v", n, err)
+	}
+}
+
+// A client that does not finish its headers is not waited for: nothing but the listener's
+// look ends such a read.
+func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
+	_, address := startAdapter(t, nil)
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.Write([]byte("POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := conn.SetReadDeadline(begin.Add(headerTimeout + 5*lookInterval)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, conn)
+	if took := time.Since(begin); err != nil || took < headerTimeout-lookInterval {
+		t.Errorf("the connection ended after %s with %v, want after about %s", took, err, headerTimeout)
 	}
 }

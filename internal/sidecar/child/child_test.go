@@ -290,10 +290,21 @@ func TestServerThatDoesNotRead(t *testing.T) {
 func TestDeadlineMoves(t *testing.T) {
 	options := testOptions
 	options.SendTimeout = 100 * time.Millisecond
+	const message = `{"jsonrpc":"2.0","method":"n"}`
 	c := converse(t, newPool(t, options, "cat"))
 	for begin := time.Now(); time.Since(begin) < 5*options.SendTimeout; {
-		c.send(`{"jsonrpc":"2.0","method":"n"}`)
+		c.send(message)
 		c.hear()
+	}
+	// Nor is that of somebody in a hurry, once it has passed.
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), options.SendTimeout/5)
+		if err := c.Send(ctx, []byte(message)); err != nil {
+			t.Fatalf("send in a hurry: %v", err)
+		}
+		c.hear()
+		<-ctx.Done()
+		cancel()
 	}
 }
 

@@ -1,6 +1,9 @@
 package child
 
 import (
+	"context"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +29,7 @@ func TestR09SendEndsWithTheProcess(t *testing.T) {
 			}
 			g := gomega.NewWithT(t)
 			g.Eventually(func() bool { // the pipe is full, so somebody is writing
-				locked := c.writing.TryLock()
-				if locked {
-					c.writing.Unlock()
-				}
-				return !locked
+				return len(c.writing) == 1
 			}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
 			g.Consistently(settled).WithTimeout(50 * time.Millisecond).ShouldNot(gomega.Receive())
 			c.process.Stop(0)
@@ -46,5 +45,34 @@ func TestR09SendEndsWithTheProcess(t *testing.T) {
 			}
 			eventuallyNone(t, pool)
 		})
+	}
+}
+
+// Whoever waits behind others for a process that does not read waits no longer than they.
+func TestSendersWaitTogether(t *testing.T) {
+	options := testOptions
+	options.SendTimeout = 500 * time.Millisecond
+	pool := newPool(t, options, "sleep", "1000")
+	c := converse(t, pool)
+	for c.Send(t.Context(), []byte(strings.Repeat("x", 4<<10-1))) == nil { // until the pipe is full; none is written in part
+	}
+	const senders = 6
+	begin := time.Now()
+	failed := make(chan error, senders)
+	for range senders {
+		go func() { failed <- c.Send(t.Context(), []byte("{}")) }()
+	}
+	hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Send(hasty, []byte("{}")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > options.SendTimeout {
+		t.Errorf("who does not want to wait: %v after %s", err, time.Since(begin))
+	}
+	for range senders {
+		if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if took := time.Since(begin); took > 2*options.SendTimeout {
+		t.Errorf("it took %s", took)
 	}
 }

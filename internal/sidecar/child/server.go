@@ -33,7 +33,7 @@ type Server struct {
 	broke       atomic.Bool // one of its pipes ended by itself, as both do with the process
 	asked       atomic.Bool // to end, before it did by itself
 
-	writing  sync.Mutex
+	writing  chan struct{} // has room for the one who writes
 	frame    []byte
 	deadline time.Time // of writes, as it was set last
 	broken   error     // a message was written in part; no other can follow it
@@ -42,7 +42,7 @@ type Server struct {
 }
 
 func newServer(pool *Pool, process *launcher.Process, label string) *Server {
-	s := &Server{pool: pool, process: process, label: label, begin: time.Now(), closing: make(chan struct{})}
+	s := &Server{pool: pool, process: process, label: label, begin: time.Now(), closing: make(chan struct{}), writing: make(chan struct{}, 1)}
 	hold := time.AfterFunc(pool.options.StartHold, s.started)
 	process.AfterEnd(func() {
 		hold.Stop()
@@ -101,12 +101,19 @@ const smallFrame = 64 << 10
 // Send writes one message. Messages never mix. A process that does not read in time
 // is ended, if part of the message has reached it.
 func (s *Server) Send(ctx context.Context, message []byte) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	now := time.Now()
+	due := now.Add(s.pool.options.SendTimeout)
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(due) {
+		due = sooner
+	}
+	if !s.lockWriting(due) {
+		return fmt.Errorf("wait to write to server process: %w", os.ErrDeadlineExceeded)
+	}
+	defer func() { <-s.writing }()
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.limitWrite(ctx); err != nil {
+	if err := s.limitWrite(now, due); err != nil {
 		return fmt.Errorf("write to server process: %w", err)
 	}
 	written, err := s.write(message)
@@ -122,20 +129,32 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// limitWrite sets the time by which a message must have been written. A deadline that
-// is far enough away is left as it is: to move it takes a tenth of the time that a small
-// message does.
-func (s *Server) limitWrite(ctx context.Context) error {
-	now := time.Now()
-	timeout := s.pool.options.SendTimeout
-	if sooner, ok := ctx.Deadline(); ok && sooner.Before(now.Add(timeout)) {
-		s.deadline = sooner
-	} else if left := s.deadline.Sub(now); left > timeout/2 {
-		return nil
-	} else {
-		s.deadline = now.Add(timeout)
+// lockWriting waits for those that write before us, and not for longer than they all may
+// wait for the process.
+func (s *Server) lockWriting(due time.Time) bool {
+	select {
+	case s.writing <- struct{}{}:
+		return true
+	default:
 	}
-	return s.process.Stdin.SetWriteDeadline(s.deadline)
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case s.writing <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// limitWrite sets the time by which a message must have been written. A deadline that
+// is sooner, but far enough away, is left as it is: moving it costs a timer.
+func (s *Server) limitWrite(now, due time.Time) error {
+	if !s.deadline.After(due) && s.deadline.Sub(now) > s.pool.options.SendTimeout/2 {
+		return nil
+	}
+	s.deadline = due
+	return s.process.Stdin.SetWriteDeadline(due)
 }
 
 // noteInput notes that nobody reads what is written to the process.

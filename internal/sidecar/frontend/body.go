@@ -94,11 +94,11 @@ const pieceBytes = 64 << 10
 func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, error) {
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
+	body := make([]byte, 0, min(max(r.ContentLength, 512), pieceBytes, most))
 	announced := r.ContentLength
 	if announced < 0 {
 		announced = limits.BodyBytes
 	}
-	body := make([]byte, 0, min(max(announced, 512), pieceBytes, most))
 	due := 0
 	for {
 		if len(body) == cap(body) {

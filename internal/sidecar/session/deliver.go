@@ -12,8 +12,9 @@ import (
 const progressMethod = "notifications/progress"
 
 // Deliver takes a message of the server's and puts it on the stream it belongs to.
-// The message is copied unless it is the session's to keep. Deliver blocks only while more waits for the client than
-// the session may hold, which stops this server and no other.
+// The message is copied unless it is the session's to keep. Deliver blocks only while
+// more waits for the client than the session may hold, which stops this server and no
+// other.
 func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
 	if e.Kind == wire.Request && string(e.Method) == "ping" {

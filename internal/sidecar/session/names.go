@@ -39,17 +39,11 @@ func (s *Session) callByTokenLocked(raw []byte) *call {
 	if len(raw) == 0 {
 		return nil
 	}
-	if isPlain(raw) {
-		for _, c := range s.calls {
-			if c.token == string(raw) { // which makes no string
-				return c
-			}
-		}
-		return nil
+	if !isPlain(raw) {
+		raw = []byte(nameKey(raw))
 	}
-	token := nameKey(raw)
 	for _, c := range s.calls {
-		if c.token == token {
+		if c.token == string(raw) { // which makes no string
 			return c
 		}
 	}

@@ -374,6 +374,9 @@ func (s *Session) answerLocked(c *call, code int, text string) {
 
 // settledLocked notes that one more call of the stream has its answer.
 func (s *Session) settledLocked(stream *Stream) {
+	if !stream.attached { // a client may come back for it, from now on
+		s.touched = time.Now()
+	}
 	if stream.awaits--; stream.awaits <= 0 && !stream.general {
 		stream.finished = true
 		stream.wake()

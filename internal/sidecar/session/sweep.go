@@ -66,8 +66,8 @@ func cancelledNotification(id string) []byte {
 }
 
 // lookForLateLocked has somebody look for calls that are not answered soon. There is one
-// timer for all calls of a session, which is not stopped when one is answered: a timer for
-// every call cost as much as the rest of its bookkeeping.
+// timer for all calls of a session, which is not stopped when one is answered: most are
+// answered long before a timer of their own would have been of use.
 func (s *Session) lookForLateLocked() {
 	switch {
 	case s.looking || s.limits.CommitAfter <= 0:
@@ -84,13 +84,18 @@ func (s *Session) lookForLate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	s.looking = false
 	for _, c := range s.calls {
-		if !c.stream.late && now.Sub(c.began) >= s.limits.CommitAfter {
+		switch {
+		case c.stream.late:
+		case now.Sub(c.began) >= s.limits.CommitAfter:
 			c.stream.late = true
 			c.stream.wake()
+		default:
+			s.looking = s.endedBy == nil
 		}
 	}
-	if s.looking = len(s.calls) > 0 && s.endedBy == nil; s.looking {
+	if s.looking {
 		s.late.Reset(s.limits.CommitAfter / 4)
 	}
 }

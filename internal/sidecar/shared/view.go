@@ -132,7 +132,6 @@ func (v *view) pump() {
 			if !ok {
 				break
 			}
-			// It has no request in it that would need the context.
 			v.session.Deliver(message)
 			v.delivered(message)
 		}

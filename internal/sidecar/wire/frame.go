@@ -219,30 +219,37 @@ func (f *FrameReader) fill(most int) {
 	}
 	if len(f.buffer) == cap(f.buffer) {
 		size := max(smallBuffer, min(2*cap(f.buffer), most+smallBuffer))
-		f.buffer = append(make([]byte, 0, size), f.buffer...)
+		full := f.buffer
+		f.buffer = append(make([]byte, 0, size), full...)
+		recycle(full)
 	}
 	n, err := f.source.Read(f.buffer[len(f.buffer):cap(f.buffer)])
 	f.buffer = f.buffer[:len(f.buffer)+n]
 	f.err = err
 }
 
-// buffers are for readers that have something to read. A reader that waits has none: most
-// servers say nothing most of the time.
-var buffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
+// buffers are for readers that have something to read, as much as a pipe can hold. A reader
+// that waits has none: most servers say nothing most of the time.
+var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+
+// recycle makes a buffer of the pool's that is not needed any more the next one's.
+func recycle(buffer []byte) {
+	if cap(buffer) == largeBuffer {
+		buffers.Put((*[largeBuffer]byte)(buffer[:largeBuffer]))
+	}
+}
 
 // await waits until there is something to read, and reads it. If it cannot, it is for the
 // source itself to say why.
 func (f *FrameReader) await() bool {
-	if cap(f.buffer) == smallBuffer {
-		buffers.Put((*[smallBuffer]byte)(f.buffer[:smallBuffer]))
-	}
+	recycle(f.buffer)
 	f.buffer, f.start = nil, 0
 	return f.raw.Read(f.tryRead) == nil
 }
 
 // tryRead reads what is there, and says whether there was anything.
 func (f *FrameReader) tryRead(fd uintptr) bool {
-	buffer := buffers.Get().(*[smallBuffer]byte) // nothing else is put there
+	buffer := buffers.Get().(*[largeBuffer]byte) // nothing else is put there
 	n, err := syscall.Read(int(fd), buffer[:])
 	for errors.Is(err, syscall.EINTR) {
 		n, err = syscall.Read(int(fd), buffer[:])

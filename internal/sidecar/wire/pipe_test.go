@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -116,5 +117,30 @@ func TestRelease(t *testing.T) {
 				t.Error("the message has changed")
 			}
 		})
+	}
+}
+
+// Messages of a size that is usual for results are read without a new buffer each.
+func TestPipeReaderAllocatesLittle(t *testing.T) {
+	// The race detector has a pool lose a quarter of what is put there.
+	const times, most = 400, largeBuffer * 3 / 8
+	for _, size := range []int{200, 12 << 10, 40 << 10} {
+		read, write := newPipe(t)
+		reader := NewFrameReader(read, Newline, 1<<20, nil)
+		line := []byte(`{"x":"` + strings.Repeat("y", size) + "\"}\n")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			if _, err := write.Write(line); err != nil {
+				t.Fatal(err)
+			}
+			if message, err := reader.Next(); err != nil || len(message) != len(line)-1 {
+				t.Fatalf("%d bytes, %v", len(message), err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if allocated := (after.TotalAlloc - before.TotalAlloc) / times; allocated > most {
+			t.Errorf("%d bytes are allocated for a message of %d", allocated, size)
+		}
 	}
 }

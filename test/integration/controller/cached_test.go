@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,6 +27,8 @@ func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 	server := newServer(namespace, "echo")
 	create(t, server)
 	eventually(t, server, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
+	// What was applied last may not have been heard of yet.
+	g.Eventually(reads.quiet).WithTimeout(soon).Should(BeNumerically(">", time.Second))
 	reads.forget()
 	// Each time the operator sets this back, it has looked at everything.
 	deployment := &appsv1.Deployment{ObjectMeta: objectMeta(namespace, server.Name)}
@@ -47,12 +50,20 @@ func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 type reads struct {
 	mu   sync.Mutex
 	seen []string
+	last time.Time
+}
+
+// quiet is for how long nothing has been read.
+func (r *reads) quiet() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.last)
 }
 
 func (r *reads) add(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen = append(r.seen, path)
+	r.seen, r.last = append(r.seen, path), time.Now()
 }
 
 func (r *reads) forget() {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,7 +155,7 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 // describes them, but for where they listen and find each other.
 func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
 	address := k.address()
-	socket := filepath.Join(k.dir, "s"+strconv.Itoa(int(k.number.Load())))
+	socket := filepath.Join(k.dir, "s"+address) // nobody else has that address
 	adapterArgs, err := k.adapterArgs(ctx, pod, address, socket)
 	if err != nil {
 		return err
