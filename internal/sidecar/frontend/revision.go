@@ -29,8 +29,13 @@ func Revisions() []string { return slices.Clone(revisions) }
 // IsServed says whether a revision is one that is served.
 func IsServed(revision string) bool { return slices.Contains(revisions, revision) }
 
-// CodeUnsupportedRevision is of the answer to a request of a revision that is not served.
-const CodeUnsupportedRevision = -32022
+// JSON-RPC error codes of revision 2026-07-28 (J-16).
+const (
+	CodeHeaderMismatch    = -32020 // a header does not say what the body says
+	CodeMissingCapability = -32021 // it takes a client that can do more
+	// CodeUnsupportedRevision is of the answer to a request of a revision that is not served.
+	CodeUnsupportedRevision = -32022
+)
 
 // UnsupportedRevision is the answer to a request of a revision that is not served,
 // which lists those that are, so that its client falls back to one (L-22).

@@ -362,6 +362,7 @@ func (s *Session) OnEnd(hook func()) {
 const (
 	CodeInternal         = -32603
 	CodeMethodNotFound   = -32601
+	CodeInvalidParams    = -32602
 	CodeRequestCancelled = -32800
 )
 

@@ -11,8 +11,6 @@ import (
 )
 
 // JSON-RPC error codes of answers that are given here.
-const codeInvalidParams = -32602
-
 // nameBytes bounds what is kept of a call or subscription: id, token or URI.
 const nameBytes = 8 << 10
 
@@ -91,7 +89,7 @@ func (v *view) refuse(id string, code int, text string) error {
 // initialize answers from the handshake with the process (R24).
 func (v *view) initialize(id string, request session.Message) error {
 	if len(request.Envelope.RequestedVersion) == 0 {
-		return v.refuse(id, codeInvalidParams, "initialize must name a protocolVersion")
+		return v.refuse(id, session.CodeInvalidParams, "initialize must name a protocolVersion")
 	}
 	r := v.run
 	r.mu.Lock()
@@ -132,7 +130,7 @@ func (v *view) setLevel(id string, request session.Message) error {
 	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
 		return v.reply(answer(id, emptyResult))
 	}
-	return v.refuse(id, codeInvalidParams, "unknown log level")
+	return v.refuse(id, session.CodeInvalidParams, "unknown log level")
 }
 
 // forward sends a request to the process.

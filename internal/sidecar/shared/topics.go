@@ -42,7 +42,7 @@ func (v *view) follow(ctx context.Context, id string, request session.Message) e
 	case uri == "": // the process knows best what to say to that
 		return v.forward(ctx, id, request)
 	case len(uri) > nameBytes:
-		return v.refuse(id, codeInvalidParams, "a resource's URI may have "+strconv.Itoa(nameBytes)+" bytes")
+		return v.refuse(id, session.CodeInvalidParams, "a resource's URI may have "+strconv.Itoa(nameBytes)+" bytes")
 	}
 	r := v.run
 	r.mu.Lock()

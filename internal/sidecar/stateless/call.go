@@ -45,7 +45,7 @@ func newCall(r *run, request session.Message) *call {
 	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
 		c.token = bytes.Clone(token)
 	}
-	if found, err := wire.Find(request.Bytes, e.Meta, metaLogLevel); err == nil && !c.listen {
+	if found, err := wire.Find(request.Bytes, e.Meta, wire.MetaLogLevel); err == nil && !c.listen {
 		c.logs = wire.Text(request.Bytes, found[0]) != nil
 	}
 	return c
@@ -105,7 +105,7 @@ func (c *call) failLocked(text string) {
 // completeLocked ends a subscription in order (N-05).
 func (c *call) completeLocked() {
 	text := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
-	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+metaSubscriptionID+`":`...)
+	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+wire.MetaSubscriptionID+`":`...)
 	text = append(append(text, c.id...), "}}}"...)
 	c.pushLocked(event{text, true, http.StatusOK})
 }

@@ -11,25 +11,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
-// JSON-RPC error codes of the stateless revision (J-16), and one that all have.
-const (
-	codeHeaderMismatch    = -32020
-	codeMissingCapability = -32021
-	codeInvalidParams     = -32602
-)
-
 // Headers that repeat what stands in the body.
 const (
 	headerMethod = "Mcp-Method"
 	headerName   = "Mcp-Name"
 	headerParam  = "Mcp-Param-"
-)
-
-// Members of _meta, besides those that wire.Envelope has.
-const (
-	metaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	metaLogLevel           = "io.modelcontextprotocol/logLevel"
-	metaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
 )
 
 // refusal is why a request is not passed on.
@@ -45,11 +31,11 @@ func (r *refusal) write(w http.ResponseWriter, id []byte) {
 }
 
 func mismatch(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: codeHeaderMismatch, text: text}
+	return &refusal{status: http.StatusBadRequest, code: frontend.CodeHeaderMismatch, text: text}
 }
 
 func invalidParams(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: codeInvalidParams, text: text}
+	return &refusal{status: http.StatusBadRequest, code: session.CodeInvalidParams, text: text}
 }
 
 // check says why a request cannot be passed on, or returns nil. The first reason wins,
@@ -89,14 +75,14 @@ func checkVersion(header http.Header, request session.Message) *refusal {
 
 // checkMeta is about what every request says of its client (L-21).
 func checkMeta(_ http.Header, request session.Message) *refusal {
-	found, err := wire.Find(request.Bytes, request.Envelope.Meta, metaClientCapabilities)
+	found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
 	switch {
 	case err != nil:
 		return invalidParams("params._meta: " + err.Error())
 	case !found[0].Present():
-		return invalidParams("params._meta must have " + metaClientCapabilities)
+		return invalidParams("params._meta must have " + wire.MetaClientCapabilities)
 	case request.Bytes[found[0].Start] != '{':
-		return invalidParams(metaClientCapabilities + " must be an object")
+		return invalidParams(wire.MetaClientCapabilities + " must be an object")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -141,7 +142,7 @@ func TestCheckRepeatedHeaders(t *testing.T) {
 	for _, name := range []string{"MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
 		header := headers(request)
 		header.Add(name, header.Get(name))
-		if refused := check(header, request); refused == nil || refused.code != codeHeaderMismatch {
+		if refused := check(header, request); refused == nil || refused.code != frontend.CodeHeaderMismatch {
 			t.Errorf("%s twice: %+v", name, refused)
 		}
 	}

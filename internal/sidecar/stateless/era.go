@@ -202,7 +202,7 @@ func verdictOf(answer []byte) verdict {
 		supported = response.Result.SupportedVersions
 	case response.Error != nil && response.Error.Code == frontend.CodeUnsupportedRevision:
 		supported = response.Error.Data.Supported
-	case response.Error != nil && response.Error.Code == codeMissingCapability:
+	case response.Error != nil && response.Error.Code == frontend.CodeMissingCapability:
 		return verdict{Modern, false, "it answers server/discover with an error that only this era has"}
 	}
 	if slices.Contains(supported, frontend.Revision20260728) {
@@ -234,9 +234,9 @@ func clientInfo() string {
 // ownMeta is what a request of our own says of its client. Some servers list more tools
 // to clients that can do more, and all are to be known.
 func ownMeta() string {
-	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + frontend.Revision20260728 + `",` +
-		`"io.modelcontextprotocol/clientInfo":` + clientInfo() + `,` +
-		`"` + metaClientCapabilities + `":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}}`
+	return `"_meta":{"` + wire.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
+		`"` + wire.MetaClientInfo + `":` + clientInfo() + `,` +
+		`"` + wire.MetaClientCapabilities + `":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}}`
 }
 
 func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }

@@ -235,7 +235,7 @@ func (h *hub) tellLocked() {
 		}
 		l.told = true
 		l.filter = both(l.filter, *h.agreed)
-		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+metaSubscriptionID+`":`), c.id...)
+		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+wire.MetaSubscriptionID+`":`), c.id...)
 		text = append(append(append(text, `},"notifications":`...), l.filter.text()...), "}}"...)
 		c.pushLocked(event{message: text, status: http.StatusOK})
 		if l.filter.empty() {

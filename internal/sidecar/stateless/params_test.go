@@ -87,7 +87,7 @@ func TestCheckParams(t *testing.T) {
 			}
 			request := scanned(t, enveloped("1", "tools/call", `"name":"x",`+arguments))
 			refused := checkParams(test.header, request, params)
-			if (refused != nil) != test.refused || refused != nil && (refused.code != codeHeaderMismatch || refused.status != 400) {
+			if (refused != nil) != test.refused || refused != nil && (refused.code != frontend.CodeHeaderMismatch || refused.status != 400) {
 				t.Errorf("refused is %+v, want %v", refused, test.refused)
 			}
 		})

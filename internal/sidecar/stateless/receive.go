@@ -58,7 +58,7 @@ func subscriptionIn(answer session.Message) wire.Span {
 	if err != nil {
 		return wire.Span{}
 	}
-	if found, err = wire.Find(answer.Bytes, found[0], metaSubscriptionID); err != nil {
+	if found, err = wire.Find(answer.Bytes, found[0], wire.MetaSubscriptionID); err != nil {
 		return wire.Span{}
 	}
 	return found[0]

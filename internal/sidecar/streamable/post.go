@@ -57,7 +57,7 @@ func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, message sess
 func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revision string) {
 	switch {
 	case message.Envelope.Kind == wire.Request:
-		frontend.Refuse(w, http.StatusBadRequest, idOf(message), codeInvalidParams,
+		frontend.Refuse(w, http.StatusBadRequest, idOf(message), session.CodeInvalidParams,
 			"a request of protocol revision "+frontend.Clip(revision)+" must name it in params._meta, as io.modelcontextprotocol/protocolVersion; revisions with sessions are "+
 				strings.Join(frontend.Revisions(), ", "))
 	case revision != frontend.Revision20260728:
@@ -70,8 +70,6 @@ func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revis
 }
 
 const (
-	codeInvalidParams = -32602
-
 	noAnswers = "protocol revision " + frontend.Revision20260728 + " has no requests of servers, and so no answers to them"
 	noBatches = "protocol revision " + frontend.Revision20260728 + " has no batches"
 )

@@ -81,8 +81,8 @@ var (
 	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion"}
 	metaNames   = []string{
 		"progressToken",
-		"io.modelcontextprotocol/protocolVersion",
-		"io.modelcontextprotocol/subscriptionId",
+		MetaProtocolVersion,
+		MetaSubscriptionID,
 	}
 )
 
