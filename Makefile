@@ -97,8 +97,8 @@ test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end t
 	  go test -count=1 -v -tags e2e -timeout 40m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: conformance
-conformance: ## Run the official suite, and a server from npm, against the adapter (needs npm).
-	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/...
+conformance: ## Run the official suite, a server from npm and clients of every revision against the adapter (needs npm).
+	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/...
 
 FUZZ_TIME ?= 5s
 

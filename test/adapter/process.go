@@ -23,9 +23,15 @@ func Serve(t *testing.T, command ...string) string {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/slipway-mcp/slipway/cmd/sidecar").CombinedOutput(); err != nil {
 		t.Fatalf("build sidecar: %v: %s", err, out)
 	}
+	return Start(t, binary, append([]string{"--"}, command...)...)
+}
+
+// Start is for tests that have built the adapter, and give it flags of their own.
+func Start(t *testing.T, binary string, args ...string) string {
+	t.Helper()
 	// It ends after the test's context has.
 	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary,
-		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--"}, command...)...)
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 	stderr, err := sidecar.StderrPipe()
 	if err != nil {
 		t.Fatalf("make pipe: %v", err)

@@ -1,0 +1,98 @@
+//go:build conformance
+
+package eras
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/slipway-mcp/slipway/test/npm"
+	"github.com/slipway-mcp/slipway/test/servers"
+)
+
+// programs are those of this module that the test runs, by their name.
+var programs = map[string]*string{"sidecar": new(string), "matrix": new(string), "era": new(string)}
+
+func TestMain(m *testing.M) {
+	os.Exit(servers.Run(m, map[string]*string{
+		"cmd/sidecar": programs["sidecar"], "test/servers/matrix": programs["matrix"], "test/servers/era": programs["era"],
+	}))
+}
+
+// report is what a client found out.
+type report struct {
+	Connection string            `json:"connection"` // what went wrong outside of any feature
+	Served     string            `json:"served"`     // the revision that the server believes to speak
+	Features   map[string]string `json:"features"`
+}
+
+// of is what the client has to say of one feature.
+func (r report) of(feature string) string {
+	switch got, tried := r.Features[feature]; {
+	case tried:
+		return got
+	case r.Connection != "":
+		return r.Connection
+	}
+	return "the client did not try"
+}
+
+// A client uses every feature of a server under a key of its own.
+type client struct {
+	name      string
+	revisions []string
+	use       func(t *testing.T, at address, revision, key string) report
+}
+
+// Every client uses every feature of every server, and finds what is expected.
+func TestMatrix(t *testing.T) {
+	modules, err := npm.Install(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []client{
+		{"go", revisions, useGo},
+		{"typescript-v1", revisions[:len(revisions)-1], node(modules, "v1.mjs")}, // It has sessions only.
+		{"typescript-v2", revisions, node(modules, "v2.mjs")},
+	}
+	for _, s := range columns {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			at := s.start(t)
+			for i, revision := range revisions {
+				for _, c := range clients {
+					if !slices.Contains(c.revisions, revision) {
+						continue
+					}
+					t.Run(revision+" "+c.name, func(t *testing.T) {
+						check(t, s, s.ways[i], revision, c.use(t, at, revision, c.name+"-"+revision))
+					})
+				}
+			}
+		})
+	}
+}
+
+func check(t *testing.T, s server, w way, revision string, got report) {
+	t.Helper()
+	if w != notYet {
+		if got.Connection != "" {
+			t.Errorf("connection: %s", got.Connection)
+		}
+		if wrong := w.judgeServed(revision, got.Served); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+	for _, feature := range features {
+		t.Run(feature, func(t *testing.T) {
+			wrong, skip := expect(w, revision, s.name, feature).judge(got.of(feature))
+			switch {
+			case wrong != "":
+				t.Error(wrong)
+			case skip != "":
+				t.Skip(skip)
+			}
+		})
+	}
+}
