@@ -60,7 +60,7 @@ func table(t *testing.T) string {
 	for i, l := range limits {
 		fmt.Fprintf(&text, "%d. No %s: %s\n", i+1, strings.Join(l.features, ", "), l.why)
 	}
-	fmt.Fprintf(&text, "\nThe clients: Go SDK %s, TypeScript SDK %s and %s. What each of them uses: %s.\n",
+	fmt.Fprintf(&text, "\nThe clients: Go SDK %s, TypeScript SDK %s and %s.\nEach of them uses %s.\n",
 		version(t, "go.mod", `modelcontextprotocol/go-sdk v([\d.]+)`),
 		version(t, "test/eras/package.json", `modelcontextprotocol/sdk": "([\d.]+)"`),
 		version(t, "test/eras/package.json", `modelcontextprotocol/client": "([\d.]+)"`),

@@ -22,10 +22,15 @@ func (j journal) add(key, event string) error {
 	return file.Close()
 }
 
-func (j journal) count(key, event string) (int, error) {
+func (j journal) count(key, event string) (n int, err error) {
 	text, err := os.ReadFile(string(j))
 	if err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("read journal: %w", err)
 	}
-	return strings.Count("\n"+string(text), "\n"+key+" "+event+"\n"), nil
+	for line := range strings.Lines(string(text)) {
+		if line == key+" "+event+"\n" {
+			n++
+		}
+	}
+	return n, nil
 }
