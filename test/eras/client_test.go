@@ -75,20 +75,26 @@ func (c *goClient) connect(ctx context.Context, at address) error {
 	if kind == "sse" {
 		transport = &mcp.SSEClientTransport{Endpoint: url}
 	}
+	pinned := c.revision
+	if pinned == anyRevision {
+		pinned = ""
+	}
 	// Streams live as long as the context that they are opened with.
 	ctx, c.cancel = context.WithCancel(ctx)
 	timer := time.AfterFunc(patience, c.cancel)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, options).
-		Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: c.revision})
+		Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: pinned})
 	timer.Stop()
 	if err != nil {
 		c.cancel()
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.ClientSession = session
-	if agreed := c.InitializeResult().ProtocolVersion; agreed != c.revision {
-		return errors.Join(fmt.Errorf("agreed on %s, want %s", agreed, c.revision), c.close())
+	agreed := c.InitializeResult().ProtocolVersion
+	if pinned != "" && agreed != pinned {
+		return errors.Join(fmt.Errorf("agreed on %s, want %s", agreed, pinned), c.close())
 	}
+	c.revision = agreed
 	return nil
 }
 

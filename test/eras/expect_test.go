@@ -9,8 +9,10 @@ import (
 	"strings"
 )
 
-// modern is the first revision without sessions.
-const modern = "2026-07-28"
+const (
+	modern      = "2026-07-28" // the revision without sessions
+	anyRevision = "any"        // of clients that try it first, and fall back
+)
 
 var (
 	revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", modern}
@@ -24,6 +26,7 @@ const (
 	native     way = "native"     // The server speaks the client's revision.
 	translated way = "translated" // It speaks one of the other era.
 	notYet     way = "not yet"    // To come. The clients try all the same.
+	either     way = "either"     // For clients that take what they get.
 )
 
 // server is one of the columns.
@@ -66,6 +69,13 @@ var columns = []server{
 
 // http tells whether the server runs beside the adapter.
 func (s server) http() bool { return slices.Contains(s.command, "-http") }
+
+func (s server) way(revision string) way {
+	if i := slices.Index(revisions, revision); i >= 0 {
+		return s.ways[i]
+	}
+	return either
+}
 
 // A limit is a feature that some clients do not get as others do.
 type limit struct {

@@ -49,10 +49,10 @@ func table(t *testing.T) string {
 		text.WriteString(" " + s.name + " |")
 	}
 	text.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
-	for i, revision := range revisions {
+	for _, revision := range revisions {
 		text.WriteString("| " + revision + " |")
 		for _, s := range columns {
-			text.WriteString(" " + string(s.ways[i]) + notes(s.ways[i], revision, s.name) + " |")
+			text.WriteString(" " + string(s.way(revision)) + notes(s.way(revision), revision, s.name) + " |")
 		}
 		text.WriteString("\n")
 	}

@@ -1,6 +1,6 @@
 // A client of version 2 of the official TypeScript SDK.
 import { createRequire } from 'node:module';
-import { capabilities, elicit, main, sample } from './features.mjs';
+import { any, capabilities, elicit, main, sample } from './features.mjs';
 
 const modern = '2026-07-28';
 
@@ -12,8 +12,7 @@ async function connect({ modules, url, transport: kind, revision }) {
   const updated = [];
   const client = new Client({ name: 'typescript-v2', version: '1' }, {
     capabilities: capabilities(revision),
-    supportedProtocolVersions: [revision],
-    ...(revision === modern && { versionNegotiation: { mode: { pin: revision } } }),
+    ...negotiation(revision),
   });
   client.setRequestHandler('sampling/createMessage', sample);
   if (capabilities(revision).elicitation) client.setRequestHandler('elicitation/create', elicit);
@@ -23,8 +22,9 @@ async function connect({ modules, url, transport: kind, revision }) {
   const Transport = kind === 'sse' ? SSEClientTransport : StreamableHTTPClientTransport;
   const transport = new Transport(new URL(url));
   await client.connect(transport);
+  const agreed = client.getNegotiatedProtocolVersion();
   return {
-    revision: client.getNegotiatedProtocolVersion(),
+    revision: agreed,
     call: (name, args, options) => client.callTool({ name, arguments: args }, options),
     tools: async () => (await client.listTools(undefined, { cacheMode: 'refresh' })).tools,
     resources: async () => (await client.listResources()).resources,
@@ -33,11 +33,11 @@ async function connect({ modules, url, transport: kind, revision }) {
     prompts: async () => (await client.listPrompts()).prompts,
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),
     followTools: async () => {
-      if (revision === modern) await client.listen({ toolsListChanged: true });
+      if (agreed === modern) await client.listen({ toolsListChanged: true });
     },
     listChanges: () => changes,
     follow: async (uri) => {
-      if (revision === modern) {
+      if (agreed === modern) {
         const subscription = await client.listen({ resourceSubscriptions: [uri] });
         return () => subscription.close();
       }
@@ -50,6 +50,16 @@ async function connect({ modules, url, transport: kind, revision }) {
       await client.close();
     },
   };
+}
+
+// negotiation is how the client finds its revision: with any it tries the newest, and
+// falls back to a session.
+function negotiation(revision) {
+  switch (revision) {
+    case any: return { versionNegotiation: { mode: 'auto' } };
+    case modern: return { versionNegotiation: { mode: { pin: revision } } };
+    default: return { supportedProtocolVersions: [revision] };
+  }
 }
 
 await main(connect);
