@@ -56,9 +56,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 	switch {
 	case refused != nil:
 		refused.write(w, id)
-	case errors.Is(err, errLegacy):
-		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
-	case errors.Is(err, errBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
+	case errors.Is(err, ErrBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())
 	case err != nil:
@@ -70,33 +68,39 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 	}
 }
 
+// tries is how many processes may end in a row without having seen a request.
+const tries = 3
+
 // begin passes a request on, to a fresh process if the one that was there has ended
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
 func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
-	const tries = 3
+	ctx := r.Context()
+	if principal := principalOf(r); principal != "" {
+		ctx = WithPrincipal(ctx, principal)
+	}
 	for try := 1; ; try++ {
-		running, err := e.process.running(r.Context())
+		running, err := e.process.running(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		if refused := checkAll(r, request, running); refused != nil {
+		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := running.call(r.Context(), request)
+		c, err := running.call(ctx, request)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
 	}
 }
 
-func checkAll(r *http.Request, request session.Message, running *run) *refusal {
+func checkAll(ctx context.Context, header http.Header, request session.Message, running *run) *refusal {
 	e := &request.Envelope
 	if e.ID.End-e.ID.Start > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
 		return &refusal{status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
 	}
-	if refused := check(r.Header, request); refused != nil {
+	if refused := check(header, request); refused != nil {
 		return refused
 	}
-	return running.checkArguments(r.Context(), r.Header, request)
+	return running.checkArguments(ctx, header, request)
 }

@@ -20,7 +20,7 @@ func TestLimits(t *testing.T) {
 		call := s.post(enveloped("1", "some/method", ""))
 		p := s.process()
 		request := p.next(t)
-		s.post(enveloped("2", "some/method", "")).want(503, errBusy.Error(), `"id":2`)
+		s.post(enveloped("2", "some/method", "")).want(503, ErrBusy.Error(), `"id":2`)
 		subscribed, _ := s.open(p, "3") // they have a limit of their own
 		p.answer(request, `"result":{}`)
 		call.want(200)
@@ -99,7 +99,7 @@ func (s *stuckServer) Send(ctx context.Context, message []byte) error {
 // newScripted is a run over a process that a test plays.
 func newScripted(limits Limits) (*run, *script) {
 	p := &script{sent: make(chan session.Message, 1024), closed: make(chan struct{})}
-	return newRun(p, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
+	return newRun(p, false, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
 }
 
 // A client that does not read is given up when too much waits for it, and the process

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -14,7 +15,6 @@ import (
 
 // Errors of requests that are not passed on.
 var (
-	errBusy       = errors.New("as many calls are in flight at the server as may be")
 	errListens    = errors.New("as many subscriptions are open as may be")
 	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
@@ -23,13 +23,14 @@ var (
 
 // run is one process from its start to its end, with the requests that it serves.
 type run struct {
-	server  Server
-	options *Options
-	metrics *Metrics
-	ended   func(*run, error)
-	began   time.Time
-	over    chan struct{} // closed at the end
-	tools   tools
+	server     Server
+	translated bool // the server stands in for ones with sessions
+	options    *Options
+	metrics    *Metrics
+	ended      func(*run, error)
+	began      time.Time
+	over       chan struct{} // closed at the end
+	tools      toolLists
 
 	mu       sync.Mutex
 	hub      hub
@@ -46,9 +47,9 @@ type run struct {
 	dead     error
 }
 
-func newRun(server Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+func newRun(server Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
-		server: server, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
+		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
 	}
 	server.Serve(r.receive, r.fail)
@@ -92,9 +93,9 @@ func discreet(reason error) error {
 }
 
 // call begins a client's request. A subscription of a kind that we know does not reach
-// the process as such.
+// a process as such.
 func (r *run) call(ctx context.Context, request session.Message) (*call, error) {
-	if string(request.Envelope.Method) == methodListen {
+	if string(request.Envelope.Method) == methodListen && !r.translated {
 		if f, known := filterOf(request); known {
 			return r.join(request, f)
 		}
@@ -116,9 +117,12 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 		return nil, err
 	}
 	text := c.toProcess(request)
-	// A client's deadline must not leave half a message behind, which would be the end
-	// of all.
-	err = r.server.Send(context.WithoutCancel(ctx), text)
+	if !r.translated {
+		// A client's deadline must not leave half a message behind, which would be the
+		// end of all.
+		ctx = context.WithoutCancel(ctx)
+	}
+	err = r.server.Send(ctx, text)
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)
 	if err != nil {
@@ -138,7 +142,10 @@ const reasonGrace = time.Second
 // sendFailed tells a process that ended, after which the next one can be tried, from
 // one that does not read.
 func (r *run) sendFailed(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, ErrBusy) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	select {
@@ -163,7 +170,7 @@ func (r *run) register(c *call, request session.Message) error {
 	case c.listen && r.listens >= limits.Listens:
 		return errListens
 	case !c.listen && r.inFlight >= limits.Calls:
-		return errBusy
+		return ErrBusy
 	case r.sending > limits.SendingBytes:
 		return errUnread
 	}
