@@ -3,6 +3,7 @@ package stateless
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestToolsOfAStandIn(t *testing.T) {
 func TestToolListsAreBounded(t *testing.T) {
 	var lists toolLists
 	for i := range 3 * mostLists {
-		lists.of(fmt.Sprint(i))
+		lists.of(strconv.Itoa(i))
 	}
 	if len(lists.byWhom) > mostLists {
 		t.Errorf("%d lists are kept, want %d at most", len(lists.byWhom), mostLists)
