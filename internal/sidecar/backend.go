@@ -95,7 +95,7 @@ func (a *Adapter) newStateless(pool *child.Pool) *stateless.Endpoint {
 		Limits: stateless.Limits{
 			Calls: statelessCalls, Listens: statelessListens, SendingBytes: 2 * int(a.config.BodyBytes),
 			BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
-			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout,
+			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
 			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 		Log: a.config.Log,

@@ -45,6 +45,7 @@ type Limits struct {
 	// before it is asked to initialize.
 	Silence      time.Duration
 	CallTimeout  time.Duration // for one call, progress or not
+	IdleTimeout  time.Duration // without a request, after which the process ends
 	CommitAfter  time.Duration // of silence, after which an answer becomes a stream
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between two signs of life on a silent stream
@@ -230,7 +231,7 @@ func (p *process) endedLocked(over *run, reason error) {
 	if p.closed {
 		return
 	}
-	if time.Since(over.began) >= lasting {
+	if time.Since(over.began) >= lasting || errors.Is(reason, errIdle) {
 		p.failures = 0
 	} else {
 		p.slowDownLocked(reason)

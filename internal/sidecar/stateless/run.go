@@ -18,6 +18,7 @@ var (
 	errListens    = errors.New("as many subscriptions are open as may be")
 	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
+	errIdle       = errors.New("nobody needed the process")
 	errClientSlow = errors.New("the client does not read what it is sent, and too much waits for it")
 )
 
@@ -44,6 +45,7 @@ type run struct {
 	waiting  int                // bytes that wait for clients
 	requests int                // that the process made
 	emptied  chan struct{}      // when it drains; closed when nothing is open
+	idle     *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
 	dead     error
 }
 
@@ -51,6 +53,9 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 	r := &run{
 		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+	}
+	if !translated {
+		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
 	}
 	server.Serve(r.receive, r.fail)
 	return r
@@ -64,13 +69,25 @@ func (r *run) deadBy() error {
 
 // fail ends the process, once. Calls in flight get an error.
 func (r *run) fail(reason error) {
+	r.failIf(reason, func() bool { return true })
+}
+
+// endIdle ends a process that nobody needs.
+func (r *run) endIdle() {
+	r.failIf(errIdle, func() bool { return len(r.open) == 0 })
+}
+
+func (r *run) failIf(reason error, condition func() bool) {
 	r.mu.Lock()
-	if r.dead != nil {
+	if r.dead != nil || !condition() {
 		r.mu.Unlock()
 		return
 	}
 	r.dead = discreet(reason)
 	reason = r.dead
+	if r.idle != nil {
+		r.idle.Stop()
+	}
 	r.mu.Unlock()
 	r.server.Close()
 	r.ended(r, reason)
@@ -213,8 +230,12 @@ func (r *run) closeLocked(c *call) {
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
 	r.countLocked(c, -1)
-	if r.emptied != nil && len(r.open) == 0 {
+	switch {
+	case len(r.open) > 0:
+	case r.emptied != nil:
 		close(r.emptied)
+	case r.idle != nil:
+		r.idle.Reset(r.options.Limits.IdleTimeout) // a start too soon finds somebody
 	}
 }
 
