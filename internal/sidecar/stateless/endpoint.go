@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -19,12 +20,14 @@ type Endpoint struct {
 	options Options
 	metrics Metrics
 	process *process
+	crowd   crowd
 }
 
 // New returns an Endpoint. Its process is started for the first client.
 func New(options Options) *Endpoint {
 	e := &Endpoint{options: options}
 	e.process = newProcess(&e.options, &e.metrics)
+	e.crowd.process = e.process
 	return e
 }
 
@@ -33,13 +36,18 @@ func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
 // the context ends, or there are none, the process does.
-func (e *Endpoint) Drain(ctx context.Context) { e.process.drain(ctx) }
+func (e *Endpoint) Drain(ctx context.Context) {
+	var others sync.WaitGroup
+	others.Go(func() { e.crowd.drain(ctx) })
+	e.process.drain(ctx)
+	others.Wait()
+}
 
 // Close is Drain that waits for nothing.
 func (e *Endpoint) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	e.process.drain(ctx)
+	e.Drain(ctx)
 }
 
 // Serve answers a request, or takes a notification, that names its protocol version
@@ -80,18 +88,35 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 		ctx = WithPrincipal(ctx, principal)
 	}
 	for try := 1; ; try++ {
-		running, err := e.process.running(ctx)
+		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, nil, err
 		}
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := running.call(ctx, request)
+		c, err := e.call(ctx, running, request)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
 	}
+}
+
+// running returns the process that a request goes to.
+func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, error) {
+	first, err := e.process.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.crowd.choose(first, request), nil
+}
+
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message) (*call, error) {
+	c, err := running.call(ctx, request)
+	if err == nil && c.listen {
+		e.crowd.repeat(c)
+	}
+	return c, err
 }
 
 func checkAll(ctx context.Context, header http.Header, request session.Message, running *run) *refusal {

@@ -74,7 +74,7 @@ func (r *run) fail(reason error) {
 
 // endIdle ends a process that nobody needs.
 func (r *run) endIdle() {
-	r.failIf(errIdle, func() bool { return len(r.open) == 0 })
+	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 })
 }
 
 func (r *run) failIf(reason error, condition func() bool) {
@@ -229,15 +229,21 @@ func (r *run) closeLocked(c *call) {
 	delete(r.open, c)
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
+	if c.own {
+		return
+	}
 	r.countLocked(c, -1)
 	switch {
-	case len(r.open) > 0:
+	case r.clientsLocked() > 0:
 	case r.emptied != nil:
 		close(r.emptied)
 	case r.idle != nil:
-		r.idle.Reset(r.options.Limits.IdleTimeout) // a start too soon finds somebody
+		r.idle.Reset(r.options.Limits.IdleTimeout) // it may fire while somebody is there
 	}
 }
+
+// clientsLocked is how many requests of clients are open.
+func (r *run) clientsLocked() int { return r.inFlight + r.listens }
 
 // drain ends subscriptions (N-05) and takes no more requests. The channel is closed
 // when none is left.
@@ -248,7 +254,7 @@ func (r *run) drain() <-chan struct{} {
 		return r.emptied
 	}
 	r.emptied = make(chan struct{})
-	if len(r.open) == 0 {
+	if r.clientsLocked() == 0 {
 		close(r.emptied)
 	}
 	for c := range r.open {
@@ -257,6 +263,16 @@ func (r *run) drain() <-chan struct{} {
 		}
 	}
 	return r.emptied
+}
+
+// end drains the process until the context ends, and then ends it.
+func (r *run) end(ctx context.Context) {
+	select {
+	case <-r.drain():
+	case <-r.over:
+	case <-ctx.Done():
+	}
+	r.fail(ErrClosed)
 }
 
 // cancellation tells the process that nobody waits for a call any more (S-10).
