@@ -47,7 +47,8 @@ type change struct {
 	uri string
 	add bool
 
-	refused string // for which reason
+	refused   string // for which reason
+	withdrawn bool   // the client has wanted something else since
 }
 
 func newListener(s *Server) *listener {
@@ -145,11 +146,14 @@ func (l *listener) change(changes []change) {
 			asked = asked || !has
 		}
 	}
+	for i := range changes {
+		_, isWanted := wanted[changes[i].uri]
+		changes[i].withdrawn = !isWanted
+	}
 	failed := l.arrange(wanted, asked)
 	for _, c := range changes {
 		if c.id != nil {
-			_, isWanted := wanted[c.uri]
-			l.conclude(c, isWanted, failed)
+			l.conclude(c, failed)
 		}
 	}
 }
@@ -171,13 +175,13 @@ func (l *listener) arrange(wanted map[string]struct{}, asked bool) (failed *fail
 }
 
 // conclude answers the request for a change. One that was taken back since is granted.
-func (l *listener) conclude(c change, isWanted bool, failed *failure) {
+func (l *listener) conclude(c change, failed *failure) {
 	var answer []byte
 	_, has := l.uris[c.uri]
 	switch {
 	case c.refused != "":
 		answer = frontend.AppendError(nil, c.id, session.CodeInternal, c.refused, nil)
-	case !c.add || !isWanted || has:
+	case !c.add || c.withdrawn || has:
 		answer = surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{}}`)
 	case failed != nil:
 		answer = failed.to(c.id)

@@ -89,6 +89,9 @@ func (s *Server) readRound(c *call, text []byte, inputs wire.Span) (r *round, st
 		if len(r.questions) == s.options.Limits.Questions {
 			return nil, fmt.Sprintf("the server asked for more than %d inputs at a time", s.options.Limits.Questions)
 		}
+		if !r.isNew(m.name) {
+			return nil, "the server asked for one input twice"
+		}
 		q := &question{round: r, number: len(r.questions), name: m.key.Of(text)}
 		q.method = string(wire.Text(text, find(text, m.value, "method")))
 		q.params = find(text, m.value, "params").Of(text)
@@ -102,6 +105,16 @@ func (s *Server) readRound(c *call, text []byte, inputs wire.Span) (r *round, st
 	}
 	r.answers = make(chan answered, len(r.questions))
 	return r, ""
+}
+
+// isNew says whether an input of this name was not asked for yet.
+func (r *round) isNew(name []byte) bool {
+	for _, q := range r.questions {
+		if bytes.Equal(wire.Text(q.name, wire.Span{End: len(q.name)}), name) {
+			return false
+		}
+	}
+	return true
 }
 
 func (q *question) isURL() bool {
