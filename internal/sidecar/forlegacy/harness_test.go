@@ -80,11 +80,11 @@ func (x *scripted) cancelled() bool {
 	return x.released > 0 && !x.answered
 }
 
-// say has the server say something before the answer.
-func (x *scripted) say(message string) {
+// say has the server say something before the answer, all at once.
+func (x *scripted) say(messages ...string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.inbox = append(x.inbox, message)
+	x.inbox = append(x.inbox, messages...)
 	x.signal()
 }
 
@@ -105,13 +105,15 @@ func (x *scripted) answer(with string) {
 }
 
 // agree has the server agree to a subscription.
-func (x *scripted) agree(filter string) {
-	x.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"},"notifications":` + filter + `}}`)
+func (x *scripted) agree(filter string, andSay ...string) {
+	x.say(append([]string{`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"},"notifications":` + filter + `}}`}, andSay...)...)
 }
 
 // news has the server tell a change on a subscription.
-func (x *scripted) news(method, params string) {
-	x.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"}}}`)
+func (x *scripted) news(method, params string) { x.say(news(method, params)) }
+
+func news(method, params string) string {
+	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"}}}`
 }
 
 // stage has a Server between a scripted modern one and a client that only notes what it

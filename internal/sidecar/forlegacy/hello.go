@@ -58,7 +58,7 @@ func (s *Server) greet(ctx context.Context, request session.Message) error {
 	}
 	s.mu.Lock()
 	again := s.greeting || s.client != nil
-	s.greeting = true
+	s.greeting = s.client == nil
 	s.mu.Unlock()
 	if again {
 		return s.refuse(id, wire.CodeInvalidRequest, "the session is initialized already")

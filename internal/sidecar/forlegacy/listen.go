@@ -80,7 +80,9 @@ func (l *listener) enqueue(c change) bool {
 		return false
 	}
 	l.running = true
-	l.queue = append(l.queue, c)
+	if c.id != nil || len(l.queue) == 0 { // any change is a reason to begin
+		l.queue = append(l.queue, c)
+	}
 	select {
 	case l.wake <- struct{}{}:
 	default:

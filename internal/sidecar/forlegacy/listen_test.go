@@ -86,9 +86,7 @@ func TestSubscribe(t *testing.T) {
 			t.Error("the old one ends before the new one is there")
 		}
 		first.news(tools, "")
-		second.agree(`{` + lists + `,"resourceSubscriptions":["a://x"]}`)
-		second.news(tools, "") // the same news
-		second.news(updated, `"uri":"a://x",`)
+		second.agree(`{`+lists+`,"resourceSubscriptions":["a://x"]}`, news(tools, ""), news(updated, `"uri":"a://x",`)) // some of it twice
 		s.want(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`, update("a://x"), `{"jsonrpc":"2.0","id":1`+done)
 		if !first.cancelled() {
 			t.Error("the old one goes on")
@@ -239,9 +237,7 @@ func TestListenIsLost(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(30 * time.Second)
 		x = s.next()
-		x.agree(`{"toolsListChanged":true,"resourceSubscriptions":["a://x"]}`)
-		x.news(tools, "") // which is told already
-		x.news(updated, `"uri":"a://y",`)
+		x.agree(`{"toolsListChanged":true,"resourceSubscriptions":["a://x"]}`, news(tools, ""), news(updated, `"uri":"a://y",`)) // some of it twice
 		s.want(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, update("a://x"), update("a://y"))
 		time.Sleep(time.Hour)
 		s.wantIdle()

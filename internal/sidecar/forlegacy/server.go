@@ -25,8 +25,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -64,6 +67,7 @@ type Metrics struct {
 	SubscriptionRefusals session.Counter // subscriptions beyond the limit
 	LostListens          session.Counter // subscriptions that ended without the session's doing
 	DroppedMessages      session.Counter // messages that nobody can use, of either side
+	Panics               session.Counter // mistakes of ours, each of which ended a session
 }
 
 // Options are what a Server needs.
@@ -71,6 +75,7 @@ type Options struct {
 	Modern  Modern
 	Limits  Limits
 	Metrics *Metrics
+	Log     logr.Logger
 }
 
 // nameBytes bounds what is kept of a request or a subscription: id, token or URI.
@@ -117,7 +122,9 @@ func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 }
 
 // Close ends everything that the modern server does for the session. It returns at once.
-func (s *Server) Close() {
+func (s *Server) Close() { s.end(session.ErrEnded) }
+
+func (s *Server) end(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -128,7 +135,7 @@ func (s *Server) Close() {
 	go func() {
 		s.work.Wait()
 		if s.ended != nil {
-			s.ended(session.ErrEnded)
+			s.ended(reason)
 		}
 	}()
 }
@@ -140,8 +147,21 @@ func (s *Server) do(work func()) bool {
 	if s.closed {
 		return false
 	}
-	s.work.Go(work)
+	s.work.Go(func() {
+		defer s.recover()
+		work()
+	})
 	return true
+}
+
+// recover makes a mistake of ours cost one session and not all of them.
+func (s *Server) recover() {
+	if p := recover(); p != nil {
+		err := fmt.Errorf("the adapter made a mistake: %v", p)
+		s.metrics.Panics.Inc()
+		s.options.Log.Error(err, "Ending a session because of a panic", "stack", string(debug.Stack()))
+		s.end(err)
+	}
 }
 
 // Send takes one message of the client's. It waits for the modern server to take a
