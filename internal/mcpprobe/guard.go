@@ -54,6 +54,8 @@ type guard struct {
 	opening  capture              // of the last answer to discover or initialize
 	discover capture
 	refusal  *Error // why initialize must not follow discover
+
+	discoverOnly bool // initialize must not follow, whatever the answer
 }
 
 // exchange is a request that was sent to the server.
@@ -73,6 +75,11 @@ func newGuard(options Options) *guard {
 		changed: make(chan struct{}, 1),
 		slots:   make(chan struct{}, requestsInHand),
 		open:    map[string]*exchange{},
+
+		discoverOnly: options.SkipInitialize,
+	}
+	if g.discoverOnly {
+		g.refusal = &Error{Class: Rejected, Op: methodDiscover, Detail: "it answers " + methodDiscover + " without a revision that has no sessions"}
 	}
 	g.broken, g.breakOff = context.WithCancelCause(context.Background())
 	return g
@@ -263,7 +270,7 @@ func (g *guard) noteDiscoverError(raw []byte) {
 	if json.Unmarshal(raw, &wireError) != nil {
 		return
 	}
-	if wireError.Code == codeHeaderMismatch || wireError.Code == codeMissingCapability {
+	if g.discoverOnly || wireError.Code == codeHeaderMismatch || wireError.Code == codeMissingCapability {
 		g.refusal = &Error{Class: Rejected, Op: methodDiscover, Code: wireError.Code, Detail: clean(wireError.Message)}
 	}
 }

@@ -47,6 +47,7 @@ func Probe(ctx context.Context, target Target, options Options) (*Catalog, error
 
 // connect opens a session; one that follows hears of changes.
 func connect(ctx context.Context, target Target, options Options, follow bool) (*Session, error) {
+	options.SkipInitialize = options.SkipInitialize && target.kind != serverSentEvents
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		guard: newGuard(options),
