@@ -20,7 +20,9 @@ func TestSkipInitialize(t *testing.T) {
 		want     Class // none if the probe works
 		code     int
 	}{
-		"modern":                 {discover: func(c call) string { return c.result(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`) }},
+		"modern": {discover: func(c call) string {
+			return c.result(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
+		}},
 		"does not know it":       {func(c call) string { return c.fail(-32601) }, Rejected, -32601},
 		"fails":                  {func(c call) string { return c.fail(-32603) }, Rejected, -32603},
 		"L-33 has sessions only": {func(c call) string { return c.result(`{"supportedVersions":["2025-11-25"],"capabilities":{}}`) }, Rejected, 0},
