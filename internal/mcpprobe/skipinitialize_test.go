@@ -3,6 +3,7 @@ package mcpprobe
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -94,5 +95,23 @@ func TestServing(t *testing.T) {
 	back, err := serving.Serving(nil)
 	if err != nil || back.Digest != digest {
 		t.Errorf("got %s, %v, want the digest of the same catalogue, %s", back.Digest, err, digest)
+	}
+}
+
+// S-07, L-27: a process that refuses to initialize and ends has refused.
+func TestProcessThatRefusesAndEnds(t *testing.T) {
+	for range 50 { // the end and the answer are seen by different goroutines
+		target := inBubble(func(stdin io.ReadCloser, stdout io.WriteCloser) {
+			script{methodInitialize: func(c call) string {
+				_, _ = io.WriteString(stdout, c.fail(-32022)+"\n")
+				_ = stdin.Close()
+				return ""
+			}}.run(stdin, stdout)
+		})
+		_, err := Connect(withPatience(t), target, Options{SkipDiscover: true})
+		wantClass(t, err, Rejected)
+		if got := ours(t, err).Code; got != -32022 {
+			t.Fatalf("got code %d: %v", got, err)
+		}
 	}
 }
