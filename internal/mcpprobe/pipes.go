@@ -186,7 +186,7 @@ func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err == nil && sent.method == methodDiscover {
+	if err == nil && sent.method == methodDiscover && !c.guard.discoverOnly {
 		time.AfterFunc(c.discoverTimeout, func() { c.giveUp(sent.id, message) })
 	}
 	return err

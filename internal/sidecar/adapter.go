@@ -162,6 +162,8 @@ const (
 
 	statelessCalls   = 4096
 	statelessListens = 1024
+	statelessCrowd   = 16
+	statelessMost    = 4
 	statelessCommit  = 10 * time.Second
 	discoverSilence  = 5 * time.Second
 )

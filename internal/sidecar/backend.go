@@ -93,18 +93,19 @@ func (a *Adapter) newStateless(pool *child.Pool) *stateless.Endpoint {
 		},
 		Era: a.config.Era,
 		Limits: stateless.Limits{
-			Calls: statelessCalls, Listens: statelessListens, SendingBytes: 2 * int(a.config.BodyBytes),
+			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
+			SendingBytes: 2 * int(a.config.BodyBytes),
 			BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
-			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout,
+			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
 			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 		Log: a.config.Log,
 	})
 }
 
-// statelessProcesses are those of clients without sessions: the old one may still be on
+// statelessProcesses are those of clients without sessions: an old one may still be on
 // its way out when the next one starts.
-const statelessProcesses = 2
+const statelessProcesses = statelessMost + 1
 
 // newProcessBackend has a process for each session, one for the keeper, one for the
 // manager's probe and one for all clients without sessions.

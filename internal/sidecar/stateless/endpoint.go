@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -19,12 +20,14 @@ type Endpoint struct {
 	options Options
 	metrics Metrics
 	process *process
+	crowd   crowd
 }
 
 // New returns an Endpoint. Its process is started for the first client.
 func New(options Options) *Endpoint {
 	e := &Endpoint{options: options}
 	e.process = newProcess(&e.options, &e.metrics)
+	e.crowd.process = e.process
 	return e
 }
 
@@ -33,13 +36,18 @@ func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
 // the context ends, or there are none, the process does.
-func (e *Endpoint) Drain(ctx context.Context) { e.process.drain(ctx) }
+func (e *Endpoint) Drain(ctx context.Context) {
+	var others sync.WaitGroup
+	others.Go(func() { e.crowd.drain(ctx) })
+	e.process.drain(ctx)
+	others.Wait()
+}
 
 // Close is Drain that waits for nothing.
 func (e *Endpoint) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	e.process.drain(ctx)
+	e.Drain(ctx)
 }
 
 // Serve answers a request, or takes a notification, that names its protocol version
@@ -56,9 +64,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 	switch {
 	case refused != nil:
 		refused.write(w, id)
-	case errors.Is(err, errLegacy):
-		frontend.RefuseRevision(w, id, string(message.Envelope.ProtocolVersion))
-	case errors.Is(err, errBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
+	case errors.Is(err, ErrBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())
 	case err != nil:
@@ -70,33 +76,56 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 	}
 }
 
+// tries is how many processes may end in a row without having seen a request.
+const tries = 3
+
 // begin passes a request on, to a fresh process if the one that was there has ended
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
 func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
-	const tries = 3
+	ctx := r.Context()
+	if principal := principalOf(r); principal != "" {
+		ctx = WithPrincipal(ctx, principal)
+	}
 	for try := 1; ; try++ {
-		running, err := e.process.running(r.Context())
+		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, nil, err
 		}
-		if refused := checkAll(r, request, running); refused != nil {
+		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := running.call(r.Context(), request)
+		c, err := e.call(ctx, running, request)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
 	}
 }
 
-func checkAll(r *http.Request, request session.Message, running *run) *refusal {
+// running returns the process that a request goes to.
+func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, error) {
+	first, err := e.process.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.crowd.choose(first, request), nil
+}
+
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message) (*call, error) {
+	c, err := running.call(ctx, request)
+	if err == nil && c.listen {
+		e.crowd.repeat(c)
+	}
+	return c, err
+}
+
+func checkAll(ctx context.Context, header http.Header, request session.Message, running *run) *refusal {
 	e := &request.Envelope
 	if e.ID.End-e.ID.Start > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
 		return &refusal{status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
 	}
-	if refused := check(r.Header, request); refused != nil {
+	if refused := check(header, request); refused != nil {
 		return refused
 	}
-	return running.checkArguments(r.Context(), r.Header, request)
+	return running.checkArguments(ctx, header, request)
 }

@@ -37,14 +37,9 @@ func (e *Era) Set(text string) error {
 	return fmt.Errorf("want auto, legacy or modern, not %q", text)
 }
 
-// weakVerdict is how long an era is believed that a process did not name itself: it may
-// just have been slow, or have died of something else.
-const weakVerdict = 10 * time.Minute
-
 // verdict is an era that was found out, and how.
 type verdict struct {
 	era     Era
-	weak    bool
 	because string
 }
 
@@ -131,7 +126,7 @@ func decide(ctx context.Context, discover, initialize *call) (verdict, error) {
 	}
 }
 
-var silentVerdict = verdict{Legacy, true, "it did not answer server/discover, and does answer initialize"}
+var silentVerdict = verdict{Legacy, "it did not answer server/discover, and does answer initialize"}
 
 // askInitialize is for a server whose process died of server/discover.
 func (r *run) askInitialize(ctx context.Context) (verdict, *run, error) {
@@ -194,7 +189,7 @@ func verdictOf(answer []byte) verdict {
 	}
 	const names, other = "it names the revision when it is asked for server/discover", "it does not name the revision when it is asked for server/discover"
 	if err := json.Unmarshal(answer, &response); err != nil {
-		return verdict{Legacy, false, other}
+		return verdict{Legacy, other}
 	}
 	var supported []string
 	switch {
@@ -203,12 +198,12 @@ func verdictOf(answer []byte) verdict {
 	case response.Error != nil && response.Error.Code == frontend.CodeUnsupportedRevision:
 		supported = response.Error.Data.Supported
 	case response.Error != nil && response.Error.Code == frontend.CodeMissingCapability:
-		return verdict{Modern, false, "it answers server/discover with an error that only this era has"}
+		return verdict{Modern, "it answers server/discover with an error that only this era has"}
 	}
 	if slices.Contains(supported, frontend.Revision20260728) {
-		return verdict{Modern, false, names}
+		return verdict{Modern, names}
 	}
-	return verdict{Legacy, false, other}
+	return verdict{Legacy, other}
 }
 
 // agrees says whether an answer is not an error.
@@ -234,9 +229,14 @@ func clientInfo() string {
 // ownMeta is what a request of our own says of its client. Some servers list more tools
 // to clients that can do more, and all are to be known.
 func ownMeta() string {
+	return metaWith(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}`)
+}
+
+// metaWith is what a request says of a client with these capabilities.
+func metaWith(capabilities string) string {
 	return `"_meta":{"` + wire.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
 		`"` + wire.MetaClientInfo + `":` + clientInfo() + `,` +
-		`"` + wire.MetaClientCapabilities + `":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}}`
+		`"` + wire.MetaClientCapabilities + `":` + capabilities + `}`
 }
 
 func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }

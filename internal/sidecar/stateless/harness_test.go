@@ -22,8 +22,8 @@ const patience = 10 * time.Second
 
 func testLimits() Limits {
 	return Limits{
-		Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20,
-		StartTimeout: patience, Silence: patience, CallTimeout: time.Minute, CommitAfter: time.Minute,
+		Calls: 8, Listens: 4, Crowd: 1000, Processes: 1, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20,
+		StartTimeout: patience, Silence: patience, CallTimeout: time.Minute, IdleTimeout: time.Hour, CommitAfter: time.Minute,
 		WriteTimeout: time.Minute, KeepAlive: time.Minute,
 	}
 }
@@ -107,6 +107,17 @@ type stage struct {
 	endpoint *Endpoint
 	url      string
 	started  chan *script
+	standIn  *script // for servers with sessions; made by the first start that needs it
+}
+
+func newScript(answers map[string]string) *script {
+	return &script{sent: make(chan session.Message, 1024), closed: make(chan struct{}), answers: answers}
+}
+
+// translate gives the endpoint what stands in for servers with sessions.
+func (s *stage) translate() Server {
+	s.standIn = newScript(nil)
+	return s.standIn
 }
 
 // newStage has an endpoint whose processes are modern and have no tools, unless they
@@ -114,8 +125,8 @@ type stage struct {
 func newStage(t *testing.T, change func(*Options), play func(*script)) *stage {
 	t.Helper()
 	s := &stage{T: t, started: make(chan *script, 16)}
-	options := Options{Limits: testLimits(), Acquire: func(context.Context) (Server, error) {
-		p := &script{sent: make(chan session.Message, 1024), closed: make(chan struct{}), answers: map[string]string{"server/discover": modernDiscovery, "tools/list": noTools}}
+	options := Options{Limits: testLimits(), Translate: s.translate, Acquire: func(context.Context) (Server, error) {
+		p := newScript(map[string]string{"server/discover": modernDiscovery, "tools/list": noTools})
 		if play != nil {
 			play(p)
 		}

@@ -20,7 +20,7 @@ func TestLimits(t *testing.T) {
 		call := s.post(enveloped("1", "some/method", ""))
 		p := s.process()
 		request := p.next(t)
-		s.post(enveloped("2", "some/method", "")).want(503, errBusy.Error(), `"id":2`)
+		s.post(enveloped("2", "some/method", "")).want(503, ErrBusy.Error(), `"id":2`)
 		subscribed, _ := s.open(p, "3") // they have a limit of their own
 		p.answer(request, `"result":{}`)
 		call.want(200)
@@ -99,7 +99,7 @@ func (s *stuckServer) Send(ctx context.Context, message []byte) error {
 // newScripted is a run over a process that a test plays.
 func newScripted(limits Limits) (*run, *script) {
 	p := &script{sent: make(chan session.Message, 1024), closed: make(chan struct{})}
-	return newRun(p, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
+	return newRun(p, false, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
 }
 
 // A client that does not read is given up when too much waits for it, and the process
@@ -256,4 +256,50 @@ func TestTimes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that nobody needs ends, and whoever comes later finds another.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := testLimits()
+		limits.IdleTimeout = lasting / 2 // so that an end by a mistake would count
+		started := make(chan *script, 2)
+		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (Server, error) {
+			p := newScript(nil)
+			started <- p
+			return p, nil
+		}})
+		defer e.Close()
+		begin := func() (*Call, *script, session.Message) {
+			call, err := e.Call(t.Context(), scanned(t, enveloped("1", "some/method", "")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := <-started
+			return call, p, p.next(t)
+		}
+		call, first, request := begin()
+		time.Sleep(2 * limits.IdleTimeout)
+		first.answer(request, `"result":{}`)
+		if message, _ := awaitMessage(t, call); !strings.Contains(string(message), "result") {
+			t.Errorf("a call that takes long is answered %s", message)
+		}
+		call.Release()
+		time.Sleep(limits.IdleTimeout - time.Second)
+		synctest.Wait()
+		select {
+		case <-first.closed:
+			t.Error("the process ended too soon")
+		default:
+		}
+		time.Sleep(2 * time.Second)
+		<-first.closed
+		for range 3 { // it does not count as a failure, so that the next start is at once
+			call, next, _ := begin()
+			call.Release()
+			<-next.sent // its cancellation
+			time.Sleep(limits.IdleTimeout)
+			<-next.closed
+		}
+	})
 }

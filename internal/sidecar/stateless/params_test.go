@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 func TestParamsOf(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package stateless serves clients of the stateless revision 2026-07-28 from a server
-// process that speaks it, too.
+// process that speaks it, too, or from what stands in for one.
 //
 // One process serves all clients, since nothing in that revision belongs to a
-// connection. Towards the process each request has a number of our own in place of its
+// connection; more help while it is busy. Towards the process each request has a number of our own in place of its
 // id and progress token, and so a subscription has; what comes back is routed by that
 // number and has the client's spelling again. All else in a message passes byte for
 // byte.
@@ -36,6 +36,8 @@ type Server interface {
 type Limits struct {
 	Calls        int // in flight at the process at a time
 	Listens      int // subscriptions that are open at a time
+	Crowd        int // calls in flight at a process, from which on another one is started
+	Processes    int // at a time
 	SendingBytes int // waiting for the process to read; past it requests are refused
 	BacklogBytes int // waiting for one client to read; past it its request ends
 	TotalBytes   int // waiting for all clients; past it the request with the most ends
@@ -45,6 +47,7 @@ type Limits struct {
 	// before it is asked to initialize.
 	Silence      time.Duration
 	CallTimeout  time.Duration // for one call, progress or not
+	IdleTimeout  time.Duration // without a request, after which the process ends
 	CommitAfter  time.Duration // of silence, after which an answer becomes a stream
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between two signs of life on a silent stream
@@ -54,6 +57,9 @@ type Limits struct {
 type Options struct {
 	// Acquire starts a server that nobody has used.
 	Acquire func(ctx context.Context) (Server, error)
+	// Translate returns a server of this revision that is made of servers with
+	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy.
+	Translate func() Server
 	// Era is that of the server, if it is known.
 	Era    Era
 	Limits Limits
@@ -77,8 +83,8 @@ type Metrics struct {
 var (
 	// ErrClosed says that no more requests are taken.
 	ErrClosed = errors.New("this instance is going away")
-
-	errLegacy = errors.New("the server does not speak the stateless revision")
+	// ErrBusy says that a request was not taken, and may be later.
+	ErrBusy = errors.New("as many calls are in flight at the server as may be")
 )
 
 // process is the one process of all clients. When it ends the next client finds a fresh
@@ -91,7 +97,6 @@ type process struct {
 
 	mu       sync.Mutex
 	era      Era
-	eraUntil time.Time // when a verdict that may be wrong is forgotten
 	current  *run
 	starting *start
 	closed   bool
@@ -125,9 +130,6 @@ func (p *process) running(ctx context.Context) (*run, error) {
 	case p.closed:
 		p.mu.Unlock()
 		return nil, ErrClosed
-	case p.isLegacyLocked():
-		p.mu.Unlock()
-		return nil, errLegacy
 	case p.current != nil:
 		defer p.mu.Unlock()
 		return p.current, nil
@@ -149,13 +151,6 @@ func (p *process) running(ctx context.Context) (*run, error) {
 	}
 }
 
-func (p *process) isLegacyLocked() bool {
-	if p.era == Legacy && !p.eraUntil.IsZero() && time.Now().After(p.eraUntil) {
-		p.era = Auto
-	}
-	return p.era == Legacy
-}
-
 func (p *process) start(into *start) {
 	defer close(into.done)
 	ctx, cancel := context.WithTimeout(p.ctx, p.options.Limits.StartTimeout)
@@ -169,8 +164,12 @@ func (p *process) start(into *start) {
 	if era == Auto {
 		found, running, err = p.detect(ctx)
 	}
-	if err == nil && running == nil && found.era == Modern {
+	switch {
+	case err != nil || running != nil:
+	case found.era == Modern:
 		running, err = p.launch(ctx)
+	default:
+		running = newRun(p.options.Translate(), true, p.options, p.metrics, p.ended)
 	}
 	p.settle(into, found, running, err)
 }
@@ -183,26 +182,18 @@ func (p *process) settle(into *start, found verdict, running *run, err error) {
 	if found.era != p.era {
 		p.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
 	}
-	p.era, p.eraUntil = found.era, time.Time{}
-	if found.weak {
-		p.eraUntil = time.Now().Add(weakVerdict)
-	}
-	if err == nil && running != nil {
+	p.era = found.era
+	if err == nil {
 		err = running.deadBy() // while nobody looked
 	}
 	switch {
 	case err == nil && p.closed:
-		if running != nil {
-			go running.fail(ErrClosed)
-		}
+		go running.fail(ErrClosed)
 		into.err = ErrClosed
 	case err != nil:
 		p.metrics.StartFailures.Inc()
 		p.slowDownLocked(err)
 		into.err = err
-	case running == nil:
-		p.failures = 0
-		into.err = errLegacy
 	default:
 		p.metrics.Starts.Inc()
 		p.current, into.run = running, running
@@ -215,7 +206,7 @@ func (p *process) launch(ctx context.Context) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRun(server, p.options, p.metrics, p.ended), nil
+	return newRun(server, false, p.options, p.metrics, p.ended), nil
 }
 
 const (
@@ -242,7 +233,7 @@ func (p *process) endedLocked(over *run, reason error) {
 	if p.closed {
 		return
 	}
-	if time.Since(over.began) >= lasting {
+	if time.Since(over.began) >= lasting || errors.Is(reason, errIdle) {
 		p.failures = 0
 	} else {
 		p.slowDownLocked(reason)
@@ -271,10 +262,5 @@ func (p *process) drain(ctx context.Context) {
 	if running == nil {
 		return
 	}
-	select {
-	case <-running.drain():
-	case <-running.over:
-	case <-ctx.Done():
-	}
-	running.fail(ErrClosed)
+	running.end(ctx)
 }

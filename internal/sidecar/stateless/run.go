@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -14,22 +15,23 @@ import (
 
 // Errors of requests that are not passed on.
 var (
-	errBusy       = errors.New("as many calls are in flight at the server as may be")
 	errListens    = errors.New("as many subscriptions are open as may be")
 	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
+	errIdle       = errors.New("nobody needed the process")
 	errClientSlow = errors.New("the client does not read what it is sent, and too much waits for it")
 )
 
 // run is one process from its start to its end, with the requests that it serves.
 type run struct {
-	server  Server
-	options *Options
-	metrics *Metrics
-	ended   func(*run, error)
-	began   time.Time
-	over    chan struct{} // closed at the end
-	tools   tools
+	server     Server
+	translated bool // the server stands in for ones with sessions
+	options    *Options
+	metrics    *Metrics
+	ended      func(*run, error)
+	began      time.Time
+	over       chan struct{} // closed at the end
+	tools      toolLists
 
 	mu       sync.Mutex
 	hub      hub
@@ -43,13 +45,17 @@ type run struct {
 	waiting  int                // bytes that wait for clients
 	requests int                // that the process made
 	emptied  chan struct{}      // when it drains; closed when nothing is open
+	idle     *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
 	dead     error
 }
 
-func newRun(server Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+func newRun(server Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
-		server: server, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
+		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+	}
+	if !translated {
+		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
 	}
 	server.Serve(r.receive, r.fail)
 	return r
@@ -63,13 +69,25 @@ func (r *run) deadBy() error {
 
 // fail ends the process, once. Calls in flight get an error.
 func (r *run) fail(reason error) {
+	r.failIf(reason, func() bool { return true })
+}
+
+// endIdle ends a process that nobody needs.
+func (r *run) endIdle() {
+	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 })
+}
+
+func (r *run) failIf(reason error, condition func() bool) {
 	r.mu.Lock()
-	if r.dead != nil {
+	if r.dead != nil || !condition() {
 		r.mu.Unlock()
 		return
 	}
 	r.dead = discreet(reason)
 	reason = r.dead
+	if r.idle != nil {
+		r.idle.Stop()
+	}
 	r.mu.Unlock()
 	r.server.Close()
 	r.ended(r, reason)
@@ -92,9 +110,9 @@ func discreet(reason error) error {
 }
 
 // call begins a client's request. A subscription of a kind that we know does not reach
-// the process as such.
+// a process as such.
 func (r *run) call(ctx context.Context, request session.Message) (*call, error) {
-	if string(request.Envelope.Method) == methodListen {
+	if string(request.Envelope.Method) == methodListen && !r.translated {
 		if f, known := filterOf(request); known {
 			return r.join(request, f)
 		}
@@ -116,9 +134,12 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 		return nil, err
 	}
 	text := c.toProcess(request)
-	// A client's deadline must not leave half a message behind, which would be the end
-	// of all.
-	err = r.server.Send(context.WithoutCancel(ctx), text)
+	if !r.translated {
+		// A client's deadline must not leave half a message behind, which would be the
+		// end of all.
+		ctx = context.WithoutCancel(ctx)
+	}
+	err = r.server.Send(ctx, text)
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)
 	if err != nil {
@@ -138,7 +159,10 @@ const reasonGrace = time.Second
 // sendFailed tells a process that ended, after which the next one can be tried, from
 // one that does not read.
 func (r *run) sendFailed(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, ErrBusy) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	select {
@@ -163,7 +187,7 @@ func (r *run) register(c *call, request session.Message) error {
 	case c.listen && r.listens >= limits.Listens:
 		return errListens
 	case !c.listen && r.inFlight >= limits.Calls:
-		return errBusy
+		return ErrBusy
 	case r.sending > limits.SendingBytes:
 		return errUnread
 	}
@@ -205,11 +229,21 @@ func (r *run) closeLocked(c *call) {
 	delete(r.open, c)
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
+	if c.own {
+		return
+	}
 	r.countLocked(c, -1)
-	if r.emptied != nil && len(r.open) == 0 {
+	switch {
+	case r.clientsLocked() > 0:
+	case r.emptied != nil:
 		close(r.emptied)
+	case r.idle != nil:
+		r.idle.Reset(r.options.Limits.IdleTimeout) // it may fire while somebody is there
 	}
 }
+
+// clientsLocked is how many requests of clients are open.
+func (r *run) clientsLocked() int { return r.inFlight + r.listens }
 
 // drain ends subscriptions (N-05) and takes no more requests. The channel is closed
 // when none is left.
@@ -220,7 +254,7 @@ func (r *run) drain() <-chan struct{} {
 		return r.emptied
 	}
 	r.emptied = make(chan struct{})
-	if len(r.open) == 0 {
+	if r.clientsLocked() == 0 {
 		close(r.emptied)
 	}
 	for c := range r.open {
@@ -229,6 +263,16 @@ func (r *run) drain() <-chan struct{} {
 		}
 	}
 	return r.emptied
+}
+
+// end drains the process until the context ends, and then ends it.
+func (r *run) end(ctx context.Context) {
+	select {
+	case <-r.drain():
+	case <-r.over:
+	case <-ctx.Done():
+	}
+	r.fail(ErrClosed)
 }
 
 // cancellation tells the process that nobody waits for a call any more (S-10).

@@ -29,7 +29,47 @@ const (
 	toolCount = 100_000
 )
 
-// tools is what is known of a process's tools: which of their arguments are repeated by
+// toolLists is what is known of tools. A process has one list. What stands in for
+// processes with sessions may have others for clients that can do more, and for other
+// principals.
+type toolLists struct {
+	mu     sync.Mutex
+	byWhom map[string]*tools
+}
+
+// mostLists is how many lists are known at a time.
+const mostLists = 64
+
+// of returns the list for those with this key, which may be new.
+func (l *toolLists) of(key string) *tools {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t, ok := l.byWhom[key]; ok {
+		return t
+	}
+	if l.byWhom == nil {
+		l.byWhom = map[string]*tools{}
+	}
+	for other := range l.byWhom {
+		if len(l.byWhom) < mostLists {
+			break
+		}
+		delete(l.byWhom, other)
+	}
+	t := &tools{}
+	l.byWhom[key] = t
+	return t
+}
+
+func (l *toolLists) outdate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.byWhom {
+		t.outdate()
+	}
+}
+
+// tools is what is known of one list of tools: which of their arguments are repeated by
 // headers (M-18).
 type tools struct {
 	mu       sync.Mutex
@@ -67,13 +107,23 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	if string(request.Envelope.Method) != "tools/call" {
 		return nil
 	}
+	key, meta := "", ownMeta()
+	if r.translated {
+		found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
+		if err != nil {
+			return nil // it was found before
+		}
+		capabilities := string(found[0].Of(request.Bytes))
+		key, meta = Principal(ctx)+capabilities, metaWith(capabilities)
+	}
+	t := r.tools.of(key)
 	var refused *refusal
 	name := string(request.Envelope.Name)
 	for _, age := range []time.Duration{toolsAge, toolsFresh} {
-		params, ok := r.tools.find(name, age)
+		params, ok := t.find(name, age)
 		if !ok {
-			r.listTools(ctx)
-			params, _ = r.tools.find(name, toolsAge)
+			r.listTools(ctx, t, meta)
+			params, _ = t.find(name, toolsAge)
 		}
 		if refused = checkParams(header, request, params); refused == nil {
 			return nil
@@ -83,14 +133,13 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 }
 
 // listTools asks for the list of tools, or waits for the one that was asked for.
-func (r *run) listTools(ctx context.Context) {
-	t := &r.tools
+func (r *run) listTools(ctx context.Context, t *tools, meta string) {
 	t.mu.Lock()
 	asking := t.asking
 	if asking == nil {
 		asking = make(chan struct{})
 		t.asking = asking
-		go r.refreshTools(context.WithoutCancel(ctx), asking)
+		go r.refreshTools(context.WithoutCancel(ctx), t, meta, asking)
 	}
 	t.mu.Unlock()
 	select {
@@ -100,15 +149,14 @@ func (r *run) listTools(ctx context.Context) {
 }
 
 // refreshTools is nobody's in particular, so that nobody's going away stops it.
-func (r *run) refreshTools(ctx context.Context, done chan struct{}) {
+func (r *run) refreshTools(ctx context.Context, t *tools, meta string, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
-	t := &r.tools
 	t.mu.Lock()
 	t.outdated = false // it is what changes from now on that the list may not have
 	t.mu.Unlock()
 	asked := time.Now()
-	params, err := r.fetchTools(ctx)
+	params, err := r.fetchTools(ctx, meta)
 	if err != nil {
 		r.options.Log.V(1).Info("The server's tools are not known, so headers that repeat arguments are not looked at", "reason", err.Error())
 	}
@@ -123,9 +171,9 @@ func (r *run) refreshTools(ctx context.Context, done chan struct{}) {
 
 var errManyTools = errors.New("the list of tools does not end")
 
-func (r *run) fetchTools(ctx context.Context) (map[string][]param, error) {
+func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]param, error) {
 	found := map[string][]param{}
-	params := ownMeta()
+	params := meta
 	seen := map[string]bool{}
 	for range toolPages {
 		page, err := r.fetchPage(ctx, params)
@@ -142,7 +190,7 @@ func (r *run) fetchTools(ctx context.Context) (map[string][]param, error) {
 			return nil, errManyTools
 		}
 		seen[*page.NextCursor] = true
-		params = `"cursor":` + string(wire.AppendString(nil, *page.NextCursor)) + `,` + ownMeta()
+		params = `"cursor":` + string(wire.AppendString(nil, *page.NextCursor)) + `,` + meta
 	}
 	return nil, errManyTools
 }

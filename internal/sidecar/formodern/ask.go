@@ -1,0 +1,148 @@
+package formodern
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// question is a request of a process's that a client is asked for.
+type question struct {
+	id     []byte // as the process spelled it
+	key    string // that the client knows it by
+	method string
+	params []byte // for the client
+}
+
+const (
+	// gatherTime is how long others may follow a question to be asked together with it.
+	gatherTime = 30 * time.Millisecond
+	// mostQuestions is how many a call can have open.
+	mostQuestions = 64
+	// codeUserRejected is what a server expects if sampling is refused.
+	codeUserRejected = -1
+)
+
+// metaRelatedTask names the task that a message of a server with sessions is about.
+const metaRelatedTask = "io.modelcontextprotocol/related-task"
+
+// receiveRequest takes a request of the process's. It belongs to the one call that may
+// ask, if there is one; others cannot be put to anybody.
+func (w *worker) receiveRequest(m session.Message) {
+	id := bytes.Clone(m.Envelope.ID.Of(m.Bytes))
+	method := string(m.Envelope.Method)
+	s := w.server
+	if method == "ping" {
+		s.mu.Lock()
+		w.sendLocked(answerTo(id, []byte("{}")))
+		s.mu.Unlock()
+		return
+	}
+	code, reason := w.group.capabilities.allow(m)
+	q := &question{id: id, method: method}
+	var err error
+	if q.params, err = forClient(m); err != nil && code == 0 {
+		code, reason = session.CodeInvalidParams, err.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := w.lease
+	switch {
+	case code != 0:
+	case c == nil && method == methodRoots:
+		code, reason = session.CodeMethodNotFound, "there is no call to ask for roots in"
+	case c == nil, c.done:
+		code, reason = session.CodeInternal, "there is no call to ask the client in"
+	case c.cancelled:
+		w.sendLocked(q.givenUp())
+		return
+	case len(c.questions) >= mostQuestions:
+		code, reason = session.CodeInternal, "too many requests are open in this call"
+	}
+	if code != 0 {
+		s.metrics.RefusedRequests.Inc()
+		w.sendLocked(frontend.AppendError(nil, id, code, reason, nil))
+		return
+	}
+	c.lastKey++
+	q.key = "r" + strconv.Itoa(c.lastKey)
+	c.questions = append(c.questions, q)
+	s.gatherLocked(c)
+}
+
+// gatherLocked asks a call's client in a moment, if one waits.
+func (s *Server) gatherLocked(c *call) {
+	if c.gathering == nil && c.id != nil && len(c.questions) > 0 {
+		c.gathering = time.AfterFunc(gatherTime, func() { s.ask(c) })
+	}
+}
+
+// forClient are the params of a process's request without what only those with sessions
+// have a use for.
+func forClient(m session.Message) ([]byte, error) {
+	if !m.Envelope.Params.Present() {
+		return []byte("{}"), nil // clients expect some
+	}
+	fromParams, err := cut(m.Bytes, m.Envelope.Params, "elicitationId", "task")
+	if err != nil {
+		return nil, err
+	}
+	fromMeta, err := cut(m.Bytes, m.Envelope.Meta, "progressToken", metaRelatedTask)
+	if err != nil {
+		return nil, err
+	}
+	return part(m.Bytes, m.Envelope.Params, append(fromParams, fromMeta...)), nil
+}
+
+// withdraw is for a question that the process has no use for any more.
+func (w *worker) withdraw(m session.Message) {
+	s := w.server
+	id := m.Envelope.RequestID.Of(m.Bytes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := w.lease; c != nil {
+		c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return bytes.Equal(q.id, id) })
+	}
+}
+
+// answerTo is an answer to a request of a process's.
+func answerTo(id, result []byte) []byte {
+	text := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	text = append(append(text, `,"result":`...), result...)
+	return append(text, '}')
+}
+
+// givenUp is what the process is told when nobody answers.
+func (q *question) givenUp() []byte {
+	switch q.method {
+	case methodElicit:
+		return answerTo(q.id, []byte(`{"action":"cancel"}`))
+	case methodSample:
+		return frontend.AppendError(nil, q.id, codeUserRejected, "the client did not answer", nil)
+	default:
+		return frontend.AppendError(nil, q.id, session.CodeInternal, "the client did not answer", nil)
+	}
+}
+
+// valid says whether a client's answer has the form that it must have.
+func (q *question) valid(text []byte, answer wire.Span) bool {
+	if !isObject(text, answer) {
+		return false
+	}
+	found, err := wire.Find(text, answer, "action", "role", "roots")
+	switch {
+	case err != nil:
+		return false
+	case q.method == methodElicit:
+		return slices.Contains([]string{"accept", "decline", "cancel"}, string(wire.Text(text, found[0])))
+	case q.method == methodSample:
+		return wire.Text(text, found[1]) != nil
+	default:
+		return found[2].Present() && text[found[2].Start] == '['
+	}
+}

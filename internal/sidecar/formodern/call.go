@@ -1,0 +1,247 @@
+package formodern
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// call is a client's request at a process. Between two rounds it has no client that
+// waits.
+type call struct {
+	group  *group
+	worker *worker
+	method string
+	name   string // of what it is about
+	leased bool   // it is the one that may ask
+	// arguments are kept of a leased call, for what its client carries is bound to them.
+	arguments []byte
+
+	// Guarded by the server's mutex.
+	id        []byte // of the client's request that waits; nil if none does
+	token     []byte // of that request's progress
+	level     level  // of log messages that the client wants
+	number    uint64 // of the request at the process that is to be answered next
+	tokenAt   uint64 // what the process knows as the token
+	sent      bool   // the process has it
+	cancelled bool
+	done      bool // the process works on it no more
+	task      *task
+	questions []*question // of the process's, without an answer
+	lastKey   int
+	gathering *time.Timer
+	kill      *time.Timer
+	park      *park
+	held      *session.Message // the answer, which came while nobody waited
+}
+
+// tries is how many processes may end in a row without having seen a request.
+const tries = 3
+
+// call passes a request on to a process.
+func (s *Server) call(ctx context.Context, g *group, r *request) error {
+	for try := 1; ; try++ {
+		c := &call{
+			group: g, method: r.method, name: string(r.name()), level: r.level,
+			leased: g.capabilities.ask() && mayAsk(r.method),
+			id:     bytes.Clone(r.id), token: bytes.Clone(r.token()),
+		}
+		if c.leased {
+			c.arguments = bytes.Clone(r.arguments.Of(r.Bytes))
+		}
+		w, err := g.acquire(ctx, c)
+		if err != nil {
+			return err
+		}
+		c.worker = w
+		err = w.begin(ctx, c, r)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case !errors.Is(err, errGone) || try == tries:
+			return s.busy(err)
+		}
+	}
+}
+
+// begin sends a call to the process, which it has been acquired for.
+func (w *worker) begin(ctx context.Context, c *call, r *request) error {
+	s := w.server
+	w.tellLevel(ctx, c)
+	asTask := w.needsTask(ctx, c)
+	s.mu.Lock()
+	gone := w.dead
+	if gone != nil {
+		gone = errGone
+	} else if err := ctx.Err(); err != nil {
+		gone = fmt.Errorf("prepare a call: %w", err)
+	}
+	if gone != nil {
+		w.releaseLocked(c)
+		s.mu.Unlock()
+		return gone
+	}
+	w.registerLocked(c, asTask)
+	s.mu.Unlock()
+	text := r.translated(c.number)
+	if asTask {
+		text = withTask(text)
+	}
+	// Nobody's going away may leave half a message behind.
+	err := w.child.Send(context.WithoutCancel(ctx), text)
+	return w.begun(c, err)
+}
+
+func (w *worker) registerLocked(c *call, asTask bool) {
+	w.number++
+	c.number = w.number
+	w.pending[c.number] = &pending{call: c}
+	w.calls[c] = struct{}{}
+	if c.token != nil {
+		c.tokenAt = c.number
+		w.progress[c.number] = c
+	}
+	if c.level != noLevel {
+		w.logged[c] = struct{}{}
+	}
+	if asTask {
+		c.task = &task{}
+	}
+	w.server.calls[string(c.id)] = c
+}
+
+// begun notes whether the process has a call.
+func (w *worker) begun(c *call, err error) error {
+	s := w.server
+	s.mu.Lock()
+	if c.done {
+		s.mu.Unlock()
+		return nil // it has been answered
+	}
+	c.sent = true
+	dead := w.dead
+	if err == nil && dead == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	s.doneLocked(c)
+	id := s.takeLocked(c)
+	unread := errors.Is(err, os.ErrDeadlineExceeded)
+	if err != nil && !unread {
+		w.unlistLocked() // nobody else is to try
+	}
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		if id != nil {
+			s.refuse(id, session.CodeInternal, dead.Error()) // it may have acted
+		}
+		return nil
+	case unread:
+		return errUnread
+	}
+	go w.sendFailed(err)
+	return errGone
+}
+
+// takeLocked returns the id of the client that waits for a call, who is to be answered
+// by whoever takes it.
+func (s *Server) takeLocked(c *call) []byte {
+	id := c.id
+	if id != nil {
+		delete(s.calls, string(id))
+	}
+	c.id, c.token = nil, nil
+	return id
+}
+
+// doneLocked says that the process works on a call no more.
+func (s *Server) doneLocked(c *call) {
+	if c.done {
+		return
+	}
+	c.done = true
+	w := c.worker
+	delete(w.calls, c)
+	delete(w.pending, c.number)
+	delete(w.progress, c.tokenAt)
+	delete(w.logged, c)
+	c.questions = nil
+	for _, timer := range []*time.Timer{c.gathering, c.kill} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	if c.task != nil && c.task.poll != nil {
+		c.task.poll.Stop()
+	}
+	w.releaseLocked(c)
+}
+
+// abandon is for a client that has gone away from its request. One that has been asked
+// for input has its answer, so that going away means nothing.
+func (s *Server) abandon(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.listens[id]; l != nil {
+		s.leaveLocked(l)
+		return
+	}
+	if c := s.calls[id]; c != nil {
+		s.takeLocked(c)
+		s.cancelLocked(c)
+	}
+}
+
+// cancelLocked ends a call that nobody wants any more. A process that may ask is free
+// when it is done with it, and is ended if that takes too long: what it asks until then
+// would be taken for somebody else's. Any other is free at once.
+func (s *Server) cancelLocked(c *call) {
+	if c.done {
+		return
+	}
+	w := c.worker
+	c.cancelled = true
+	for _, q := range c.questions {
+		w.sendLocked(q.givenUp())
+	}
+	c.questions = nil
+	if c.park != nil {
+		s.forgetParkLocked(c.park)
+	}
+	if c.task != nil && c.task.id != "" {
+		w.cancelTaskLocked(c) // U-04
+	} else {
+		w.sendLocked([]byte(`{"jsonrpc":"2.0","method":"` + methodCancelled + `","params":{"requestId":` + strconv.FormatUint(c.number, 10) + `,"reason":"the client has gone"}}`))
+	}
+	if !c.leased && c.task == nil {
+		s.doneLocked(c)
+		return
+	}
+	delete(w.logged, c)
+	c.kill = time.AfterFunc(s.options.Limits.CancelGrace, func() { s.endCancelled(c) })
+}
+
+// endCancelled is for a process that is not done with a cancelled call.
+func (s *Server) endCancelled(c *call) {
+	s.mu.Lock()
+	stuck := !c.done && c.leased
+	s.doneUnlessLeasedLocked(c)
+	s.mu.Unlock()
+	if stuck {
+		s.metrics.Kills.Inc()
+		c.worker.fail(errStuck)
+	}
+}
+
+func (s *Server) doneUnlessLeasedLocked(c *call) {
+	if !c.leased {
+		s.doneLocked(c)
+	}
+}

@@ -1,0 +1,107 @@
+package formodern
+
+import (
+	"errors"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// capabilities are what a client can be asked for. Others that it may have say nothing
+// to a server with sessions, or nothing that could be kept on the way, such as tasks;
+// so clients that differ in these share processes.
+type capabilities struct {
+	form, url       bool // of elicitation
+	sampling        bool
+	samplingTools   bool
+	samplingContext bool
+	roots           bool
+}
+
+// capabilitiesOf are those that a request names.
+func capabilitiesOf(request session.Message, offerRoots bool) (capabilities, error) {
+	var c capabilities
+	text := request.Bytes
+	found, err := wire.Find(text, request.Envelope.Meta, wire.MetaClientCapabilities)
+	if err != nil {
+		return c, err
+	}
+	kinds, err := wire.Find(text, found[0], "elicitation", "sampling", "roots")
+	if err != nil {
+		return c, err
+	}
+	modes, elicitErr := wire.Find(text, kinds[0], "form", "url")
+	uses, samplingErr := wire.Find(text, kinds[1], "tools", "context")
+	if err := errors.Join(elicitErr, samplingErr); err != nil {
+		return c, err
+	}
+	if isObject(text, kinds[0]) {
+		c.url = modes[1].Present()
+		c.form = modes[0].Present() || !c.url // neither means what there was first
+	}
+	if isObject(text, kinds[1]) {
+		c.sampling, c.samplingTools, c.samplingContext = true, uses[0].Present(), uses[1].Present()
+	}
+	c.roots = offerRoots && isObject(text, kinds[2])
+	return c, nil
+}
+
+// ask says whether a server may ask these clients for anything.
+func (c capabilities) ask() bool { return c.form || c.url || c.sampling || c.roots }
+
+// text is what a server is told at initialize. Roots never change: nobody would tell.
+func (c capabilities) text() string {
+	var members []string
+	if c.form || c.url {
+		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.url))
+	}
+	if c.sampling {
+		members = append(members, `"sampling":`+flags("tools", c.samplingTools, "context", c.samplingContext))
+	}
+	if c.roots {
+		members = append(members, `"roots":{}`)
+	}
+	return joined(members)
+}
+
+func flags(a string, hasA bool, b string, hasB bool) string {
+	var members []string
+	if hasA {
+		members = append(members, `"`+a+`":{}`)
+	}
+	if hasB {
+		members = append(members, `"`+b+`":{}`)
+	}
+	return joined(members)
+}
+
+// allow says whether a server may ask for what it asks for (R-03), and if not, why.
+func (c capabilities) allow(request session.Message) (code int, reason string) {
+	params := request.Envelope.Params
+	switch string(request.Envelope.Method) {
+	case methodElicit:
+		found, err := wire.Find(request.Bytes, params, "mode")
+		url := err == nil && string(wire.Text(request.Bytes, found[0])) == "url"
+		switch {
+		case !c.form && !c.url:
+			return session.CodeMethodNotFound, "the client has no elicitation"
+		case url && !c.url, !url && !c.form:
+			return session.CodeInvalidParams, "the client does not have this mode of elicitation"
+		}
+	case methodSample:
+		found, err := wire.Find(request.Bytes, params, "tools")
+		switch {
+		case !c.sampling:
+			return session.CodeMethodNotFound, "the client has no sampling"
+		case err == nil && found[0].Present() && !c.samplingTools:
+			return session.CodeInvalidParams, "the client has no tools for sampling"
+		}
+	case methodRoots:
+		if !c.roots {
+			return session.CodeMethodNotFound, "the client has no roots"
+		}
+	default:
+		return session.CodeMethodNotFound, "the client has no such method"
+	}
+	return 0, ""
+}

@@ -1,0 +1,81 @@
+package formodern
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+func isObject(message []byte, value wire.Span) bool {
+	return value.Present() && message[value.Start] == '{'
+}
+
+func joined(members []string) string { return "{" + strings.Join(members, ",") + "}" }
+
+// cut is what must be edited for members to be gone from an object that stands in a
+// message, with the commas that belong to them.
+func cut(message []byte, object wire.Span, names ...string) ([]wire.Edit, error) {
+	values, err := wire.Find(message, object, names...)
+	if err != nil {
+		return nil, err
+	}
+	var edits []wire.Edit
+	for i, value := range values {
+		if value.Present() {
+			edits = append(edits, wire.Edit{Span: wire.Span{Start: nameStart(message, value, names[i]), End: value.End}})
+		}
+	}
+	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
+	return withCommas(message, edits), nil
+}
+
+// nameStart is where a member begins: with its name, which stands there exactly, a colon
+// and perhaps blanks before its value.
+func nameStart(message []byte, value wire.Span, name string) int {
+	i := bytes.LastIndexByte(message[:value.Start], ':')
+	return len(bytes.TrimRight(message[:i], " \t")) - len(name) - len(`""`)
+}
+
+// withCommas extends ranges that are members, in their order, to those that can be taken
+// out: by the comma behind each, or by the one before if none is left behind.
+func withCommas(message []byte, members []wire.Edit) (ranges []wire.Edit) {
+	for _, m := range members {
+		start, end := m.Span.Start, blanks(message, m.Span.End)
+		last := message[end] != ','
+		if !last {
+			end = blanks(message, end+1)
+		} else {
+			end = m.Span.End
+		}
+		if n := len(ranges); n > 0 && ranges[n-1].Span.End == start {
+			start = ranges[n-1].Span.Start
+			ranges = ranges[:n-1]
+		}
+		if before := len(bytes.TrimRight(message[:start], " \t")); last && message[before-1] == ',' {
+			start = before - 1
+		}
+		ranges = append(ranges, wire.Edit{Span: wire.Span{Start: start, End: end}})
+	}
+	return ranges
+}
+
+// blanks is the first position from i on that is not blank.
+func blanks(message []byte, i int) int {
+	for message[i] == ' ' || message[i] == '\t' {
+		i++
+	}
+	return i
+}
+
+// insert puts members, each followed by a comma, in front of an object's others. Nothing
+// else may be edited where the first of these begins.
+func insert(message []byte, object wire.Span, members string) wire.Edit {
+	at := object.Start + 1
+	if message[blanks(message, at)] == '}' {
+		members = strings.TrimSuffix(members, ",")
+	}
+	return wire.Edit{Span: wire.Span{Start: at, End: at}, With: []byte(members)}
+}

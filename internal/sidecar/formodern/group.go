@@ -1,0 +1,299 @@
+package formodern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+)
+
+// group is the processes for clients of one principal with the same capabilities.
+type group struct {
+	server       *Server
+	name         string
+	principal    string
+	capabilities capabilities
+
+	// Guarded by the server's mutex.
+	users       int       // requests that are looking for a process
+	workers     []*worker // oldest first
+	starts      []*start  // that are under way
+	listens     map[*listen]struct{}
+	topics      map[string]*topic // by the resource's URI
+	holder      *worker           // has the subscriptions
+	heldSince   time.Time
+	lostHolders int // in a row that did not last
+	tools       taskTools
+	lastUsed    time.Time
+}
+
+// start is a process that is being started.
+type start struct {
+	over bool
+	err  error
+}
+
+// join returns the group of a client. Whoever has it must leave it.
+func (s *Server) join(principal string, c capabilities) (*group, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, s.busy(stateless.ErrClosed)
+	}
+	name := principal + " " + c.text()
+	g := s.groups[name]
+	if g == nil {
+		if !s.roomForGroupLocked(principal) {
+			return nil, s.busy(fmt.Errorf("%w for clients with so many different capabilities", stateless.ErrBusy))
+		}
+		g = &group{
+			server: s, name: name, principal: principal, capabilities: c,
+			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
+		}
+		s.groups[name] = g
+	}
+	g.users++
+	return g, nil
+}
+
+func (g *group) leave() {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	g.leaveLocked()
+}
+
+func (g *group) leaveLocked() {
+	g.users--
+	g.lastUsed = time.Now()
+	g.tidyLocked()
+}
+
+// tidyLocked forgets a group that has nothing.
+func (g *group) tidyLocked() {
+	if g.users == 0 && len(g.workers) == 0 && len(g.starts) == 0 && len(g.listens) == 0 && g.server.groups[g.name] == g {
+		delete(g.server.groups, g.name)
+	}
+}
+
+func (g *group) idleLocked() bool {
+	return g.users == 0 && len(g.starts) == 0 && len(g.listens) == 0 && !slices.ContainsFunc(g.workers, (*worker).usedLocked)
+}
+
+// roomForGroupLocked says whether a principal may have one more group, for which the one
+// that was longest unused has to go.
+func (s *Server) roomForGroupLocked(principal string) bool {
+	var oldest *group
+	count := 0
+	for _, g := range s.groups {
+		if g.principal != principal {
+			continue
+		}
+		count++
+		if g.idleLocked() && (oldest == nil || g.lastUsed.Before(oldest.lastUsed)) {
+			oldest = g
+		}
+	}
+	if count < s.options.Limits.KeysPerPrincipal {
+		return true
+	}
+	if oldest == nil {
+		return false
+	}
+	for _, w := range slices.Clone(oldest.workers) {
+		s.metrics.Evictions.Inc()
+		w.dismissLocked(errEvicted)
+	}
+	return true
+}
+
+// acquire finds a process for a call, or for anything else if c is nil. Whoever has it
+// must release it.
+func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
+	s := g.server
+	var began *start
+	var timeout <-chan time.Time
+	for {
+		s.mu.Lock()
+		w, err := g.tryLocked(c, &began)
+		if w != nil || err != nil {
+			s.mu.Unlock()
+			return w, err
+		}
+		changed := s.changed
+		s.waiters++
+		s.mu.Unlock()
+		if began == nil && timeout == nil { // a start has its own
+			timer := time.NewTimer(s.options.Limits.LeaseTimeout)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			err = s.busy(stateless.ErrBusy)
+		case <-ctx.Done():
+			err = fmt.Errorf("wait for a server process: %w", ctx.Err())
+		}
+		s.mu.Lock()
+		s.waiters--
+		s.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryLocked returns a process that is free, or sees to it that there will be one.
+func (g *group) tryLocked(c *call, began **start) (*worker, error) {
+	s := g.server
+	if s.closed {
+		return nil, s.busy(stateless.ErrClosed)
+	}
+	if w := g.pickLocked(c); w != nil {
+		w.inFlight++
+		if c != nil && c.leased {
+			w.lease = c
+		}
+		return w, nil
+	}
+	if b := *began; b != nil && b.over {
+		if b.err != nil {
+			return nil, s.busy(b.err)
+		}
+		*began = nil // somebody was faster
+	}
+	if *began == nil {
+		b, err := g.startLocked(c)
+		if err != nil {
+			return nil, s.busy(err)
+		}
+		*began = b
+	}
+	return nil, nil //nolint:nilnil // There is none yet.
+}
+
+// pickLocked is the process for a call. For one that may ask, it is one without such a
+// call, and the one that was used last: it knows most of what went before. For all
+// others it is the oldest, so that the pages of a list come from one process.
+func (g *group) pickLocked(c *call) (picked *worker) {
+	for _, w := range g.workers {
+		switch {
+		case c == nil || !c.leased:
+			if picked == nil || picked.cancelling() && !w.cancelling() {
+				picked = w
+			}
+		case w.lease == nil && (picked == nil || w.touched.After(picked.touched)):
+			picked = w
+		}
+	}
+	return picked
+}
+
+// startLocked starts a process, or joins a start. It returns nil if there is no room for
+// another.
+func (g *group) startLocked(c *call) (*start, error) {
+	s, limits := g.server, &g.server.options.Limits
+	leased := c != nil && c.leased
+	switch {
+	case !leased && len(g.starts) > 0:
+		return g.starts[0], nil
+	case len(g.workers)+len(g.starts) >= limits.PerKey:
+		return nil, nil //nolint:nilnil // There is no room.
+	}
+	if wait := time.Until(s.retryAt); wait > 0 {
+		return nil, fmt.Errorf("the next start is in %s, because of the last: %w", wait.Round(time.Millisecond), s.lastErr)
+	}
+	if s.children >= limits.Children && !s.evictLocked() {
+		return nil, nil //nolint:nilnil // There is no room.
+	}
+	b := &start{}
+	g.starts = append(g.starts, b)
+	s.children++
+	go g.start(b)
+	return b, nil
+}
+
+// evictLocked ends the process that was longest without use. One of the group that
+// needs room has been taken before.
+func (s *Server) evictLocked() bool {
+	var oldest *worker
+	for _, g := range s.groups {
+		for _, w := range g.workers {
+			if !w.usedLocked() && (oldest == nil || w.touched.Before(oldest.touched)) {
+				oldest = w
+			}
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	s.metrics.Evictions.Inc()
+	oldest.dismissLocked(errEvicted)
+	return true
+}
+
+const (
+	firstBackOff = time.Second
+	lastBackOff  = 30 * time.Second
+)
+
+// start is nobody's in particular, so that nobody's going away stops it.
+func (g *group) start(b *start) {
+	s := g.server
+	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.StartTimeout)
+	defer cancel()
+	w, err := g.launch(ctx)
+	s.mu.Lock()
+	b.over = true
+	g.starts = slices.DeleteFunc(g.starts, func(other *start) bool { return other == b })
+	if err == nil && w.dead != nil {
+		err = w.dead // while nobody looked
+	}
+	if err == nil && s.closed {
+		err = stateless.ErrClosed
+	}
+	if err == nil {
+		s.failures = 0
+		s.metrics.Starts.Inc()
+		g.workers = append(g.workers, w)
+		w.listed = true
+		w.beIdleLocked()
+	} else {
+		s.children--
+		b.err = discreet(err)
+		s.startFailedLocked(err)
+	}
+	g.tidyLocked()
+	s.wakeLocked()
+	s.mu.Unlock()
+	if err != nil && w != nil {
+		w.fail(err)
+	}
+}
+
+// startFailedLocked puts off the next start. The first failure costs nothing, and that
+// sessions have all processes is none of the server's.
+func (s *Server) startFailedLocked(reason error) {
+	if s.closed || errors.Is(reason, child.ErrFull) {
+		return
+	}
+	s.metrics.StartFailures.Inc()
+	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", reason.Error())
+	s.lastErr = discreet(reason)
+	s.failures++
+	if s.failures > 1 {
+		s.retryAt = time.Now().Add(min(firstBackOff<<min(s.failures-2, 10), lastBackOff))
+	}
+}
+
+// wakeLocked has those who wait for a process look again.
+func (s *Server) wakeLocked() {
+	if s.waiters > 0 {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}

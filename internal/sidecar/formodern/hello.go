@@ -1,0 +1,128 @@
+package formodern
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// hello is a process's answer to initialize.
+type hello struct {
+	discovery  string // what follows the id of an answer to server/discover
+	serverInfo []byte // may be absent
+
+	logging   bool
+	tasks     bool // tools can be called as tasks
+	changes   [len(listKinds)]bool
+	subscribe bool
+}
+
+// initializeParams are what a process is asked to agree to. It is this program that is
+// its client.
+func initializeParams(c capabilities) string {
+	return `"protocolVersion":"` + frontend.Revision20251125 + `","capabilities":` + c.text() +
+		`,"clientInfo":{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
+}
+
+// readHello checks the answer to initialize. Any revision with sessions will do: they
+// differ in nothing that is translated here.
+func readHello(answer session.Message) (hello, error) {
+	text, e := answer.Bytes, &answer.Envelope
+	if e.Error.Present() {
+		const most = 500
+		reason := e.Error.Of(text)
+		return hello{}, fmt.Errorf("the server refused initialize: %s", bytes.ToValidUTF8(reason[:min(len(reason), most)], nil))
+	}
+	found, err := wire.Find(text, e.Result, "protocolVersion", "capabilities", "serverInfo", "instructions")
+	if err != nil {
+		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", err)
+	}
+	if revision := string(wire.Text(text, found[0])); !frontend.IsServed(revision) {
+		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", frontend.Clip(revision))
+	}
+	var h hello
+	if isObject(text, found[2]) {
+		h.serverInfo = bytes.Clone(found[2].Of(text))
+	}
+	if err := h.readCapabilities(found[1].Of(text)); err != nil {
+		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
+	}
+	capabilities := found[1]
+	without, err := cut(text, capabilities, "tasks")
+	if err != nil {
+		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
+	}
+	h.discovery = h.discover(part(text, capabilities, without), wire.Text(text, found[3]))
+	return h, nil
+}
+
+// part is a range of a message with edits within it made.
+func part(message []byte, span wire.Span, edits []wire.Edit) []byte {
+	for i := range edits {
+		edits[i].Span.Start -= span.Start
+		edits[i].Span.End -= span.Start
+	}
+	return wire.Edited(span.Of(message), edits...)
+}
+
+var errNoCapabilities = errors.New("not an object")
+
+func (h *hello) readCapabilities(text []byte) error {
+	if len(text) == 0 || text[0] != '{' {
+		return errNoCapabilities
+	}
+	type list struct {
+		ListChanged bool `json:"listChanged"`
+		Subscribe   bool `json:"subscribe"`
+	}
+	var read struct {
+		Logging   *struct{} `json:"logging"`
+		Tools     list      `json:"tools"`
+		Prompts   list      `json:"prompts"`
+		Resources list      `json:"resources"`
+		Tasks     struct {
+			Requests struct {
+				Tools struct {
+					Call *struct{} `json:"call"`
+				} `json:"tools"`
+			} `json:"requests"`
+		} `json:"tasks"`
+	}
+	// What is of another type than it should be counts as absent.
+	if err := json.Unmarshal(text, &read); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return err
+		}
+	}
+	h.logging, h.tasks = read.Logging != nil, read.Tasks.Requests.Tools.Call != nil
+	h.changes = [...]bool{read.Tools.ListChanged, read.Prompts.ListChanged, read.Resources.ListChanged}
+	h.subscribe = read.Resources.Subscribe
+	return nil
+}
+
+// discover is what clients without sessions are told of the server instead.
+func (h *hello) discover(capabilities, instructions []byte) string {
+	versions := append(frontend.Revisions(), frontend.Revision20260728)
+	slices.Reverse(versions)
+	members := []string{
+		`"resultType":"complete"`,
+		`"supportedVersions":["` + strings.Join(versions, `","`) + `"]`,
+		`"capabilities":` + string(capabilities),
+	}
+	if len(instructions) > 0 {
+		members = append(members, `"instructions":`+string(wire.AppendString(nil, string(instructions))))
+	}
+	members = append(members, `"ttlMs":0,"cacheScope":"private"`)
+	if h.serverInfo != nil {
+		members = append(members, `"_meta":{"`+wire.MetaServerInfo+`":`+string(h.serverInfo)+`}`)
+	}
+	return `"result":` + joined(members)
+}

@@ -1,0 +1,89 @@
+package formodern
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// level is how severe a log message is.
+type level uint8
+
+const noLevel level = 0
+
+var levels = []string{noLevel: "", 1: "debug", 2: "info", 3: "notice", 4: "warning", 5: "error", 6: "critical", 7: "alert", 8: "emergency"}
+
+var errLevel = errors.New(wire.MetaLogLevel + " is not a level")
+
+// levelOf is from which level on a client wants log messages of its request (U-07).
+func levelOf(m session.Message) (level, error) {
+	found, err := wire.Find(m.Bytes, m.Envelope.Meta, wire.MetaLogLevel)
+	if err != nil || !found[0].Present() {
+		return noLevel, err
+	}
+	return readLevel(wire.Text(m.Bytes, found[0]))
+}
+
+func readLevel(text []byte) (level, error) {
+	i := slices.Index(levels, string(text))
+	if i <= 0 {
+		return noLevel, errLevel
+	}
+	return level(i), nil //nolint:gosec // There are eight.
+}
+
+// levelTimeout is for a process to take a level. After it calls go on without.
+const levelTimeout = 5 * time.Second
+
+// tellLevel tells the process the lowest level that one of its calls wants, if it does
+// not know yet.
+func (w *worker) tellLevel(ctx context.Context, c *call) {
+	if c.level == noLevel || !w.hello.logging {
+		return
+	}
+	s := w.server
+	s.mu.Lock()
+	lowest := c.level
+	for other := range w.logged {
+		lowest = min(lowest, other.level)
+	}
+	if w.level == lowest {
+		s.mu.Unlock()
+		return
+	}
+	w.level = lowest
+	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, levelTimeout)
+	defer cancel()
+	_, _ = w.await(ctx, answered) // without it there are fewer messages, or more, which are dropped
+}
+
+// receiveLog gives a log message to the call that it belongs to, if there is only one
+// that it can belong to: the message itself does not say.
+func (w *worker) receiveLog(m session.Message) {
+	found, err := wire.Find(m.Bytes, m.Envelope.Params, "level")
+	if err != nil {
+		w.server.metrics.LogMessages.Inc()
+		return
+	}
+	severity, err := readLevel(wire.Text(m.Bytes, found[0]))
+	w.server.mu.Lock()
+	var id []byte
+	for c := range w.logged {
+		if len(w.logged) == 1 && err == nil && severity >= c.level {
+			id = c.id
+		}
+	}
+	w.server.mu.Unlock()
+	if id == nil {
+		w.server.metrics.LogMessages.Inc()
+		return
+	}
+	// Whoever passes it on has clients of other processes, too, and must know whose it is.
+	w.server.emit(tagged(m, id))
+}

@@ -1,0 +1,214 @@
+package formodern
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// listen is a client's subscription.
+type listen struct {
+	id     []byte
+	group  *group
+	filter filter // what is honoured of it
+	topics []*topic
+
+	// Guarded by the server's mutex.
+	told   bool // what is honoured; news come after that
+	failed error
+}
+
+// topic is a resource that a group's process is subscribed to.
+type topic struct {
+	uri   string
+	users int
+	ready chan struct{} // closed when the process has answered
+	ok    bool          // it has agreed
+}
+
+// topicTimeout is for a process to agree to a subscription.
+const topicTimeout = 10 * time.Second
+
+var errURIs = errors.New("as many resources are subscribed to as may be")
+
+// listen opens a subscription. The group keeps a process for it that is subscribed to
+// the resources that clients ask for.
+func (s *Server) listen(ctx context.Context, g *group, r *request) error {
+	f, err := filterOf(r)
+	if err != nil {
+		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		return nil
+	}
+	w, err := g.acquire(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	for i := range f.kinds {
+		f.kinds[i] = f.kinds[i] && w.hello.changes[i]
+	}
+	if !w.hello.subscribe {
+		f.uris = nil
+	}
+	l := &listen{id: bytes.Clone(r.id), group: g, filter: f}
+	if f.empty() {
+		s.emit(l.acknowledgement())
+		s.emit(completed(l.id))
+		return nil
+	}
+	if err := s.enter(l, w); err != nil {
+		return s.busy(err)
+	}
+	for _, t := range l.topics {
+		select {
+		case <-t.ready:
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.leaveLocked(l)
+			s.mu.Unlock()
+			return fmt.Errorf("wait for the server to agree to a subscription: %w", ctx.Err())
+		}
+	}
+	return s.acknowledge(l)
+}
+
+// enter adds a listener, and has the process subscribe to what it does not know yet.
+func (s *Server) enter(l *listen, w *worker) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := l.group
+	added := 0
+	for _, uri := range l.filter.uris {
+		if g.topics[uri] == nil {
+			added++
+		}
+	}
+	switch {
+	case s.closed:
+		return stateless.ErrClosed
+	case len(g.topics)+added > s.options.Limits.URIs:
+		return errURIs
+	}
+	if g.holder == nil && w.dead == nil {
+		g.holder = w
+	}
+	g.listens[l] = struct{}{}
+	for _, uri := range l.filter.uris {
+		t := g.topics[uri]
+		if t == nil {
+			t = &topic{uri: uri, ready: make(chan struct{})}
+			g.topics[uri] = t
+			g.subscribeLocked(t)
+		}
+		t.users++
+		l.topics = append(l.topics, t)
+	}
+	return nil
+}
+
+// subscribeLocked subscribes to a resource for the first time.
+func (g *group) subscribeLocked(t *topic) {
+	if g.holder == nil {
+		close(t.ready)
+		return
+	}
+	w := g.holder
+	answered := w.askLocked("resources/subscribe", uriParam(t.uri))
+	go func() {
+		ok := w.agreed(answered)
+		g.server.mu.Lock()
+		t.ok = ok
+		g.server.mu.Unlock()
+		close(t.ready)
+	}()
+}
+
+func uriParam(uri string) string { return `"uri":` + string(wire.AppendString(nil, uri)) }
+
+// agreed waits for the answer to a request of ours, and says whether it is a result.
+func (w *worker) agreed(answered <-chan session.Message) bool {
+	ctx, cancel := context.WithTimeout(w.server.ctx, topicTimeout)
+	defer cancel()
+	answer, err := w.await(ctx, answered)
+	return err == nil && answer.Envelope.Result.Present()
+}
+
+// acknowledge tells a client what is honoured of its subscription (N-02). What the
+// process did not agree to is left out.
+func (s *Server) acknowledge(l *listen) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.failed != nil {
+		return s.busy(l.failed)
+	}
+	var kept []*topic
+	l.filter.uris = nil
+	for _, t := range l.topics {
+		if t.ok {
+			kept = append(kept, t)
+			l.filter.uris = append(l.filter.uris, t.uri)
+		} else {
+			l.group.dropLocked(t)
+		}
+	}
+	l.topics = kept
+	// Nobody else may speak first.
+	s.emit(l.acknowledgement())
+	if l.filter.empty() {
+		s.leaveLocked(l)
+		s.emit(completed(l.id))
+		return nil
+	}
+	l.told = true
+	s.listens[string(l.id)] = l
+	return nil
+}
+
+// dropLocked is for a topic with one user less.
+func (g *group) dropLocked(t *topic) {
+	t.users--
+	if t.users > 0 {
+		return
+	}
+	delete(g.topics, t.uri)
+	if g.holder != nil && t.ok {
+		g.holder.askLocked("resources/unsubscribe", uriParam(t.uri)) // whatever it says to that
+	}
+}
+
+// leaveLocked ends a subscription. Its client is told by whoever calls it, if at all.
+func (s *Server) leaveLocked(l *listen) {
+	g := l.group
+	delete(s.listens, string(l.id))
+	if _, ok := g.listens[l]; !ok {
+		return
+	}
+	delete(g.listens, l)
+	for _, t := range l.topics {
+		g.dropLocked(t)
+	}
+	l.topics = nil
+	if len(g.listens) == 0 {
+		if g.holder != nil {
+			g.holder.touched = time.Now()
+		}
+		g.holder = nil
+	}
+	g.tidyLocked()
+}
+
+// acknowledgement is the first message of a subscription.
+func (l *listen) acknowledgement() []byte {
+	return notification("notifications/subscriptions/acknowledged", `"notifications":`+l.filter.text()+`,`, l.id)
+}
+
+// completed is the last message of a subscription that ends in order (N-05).
+func completed(id []byte) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"resultType":"complete","_meta":{` + tag(id) + `}}}`)
+}

@@ -1,0 +1,151 @@
+package formodern
+
+import (
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// receiveNews gives a change to all of the group's clients that asked for it, whichever
+// of its processes it is seen at.
+func (w *worker) receiveNews(method string, m session.Message) {
+	kind := kindOf(method)
+	if kind < 0 && method != methodUpdated {
+		w.server.metrics.UnroutedMessages.Inc()
+		return
+	}
+	s := w.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kind == 0 {
+		w.group.tools.known = false
+	}
+	for l := range w.group.listens {
+		if l.told && l.filter.matches(m) {
+			s.emit(tagged(m, l.id))
+		}
+	}
+}
+
+// tag is the member of _meta that says whose a message is (N-03).
+func tag(id []byte) string { return `"` + wire.MetaSubscriptionID + `":` + string(id) }
+
+// tagged is a notification that says whose it is.
+func tagged(m session.Message, id []byte) []byte {
+	text, e := m.Bytes, &m.Envelope
+	if !e.Params.Present() {
+		return notification(string(e.Method), "", id)
+	}
+	if e.SubscriptionID.Present() {
+		return wire.Edited(text, wire.Edit{Span: e.SubscriptionID, With: id})
+	}
+	if e.Meta.Present() {
+		return wire.Edited(text, insert(text, e.Meta, tag(id)+","))
+	}
+	found, err := wire.Find(text, e.Params, "_meta")
+	if err == nil && found[0].Present() { // null
+		return wire.Edited(text, wire.Edit{Span: found[0], With: []byte(`{` + tag(id) + `}`)})
+	}
+	return wire.Edited(text, insert(text, e.Params, `"_meta":{`+tag(id)+`},`))
+}
+
+// notification is one of ours, with params that each end with a comma.
+func notification(method, params string, id []byte) []byte {
+	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{` + tag(id) + `}}}`)
+}
+
+const (
+	// lasting is how long a process must have held subscriptions for its end to be no
+	// reason to give them up.
+	lasting = 10 * time.Second
+	// holders is how many in a row may not last.
+	holders = 3
+)
+
+// holderEndedLocked sees to it that another process has the subscriptions.
+func (g *group) holderEndedLocked(w *worker) {
+	if g.holder != w {
+		return
+	}
+	g.holder = nil
+	if len(g.listens) == 0 || g.server.closed {
+		return
+	}
+	if time.Since(g.heldSince) >= lasting {
+		g.lostHolders = 0
+	}
+	g.lostHolders++
+	if g.lostHolders > holders {
+		g.failListensLocked(w.dead)
+		return
+	}
+	g.users++
+	go g.hold()
+}
+
+// hold has another process take over the subscriptions.
+func (g *group) hold() {
+	s := g.server
+	w, err := g.acquire(s.ctx, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer g.leaveLocked()
+	if err != nil {
+		g.failListensLocked(err)
+		return
+	}
+	defer w.releaseLocked(nil)
+	if len(g.listens) == 0 || g.holder != nil || w.dead != nil {
+		if w.dead != nil && g.holder == nil {
+			g.failListensLocked(w.dead)
+		}
+		return
+	}
+	g.holder, g.heldSince = w, time.Now()
+	var asked []<-chan session.Message
+	for _, t := range g.topics {
+		if t.ok { // or else it is being asked for, or nobody was promised it
+			asked = append(asked, w.askLocked("resources/subscribe", uriParam(t.uri)))
+		}
+	}
+	s.mu.Unlock()
+	for _, answered := range asked {
+		_ = w.agreed(answered) // else its changes are not seen, as those until now
+	}
+	s.mu.Lock()
+	if g.holder == w {
+		g.tellAllLocked()
+	}
+}
+
+// tellAllLocked tells clients that whatever they have may have changed: nobody looked.
+func (g *group) tellAllLocked() {
+	for l := range g.listens {
+		if !l.told {
+			continue
+		}
+		for i, kind := range listKinds {
+			if l.filter.kinds[i] {
+				g.server.emit(notification(kind.method, "", l.id))
+			}
+		}
+		for _, uri := range l.filter.uris {
+			g.server.emit(notification(methodUpdated, uriParam(uri)+",", l.id))
+		}
+	}
+}
+
+// failListensLocked ends subscriptions that no process has any more. It is no result:
+// their clients have to ask again.
+func (g *group) failListensLocked(reason error) {
+	s := g.server
+	for l := range g.listens {
+		l.failed = reason
+		s.leaveLocked(l)
+		if l.told {
+			s.emit(frontend.AppendError(nil, l.id, session.CodeInternal, "the subscription has ended: "+reason.Error(), nil))
+		}
+	}
+}

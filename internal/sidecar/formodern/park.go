@@ -1,0 +1,292 @@
+package formodern
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// park is where a call waits for its client to come back.
+type park struct {
+	id    string
+	call  *call // nil if the process is to be called anew
+	bound []byte
+	round uint32 // that the client was asked in last
+	open  bool   // and has not come back from
+	timer *time.Timer
+}
+
+// mostParks bounds what is kept for clients that never come back. Calls that are parked
+// are fewer, since each has a process.
+const mostParks = 10_000
+
+// ask gives a call's client the process's questions in place of an answer.
+func (s *Server) ask(c *call) {
+	bound := boundTo(s.options.Owner, c.group.name, c.method, []byte(c.name), c.arguments)
+	s.mu.Lock()
+	c.gathering = nil
+	if c.done || c.cancelled || c.id == nil || len(c.questions) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if c.park == nil {
+		c.park = s.newParkLocked(c, bound)
+	}
+	state := s.openLocked(c.park)
+	asked := make([]*question, len(c.questions))
+	copy(asked, c.questions)
+	id := s.takeLocked(c)
+	s.mu.Unlock()
+	s.emit(inputRequired(id, asked, state))
+}
+
+func (s *Server) newParkLocked(c *call, bound []byte) *park {
+	p := &park{id: newParkID(), call: c, bound: bound}
+	s.parks[p.id] = p
+	return p
+}
+
+// openLocked begins a round, and returns what the client is to come back with.
+func (s *Server) openLocked(p *park) string {
+	s.metrics.Parks.Inc()
+	p.round++
+	p.open = true
+	round := p.round
+	ttl := s.options.Limits.ParkTTL
+	p.timer = time.AfterFunc(ttl, func() { s.expire(p, round) })
+	return s.sealer.seal(ticket{p.id, round, time.Now().Add(ttl)}, p.bound)
+}
+
+func (s *Server) forgetParkLocked(p *park) {
+	delete(s.parks, p.id)
+	p.open = false
+	if c := p.call; c != nil && c.held != nil {
+		s.held -= len(c.held.Bytes)
+		c.held = nil
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// heldBytes is how much is kept for clients that may come back.
+const heldBytes = 64 << 20
+
+// holdLocked keeps the answer to a call that is parked. The process has not waited for
+// what it asked for.
+func (s *Server) holdLocked(c *call, m session.Message) {
+	if s.held+len(m.Bytes) > heldBytes {
+		s.forgetParkLocked(c.park)
+		return
+	}
+	held := keep(m)
+	c.held = &held
+	s.held += len(held.Bytes)
+}
+
+// expire ends a call whose client does not come back (R-07).
+func (s *Server) expire(p *park, round uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parks[p.id] != p || !p.open || p.round != round {
+		return
+	}
+	s.forgetParkLocked(p)
+	s.metrics.ExpiredParks.Inc()
+	if p.call != nil {
+		s.cancelLocked(p.call)
+	}
+}
+
+func inputRequired(id []byte, asked []*question, state string) []byte {
+	text := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	text = append(text, `,"result":{"resultType":"input_required","inputRequests":{`...)
+	for i, q := range asked {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, `"`+q.key+`":{"method":"`+q.method+`","params":`...)
+		text = append(append(text, q.params...), '}')
+	}
+	return append(text, `},"requestState":"`+state+`"}}`...)
+}
+
+var errResponses = errors.New("inputResponses are not what was asked for")
+
+// retry takes a call up again with what its client was asked for. Whatever is wrong with
+// it, nothing is called: the tool may have acted.
+func (s *Server) retry(ctx context.Context, g *group, r *request) error {
+	bound := boundTo(s.options.Owner, g.name, r.method, r.name(), r.arguments.Of(r.Bytes))
+	t, err := s.sealer.open(wire.Text(r.Bytes, r.state), bound)
+	if err != nil {
+		s.refuseState(r.id)
+		return nil
+	}
+	s.mu.Lock()
+	p := s.parks[t.park]
+	if p == nil || !p.open || p.round != t.round {
+		s.mu.Unlock()
+		s.refuseState(r.id)
+		return nil
+	}
+	if p.call == nil {
+		s.forgetParkLocked(p)
+		s.mu.Unlock()
+		s.metrics.Retries.Inc()
+		return s.callAnew(ctx, g, r, p)
+	}
+	answers, err := p.call.answersLocked(r)
+	if err != nil {
+		s.mu.Unlock() // the round is still open for better ones
+		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		return nil
+	}
+	s.metrics.Retries.Inc()
+	s.resume(ctx, r, p, answers)
+	return nil
+}
+
+func (s *Server) refuseState(id []byte) {
+	s.metrics.InvalidStates.Inc()
+	s.refuse(id, session.CodeInvalidParams, errState.Error())
+}
+
+// callAnew is the retry that a server with sessions expects after -32042. One that finds
+// no process may be repeated.
+func (s *Server) callAnew(ctx context.Context, g *group, r *request, p *park) error {
+	err := s.call(ctx, g, r)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed {
+			s.parks[p.id], p.open = p, true
+			p.timer.Reset(s.options.Limits.ParkTTL)
+		}
+	}
+	return err
+}
+
+// answersLocked are those of a retry to a call's questions, which they are no more. Keys
+// that are not known are ignored, and questions without an answer stay (R-06).
+func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
+	given := map[string]wire.Span{}
+	for i := 0; i < len(c.questions); i += findable {
+		some := c.questions[i:min(i+findable, len(c.questions))]
+		keys := make([]string, len(some))
+		for j, q := range some {
+			keys[j] = q.key
+		}
+		found, err := wire.Find(r.Bytes, r.responses, keys...)
+		if err != nil {
+			return nil, err
+		}
+		for j, at := range found {
+			given[keys[j]] = at
+		}
+	}
+	if r.responses.Present() && !isObject(r.Bytes, r.responses) {
+		return nil, errResponses
+	}
+	var left []*question
+	for _, q := range c.questions {
+		switch at := given[q.key]; {
+		case !at.Present():
+			left = append(left, q)
+		case !q.valid(r.Bytes, at):
+			return nil, errResponses
+		default:
+			answers = append(answers, answerTo(q.id, at.Of(r.Bytes)))
+		}
+	}
+	c.questions = left
+	return answers, nil
+}
+
+// findable is how many members can be looked for at a time.
+const findable = 8
+
+// resume gives a parked call to the client that came back, and the answers to the
+// process. It is called with the server's mutex, which it gives back.
+func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]byte) {
+	c := p.call
+	w := c.worker
+	p.open = false // before anything is done
+	p.timer.Stop()
+	id := bytes.Clone(r.id)
+	if c.held != nil {
+		held := *c.held
+		s.forgetParkLocked(p)
+		s.mu.Unlock()
+		s.answer(c, id, held)
+		return
+	}
+	c.id, c.token, c.level = id, bytes.Clone(r.token()), r.level
+	s.calls[string(id)] = c
+	delete(w.logged, c)
+	if c.level != noLevel {
+		w.logged[c] = struct{}{}
+	}
+	s.gatherLocked(c)
+	s.mu.Unlock()
+	w.tellLevel(ctx, c)
+	for _, answer := range answers {
+		if err := w.child.Send(context.WithoutCancel(ctx), answer); err != nil {
+			go w.sendFailed(err) // which answers the client
+			return
+		}
+	}
+}
+
+// answerURLs has a client visit what a process wants visited before it is called again
+// (-32042). It says whether the process's error could be read.
+func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
+	var read struct {
+		Elicitations []json.RawMessage `json:"elicitations"`
+	}
+	if !isObject(text, data) || json.Unmarshal(data.Of(text), &read) != nil || len(read.Elicitations) == 0 || len(read.Elicitations) > mostQuestions {
+		return false
+	}
+	if !c.group.capabilities.url {
+		s.emit(frontend.AppendError(nil, id, frontend.CodeMissingCapability, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)))
+		return true
+	}
+	var asked []*question
+	for i, params := range read.Elicitations {
+		q, ok := visit(i, params)
+		if !ok {
+			return false
+		}
+		asked = append(asked, q)
+	}
+	bound := boundTo(s.options.Owner, c.group.name, c.method, []byte(c.name), c.arguments)
+	s.mu.Lock()
+	if s.closed || len(s.parks) >= mostParks {
+		s.mu.Unlock()
+		return false
+	}
+	state := s.openLocked(s.newParkLocked(nil, bound))
+	s.mu.Unlock()
+	s.emit(inputRequired(id, asked, state))
+	return true
+}
+
+// visit is one of these as a question.
+func visit(i int, params json.RawMessage) (*question, bool) {
+	all := wire.Span{End: len(params)}
+	found, err := wire.Find(params, all, "mode")
+	if err != nil || !isObject(params, all) || string(wire.Text(params, found[0])) != "url" {
+		return nil, false
+	}
+	edits, err := cut(params, all, "elicitationId")
+	if err != nil {
+		return nil, false
+	}
+	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: wire.Edited(params, edits...)}, true
+}

@@ -1,0 +1,142 @@
+package formodern
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Methods that are not just passed on.
+const (
+	methodDiscover  = "server/discover"
+	methodListen    = "subscriptions/listen"
+	methodCall      = "tools/call"
+	methodPrompt    = "prompts/get"
+	methodRead      = "resources/read"
+	methodTools     = "tools/list"
+	methodCancelled = "notifications/cancelled"
+	methodElicit    = "elicitation/create"
+	methodSample    = "sampling/createMessage"
+	methodRoots     = "roots/list"
+	prefixTasks     = "tasks/" // which neither side may take for its own
+)
+
+// mayAsk says whether input can be asked for instead of an answer (R-01).
+func mayAsk(method string) bool {
+	return method == methodCall || method == methodPrompt || method == methodRead
+}
+
+// request is a client's request, as far as it was read.
+type request struct {
+	session.Message
+	id           []byte
+	method       string
+	capabilities capabilities
+	level        level
+	cuts         []wire.Edit // that take out what a server with sessions must not see
+	state        wire.Span   // of an earlier round
+	responses    wire.Span   // to what was asked for in that round
+	arguments    wire.Span
+}
+
+// read takes a request apart. The error is for the client.
+func (s *Server) read(m session.Message) (*request, error) {
+	e := &m.Envelope
+	r := &request{Message: m, id: e.ID.Of(m.Bytes), method: string(e.Method)}
+	var err error
+	if r.capabilities, err = capabilitiesOf(m, s.options.OfferRoots); err != nil {
+		return r, err
+	}
+	if r.level, err = levelOf(m); err != nil {
+		return r, err
+	}
+	found, err := wire.Find(m.Bytes, e.Params, "requestState", "inputResponses", "arguments")
+	if err != nil {
+		return r, err
+	}
+	r.state, r.responses, r.arguments = found[0], found[1], found[2]
+	fromMeta, err := cut(m.Bytes, e.Meta, wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities,
+		wire.MetaLogLevel, wire.MetaServerInfo, wire.MetaSubscriptionID)
+	if err != nil {
+		return r, err
+	}
+	fromParams, err := cut(m.Bytes, e.Params, "requestState", "inputResponses", "task")
+	if err != nil {
+		return r, err
+	}
+	r.cuts = append(fromMeta, fromParams...)
+	return r, nil
+}
+
+// token is that of the request's progress, or nil.
+func (r *request) token() []byte {
+	token := r.Envelope.ProgressToken.Of(r.Bytes)
+	if len(token) == 0 || string(token) == "null" {
+		return nil
+	}
+	return token
+}
+
+// name is what the request is about.
+func (r *request) name() []byte {
+	if r.method == methodRead {
+		return r.Envelope.URI
+	}
+	return r.Envelope.Name
+}
+
+// translated is the request as a process gets it, with a number of ours in place of its
+// id and progress token.
+func (r *request) translated(number uint64) []byte {
+	text := strconv.AppendUint(nil, number, 10)
+	edits := make([]wire.Edit, 0, len(r.cuts)+2)
+	edits = append(append(edits, r.cuts...), wire.Edit{Span: r.Envelope.ID, With: text})
+	if r.token() != nil {
+		edits = append(edits, wire.Edit{Span: r.Envelope.ProgressToken, With: text})
+	}
+	return wire.Edited(r.Bytes, edits...)
+}
+
+func (s *Server) request(ctx context.Context, m session.Message) error {
+	r, err := s.read(m)
+	switch {
+	case err != nil:
+		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		return nil
+	case strings.HasPrefix(r.method, prefixTasks):
+		// A server with sessions may have tasks, but its clients were not told of any.
+		s.refuse(r.id, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
+		return nil
+	}
+	g, err := s.join(stateless.Principal(ctx), r.capabilities)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	switch {
+	case r.method == methodDiscover:
+		return s.discover(ctx, g, r)
+	case r.method == methodListen:
+		return s.listen(ctx, g, r)
+	case mayAsk(r.method) && r.state.Present():
+		return s.retry(ctx, g, r)
+	}
+	return s.call(ctx, g, r)
+}
+
+// discover answers from what a process said of itself at initialize.
+func (s *Server) discover(ctx context.Context, g *group, r *request) error {
+	w, err := g.acquire(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	answer := append([]byte(`{"jsonrpc":"2.0","id":`), r.id...)
+	s.emit(append(append(append(answer, ','), w.hello.discovery...), '}'))
+	return nil
+}

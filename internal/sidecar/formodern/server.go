@@ -1,0 +1,214 @@
+// Package formodern makes a server of the stateless revision 2026-07-28 out of server
+// processes that have sessions only.
+//
+// A Server is put in place of a process of that revision: Send takes a request of one
+// client after the other, each with an id that is unique, and what Serve is given gets
+// the answers. Behind it is a pool of processes. Each is initialized once, with the
+// capabilities of the clients that it serves, and is used for one principal only: what
+// such a process keeps in memory is as good as a session.
+//
+// A process with sessions says of a request of its own not which call it belongs to.
+// If its clients can be asked anything, it therefore has one call at a time that may
+// ask, and others take another process. What it asks is the answer to the call
+// (input_required), the call stays in flight at the process as it is, parked, and the
+// client's retry with the answers picks it up again. Nothing is ever called twice for a
+// retry: whatever is wrong with one, it is refused.
+//
+// Send returns an error that wraps stateless.ErrBusy if a request was not taken: no
+// process can be had, or all are in use. Everything else is an answer. A process that
+// ends takes its own calls with it and nothing else; a Server ends by Close only.
+package formodern
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// LegacyServer is a process that has sessions, or one session, which is what it is used
+// for. *child.Server is one.
+type LegacyServer interface {
+	session.Server
+	// Serve reads the process's messages until it ends, and then calls ended with
+	// the reason. A message is valid until receive returns.
+	Serve(receive func(session.Message), ended func(error))
+}
+
+// Limits bound what clients and processes can do.
+type Limits struct {
+	Children         int // processes
+	PerKey           int // of these, for clients of one principal with the same capabilities
+	KeysPerPrincipal int // different capabilities of one principal's clients at a time
+	URIs             int // resources that are subscribed to, for clients as of PerKey
+
+	StartTimeout time.Duration // for a process to start and to answer initialize
+	LeaseTimeout time.Duration // for a process to be free, before a call is refused
+	IdleTimeout  time.Duration // without a call, after which a process ends
+	ParkTTL      time.Duration // for a client to come back with what it was asked for
+	CancelGrace  time.Duration // for a process to be done with a cancelled call, before it is ended
+}
+
+// Options are what a Server needs and how it behaves.
+type Options struct {
+	// Acquire starts a server that nobody has used.
+	Acquire func(ctx context.Context) (LegacyServer, error)
+	Limits  Limits
+	// OfferRoots lets servers ask clients for their roots.
+	OfferRoots bool
+	// Key seals what clients carry from one round to the next. Without one, of 32
+	// bytes, it is made up, which is enough for calls that live in this process.
+	Key []byte
+	// Owner names this instance in what is sealed.
+	Owner string
+	Log   logr.Logger
+}
+
+// Metrics are counted over all processes that there were.
+type Metrics struct {
+	Starts           session.Counter // processes that were initialized
+	StartFailures    session.Counter // processes that could not be had, or did not agree
+	Evictions        session.Counter // processes that made room for those of other clients
+	Kills            session.Counter // processes that did not end a cancelled call
+	Busy             session.Counter // requests that found no process
+	LateAnswers      session.Counter // answers to no call, or to one whose client has gone
+	LateProgress     session.Counter // progress of no call that anybody waits for
+	LogMessages      session.Counter // log messages that nobody asked for, or that nobody knows whose they are
+	UnroutedMessages session.Counter // other messages of processes that belong to nobody
+	RefusedRequests  session.Counter // requests of processes that no client can be asked for
+	Parks            session.Counter // times that a client was asked for input
+	Retries          session.Counter // times that one came back
+	InvalidStates    session.Counter // times that one came back with what was not to be taken
+	ExpiredParks     session.Counter // calls that ended because nobody came back
+}
+
+// Server is a server of the stateless revision. Its methods may be called at any time
+// from any goroutine.
+type Server struct {
+	options Options
+	metrics Metrics
+	sealer  sealer
+	ctx     context.Context // of starts, which last no longer than the Server
+	cancel  context.CancelFunc
+	receive func(session.Message)
+	ended   func(error)
+
+	mu       sync.Mutex
+	groups   map[string]*group
+	children int              // processes, and those that are being started
+	calls    map[string]*call // of clients that wait, by their ids
+	listens  map[string]*listen
+	parks    map[string]*park
+	held     int           // bytes of answers to calls that are parked
+	changed  chan struct{} // closed when a process may be free
+	waiters  int           // that changed would wake
+	failures int           // starts in a row that failed
+	retryAt  time.Time
+	lastErr  error
+	closed   bool
+}
+
+// New returns a Server. Processes are started when they are needed.
+func New(options Options) *Server {
+	key := options.Key
+	if len(key) == 0 {
+		key = make([]byte, keyBytes)
+		_, _ = rand.Read(key) // which never fails
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Server{
+		options: options, sealer: newSealer(key), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
+		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
+	}
+}
+
+// Metrics are the counters.
+func (s *Server) Metrics() *Metrics { return &s.metrics }
+
+// Serve says who gets what the server sends, and who is told of its end. It must be
+// called once, before anything is sent.
+func (s *Server) Serve(receive func(session.Message), ended func(error)) {
+	s.receive, s.ended = receive, ended
+}
+
+// Close ends all processes, with the calls that are parked there. It returns at once.
+func (s *Server) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	var workers []*worker
+	for _, g := range s.groups {
+		workers = append(workers, g.workers...)
+	}
+	for _, p := range s.parks {
+		s.forgetParkLocked(p)
+	}
+	for _, l := range s.listens {
+		s.leaveLocked(l)
+		s.emit(completed(l.id))
+	}
+	s.wakeLocked()
+	s.mu.Unlock()
+	s.cancel()
+	for _, w := range workers {
+		w.fail(stateless.ErrClosed)
+	}
+	go s.ended(stateless.ErrClosed)
+}
+
+// Send takes a request of a client's, or that it has gone away from one.
+func (s *Server) Send(ctx context.Context, message []byte) error {
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return fmt.Errorf("read request: %w", err)
+	}
+	m := session.Message{Bytes: message, Envelope: envelope}
+	switch envelope.Kind {
+	case wire.Request:
+		return s.request(ctx, m)
+	case wire.Notification:
+		if string(envelope.Method) == methodCancelled {
+			s.abandon(string(envelope.RequestID.Of(message)))
+		}
+	}
+	return nil
+}
+
+// busy is the error of a request that was not taken.
+func (s *Server) busy(err error) error {
+	s.metrics.Busy.Inc()
+	if errors.Is(err, stateless.ErrBusy) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
+}
+
+// emit sends a message. Nobody else has it.
+func (s *Server) emit(text []byte) {
+	envelope, err := wire.ScanLenient(text)
+	if err != nil {
+		// It is made of what was checked before, so this does not happen; and if it
+		// does, whoever waits must not do so for ever.
+		s.options.Log.Error(err, "A message for a client is invalid, and is dropped")
+		return
+	}
+	s.receive(session.Message{Bytes: text, Envelope: envelope, Owned: true})
+}
+
+// refuse answers a request that no process sees.
+func (s *Server) refuse(id []byte, code int, text string) {
+	s.emit(frontend.AppendError(nil, bytes.Clone(id), code, text, nil))
+}

@@ -1,0 +1,116 @@
+package formodern
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const keyBytes = 32
+
+// stateBytes is how long what a client carries can be.
+const stateBytes = 256
+
+// sealer makes and reads what clients carry from one round of a call to the next. It is
+// sealed, since it steers what happens, and bound to whom it was given and to
+// what was asked for: both are needed to open it.
+type sealer struct{ aead cipher.AEAD }
+
+func newSealer(key []byte) sealer {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(fmt.Sprintf("formodern: the key must have %d bytes", keyBytes)) // it is no client's
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // the block is of the right size
+	}
+	return sealer{aead}
+}
+
+// ticket is what a client carries.
+type ticket struct {
+	park    string // of parkBytes
+	round   uint32
+	expires time.Time
+}
+
+const (
+	parkBytes   = 16
+	ticketBytes = parkBytes + 4 + 8
+)
+
+func newParkID() string {
+	id := make([]byte, parkBytes)
+	_, _ = rand.Read(id) // which never fails
+	return string(id)
+}
+
+func (s sealer) seal(t ticket, bound []byte) string {
+	plain := make([]byte, 0, ticketBytes)
+	plain = append(plain, t.park...)
+	plain = binary.BigEndian.AppendUint32(plain, t.round)
+	plain = binary.BigEndian.AppendUint64(plain, uint64(t.expires.UnixMilli())) //nolint:gosec // Times of ours are after 1970.
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, bound))
+}
+
+var errState = errors.New("requestState invalid or expired; call again")
+
+func (s sealer) open(text, bound []byte) (ticket, error) {
+	if len(text) > stateBytes {
+		return ticket{}, errState
+	}
+	sealed, err := base64.RawURLEncoding.Strict().AppendDecode(nil, text)
+	if err != nil {
+		return ticket{}, errState
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, bound)
+	if err != nil || len(plain) != ticketBytes {
+		return ticket{}, errState
+	}
+	t := ticket{
+		park:    string(plain[:parkBytes]),
+		round:   binary.BigEndian.Uint32(plain[parkBytes:]),
+		expires: time.UnixMilli(int64(binary.BigEndian.Uint64(plain[parkBytes+4:]))), //nolint:gosec // We made it.
+	}
+	if time.Now().After(t.expires) {
+		return ticket{}, errState
+	}
+	return t, nil
+}
+
+// boundTo is what a ticket is bound to: this instance, whose the processes are, and what
+// was asked for. A client may spell its arguments differently the second time, so it is
+// what they mean that counts.
+func boundTo(owner, group, method string, name, arguments []byte) []byte {
+	hash := sha256.New()
+	for _, part := range [][]byte{[]byte(owner), []byte(group), []byte(method), name, canonical(arguments)} {
+		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		_, _ = hash.Write(part)
+	}
+	return hash.Sum(nil)
+}
+
+// canonical spells a value in one way. Numbers stay as they are: there are those that
+// cannot be read without loss.
+func canonical(value []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber()
+	var decoded any
+	if decoder.Decode(&decoded) != nil {
+		return value
+	}
+	text, err := json.Marshal(decoded)
+	if err != nil {
+		return value
+	}
+	return text
+}

@@ -1,0 +1,334 @@
+package formodern
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Why processes are ended.
+var (
+	errEvicted = errors.New("the server process made room for another")
+	errIdle    = errors.New("the server process was not used")
+	errStuck   = errors.New("the server did not end a call that was cancelled")
+	errUnread  = errors.New("the server does not read what it is sent")
+	errGone    = errors.New("the server process has just ended")
+)
+
+// worker is one process from its start to its end.
+type worker struct {
+	server *Server
+	group  *group
+	child  LegacyServer
+	hello  hello // set before anybody else knows the worker
+	over   chan struct{}
+
+	// Guarded by the server's mutex.
+	number   uint64              // of the last request sent
+	pending  map[uint64]*pending // requests without an answer
+	calls    map[*call]struct{}  // that the process works on
+	progress map[uint64]*call    // by the token that the process knows
+	logged   map[*call]struct{}  // calls that want log messages
+	level    level               // that the process was told
+	lease    *call               // that may ask
+	inFlight int                 // calls, and others who use the process
+	listed   bool                // it is of its group's workers
+	touched  time.Time           // when it was used last
+	idle     *time.Timer
+	queue    [][]byte // to be written without anybody waiting
+	queued   int      // bytes of these
+	writing  bool
+	dead     error
+}
+
+// pending is a request at a process: of a client's call, or our own.
+type pending struct {
+	call *call
+	own  chan session.Message // has room for the answer; closed without one at the end
+}
+
+// launch starts a process and agrees with it.
+func (g *group) launch(ctx context.Context) (*worker, error) {
+	server, err := g.server.obtain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		server: g.server, group: g, child: server, over: make(chan struct{}), touched: time.Now(),
+		pending: map[uint64]*pending{}, calls: map[*call]struct{}{}, progress: map[uint64]*call{}, logged: map[*call]struct{}{},
+	}
+	server.Serve(w.receive, w.fail)
+	return w, w.initialize(ctx)
+}
+
+// fullPause is between two looks for a place that a process has left.
+const fullPause = 50 * time.Millisecond
+
+// obtain starts a process. One that was ended to make room may take a moment to leave.
+func (s *Server) obtain(ctx context.Context) (LegacyServer, error) {
+	patience := time.Now().Add(s.options.Limits.LeaseTimeout)
+	for {
+		server, err := s.options.Acquire(ctx)
+		if !errors.Is(err, child.ErrFull) || time.Now().After(patience) {
+			return server, err
+		}
+		select {
+		case <-time.After(fullPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (w *worker) initialize(ctx context.Context) error {
+	s := w.server
+	s.mu.Lock()
+	answered := w.askLocked("initialize", initializeParams(w.group.capabilities))
+	s.mu.Unlock()
+	answer, err := w.await(ctx, answered)
+	if err != nil {
+		return fmt.Errorf("initialize server: %w", err)
+	}
+	if w.hello, err = readHello(answer); err != nil {
+		return err
+	}
+	// Whatever is sent from now on is behind this.
+	if err := w.child.Send(context.WithoutCancel(ctx), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		return fmt.Errorf("initialize server: %w", err)
+	}
+	return nil
+}
+
+// askLocked sends a request of our own. There need not be anybody who waits for the
+// answer.
+func (w *worker) askLocked(method, params string) <-chan session.Message {
+	w.number++
+	p := &pending{own: make(chan session.Message, 1)}
+	if w.dead != nil {
+		close(p.own)
+		return p.own
+	}
+	w.pending[w.number] = p
+	w.sendLocked([]byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(w.number, 10) + `,"method":"` + method + `","params":{` + params + `}}`))
+	return p.own
+}
+
+// await waits for the answer to a request of our own.
+func (w *worker) await(ctx context.Context, answered <-chan session.Message) (session.Message, error) {
+	select {
+	case answer, ok := <-answered:
+		if !ok {
+			return answer, w.deadBy()
+		}
+		return answer, nil
+	case <-ctx.Done():
+		return session.Message{}, fmt.Errorf("wait for the server to answer: %w", ctx.Err())
+	}
+}
+
+func (w *worker) deadBy() error {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	return w.dead
+}
+
+// queueBytes is how much may wait for a process that nobody waits for to have read it.
+const queueBytes = 1 << 20
+
+// sendLocked has a message written after those before it, without waiting: whoever reads
+// the process's output must not wait for it to read.
+func (w *worker) sendLocked(message []byte) {
+	if w.dead != nil {
+		return
+	}
+	if w.queued > queueBytes {
+		w.dismissLocked(errUnread)
+		return
+	}
+	w.queue = append(w.queue, message)
+	w.queued += len(message)
+	if !w.writing {
+		w.writing = true
+		go w.write()
+	}
+}
+
+func (w *worker) write() {
+	s := w.server
+	for {
+		s.mu.Lock()
+		if len(w.queue) == 0 || w.dead != nil {
+			w.writing, w.queue, w.queued = false, nil, 0
+			s.mu.Unlock()
+			return
+		}
+		next := w.queue[0]
+		w.queue = w.queue[1:]
+		w.queued -= len(next)
+		s.mu.Unlock()
+		if err := w.child.Send(context.Background(), next); err != nil {
+			w.sendFailed(err)
+			return
+		}
+	}
+}
+
+// reasonGrace is for whoever reads the process's output to say that it has ended, and
+// why.
+const reasonGrace = time.Second
+
+// sendFailed ends a process that could not be sent something.
+func (w *worker) sendFailed(err error) {
+	select {
+	case <-w.over:
+	case <-time.After(reasonGrace):
+		w.fail(fmt.Errorf("%w: %w", errUnread, err))
+	}
+}
+
+// usedLocked says whether a process cannot be ended without anybody noticing.
+func (w *worker) usedLocked() bool {
+	return w.inFlight > 0 || w.lease != nil || w.group.holder == w && len(w.group.listens) > 0
+}
+
+func (w *worker) cancelling() bool { return w.lease != nil && w.lease.cancelled }
+
+// releaseLocked says that a process is used by one less.
+func (w *worker) releaseLocked(c *call) {
+	w.inFlight--
+	if c != nil && w.lease == c {
+		w.lease = nil
+	}
+	w.touched = time.Now()
+	w.group.lastUsed = w.touched
+	w.server.wakeLocked()
+}
+
+func (w *worker) release() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.releaseLocked(nil)
+}
+
+// beIdleLocked ends the process when it has not been used for long enough.
+func (w *worker) beIdleLocked() {
+	w.idle = time.AfterFunc(w.server.options.Limits.IdleTimeout, w.endIdle)
+}
+
+func (w *worker) endIdle() {
+	s := w.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.dead != nil {
+		return
+	}
+	left := s.options.Limits.IdleTimeout - time.Since(w.touched)
+	switch {
+	case w.usedLocked():
+		w.idle.Reset(s.options.Limits.IdleTimeout)
+	case left > 0:
+		w.idle.Reset(left)
+	default:
+		w.dismissLocked(errIdle)
+	}
+}
+
+// dismissLocked ends a process. What it leaves is seen to by another goroutine, but
+// nobody gets it any more.
+func (w *worker) dismissLocked(reason error) {
+	w.unlistLocked()
+	go w.fail(reason)
+}
+
+// unlistLocked gives the process's place to another.
+func (w *worker) unlistLocked() {
+	if !w.listed {
+		return
+	}
+	w.listed = false
+	w.server.children--
+	w.group.workers = slices.DeleteFunc(w.group.workers, func(other *worker) bool { return other == w })
+	w.server.wakeLocked()
+}
+
+// fail ends the process, once, and with it its calls.
+func (w *worker) fail(reason error) {
+	s := w.server
+	s.mu.Lock()
+	if w.dead != nil {
+		s.mu.Unlock()
+		return
+	}
+	w.dead = discreet(reason)
+	close(w.over)
+	wasListed := w.listed
+	w.unlistLocked()
+	if w.idle != nil {
+		w.idle.Stop()
+	}
+	failed := w.buryLocked()
+	w.group.holderEndedLocked(w)
+	w.group.tidyLocked()
+	s.mu.Unlock()
+	w.child.Close()
+	if wasListed {
+		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", w.dead.Error())
+	}
+	for _, id := range failed {
+		s.refuse(id, session.CodeInternal, w.dead.Error())
+	}
+}
+
+// buryLocked ends what the process had in flight, and returns the ids of clients that
+// have to be told.
+func (w *worker) buryLocked() (ids [][]byte) {
+	for _, p := range w.pending {
+		if p.own != nil {
+			close(p.own)
+		}
+	}
+	clear(w.pending)
+	for c := range w.calls {
+		if !c.sent {
+			continue // whoever sends it finds out, and may try another process
+		}
+		w.server.doneLocked(c)
+		if id := w.server.takeLocked(c); id != nil {
+			ids = append(ids, id)
+		}
+		if c.park != nil {
+			w.server.forgetParkLocked(c.park)
+		}
+	}
+	return ids
+}
+
+// discreet takes a process's last words out of the reason for its end: they may be
+// about what another client did.
+func discreet(reason error) error {
+	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
+		return errors.New(exit.Brief())
+	}
+	return reason
+}
+
+// keep is a message that outlives the call of receive.
+func keep(message session.Message) session.Message {
+	if message.Owned {
+		return message
+	}
+	text := bytes.Clone(message.Bytes)
+	envelope, err := wire.ScanLenient(text) // strings of the other alias what is not ours
+	if err != nil {
+		return message // it was scanned before
+	}
+	return session.Message{Bytes: text, Envelope: envelope, Owned: true}
+}

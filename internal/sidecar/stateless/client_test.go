@@ -1,0 +1,178 @@
+package stateless
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// busyServer takes nothing.
+type busyServer struct{ *script }
+
+func (busyServer) Send(context.Context, []byte) error {
+	return fmt.Errorf("there is no process left: %w", ErrBusy)
+}
+
+func TestStandInIsBusy(t *testing.T) {
+	s := newStage(t, func(o *Options) {
+		o.Era, o.Translate = Legacy, func() Server { return busyServer{newScript(nil)} }
+	}, nil)
+	call := s.post(enveloped(`"e"`, "some/method", ""))
+	call.want(503, `"id":"e"`, "there is no process left")
+	if got := call.answer.Header.Get("Retry-After"); got == "" {
+		t.Error("got no Retry-After")
+	}
+}
+
+// A stand-in gets every subscription of every client, since it knows whom its news are for.
+func TestStandInListens(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)
+	for _, id := range []string{"1", "2"} {
+		s.post(enveloped(id, methodListen, `"notifications":{"toolsListChanged":true},`))
+	}
+	await(t, "a stand-in", s.endpoint.process.isRunning)
+	for range 2 {
+		if got := s.standIn.next(t); string(got.Envelope.Method) != methodListen {
+			t.Errorf("got %s, want a subscription", got.Bytes)
+		}
+	}
+}
+
+// M-18: who can do something else, or is somebody else, may have other tools.
+func TestToolsOfAStandIn(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)
+	call := func(capabilities, authorization string) *posted {
+		body := strings.Replace(enveloped("1", "tools/call", `"name":"t","arguments":{"a":"b"},`), `clientCapabilities":{}`, `clientCapabilities":`+capabilities, 1)
+		return s.post(body, "Mcp-Name", "t", "Authorization", authorization)
+	}
+	const region = `"result":{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"Region"}}}}]}`
+	for _, step := range []struct {
+		capabilities, authorization string
+		asks                        bool // for the list of tools
+		tools                       string
+		refused                     bool
+	}{
+		{`{}`, "", true, noTools, false},
+		{`{"roots":{}}`, "", true, region, true},
+		{`{"roots":{}}`, "Bearer x", true, noTools, false},
+		{`{"roots":{}}`, "Bearer x", false, "", false},
+		{`{}`, "", false, "", false},
+	} {
+		posted := call(step.capabilities, step.authorization)
+		await(t, "a stand-in", s.endpoint.process.isRunning)
+		if step.asks {
+			list := s.standIn.next(t)
+			if !strings.Contains(string(list.Bytes), `clientCapabilities":`+step.capabilities) || string(list.Envelope.Method) != "tools/list" {
+				t.Errorf("got %s, want a list for the client's capabilities", list.Bytes)
+			}
+			s.standIn.answer(list, step.tools)
+		}
+		if step.refused {
+			posted.want(400, "-32020")
+			continue
+		}
+		s.standIn.answer(s.standIn.next(t), `"result":{}`)
+		posted.want(200)
+	}
+}
+
+func TestToolListsAreBounded(t *testing.T) {
+	var lists toolLists
+	for i := range 3 * mostLists {
+		lists.of(strconv.Itoa(i))
+	}
+	if len(lists.byWhom) > mostLists {
+		t.Errorf("%d lists are kept, want %d at most", len(lists.byWhom), mostLists)
+	}
+}
+
+func TestPrincipal(t *testing.T) {
+	seen := make(chan string, 1)
+	s := newStage(t, func(o *Options) {
+		o.Era, o.Translate = Legacy, func() Server { return principalServer{newScript(nil), seen} }
+	}, nil)
+	of := func(headers ...string) string {
+		s.post(enveloped("1", "some/method", ""), headers...)
+		return <-seen
+	}
+	one, two, none := of("Authorization", "Bearer one"), of("Authorization", "Bearer two"), of()
+	if none != "" || one == "" || one == two || strings.Contains(one, "Bearer") {
+		t.Errorf("got principals %q, %q and %q", one, two, none)
+	}
+	if again := of("Authorization", "Bearer one"); again != one {
+		t.Errorf("got %q and then %q for the same", one, again)
+	}
+}
+
+type principalServer struct {
+	*script
+	seen chan string
+}
+
+func (p principalServer) Send(ctx context.Context, message []byte) error {
+	if e, err := wire.Scan(message); err == nil && e.Kind == wire.Request { // and no cancellation
+		p.seen <- Principal(ctx)
+	}
+	return nil
+}
+
+func TestCallOfOurOwn(t *testing.T) {
+	s := newStage(t, nil, nil)
+	request := scanned(t, enveloped(`"mine"`, "some/method", ""))
+	type outcome struct {
+		call *Call
+		err  error
+	}
+	made := make(chan outcome, 1)
+	go func() {
+		call, err := s.endpoint.Call(t.Context(), request)
+		made <- outcome{call, err}
+	}()
+	p := s.process()
+	first := p.next(t)
+	result := <-made
+	if result.err != nil {
+		t.Fatal(result.err)
+	}
+	p.answer(first, `"result":{"x":1.0}`)
+	message, last := awaitMessage(t, result.call)
+	s.equal("the answer", string(message), `{"jsonrpc":"2.0","id":"mine","result":{"x":1.0}}`)
+	if !last {
+		t.Error("the answer is not the last message")
+	}
+	result.call.Release()
+
+	second, err := s.endpoint.Call(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.next(t)
+	second.Release() // before its answer, which cancels it (M-09)
+	if got := p.next(t); string(got.Envelope.Method) != "notifications/cancelled" {
+		t.Errorf("got %s, want a cancellation", got.Bytes)
+	}
+	s.endpoint.Close()
+	if _, err := s.endpoint.Call(t.Context(), request); err == nil {
+		t.Error("a closed endpoint takes calls")
+	}
+}
+
+func awaitMessage(t *testing.T, call *Call) (message []byte, last bool) {
+	t.Helper()
+	for {
+		message, last, ok := call.Take()
+		if ok {
+			return message, last
+		}
+		select {
+		case <-call.Ready():
+		case <-time.After(patience):
+			t.Fatal("no message")
+		}
+	}
+}
