@@ -97,19 +97,28 @@ func (c *goClient) usePrompts(ctx context.Context) error {
 	return equal(prompt.Messages[0].Content, mcp.Content(&mcp.TextContent{Text: "Greet Ada."}))
 }
 
+// useProgress: the result comes only after the client has said that it saw the steps.
 func (c *goClient) useProgress(ctx context.Context) error {
 	params := &mcp.CallToolParams{Name: "steps", Arguments: map[string]any{"key": c.key}}
 	params.SetProgressToken("token of " + c.key)
-	if _, err := c.CallTool(ctx, params); err != nil {
-		return err
-	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(ctx, params)
+		ended <- err
+	}()
 	var seen []string
 	err := until(ctx, func() (bool, error) {
 		c.note(func() { seen = slices.Clone(c.progress) })
 		return len(seen) >= 3, nil
 	})
+	if err != nil {
+		return fmt.Errorf("progress was %q: %w", seen, err)
+	}
+	if err := c.want(ctx, "seen", map[string]any{"key": c.key}, "so be it"); err != nil {
+		return err
+	}
 	token := "token of " + c.key + ": "
-	return errors.Join(err, equal(seen, []string{token + "1/3", token + "2/3", token + "3/3"}))
+	return errors.Join(<-ended, equal(seen, []string{token + "1/3", token + "2/3", token + "3/3"}))
 }
 
 func (c *goClient) useCancellation(ctx context.Context) error {

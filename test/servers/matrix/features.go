@@ -14,6 +14,7 @@ const (
 	plainURI = "matrix://plain"
 	itemURI  = "matrix://item/"
 	steps    = 3
+	patience = 5 * time.Second // with clients
 )
 
 // mine is the argument of tools that do something for one client.
@@ -45,7 +46,8 @@ func newServer(events journal, versions []string) *mcp.Server {
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "echo", Description: "Says what it is told."}, echo)
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "revision", Description: "Says which revision the server believes to speak."}, revision)
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "count", Description: "Says how often something was done, in structure."}, s.count)
-	mcp.AddTool(s.Server, &mcp.Tool{Name: "steps", Description: "Reports progress in three steps."}, s.progress)
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "steps", Description: "Reports progress in three steps, and waits for them to be seen."}, s.progress)
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "seen", Description: "Takes note that the client has seen the steps."}, s.seen)
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "wait", Description: "Waits to be cancelled."}, s.wait)
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "grow", Description: "Adds a tool."}, s.grow)
 	mcp.AddTool(s.Server, &mcp.Tool{Name: "touch", Description: "Changes a resource."}, s.touch)
@@ -76,9 +78,10 @@ func (s server) count(_ context.Context, _ *mcp.CallToolRequest, in counting) (*
 	return text("%d", n), number{n}, err
 }
 
-// progress takes a moment for each step, as work does. A TypeScript client that reads a
-// step and the result at once forgets the call's token before it looks at the step.
-func (s server) progress(ctx context.Context, request *mcp.CallToolRequest, _ mine) (*mcp.CallToolResult, any, error) {
+// progress has its result when the client has seen the steps: they are to be told when
+// they happen. And a TypeScript client that reads a step and the result at once forgets
+// the call's token before it looks at the step.
+func (s server) progress(ctx context.Context, request *mcp.CallToolRequest, in mine) (*mcp.CallToolResult, any, error) {
 	token := request.Params.GetProgressToken()
 	if token == nil {
 		return nil, nil, errors.New("the call has no progress token")
@@ -89,9 +92,17 @@ func (s server) progress(ctx context.Context, request *mcp.CallToolRequest, _ mi
 		}); err != nil {
 			return nil, nil, fmt.Errorf("report progress: %w", err)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-	return text("done"), nil, nil
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if seen, err := s.events.count(in.Key, "seen"); seen > 0 || err != nil {
+			return text("done"), nil, err
+		}
+	}
+	return nil, nil, errors.New("nobody saw the steps")
+}
+
+func (s server) seen(_ context.Context, _ *mcp.CallToolRequest, in mine) (*mcp.CallToolResult, any, error) {
+	return text("so be it"), nil, s.events.add(in.Key, "seen")
 }
 
 // wait ends by itself after a while, so that nothing is left of a call that nobody cancels.
