@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -19,11 +20,17 @@ const patience = 30 * time.Second
 // and returns its URL.
 func Serve(t *testing.T, command ...string) string {
 	t.Helper()
+	return ServeWith(t, nil, command...)
+}
+
+// ServeWith is Serve with flags of the adapter's.
+func ServeWith(t *testing.T, flags []string, command ...string) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "sidecar")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/slipway-mcp/slipway/cmd/sidecar").CombinedOutput(); err != nil {
 		t.Fatalf("build sidecar: %v: %s", err, out)
 	}
-	return Start(t, binary, append([]string{"--"}, command...)...)
+	return Start(t, binary, slices.Concat(flags, []string{"--"}, command)...)
 }
 
 // Start is for tests that have built the adapter, and give it flags of their own.

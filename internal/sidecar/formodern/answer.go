@@ -141,22 +141,32 @@ func (s *Server) answerError(c *call, id []byte, m session.Message) {
 		s.refuse(id, session.CodeInternal, "the server's error cannot be translated: "+err.Error())
 		return
 	}
-	code, data := found[0], found[2]
-	number, err := strconv.Atoi(string(code.Of(text)))
+	code, err := strconv.Atoi(string(found[0].Of(text)))
+	if err != nil {
+		code = 0 // whatever it is, it means nothing here
+	}
+	edits := []wire.Edit{{Span: m.Envelope.ID, With: id}}
 	switch {
-	case err != nil:
-	case number == session.CodeMethodNotFound && c.method == methodCall:
+	case code == session.CodeMethodNotFound && c.method == methodCall:
 		c.group.outdateTools() // one that is to be called as a task says so
-	case number == codeResourceNotFound:
-		s.emit(wire.Edited(text, append(notFound(c, text, found, at), wire.Edit{Span: m.Envelope.ID, With: id})...))
+	case code == codeResourceNotFound:
+		edits = append(edits, notFound(c, text, found, at)...)
+	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, id, text, found[2]):
 		return
-	case number == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, id, text, data):
-		return
-	case number <= -32020 && number >= -32099 && !(number == frontend.CodeMissingCapability && namesCapabilities(text, data)):
+	case isReserved(code, text, found[2]):
 		s.emit(frontend.AppendError(nil, id, session.CodeInternal, string(wire.Text(text, found[1])), bytes.Clone(at.Of(text))))
 		return
 	}
-	s.emit(wire.Edited(text, wire.Edit{Span: m.Envelope.ID, With: id}))
+	s.emit(wire.Edited(text, edits...))
+}
+
+// isReserved says whether an error has a code that means something else to clients
+// without sessions than its server can have meant.
+func isReserved(code int, text []byte, data wire.Span) bool {
+	if code == frontend.CodeMissingCapability && namesCapabilities(text, data) {
+		return false
+	}
+	return code <= -32020 && code >= -32099
 }
 
 // namesCapabilities says whether the data of an error is what -32021 must have.

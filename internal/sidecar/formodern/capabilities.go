@@ -77,31 +77,38 @@ func flags(a string, hasA bool, b string, hasB bool) string {
 
 // allow says whether a server may ask for what it asks for, and if not, why.
 func (c capabilities) allow(request session.Message) (code int, reason string) {
-	params := request.Envelope.Params
 	switch string(request.Envelope.Method) {
 	case methodElicit:
-		found, err := wire.Find(request.Bytes, params, "mode")
-		url := err == nil && string(wire.Text(request.Bytes, found[0])) == "url"
-		switch {
-		case !c.form && !c.url:
-			return session.CodeMethodNotFound, "the client has no elicitation"
-		case url && !c.url, !url && !c.form:
-			return session.CodeInvalidParams, "the client does not have this mode of elicitation"
-		}
+		return c.allowElicitation(request)
 	case methodSample:
-		found, err := wire.Find(request.Bytes, params, "tools")
-		switch {
-		case !c.sampling:
-			return session.CodeMethodNotFound, "the client has no sampling"
-		case err == nil && found[0].Present() && !c.samplingTools:
-			return session.CodeInvalidParams, "the client has no tools for sampling"
-		}
+		return c.allowSampling(request)
 	case methodRoots:
-		if !c.roots {
-			return session.CodeMethodNotFound, "the client has no roots"
+		if c.roots {
+			return 0, ""
 		}
-	default:
-		return session.CodeMethodNotFound, "the client has no such method"
+	}
+	return session.CodeMethodNotFound, "the client has no such method"
+}
+
+func (c capabilities) allowElicitation(request session.Message) (code int, reason string) {
+	found, err := wire.Find(request.Bytes, request.Envelope.Params, "mode")
+	url := err == nil && string(wire.Text(request.Bytes, found[0])) == "url"
+	switch {
+	case !c.form && !c.url:
+		return session.CodeMethodNotFound, "the client has no elicitation"
+	case url && !c.url, !url && !c.form:
+		return session.CodeInvalidParams, "the client does not have this mode of elicitation"
+	}
+	return 0, ""
+}
+
+func (c capabilities) allowSampling(request session.Message) (code int, reason string) {
+	found, err := wire.Find(request.Bytes, request.Envelope.Params, "tools")
+	switch {
+	case !c.sampling:
+		return session.CodeMethodNotFound, "the client has no sampling"
+	case !c.samplingTools && (err != nil || found[0].Present()):
+		return session.CodeInvalidParams, "the client has no tools for sampling"
 	}
 	return 0, ""
 }

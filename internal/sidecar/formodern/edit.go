@@ -23,9 +23,9 @@ func cut(message []byte, object wire.Span, names ...string) ([]wire.Edit, error)
 		return nil, err
 	}
 	var edits []wire.Edit
-	for i, value := range values {
-		if value.Present() {
-			edits = append(edits, wire.Edit{Span: wire.Span{Start: nameStart(message, value, names[i]), End: value.End}})
+	for i, name := range names {
+		if value := values[i]; value.Present() {
+			edits = append(edits, wire.Edit{Span: wire.Span{Start: nameStart(message, value, name), End: value.End}})
 		}
 	}
 	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })

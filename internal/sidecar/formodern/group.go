@@ -20,6 +20,7 @@ type group struct {
 
 	// Guarded by the server's mutex.
 	users       int       // requests that are looking for a process
+	wanting     int       // of these, those whose call may ask
 	workers     []*worker // oldest first
 	starts      []*start  // that are under way
 	listens     map[*listen]struct{}
@@ -114,6 +115,10 @@ func (s *Server) roomForGroupLocked(principal string) bool {
 // must release it.
 func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
 	s := g.server
+	if c != nil && c.leased {
+		g.want(1)
+		defer g.want(-1)
+	}
 	var began *start
 	var timeout <-chan time.Time
 	for {
@@ -145,6 +150,12 @@ func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
 			return nil, err
 		}
 	}
+}
+
+func (g *group) want(change int) {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	g.wanting += change
 }
 
 // tryLocked returns a process that is free, or sees to it that there will be one.
@@ -198,9 +209,10 @@ func (g *group) pickLocked(c *call) (picked *worker) {
 func (g *group) startLocked(c *call) (*start, error) {
 	s, limits := g.server, &g.server.options.Limits
 	leased := c != nil && c.leased
+	under := len(g.starts)
 	switch {
-	case !leased && len(g.starts) > 0:
-		return g.starts[0], nil
+	case under > 0 && (!leased || under >= g.wanting):
+		return g.starts[under-1], nil // there will be one for everybody
 	case len(g.workers)+len(g.starts) >= limits.PerKey:
 		return nil, nil //nolint:nilnil // There is no room.
 	}

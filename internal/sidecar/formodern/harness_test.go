@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -270,7 +271,7 @@ func (s *stage) post(c client, method, params string) *posted {
 	s.Helper()
 	s.mu.Lock()
 	s.last++
-	p := &posted{stage: s, id: fmt.Sprint(s.last), done: make(chan struct{})}
+	p := &posted{stage: s, id: strconv.Itoa(s.last), done: make(chan struct{})}
 	s.mu.Unlock()
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`

@@ -124,14 +124,10 @@ var errResponses = errors.New("inputResponses are not what was asked for")
 // it, nothing is called: the tool may have acted.
 func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	bound := boundTo(s.options.Owner, g.name, r.method, r.name(), r.arguments.Of(r.Bytes))
-	t, err := s.sealer.open(wire.Text(r.Bytes, r.state), bound)
-	if err != nil {
-		s.refuseState(r.id)
-		return nil
-	}
+	t, ok := s.sealer.open(wire.Text(r.Bytes, r.state), bound)
 	s.mu.Lock()
 	p := s.parks[t.park]
-	if p == nil || !p.open || p.round != t.round {
+	if !ok || p == nil || !p.open || p.round != t.round {
 		s.mu.Unlock()
 		s.refuseState(r.id)
 		return nil
@@ -155,7 +151,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 
 func (s *Server) refuseState(id []byte) {
 	s.metrics.InvalidStates.Inc()
-	s.refuse(id, session.CodeInvalidParams, errState.Error())
+	s.refuse(id, session.CodeInvalidParams, "requestState invalid or expired; call again")
 }
 
 // callAnew is the retry that a server with sessions expects after -32042. One that finds

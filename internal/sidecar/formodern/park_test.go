@@ -3,6 +3,7 @@ package formodern
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,7 @@ func (s *stage) parked(c client, requests ...string) (*script, session.Message, 
 	p := s.process(1)
 	atProcess := p.next()
 	for i, rest := range requests {
-		p.request(fmt.Sprint(i+1), rest)
+		p.request(strconv.Itoa(i+1), rest)
 	}
 	return p, atProcess, request.asked()
 }
@@ -283,6 +284,7 @@ func TestProcessEndsWhileParked(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		p, _, round := s.parked(elicits, form)
 		p.end(errPlayed)
+		synctest.Wait()
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
 		s.processes(1)
 	})

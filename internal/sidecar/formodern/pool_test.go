@@ -47,7 +47,7 @@ func TestLease(t *testing.T) {
 		first.answer(request, `"result":{}`)
 		calls[0].wantPart(`"complete"`)
 		if name := string(first.next().Envelope.Name); name == "late" {
-			waiting, late = late, waiting
+			late = waiting
 		}
 		late.wantBusy()
 		first.expectNothing()
@@ -59,6 +59,7 @@ func TestLease(t *testing.T) {
 func TestReuse(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		a, b := s.post(elicits, "tools/call", ""), s.post(elicits, "tools/call", "")
+		s.processes(2)
 		one, two := s.process(1), s.process(2)
 		first, second := one.next(), two.next()
 		time.Sleep(time.Second)

@@ -2,6 +2,7 @@ package formodern
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ func (s *Server) read(m session.Message) (*request, error) {
 	if err != nil {
 		return r, err
 	}
-	r.cuts = append(fromMeta, fromParams...)
+	r.cuts = slices.Concat(fromMeta, fromParams)
 	return r, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -58,33 +57,30 @@ func (s sealer) seal(t ticket, bound []byte) string {
 	plain := make([]byte, 0, ticketBytes)
 	plain = append(plain, t.park...)
 	plain = binary.BigEndian.AppendUint32(plain, t.round)
-	plain = binary.BigEndian.AppendUint64(plain, uint64(t.expires.UnixMilli())) //nolint:gosec // Times of ours are after 1970.
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, bound))
+	plain = binary.BigEndian.AppendUint64(plain, uint64(t.expires.UnixMilli()))
+	sealed := s.aead.Seal(nil, nil, plain, bound) //nolint:gosec // The nonce is made by it.
+	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-var errState = errors.New("requestState invalid or expired; call again")
-
-func (s sealer) open(text, bound []byte) (ticket, error) {
+// open reads a ticket, if it is one of ours, for this, and has not expired.
+func (s sealer) open(text, bound []byte) (t ticket, ok bool) {
 	if len(text) > stateBytes {
-		return ticket{}, errState
+		return t, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().AppendDecode(nil, text)
 	if err != nil {
-		return ticket{}, errState
+		return t, false
 	}
 	plain, err := s.aead.Open(nil, nil, sealed, bound)
 	if err != nil || len(plain) != ticketBytes {
-		return ticket{}, errState
+		return t, false
 	}
-	t := ticket{
+	t = ticket{
 		park:    string(plain[:parkBytes]),
 		round:   binary.BigEndian.Uint32(plain[parkBytes:]),
 		expires: time.UnixMilli(int64(binary.BigEndian.Uint64(plain[parkBytes+4:]))), //nolint:gosec // We made it.
 	}
-	if time.Now().After(t.expires) {
-		return ticket{}, errState
-	}
-	return t, nil
+	return t, time.Now().Before(t.expires)
 }
 
 // boundTo is what a ticket is bound to: this instance, whose the processes are, and what

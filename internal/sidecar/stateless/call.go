@@ -28,6 +28,7 @@ type call struct {
 	number  uint64 // its id and progress token at the process
 	id      []byte // as the client spelled it
 	token   []byte // of its progress, as the client spelled it
+	inside  bool   // this program makes it, for a client of another kind
 	own     bool   // nobody else's
 	listen  bool   // it is a subscription
 	logs    bool   // the client wants log messages (U-07)

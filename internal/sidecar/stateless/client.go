@@ -51,7 +51,7 @@ func (e *Endpoint) Call(ctx context.Context, request session.Message) (*Call, er
 		if err != nil {
 			return nil, err
 		}
-		c, err := e.call(ctx, running, request)
+		c, err := e.call(ctx, running, request, true)
 		if errors.Is(err, errGone) && try < tries {
 			continue
 		}

@@ -98,14 +98,20 @@ func (c *crowd) repeat(listening *call) {
 	}
 }
 
+// all are all but the first process.
+func (c *crowd) all() []*run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.others)
+}
+
 // drain ends all but the first process, as run.end does.
 func (c *crowd) drain(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
-	others := slices.Clone(c.others)
 	c.mu.Unlock()
 	var ending sync.WaitGroup
-	for _, other := range others {
+	for _, other := range c.all() {
 		ending.Go(func() { other.end(ctx) })
 	}
 	ending.Wait()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -21,6 +22,8 @@ type Endpoint struct {
 	metrics Metrics
 	process *process
 	crowd   crowd
+
+	refusing atomic.Bool
 }
 
 // New returns an Endpoint. Its process is started for the first client.
@@ -33,6 +36,15 @@ func New(options Options) *Endpoint {
 
 // Metrics are the counters.
 func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
+
+// Refuse takes no more requests of clients, and ends their subscriptions. This program
+// can make requests until Drain.
+func (e *Endpoint) Refuse() {
+	e.refusing.Store(true)
+	for _, running := range append(e.crowd.all(), e.process.all()...) {
+		running.endListens()
+	}
+}
 
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
 // the context ends, or there are none, the process does.
@@ -83,6 +95,9 @@ const tries = 3
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
 func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
+	if e.refusing.Load() {
+		return nil, nil, ErrClosed
+	}
 	ctx := r.Context()
 	if principal := principalOf(r); principal != "" {
 		ctx = WithPrincipal(ctx, principal)
@@ -95,7 +110,7 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := e.call(ctx, running, request)
+		c, err := e.call(ctx, running, request, false)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
@@ -111,8 +126,8 @@ func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, 
 	return e.crowd.choose(first, request), nil
 }
 
-func (e *Endpoint) call(ctx context.Context, running *run, request session.Message) (*call, error) {
-	c, err := running.call(ctx, request)
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, inside bool) (*call, error) {
+	c, err := running.call(ctx, request, inside)
 	if err == nil && c.listen {
 		e.crowd.repeat(c)
 	}

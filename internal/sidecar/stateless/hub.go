@@ -43,8 +43,7 @@ const (
 var errURIs = errors.New("as many resources are subscribed to as may be")
 
 // join adds a client that listens.
-func (r *run) join(request session.Message, f filter) (*call, error) {
-	c := newCall(r, request)
+func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
 	if err := r.register(c, request); err != nil {
 		return nil, err
 	}

@@ -251,6 +251,16 @@ func (p *process) slowDownLocked(reason error) {
 	}
 }
 
+// all is the process that runs, if one does.
+func (p *process) all() []*run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return nil
+	}
+	return []*run{p.current}
+}
+
 // drain takes no more requests, ends subscriptions, and waits for calls in flight until
 // the context ends.
 func (p *process) drain(ctx context.Context) {

@@ -111,13 +111,15 @@ func discreet(reason error) error {
 
 // call begins a client's request. A subscription of a kind that we know does not reach
 // a process as such.
-func (r *run) call(ctx context.Context, request session.Message) (*call, error) {
+func (r *run) call(ctx context.Context, request session.Message, inside bool) (*call, error) {
+	c := newCall(r, request)
+	c.inside = inside
 	if string(request.Envelope.Method) == methodListen && !r.translated {
 		if f, known := filterOf(request); known {
-			return r.join(request, f)
+			return r.join(c, request, f)
 		}
 	}
-	return r.send(ctx, newCall(r, request), request)
+	return r.send(ctx, c, request)
 }
 
 // begin sends a request of our own.
@@ -263,6 +265,17 @@ func (r *run) drain() <-chan struct{} {
 		}
 	}
 	return r.emptied
+}
+
+// endListens ends subscriptions of clients of this revision.
+func (r *run) endListens() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.open {
+		if c.listen && !c.own && !c.inside {
+			c.completeLocked()
+		}
+	}
 }
 
 // end drains the process until the context ends, and then ends it.
