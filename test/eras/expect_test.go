@@ -42,7 +42,7 @@ type server struct {
 var columns = []server{
 	{
 		"stdio, legacy", []string{"era", "legacy", "matrix"}, []string{"--legacy-sse"},
-		[]way{native, native, native, native, notYet},
+		[]way{native, native, native, native, translated},
 	},
 	{
 		"stdio, both eras", []string{"matrix"}, []string{"--legacy-sse"},
@@ -50,7 +50,7 @@ var columns = []server{
 	},
 	{
 		"stdio, modern", []string{"era", "modern", "matrix"}, []string{"--legacy-sse"},
-		[]way{notYet, notYet, notYet, notYet, native},
+		[]way{translated, translated, translated, translated, native},
 	},
 	{
 		// The adapter refuses --legacy-sse here.

@@ -36,7 +36,7 @@ func (s server) elicit(ctx context.Context, request *mcp.CallToolRequest, questi
 		return given, nil, nil
 	}
 	if caps := request.ClientCapabilities(); caps == nil || caps.Elicitation == nil {
-		return nil, nil, missing("elicitation", &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{}})
+		return nil, nil, missing("elicitation")
 	}
 	return nil, &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{answerKey: question}}, nil
 }
@@ -69,16 +69,16 @@ func (s server) sample(ctx context.Context, request *mcp.CallToolRequest, questi
 		return given.Content[0], nil, nil
 	}
 	if caps := request.ClientCapabilities(); caps == nil || caps.Sampling == nil {
-		return nil, nil, missing("sampling", &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}})
+		return nil, nil, missing("sampling")
 	}
 	return nil, &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{answerKey: question}}, nil
 }
 
-// missing is L-26: the client did not declare what the call needs.
-func missing(name string, capabilities *mcp.ClientCapabilities) error {
-	data, err := json.Marshal(mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: capabilities})
-	if err != nil {
-		return fmt.Errorf("name capability: %w", err)
+// missing is L-26: the client did not declare what the call needs. It is written out,
+// because the SDK's type always has roots.
+func missing(name string) error {
+	return &jsonrpc.Error{
+		Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client has no " + name,
+		Data: json.RawMessage(`{"requiredCapabilities":{"` + name + `":{}}}`),
 	}
-	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client has no " + name, Data: data}
 }
