@@ -28,7 +28,7 @@ func TestServes(t *testing.T) {
 		"one process, no sessions":  {shared, mcpprobe.Server{ProtocolVersion: "2026-07-28"}, all},
 		"HTTP, as the server lists": {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, []string{"2026-07-28", "x"}},
 		"HTTP, which lists none":    {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, nil},
-		"SSE":                       {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, nil},
+		"SSE":                       {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.config.serves(test.own)); diff != "" {
