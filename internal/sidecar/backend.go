@@ -170,8 +170,9 @@ func marked(err error) error {
 
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
-	// The old process may still be on its way out when the next one starts.
-	pool := a.newPool(starter, 2+statelessProcesses, stuckTimeout)
+	// The old process may still be on its way out when the next one starts. The keeper of
+	// a server without sessions has one, too.
+	pool := a.newPool(starter, 3+statelessProcesses, stuckTimeout)
 	process := shared.New(shared.Options{
 		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
