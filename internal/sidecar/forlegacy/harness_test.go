@@ -52,6 +52,7 @@ type scripted struct {
 	last     bool // the last in the inbox is the answer
 	released int
 	answered bool
+	gone     func() // is told of the release
 }
 
 func (x *scripted) Take() (message []byte, last, ok bool) {
@@ -69,8 +70,12 @@ func (x *scripted) Ready() <-chan struct{} { return x.ready }
 
 func (x *scripted) Release() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.released++
+	gone := x.gone
+	x.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
 }
 
 // cancelled says whether nobody waited for the answer any more.
@@ -162,12 +167,14 @@ func staged(t *testing.T, test func(s *stage)) {
 	})
 }
 
-// send sends a message of the client's.
+// send sends a message of the client's, of which nothing may be kept.
 func (s *stage) send(message string) {
 	s.t.Helper()
-	if err := s.server.Send(s.t.Context(), []byte(message)); err != nil {
+	text := []byte(message)
+	if err := s.server.Send(s.t.Context(), text); err != nil {
 		s.t.Fatalf("send %s: %v", message, err)
 	}
+	clear(text)
 }
 
 // heard are the messages that the client was told since it was last asked, one by one.
