@@ -41,6 +41,13 @@ func (m *script) Call(_ context.Context, request session.Message) (Exchange, err
 	return x, nil
 }
 
+// refuse has it take no requests, or take them again.
+func (m *script) refuse(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuses = err
+}
+
 // scripted is one request to a script.
 type scripted struct {
 	request  string
@@ -159,6 +166,8 @@ func staged(t *testing.T, test func(s *stage)) {
 		test(s)
 		s.server.Close()
 		synctest.Wait()
+		s.modern.mu.Lock()
+		defer s.modern.mu.Unlock()
 		for _, x := range s.modern.requests {
 			if x.released != 1 {
 				t.Errorf("released %d times, want once: %s", x.released, x.request)
@@ -199,6 +208,14 @@ func (s *stage) heardAll() []session.Message {
 		}
 	}
 	return told
+}
+
+// endedBy is why the session ended, if it has.
+func (s *stage) endedBy() []error {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // want compares what the client was told with what it should have been.
@@ -243,6 +260,8 @@ func (s *stage) next() *scripted {
 func (s *stage) wantIdle() {
 	s.t.Helper()
 	synctest.Wait()
+	s.modern.mu.Lock()
+	defer s.modern.mu.Unlock()
 	if s.seen < len(s.modern.requests) {
 		s.t.Errorf("the modern server is asked for %s", s.modern.requests[s.seen].request)
 	}

@@ -201,7 +201,7 @@ func TestSubscribeFails(t *testing.T) {
 	}
 	staged(t, func(s *stage) { // the server is not there
 		s.meet(r11, `{}`, discovered)
-		s.modern.refuses = errors.New("no process")
+		s.modern.refuse(errors.New("no process"))
 		s.send(subscription("1", "subscribe", "a://1"))
 		s.wantIn([]string{`"id":1,"error":{"code":-32603`, "no process"})
 		s.send(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe"}`)
@@ -216,13 +216,13 @@ func TestSubscribeFails(t *testing.T) {
 func TestUnsubscribeHolds(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, discovered)
+		var old *scripted
 		for _, uri := range []string{"a://1", "a://2"} {
 			s.send(subscription("1", "subscribe", uri))
-			x := s.next()
-			x.agree(`{"resourceSubscriptions":["a://1","a://2"]}`)
+			old = s.next()
+			old.agree(`{"resourceSubscriptions":["a://1","a://2"]}`)
 			s.want(`{"jsonrpc":"2.0","id":1` + done)
 		}
-		old := s.modern.requests[s.seen-1]
 		s.send(subscription("2", "unsubscribe", "a://1"))
 		s.next().answer(`"error":{"code":-32603,"message":"busy"}`)
 		s.want(`{"jsonrpc":"2.0","id":2` + done)

@@ -362,16 +362,16 @@ func TestServerGone(t *testing.T) {
 		s.send(toolCall)
 		s.next().answer(needs(`{"a":`+elicit+`}`, ""))
 		s.heard()
-		s.modern.refuses = errors.New("it does not start")
+		s.modern.refuse(errors.New("it does not start"))
 		s.send(`{"jsonrpc":"2.0","id":"slipway-e1","result":{"action":"accept"}}`)
 		s.want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"it does not start"}}`)
-		s.modern.refuses = nil
+		s.modern.refuse(nil)
 
 		s.send(toolCall)
 		s.next().answer(`"result":{}`)
 		s.want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
-		if len(s.ended) > 0 {
-			t.Errorf("ended %v", s.ended)
+		if ended := s.endedBy(); len(ended) > 0 {
+			t.Errorf("ended %v", ended)
 		}
 	})
 }
