@@ -92,7 +92,7 @@ func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 // openTranslated opens a session that the server knows nothing of.
 func (a *Adapter) openTranslated(context.Context) (*session.Session, error) {
 	e := a.backend.eras
-	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy})
+	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log})
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
 	server.Serve(opened.Deliver, opened.End)
 	return opened, nil
