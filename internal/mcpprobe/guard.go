@@ -267,20 +267,19 @@ func (g *guard) small(message []byte) ([]byte, error) {
 // shown itself to be of the newer era.
 func (g *guard) noteDiscoverError(raw []byte) {
 	e := rejection(methodDiscover, raw)
-	if e != nil && (g.discoverOnly || e.Code == codeHeaderMismatch || e.Code == codeMissingCapability) {
+	if g.discoverOnly || e.Code == codeHeaderMismatch || e.Code == codeMissingCapability {
 		g.refusal = e
 	}
 }
 
-// rejection is the error that a server answered with, or nil if it is none.
+// rejection is the error that a server answered with. One that cannot be read is one
+// all the same.
 func rejection(op string, raw []byte) *Error {
 	var wireError struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(raw, &wireError) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(raw, &wireError)
 	return &Error{Class: Rejected, Op: op, Code: wireError.Code, Detail: clean(wireError.Message)}
 }
 

@@ -224,7 +224,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		// A server on standard input and output is asked for a session first, as most of
 		// its clients do.
 		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
-		Pinned: config.Transport == Stdio && config.Era != stateless.Auto,
+		Pinned: config.Transport == SSE || config.Era != stateless.Auto,
 		Serves: a.config.serves,
 		Log:    config.Log.WithName("keeper"),
 	})

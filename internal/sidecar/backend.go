@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -94,9 +95,10 @@ const statelessProcesses = statelessMost + 1
 func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 	pool := a.newPool(starter, 2*a.config.MaxSessions+2+statelessProcesses, sendTimeout)
 	return backend{
-		eras: a.newEras(pool, func(ctx context.Context) (formodern.LegacyServer, error) { return a.acquire(ctx, pool) }),
+		eras: a.newEras(a.config.Era, inProcesses(pool),
+			func(ctx context.Context) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
 		open: a.eitherWay(func(ctx context.Context) (*session.Session, error) {
-			server, err := a.acquire(ctx, pool)
+			server, err := acquire(ctx, pool)
 			if err != nil {
 				return nil, err
 			}
@@ -116,12 +118,17 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 }
 
 // acquire gives a process of the pool, or says what clients are told.
-func (a *Adapter) acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
+func acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
 	server, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", notStarted, err)
 	}
 	return server, nil
+}
+
+// inProcesses has a process of the pool for clients without sessions.
+func inProcesses(pool *child.Pool) withoutSession {
+	return func(ctx context.Context) (stateless.Server, error) { return acquire(ctx, pool) }
 }
 
 // keepProcess gives the keeper a process of its own.
@@ -163,8 +170,9 @@ func marked(err error) error {
 
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
-	// The old process may still be on its way out when the next one starts.
-	pool := a.newPool(starter, 2+statelessProcesses, stuckTimeout)
+	// The old process may still be on its way out when the next one starts. The keeper of
+	// a server without sessions has one, too.
+	pool := a.newPool(starter, 3+statelessProcesses, stuckTimeout)
 	process := shared.New(shared.Options{
 		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
@@ -172,7 +180,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
-		eras: a.newEras(pool, inSessions(process.Open)),
+		eras: a.newEras(a.config.Era, inProcesses(pool), inSessions(process.Open)),
 		open: a.eitherWay(a.numbered(opener(process.Open).or(notStarted))),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
@@ -214,8 +222,10 @@ func (a *Adapter) newSSEBackend() backend {
 		URL: a.config.UpstreamURL, Limits: a.sessionLimits(), Metrics: &a.metrics,
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
+	open := opener(server.Open).or(notReached)
 	return backend{
-		open:       a.numbered(opener(server.Open).or(notReached)),
+		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
+		open:       a.numbered(open),
 		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
 		run:        func(ctx context.Context) { <-ctx.Done() },
 		close:      nothing,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -13,27 +12,24 @@ import (
 )
 
 // eras serves clients of the era that the server does not speak, and those without
-// sessions in any case. It is nil for servers that clients speak with themselves.
+// sessions in any case.
 type eras struct {
 	stateless *stateless.Endpoint
 	modern    *formodern.Server // for clients without sessions, made of servers with them
 	legacy    forlegacy.Metrics // of sessions that are translated
 }
 
-// newEras has processes of the pool for clients without sessions, and makes what they
-// need of servers that have sessions only.
-func (a *Adapter) newEras(pool *child.Pool, withSession func(context.Context) (formodern.LegacyServer, error)) *eras {
-	e := &eras{modern: a.newForModern(withSession)}
+type (
+	withSession    func(context.Context) (formodern.LegacyServer, error)
+	withoutSession func(context.Context) (stateless.Server, error)
+)
+
+// newEras serves clients without sessions by servers that have none, and makes what they
+// need of servers that have some where there is nothing else.
+func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
+	e := &eras{modern: a.newForModern(with)}
 	e.stateless = stateless.New(stateless.Options{
-		Acquire: func(ctx context.Context) (stateless.Server, error) {
-			server, err := pool.Acquire(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", notStarted, err)
-			}
-			return server, nil
-		},
-		Translate: func() stateless.Server { return e.modern },
-		Era:       a.config.Era,
+		Acquire: without, Translate: func() stateless.Server { return e.modern }, Era: era,
 		Limits: stateless.Limits{
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
@@ -47,7 +43,7 @@ func (a *Adapter) newEras(pool *child.Pool, withSession func(context.Context) (f
 
 // newForModern lets clients without sessions have as many processes as there may be
 // sessions: neither kind of client can lock the other out.
-func (a *Adapter) newForModern(acquire func(context.Context) (formodern.LegacyServer, error)) *formodern.Server {
+func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 	return formodern.New(formodern.Options{
 		Acquire: acquire, OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
@@ -96,7 +92,7 @@ func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 // openTranslated opens a session that the server knows nothing of.
 func (a *Adapter) openTranslated(context.Context) (*session.Session, error) {
 	e := a.backend.eras
-	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy})
+	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log})
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
 	server.Serve(opened.Deliver, opened.End)
 	return opened, nil

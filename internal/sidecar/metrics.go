@@ -123,6 +123,7 @@ func (a *Adapter) registerTranslation() {
 		{"forlegacy_refused_subscriptions_total", "Subscriptions beyond what a translated session may have.", legacy.SubscriptionRefusals.Value},
 		{"forlegacy_lost_listens_total", "Subscriptions at a server without sessions that ended by themselves.", legacy.LostListens.Value},
 		{"forlegacy_dropped_messages_total", "Messages in translated sessions that nobody can use.", legacy.DroppedMessages.Value},
+		{"forlegacy_panics_total", "Translated sessions that ended because of a mistake of the adapter.", legacy.Panics.Value},
 	})
 }
 

@@ -142,7 +142,7 @@ func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 		"a process for each session": {nil, 200, `"supportedVersions":["2026-07-28",`},
 		"one process for all":        {func(c *Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
 		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2025-11-25",`}, // the server's own
-		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 400, `-32022`},
+		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, url := startAdapter(t, test.change)

@@ -13,7 +13,7 @@ import (
 // client has made the adapter find out which eras the server speaks besides: of those
 // that are translated and those that are not, clients can use both.
 func (c *Config) serves(own mcpprobe.Server) []string {
-	if c.Transport != Stdio {
+	if c.Transport == StreamableHTTP {
 		return own.ProtocolVersions // clients speak with the server itself
 	}
 	served := []string{frontend.Revision20260728}

@@ -93,7 +93,7 @@ func passLine(message session.Message, stream *session.Stream, opened *session.S
 
 // inSessions makes servers of sessions: what is sent to one goes to whoever serves the
 // session.
-func inSessions(open opener) func(context.Context) (formodern.LegacyServer, error) {
+func inSessions(open opener) withSession {
 	return func(ctx context.Context) (formodern.LegacyServer, error) {
 		opened, err := open(ctx)
 		if err != nil {

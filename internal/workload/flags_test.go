@@ -3,6 +3,7 @@ package workload
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,13 +63,8 @@ func TestEraOfTheAdapter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := readInput(t, "minimal")
 			in.Server.Spec.Transport.Stdio = test.stdio
-			got := ""
-			for _, arg := range podOf(t, in).InitContainers[0].Args {
-				if strings.HasPrefix(arg, "--era") {
-					got += arg
-				}
-			}
-			if got != test.want {
+			args := slices.DeleteFunc(podOf(t, in).InitContainers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--era") })
+			if got := strings.Join(args, " "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

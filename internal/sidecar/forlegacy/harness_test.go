@@ -41,6 +41,13 @@ func (m *script) Call(_ context.Context, request session.Message) (Exchange, err
 	return x, nil
 }
 
+// refuse has it take no requests, or take them again.
+func (m *script) refuse(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuses = err
+}
+
 // scripted is one request to a script.
 type scripted struct {
 	request  string
@@ -52,6 +59,7 @@ type scripted struct {
 	last     bool // the last in the inbox is the answer
 	released int
 	answered bool
+	gone     func() // is told of the release
 }
 
 func (x *scripted) Take() (message []byte, last, ok bool) {
@@ -69,8 +77,12 @@ func (x *scripted) Ready() <-chan struct{} { return x.ready }
 
 func (x *scripted) Release() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.released++
+	gone := x.gone
+	x.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
 }
 
 // cancelled says whether nobody waited for the answer any more.
@@ -154,6 +166,8 @@ func staged(t *testing.T, test func(s *stage)) {
 		test(s)
 		s.server.Close()
 		synctest.Wait()
+		s.modern.mu.Lock()
+		defer s.modern.mu.Unlock()
 		for _, x := range s.modern.requests {
 			if x.released != 1 {
 				t.Errorf("released %d times, want once: %s", x.released, x.request)
@@ -162,12 +176,14 @@ func staged(t *testing.T, test func(s *stage)) {
 	})
 }
 
-// send sends a message of the client's.
+// send sends a message of the client's, of which nothing may be kept.
 func (s *stage) send(message string) {
 	s.t.Helper()
-	if err := s.server.Send(s.t.Context(), []byte(message)); err != nil {
+	text := []byte(message)
+	if err := s.server.Send(s.t.Context(), text); err != nil {
 		s.t.Fatalf("send %s: %v", message, err)
 	}
+	clear(text)
 }
 
 // heard are the messages that the client was told since it was last asked, one by one.
@@ -192,6 +208,14 @@ func (s *stage) heardAll() []session.Message {
 		}
 	}
 	return told
+}
+
+// endedBy is why the session ended, if it has.
+func (s *stage) endedBy() []error {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // want compares what the client was told with what it should have been.
@@ -236,6 +260,8 @@ func (s *stage) next() *scripted {
 func (s *stage) wantIdle() {
 	s.t.Helper()
 	synctest.Wait()
+	s.modern.mu.Lock()
+	defer s.modern.mu.Unlock()
 	if s.seen < len(s.modern.requests) {
 		s.t.Errorf("the modern server is asked for %s", s.modern.requests[s.seen].request)
 	}

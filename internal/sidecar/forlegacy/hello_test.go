@@ -76,18 +76,18 @@ func TestOrderOfMessages(t *testing.T) {
 // A server that cannot be asked at all is for the front end to report.
 func TestInitializeNotTaken(t *testing.T) {
 	staged(t, func(s *stage) {
-		s.modern.refuses = errors.New("no process")
+		s.modern.refuse(errors.New("no process"))
 		err := s.server.Send(s.t.Context(), []byte(initialize(r11, `{}`)))
 		if err == nil || !strings.Contains(err.Error(), "no process") {
 			t.Errorf("got %v", err)
 		}
-		s.modern.refuses = nil
+		s.modern.refuse(nil)
 		s.meet(r11, `{}`, discovered)
-		s.modern.refuses = errors.New("no process")
+		s.modern.refuse(errors.New("no process"))
 		if err := s.server.Send(s.t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)); err == nil || !strings.Contains(err.Error(), "no process") {
 			t.Errorf("got %v", err)
 		}
-		s.modern.refuses = nil
+		s.modern.refuse(nil)
 		s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`) // its id is free
 		s.next().answer(`"result":{}`)
 		s.want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -179,8 +179,8 @@ func TestClose(t *testing.T) {
 		s.server.Close()
 		s.server.Close()
 		s.heard()
-		if len(s.ended) != 1 || !errors.Is(s.ended[0], session.ErrEnded) {
-			t.Errorf("ended %v", s.ended)
+		if ended := s.endedBy(); len(ended) != 1 || !errors.Is(ended[0], session.ErrEnded) {
+			t.Errorf("ended %v", ended)
 		}
 		if !listen.cancelled() || !slow.cancelled() {
 			t.Error("the modern server works on")

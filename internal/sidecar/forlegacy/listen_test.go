@@ -44,11 +44,13 @@ func TestListens(t *testing.T) {
 		x.news(tools, `"x":1.0,`)
 		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":"slipway"}}}`)
 		x.news("notifications/other", "") // N-04
+		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":null}}`)
 		got := s.heardAll()
 		want := []string{
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`,
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":1.0}}`,
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"a":1}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":null}}`,
 		}
 		if len(got) != len(want) {
 			t.Fatalf("the client is told %d messages, want %d", len(got), len(want))
@@ -146,6 +148,20 @@ func TestSubscribeTogether(t *testing.T) {
 	})
 }
 
+// What the client takes back before the server was asked is granted.
+func TestSubscribeTakenBack(t *testing.T) {
+	staged(t, func(s *stage) {
+		s.meet(r11, `{}`, discovered)
+		s.send(subscription("1", "subscribe", "a://1"))
+		first := s.next()
+		s.send(subscription("2", "subscribe", "a://2"))
+		s.send(subscription("3", "unsubscribe", "a://2"))
+		first.agree(`{"resourceSubscriptions":["a://1"]}`)
+		s.want(`{"jsonrpc":"2.0","id":1`+done, `{"jsonrpc":"2.0","id":2`+done, `{"jsonrpc":"2.0","id":3`+done)
+		s.wantIdle()
+	})
+}
+
 // A subscription that the server does not make.
 func TestSubscribeFails(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -185,7 +201,7 @@ func TestSubscribeFails(t *testing.T) {
 	}
 	staged(t, func(s *stage) { // the server is not there
 		s.meet(r11, `{}`, discovered)
-		s.modern.refuses = errors.New("no process")
+		s.modern.refuse(errors.New("no process"))
 		s.send(subscription("1", "subscribe", "a://1"))
 		s.wantIn([]string{`"id":1,"error":{"code":-32603`, "no process"})
 		s.send(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe"}`)
@@ -200,13 +216,13 @@ func TestSubscribeFails(t *testing.T) {
 func TestUnsubscribeHolds(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, discovered)
+		var old *scripted
 		for _, uri := range []string{"a://1", "a://2"} {
 			s.send(subscription("1", "subscribe", uri))
-			x := s.next()
-			x.agree(`{"resourceSubscriptions":["a://1","a://2"]}`)
+			old = s.next()
+			old.agree(`{"resourceSubscriptions":["a://1","a://2"]}`)
 			s.want(`{"jsonrpc":"2.0","id":1` + done)
 		}
-		old := s.modern.requests[s.seen-1]
 		s.send(subscription("2", "unsubscribe", "a://1"))
 		s.next().answer(`"error":{"code":-32603,"message":"busy"}`)
 		s.want(`{"jsonrpc":"2.0","id":2` + done)
@@ -214,6 +230,8 @@ func TestUnsubscribeHolds(t *testing.T) {
 			old.news(updated, `"uri":"`+uri+`",`)
 		}
 		s.want(update("a://2"), update("a://2/part"))
+		time.Sleep(time.Hour)
+		s.wantIdle() // until there is something else to change
 	})
 }
 
@@ -266,6 +284,7 @@ func TestNothingHonoured(t *testing.T) {
 		if !x.cancelled() {
 			t.Error("the subscription goes on")
 		}
+		s.send(initialized)
 		time.Sleep(time.Hour)
 		s.wantIdle()
 	})

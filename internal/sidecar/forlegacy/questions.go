@@ -152,7 +152,7 @@ func (q *question) identify() {
 func (q *question) request() []byte {
 	text := append([]byte(`{"jsonrpc":"2.0","id":`), q.id...)
 	text = append(append(append(text, `,"method":"`...), q.method...), '"')
-	if len(q.params) > 0 {
+	if len(q.params) > 0 && q.params[0] == '{' {
 		text = append(append(text, `,"params":`...), q.params...)
 	}
 	return append(text, '}')

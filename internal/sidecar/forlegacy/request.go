@@ -93,7 +93,7 @@ func ownRequest(method, params string, meta []byte) session.Message {
 
 // scanned is a message that was put together here of parts that were scanned before.
 func scanned(text []byte) session.Message {
-	e, err := wire.Scan(text)
+	e, err := wire.ScanLenient(text)
 	if err != nil {
 		return session.Message{Bytes: text} // so this does not happen
 	}

@@ -16,7 +16,7 @@ const (
 	elicit    = `{"method":"elicitation/create","params":{"message":"sure?","requestedSchema":{"type":"object"}}}`
 	elicitURL = `{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","message":"go"}}`
 	sample    = `{"method":"sampling/createMessage","params":{"maxTokens":5}}`
-	roots     = `{"method":"roots/list"}`
+	roots     = `{"method":"roots/list","params":null}`
 
 	fullAbilities = `{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`
 )
@@ -311,6 +311,18 @@ func TestCancel(t *testing.T) {
 			s.want()
 		})
 	})
+	t.Run("with the answer on its way", func(t *testing.T) {
+		staged(t, func(s *stage) {
+			s.meetAll()
+			s.send(toolCall)
+			x := s.next()
+			x.mu.Lock()
+			x.gone = func() { s.send(cancel) }
+			x.mu.Unlock()
+			x.answer(`"result":{}`)
+			s.want()
+		})
+	})
 	t.Run("in a round", func(t *testing.T) {
 		staged(t, func(s *stage) {
 			s.meetAll()
@@ -350,16 +362,16 @@ func TestServerGone(t *testing.T) {
 		s.send(toolCall)
 		s.next().answer(needs(`{"a":`+elicit+`}`, ""))
 		s.heard()
-		s.modern.refuses = errors.New("it does not start")
+		s.modern.refuse(errors.New("it does not start"))
 		s.send(`{"jsonrpc":"2.0","id":"slipway-e1","result":{"action":"accept"}}`)
 		s.want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"it does not start"}}`)
-		s.modern.refuses = nil
+		s.modern.refuse(nil)
 
 		s.send(toolCall)
 		s.next().answer(`"result":{}`)
 		s.want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
-		if len(s.ended) > 0 {
-			t.Errorf("ended %v", s.ended)
+		if ended := s.endedBy(); len(ended) > 0 {
+			t.Errorf("ended %v", ended)
 		}
 	})
 }
@@ -393,6 +405,7 @@ func TestNotifications(t *testing.T) {
 		s.send(`{"jsonrpc":"2.0","id":"slipway-e1","result":{"action":"accept"}}`)
 		x = s.next()
 		x.say(progress("1"))
+		x.say(progress("2.5"))
 		x.say(progress("3"))
 		x.say(log)
 		x.answer(`"result":{}`)

@@ -103,7 +103,6 @@ func (l *listener) replace(filter string, wanted map[string]struct{}) *failure {
 		}
 		return failed
 	}
-	l.retry.Stop()
 	maps.DeleteFunc(wanted, func(uri string, _ struct{}) bool {
 		_, had := l.uris[uri]
 		return !had && !slices.Contains(agreed.URIs, uri)

@@ -8,7 +8,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// A server that has no sessions is ready and verified without one when the spec says so.
+// A server that has no sessions is ready and verified, whether the spec says so or not.
 // Of a server that speaks both eras, the spec decides by which it is looked at, and a
 // change of that reaches the pods.
 func TestEraOfTheSpec(t *testing.T) {
@@ -16,8 +16,9 @@ func TestEraOfTheSpec(t *testing.T) {
 	g := NewWithT(t)
 	namespace := newNamespace(t)
 	startOperator(t, namespace, nil)
-	only, both := newServer(namespace, "only"), newServer(namespace, "both")
-	only.Spec.Command, both.Spec.Command = []string{eraFilter, "modern", bothServer}, []string{bothServer}
+	only, both, unknown := newServer(namespace, "only"), newServer(namespace, "both"), newServer(namespace, "unknown")
+	only.Spec.Command, both.Spec.Command, unknown.Spec.Command = []string{eraFilter, "modern", bothServer}, []string{bothServer}, []string{eraFilter, "modern", bothServer}
+	create(t, unknown)
 	for _, server := range []*mcpv1alpha1.MCPServer{only, both} {
 		server.Spec.Transport.Stdio = &mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraModern}
 		create(t, server)
@@ -29,6 +30,9 @@ func TestEraOfTheSpec(t *testing.T) {
 		g.Expect(info.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
 		g.Expect(*status(t, server).Instances[0].Verified).To(BeTrue())
 	}
+
+	eventually(t, unknown, "Ready", "True Ready", "Verified", "True Verified")
+	g.Expect(status(t, unknown).ServerInfo.ProtocolVersions).To(HaveLen(5))
 
 	before := status(t, both).Instances[0].Pod
 	change(t, both, func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraLegacy })
