@@ -20,6 +20,7 @@ export async function run(peer, { key, revision }) {
   return report;
 }
 
+// Those that have two calls at a time come last: they may leave a process busy.
 const features = {
   async tools(peer, key, revision, report) {
     const names = (await peer.tools()).map((tool) => tool.name);
@@ -45,6 +46,37 @@ const features = {
     equal((await peer.prompt('greeting', { name: 'Ada' })).messages[0].content.text, 'Greet Ada.');
   },
 
+  // What happens before a stream is open is told to nobody, so it happens until it is told.
+  async list_changed(peer, key) {
+    await peer.followTools();
+    const before = peer.listChanges();
+    await until(async () => {
+      await peer.call('grow', { key });
+      return soon(() => peer.listChanges() > before);
+    }, () => 'no notification came');
+    expect((await peer.tools()).some((tool) => tool.name === `grown-${key}`), 'the list has not changed');
+  },
+
+  async subscription(peer, key) {
+    const uri = `matrix://item/${key}`;
+    const end = await peer.follow(uri);
+    await until(async () => {
+      await peer.call('touch', { key });
+      return soon(() => peer.updates().includes(uri));
+    }, () => `updates were of ${peer.updates()}`);
+    await end();
+  },
+
+  async elicitation(peer, key) {
+    equal(text(await peer.call('order', { key })), 'ordered for Ada');
+    equal(await count(peer, key, 'ordered'), 1);
+  },
+
+  async sampling(peer, key) {
+    equal(text(await peer.call('ponder', { key })), `the model said: answer to question of ${key}`);
+    equal(await count(peer, key, 'pondered'), 1);
+  },
+
   // The result comes only after the client has said that it saw the steps.
   async progress(peer, key) {
     const seen = [];
@@ -66,37 +98,6 @@ const features = {
     expect(error, 'a call that was cancelled returned a result');
     await until(async () => (await count(peer, key, 'cancelled')) === 1, () => 'the server did not see the cancellation');
     equal(await count(peer, key, 'started'), 1);
-  },
-
-  // What happens before a stream is open is told to nobody, so it happens until it is told.
-  async list_changed(peer, key) {
-    await peer.followTools();
-    const before = peer.listChanges();
-    await until(async () => {
-      await peer.call('grow', { key });
-      return soon(() => peer.listChanges() > before);
-    }, () => 'no notification came');
-    await until(async () => (await peer.tools()).some((tool) => tool.name === `grown-${key}`), () => 'the list has not changed');
-  },
-
-  async subscription(peer, key) {
-    const uri = `matrix://item/${key}`;
-    const end = await peer.follow(uri);
-    await until(async () => {
-      await peer.call('touch', { key });
-      return soon(() => peer.updates().includes(uri));
-    }, () => `updates were of ${peer.updates()}`);
-    await end();
-  },
-
-  async elicitation(peer, key) {
-    equal(text(await peer.call('order', { key })), 'ordered for Ada');
-    equal(await count(peer, key, 'ordered'), 1);
-  },
-
-  async sampling(peer, key) {
-    equal(text(await peer.call('ponder', { key })), `the model said: answer to question of ${key}`);
-    equal(await count(peer, key, 'pondered'), 1);
   },
 };
 

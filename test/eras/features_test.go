@@ -150,10 +150,11 @@ func (c *goClient) useListChanged(ctx context.Context) error {
 	if err := c.provoke(ctx, "grow", func() bool { return c.changes > before }); err != nil {
 		return err
 	}
-	return until(ctx, func() (bool, error) {
-		names, err := c.toolNames(ctx)
-		return slices.Contains(names, "grown-"+c.key), err
-	})
+	names, err := c.toolNames(ctx)
+	if err == nil && !slices.Contains(names, "grown-"+c.key) {
+		return errors.New("the list has not changed")
+	}
+	return err
 }
 
 func (c *goClient) useSubscription(ctx context.Context) error {
