@@ -14,7 +14,9 @@ func TestSessions(t *testing.T) {
 		agreed  = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`
 		refused = `{"jsonrpc":"2.0","id":0,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`
 	)
-	status := func(line, body string) http.Handler { return script("HTTP/1.1 " + line + "\r\nConnection: close\r\n\r\n" + body) }
+	status := func(line, body string) http.Handler {
+		return script("HTTP/1.1 " + line + "\r\nConnection: close\r\n\r\n" + body)
+	}
 	for name, test := range map[string]struct {
 		handler http.Handler
 		want    bool
@@ -23,8 +25,8 @@ func TestSessions(t *testing.T) {
 	}{
 		"Go SDK":                {streamableServer(nil), true, "", 1},
 		"Go SDK, stateless":     {streamableServer(&mcp.StreamableHTTPOptions{Stateless: true}), true, "", 0},
-		"stream":                {script(ok(typeEvents, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\ndata: "+agreed+"\n\n", headerSession+": abc\r\n")), true, "", 1},
-		"error, with a session": {script(ok(typeJSON, refused, headerSession+": abc\r\n")), false, "", 1},
+		"stream":                {script(ok(typeEvents, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\ndata: "+agreed+"\n\n", headerSession+": abc\r\nConnection: close\r\n")), true, "", 1},
+		"error, with a session": {script(ok(typeJSON, refused, headerSession+": abc\r\nConnection: close\r\n")), false, "", 1},
 		"error in a stream":     {script(ok(typeEvents, "data: "+refused+"\n\n")), false, "", 0},
 		"400":                   {status("400 Bad Request", refused), false, "", 0},
 		"404":                   {status("404 Not Found", ""), false, "", 0},
