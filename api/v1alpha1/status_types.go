@@ -131,13 +131,16 @@ type ServerInfo struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// protocolVersion is the newest protocol revision that the server speaks.
+	// protocolVersion is the newest protocol revision that the server itself was
+	// found to speak.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	ProtocolVersion string `json:"protocolVersion,omitempty"`
 
 	// protocolVersions are the protocol revisions that clients can use at the
-	// server's URL, newest first.
+	// server's URL, newest first. They include what the adapter translates: of a
+	// stdio server clients can always use 2026-07-28 as well as revisions with
+	// sessions, whatever the server itself speaks.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

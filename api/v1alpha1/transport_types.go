@@ -52,10 +52,13 @@ type StdioTransport struct {
 	// +kubebuilder:default=Newline
 	Framing StdioFraming `json:"framing,omitempty"`
 
-	// era pins the generation of the protocol that the server speaks. Auto, which
-	// is the default, finds it out. Legacy: revisions up to 2025-11-25, which
-	// open with initialize. Modern: revisions from 2026-07-28 on, which are
-	// stateless.
+	// era pins the generation of the protocol that the server speaks. Clients of
+	// both are served in any case: those that the server does not speak itself, by
+	// translation. Auto, which is the default, finds it out. Legacy: the server
+	// has sessions (revisions up to 2025-11-25, which open with initialize) and is
+	// never asked for anything else; clients of 2026-07-28 are translated. Modern:
+	// the server is stateless (2026-07-28) and is never asked to initialize;
+	// clients with sessions are translated.
 	// +optional
 	// +kubebuilder:default=Auto
 	Era ProtocolEra `json:"era,omitempty"`
@@ -81,9 +84,9 @@ type ProtocolEra string
 const (
 	// EraAuto finds out which generation the server speaks.
 	EraAuto ProtocolEra = "Auto"
-	// EraLegacy is every revision up to 2025-11-25.
+	// EraLegacy is every revision up to 2025-11-25, which have sessions.
 	EraLegacy ProtocolEra = "Legacy"
-	// EraModern is every revision from 2026-07-28 on.
+	// EraModern is every revision from 2026-07-28 on, which have none.
 	EraModern ProtocolEra = "Modern"
 )
 

@@ -33,8 +33,9 @@ type Server struct {
 	Version string `json:"version"`
 	// ProtocolVersion is the one that was negotiated.
 	ProtocolVersion string `json:"protocolVersion"`
-	// ProtocolVersions is what server/discover listed, newest first; empty for
-	// servers that do not know that request.
+	// ProtocolVersions is what server/discover listed; empty for servers that do not
+	// know that request. Whoever stands before the server may say here which ones its
+	// clients can use, see Catalog.Serving.
 	ProtocolVersions []string `json:"protocolVersions,omitempty"`
 	Instructions     string   `json:"instructions,omitempty"`
 }
@@ -92,6 +93,16 @@ type Excluded struct {
 	List   string `json:"list"` // the method of the list
 	Name   string `json:"name,omitempty"`
 	Reason string `json:"reason"`
+}
+
+// Serving is the catalogue of the same server behind somebody who serves clients of
+// these protocol versions. It shares its lists with the catalogue.
+func (c *Catalog) Serving(versions []string) (*Catalog, error) {
+	serving := *c
+	serving.Server.ProtocolVersions = versions
+	digest, err := serving.digest()
+	serving.Digest = digest
+	return &serving, err
 }
 
 // Counts are the lengths of a catalogue's lists.

@@ -54,6 +54,9 @@ type guard struct {
 	opening  capture              // of the last answer to discover or initialize
 	discover capture
 	refusal  *Error // why initialize must not follow discover
+
+	discoverOnly bool   // initialize must not follow, whatever the answer
+	refused      *Error // the server's answer to initialize, if that is an error
 }
 
 // exchange is a request that was sent to the server.
@@ -73,6 +76,11 @@ func newGuard(options Options) *guard {
 		changed: make(chan struct{}, 1),
 		slots:   make(chan struct{}, requestsInHand),
 		open:    map[string]*exchange{},
+
+		discoverOnly: options.SkipInitialize,
+	}
+	if g.discoverOnly {
+		g.refusal = &Error{Class: Rejected, Op: methodDiscover, Detail: "it answers " + methodDiscover + " without a revision that has no sessions"}
 	}
 	g.broken, g.breakOff = context.WithCancelCause(context.Background())
 	return g
@@ -235,6 +243,8 @@ func (g *guard) response(message []byte, envelope wire.Envelope) ([]byte, error)
 		return nil, nil
 	case e.method == methodDiscover && envelope.Error.Present():
 		g.noteDiscoverError(envelope.Error.Of(message))
+	case e.method == methodInitialize && envelope.Error.Present():
+		g.refused = rejection(opConnect, envelope.Error.Of(message))
 	}
 	if e.capture == nil || !envelope.Result.Present() {
 		return g.small(message)
@@ -256,16 +266,32 @@ func (g *guard) small(message []byte) ([]byte, error) {
 // noteDiscoverError sees to it that initialize is not tried on a server that has
 // shown itself to be of the newer era.
 func (g *guard) noteDiscoverError(raw []byte) {
+	e := rejection(methodDiscover, raw)
+	if g.discoverOnly || e.Code == codeHeaderMismatch || e.Code == codeMissingCapability {
+		g.refusal = e
+	}
+}
+
+// rejection is the error that a server answered with. One that cannot be read is one
+// all the same.
+func rejection(op string, raw []byte) *Error {
 	var wireError struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(raw, &wireError) != nil {
-		return
+	_ = json.Unmarshal(raw, &wireError)
+	return &Error{Class: Rejected, Op: op, Code: wireError.Code, Detail: clean(wireError.Message)}
+}
+
+// lastWord is why a session was not opened: a server that refuses and ends at once has
+// refused, and its end only follows from that.
+func (g *guard) lastWord(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused == nil || ClassOf(err) != Closed {
+		return err
 	}
-	if wireError.Code == codeHeaderMismatch || wireError.Code == codeMissingCapability {
-		g.refusal = &Error{Class: Rejected, Op: methodDiscover, Code: wireError.Code, Detail: clean(wireError.Message)}
-	}
+	return g.refused
 }
 
 // refuse is noteDiscoverError for what HTTP has to say.

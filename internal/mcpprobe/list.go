@@ -47,7 +47,7 @@ func (g *guard) readOpening(decoded *mcp.InitializeResult) (opening, error) {
 		SupportedVersions []string `json:"supportedVersions"`
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
-		return o, &Error{Class: Protocol, Op: "connect", Detail: "the answer to the opening is not an object"}
+		return o, &Error{Class: Protocol, Op: opConnect, Detail: "the answer to the opening is not an object"}
 	}
 	if g.discover.result != nil && json.Unmarshal(g.discover.result, &discovered) == nil {
 		o.server.ProtocolVersions = discovered.SupportedVersions

@@ -9,6 +9,10 @@ type Options struct {
 	// SkipDiscover opens with initialize at once. It is for servers known to be of
 	// the older era, and for processes that exit on a request they do not know.
 	SkipDiscover bool
+	// SkipInitialize asks by server/discover only, however the server answers and
+	// however long it takes. It is for processes known to have no sessions, which
+	// must not be asked for one. It does not apply to SSE, which has nothing else.
+	SkipInitialize bool
 	// DiscoverTimeout is how long a process may leave server/discover unanswered
 	// before initialize is tried on it; 10 s when zero. It has to cover the start of
 	// the process. It does not apply to HTTP, where silence says nothing of the era.

@@ -193,10 +193,10 @@ func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) err
 }
 
 // giveUp answers server/discover in the place of a process that does not, so that
-// initialize is tried.
+// initialize is tried, unless it must not be.
 func (c *pipeConnection) giveUp(id string, message jsonrpc.Message) {
 	request, ok := message.(*jsonrpc.Request)
-	if !ok || !c.guard.abandon(id) {
+	if !ok || c.guard.discoverOnly || !c.guard.abandon(id) {
 		return
 	}
 	c.deliver(&jsonrpc.Response{ID: request.ID, Error: &jsonrpc.Error{

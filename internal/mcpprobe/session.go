@@ -18,6 +18,9 @@ const (
 	versionLegacy = "2025-11-25" // the last that is not
 )
 
+// opConnect is what fails when no session can be opened.
+const opConnect = "connect"
+
 // Session is a connection to a server. Its methods can be used at the same time.
 type Session struct {
 	guard     *guard
@@ -47,6 +50,7 @@ func Probe(ctx context.Context, target Target, options Options) (*Catalog, error
 
 // connect opens a session; one that follows hears of changes.
 func connect(ctx context.Context, target Target, options Options, follow bool) (*Session, error) {
+	options.SkipInitialize = options.SkipInitialize && target.kind != serverSentEvents
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		guard: newGuard(options),
@@ -56,7 +60,7 @@ func connect(ctx context.Context, target Target, options Options, follow bool) (
 	}
 	if err := s.prepare(life, target, options, follow); err != nil {
 		end()
-		return nil, &Error{Class: Rejected, Op: "connect", Detail: err.Error()}
+		return nil, &Error{Class: Rejected, Op: opConnect, Detail: err.Error()}
 	}
 	if err := s.open(ctx, life, target, options, follow); err != nil {
 		s.abort()
@@ -119,7 +123,7 @@ func (s *Session) open(ctx, life context.Context, target Target, options Options
 		result.err = context.Cause(s.guard.broken)
 	}
 	if result.err != nil {
-		return s.explain(ctx, "connect", note, nonsense, result.err)
+		return s.guard.lastWord(s.explain(ctx, opConnect, note, nonsense, result.err))
 	}
 	s.client = result.client
 	opening, err := s.guard.readOpening(result.client.InitializeResult())

@@ -100,21 +100,18 @@ func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func serverInfo(catalog *mcpprobe.Catalog) mcpv1alpha1.ServerInfo {
 	server := catalog.Server
-	versions := protocolVersions(server)
-	info := mcpv1alpha1.ServerInfo{
+	return mcpv1alpha1.ServerInfo{
 		Name: line(server.Name, maxName), Title: line(server.Title, maxName), Version: line(server.Version, maxVersion),
-		ProtocolVersions: versions,
+		ProtocolVersion:  line(server.ProtocolVersion, maxProtocol),
+		ProtocolVersions: protocolVersions(server),
 		Instructions:     text(server.Instructions, maxInstructions),
 		Capabilities:     capabilities(catalog.Capabilities),
 	}
-	if len(versions) > 0 {
-		info.ProtocolVersion = versions[0]
-	}
-	return info
 }
 
-// protocolVersions are those that the server listed and the one that was agreed on,
-// newest first. A revision is named by its date; other names come after those.
+// protocolVersions are those that the adapter says clients can use, and the one that it
+// agreed on with the server, newest first. A revision is named by its date; other names
+// come after those.
 func protocolVersions(server mcpprobe.Server) []string {
 	var versions []string
 	seen := map[string]bool{}

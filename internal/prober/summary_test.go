@@ -61,7 +61,7 @@ func TestSummary(t *testing.T) {
 	want := Summary{
 		Digest: "sha256:abc",
 		ServerInfo: mcpv1alpha1.ServerInfo{
-			Name: "s", Title: "S", Version: "1", ProtocolVersion: "2026-07-28", Instructions: "Do.\nThen do.",
+			Name: "s", Title: "S", Version: "1", ProtocolVersion: "2025-11-25", Instructions: "Do.\nThen do.",
 			ProtocolVersions: []string{"2026-07-28", "2025-11-25", "2024-11-05", "zzz"},
 			Capabilities: &mcpv1alpha1.Capabilities{
 				Tools: &mcpv1alpha1.ListCapability{ListChanged: true}, Prompts: &mcpv1alpha1.ListCapability{},

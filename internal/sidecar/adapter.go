@@ -55,6 +55,7 @@ type Config struct {
 	Framing     wire.Framing
 	Era         stateless.Era // of a stdio server; Auto finds out
 	Shared      bool          // one process for all sessions of a stdio server
+	OfferRoots  bool          // let servers with sessions ask clients without for their roots
 	LegacySSE   bool          // also serve clients that know only the transport of 2024-11-05
 	Origins     origin.Policy
 
@@ -162,8 +163,13 @@ const (
 
 	statelessCalls   = 4096
 	statelessListens = 1024
+	statelessCrowd   = 16
+	statelessMost    = 4
 	statelessCommit  = 10 * time.Second
 	discoverSilence  = 5 * time.Second
+
+	leaseTimeout = 10 * time.Second
+	parkTTL      = 10 * time.Minute
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and
@@ -214,10 +220,13 @@ func New(starter child.Starter, config Config) *Adapter {
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
 		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
-		// A server on standard input and output that has sessions is looked at by one,
-		// as most of its clients do.
-		Probe: mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
-		Log:   config.Log.WithName("keeper"),
+		ConnectStateless: a.backend.connectStateless,
+		// A server on standard input and output is asked for a session first, as most of
+		// its clients do.
+		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
+		Pinned: config.Transport == SSE || config.Era != stateless.Auto,
+		Serves: a.config.serves,
+		Log:    config.Log.WithName("keeper"),
 	})
 	a.clients = a.answering(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{
@@ -247,7 +256,7 @@ func (a *Adapter) clientHandler() http.Handler {
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		KeepAlive: keepAlive, Retry: retry,
 	}
-	if a.backend.stateless != nil {
+	if a.backend.eras != nil {
 		options.Stateless = a.serveStateless
 	}
 	served := routes{Path: streamable.New(options)}
@@ -270,7 +279,7 @@ func (a *Adapter) serveStateless(w http.ResponseWriter, r *http.Request, message
 		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}
-	a.backend.stateless.Serve(w, r, message)
+	a.backend.eras.stateless.Serve(w, r, message)
 }
 
 // routes are handlers by the path that they are at.
@@ -372,8 +381,8 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
 	stop()
 	running.Wait()
-	if a.backend.stateless != nil {
-		a.backend.stateless.Close()
+	if a.backend.eras != nil {
+		a.backend.eras.stateless.Close()
 	}
 	a.backend.close()
 	runtime.KeepAlive(headroom)
@@ -420,17 +429,16 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	case <-a.draining:
 	}
 	a.config.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.openSessions(), "timeout", a.config.DrainTimeout.String())
+	defer close(a.drained)
 	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.hurried, cancel)()
 	if a.backend.proxy != nil {
 		a.backend.proxy.Drain(ctx)
 	}
-	var draining sync.WaitGroup
-	if a.backend.stateless != nil {
-		draining.Go(func() { a.backend.stateless.Drain(ctx) })
+	if e := a.backend.eras; e != nil {
+		e.stateless.Refuse()
+		defer e.stateless.Drain(ctx) // which sessions that are translated need until then
 	}
 	a.sessions.Drain(ctx)
-	draining.Wait()
-	close(a.drained)
 }

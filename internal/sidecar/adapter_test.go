@@ -101,6 +101,7 @@ func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, 
 // client is one MCP client that looks at every byte.
 type client struct {
 	url, session string
+	headers      map[string]string // besides those that all have
 	http         *http.Client
 }
 
@@ -135,6 +136,9 @@ func (c *client) do(ctx context.Context, method, body string) (*http.Response, e
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	if c.session != "" {
 		request.Header.Set("Mcp-Session-Id", c.session)
+	}
+	for name, value := range c.headers {
+		request.Header.Set(name, value)
 	}
 	return c.http.Do(request)
 }

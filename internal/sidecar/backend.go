@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
@@ -22,13 +23,15 @@ import (
 type backend struct {
 	open    opener
 	proxy   *upstream.Proxy
-	connect func(ctx context.Context) (keeper.Connection, error) // for the keeper
-	run     func(ctx context.Context)                            // until the drain is over
-	close   func()                                               // after it
+	connect connector                 // for the keeper
+	run     func(ctx context.Context) // until the drain is over
+	close   func()                    // after it
+	// connectStateless is for the keeper to look at a server without a session. It is nil
+	// where connect does not open one either.
+	connectStateless connector
 
-	// stateless serves clients without sessions; nil unless the server speaks on
-	// standard input and output.
-	stateless *stateless.Endpoint
+	// eras is nil for servers that clients of all eras speak with themselves.
+	eras *eras
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
@@ -39,6 +42,8 @@ type backend struct {
 func nothing() {}
 
 type opener func(ctx context.Context) (*session.Session, error)
+
+type connector func(ctx context.Context) (keeper.Connection, error)
 
 // or says what a client is told when no session can be opened.
 func (open opener) or(what string) opener {
@@ -81,41 +86,21 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	})
 }
 
-// newStateless has one process of the pool for all clients without sessions.
-func (a *Adapter) newStateless(pool *child.Pool) *stateless.Endpoint {
-	return stateless.New(stateless.Options{
-		Acquire: func(ctx context.Context) (stateless.Server, error) {
-			server, err := pool.Acquire(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", notStarted, err)
-			}
-			return server, nil
-		},
-		Era: a.config.Era,
-		Limits: stateless.Limits{
-			Calls: statelessCalls, Listens: statelessListens, SendingBytes: 2 * int(a.config.BodyBytes),
-			BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
-			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
-			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
-		},
-		Log: a.config.Log,
-	})
-}
-
-// statelessProcesses are those of clients without sessions: the old one may still be on
+// statelessProcesses are those of clients without sessions: an old one may still be on
 // its way out when the next one starts.
-const statelessProcesses = 2
+const statelessProcesses = statelessMost + 1
 
 // newProcessBackend has a process for each session, one for the keeper, one for the
-// manager's probe and one for all clients without sessions.
+// manager's probe, and some for clients without sessions.
 func (a *Adapter) newProcessBackend(starter child.Starter) backend {
-	pool := a.newPool(starter, a.config.MaxSessions+2+statelessProcesses, sendTimeout)
+	pool := a.newPool(starter, 2*a.config.MaxSessions+2+statelessProcesses, sendTimeout)
 	return backend{
-		stateless: a.newStateless(pool),
-		open: func(ctx context.Context) (*session.Session, error) {
-			server, err := pool.Acquire(ctx)
+		eras: a.newEras(a.config.Era, inProcesses(pool),
+			func(ctx context.Context) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
+		open: a.eitherWay(func(ctx context.Context) (*session.Session, error) {
+			server, err := acquire(ctx, pool)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", notStarted, err)
+				return nil, err
 			}
 			opened := session.New(server, a.sessionLimits(), &a.metrics)
 			opened.Number = server.Label()
@@ -124,12 +109,26 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 				opened.End(reason)
 			})
 			return opened, nil
-		},
+		}),
 		connect:   func(ctx context.Context) (keeper.Connection, error) { return a.keepProcess(ctx, pool) },
 		run:       pool.Run,
 		close:     nothing,
 		processes: pool.Metrics(),
 	}
+}
+
+// acquire gives a process of the pool, or says what clients are told.
+func acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
+	server, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", notStarted, err)
+	}
+	return server, nil
+}
+
+// inProcesses has a process of the pool for clients without sessions.
+func inProcesses(pool *child.Pool) withoutSession {
+	return func(ctx context.Context) (stateless.Server, error) { return acquire(ctx, pool) }
 }
 
 // keepProcess gives the keeper a process of its own.
@@ -158,18 +157,22 @@ func (a *Adapter) keepProcess(ctx context.Context, pool *child.Pool) (keeper.Con
 }
 
 // marked tells the keeper a server that cannot be started from one that there is no
-// room for.
+// room for, and from one that has no sessions.
 func marked(err error) error {
 	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, child.ErrFull) {
 		return fmt.Errorf("%w: %w", keeper.ErrNoRoom, err)
+	}
+	if refusal, ok := errors.AsType[*shared.RefusedError](err); ok {
+		return &mcpprobe.Error{Class: mcpprobe.Rejected, Op: "initialize", Code: refusal.Code, Detail: err.Error(), Err: err}
 	}
 	return err
 }
 
 // newSharedBackend has one process for all sessions; the keeper has a session of it.
 func (a *Adapter) newSharedBackend(starter child.Starter) backend {
-	// The old process may still be on its way out when the next one starts.
-	pool := a.newPool(starter, 2+statelessProcesses, stuckTimeout)
+	// The old process may still be on its way out when the next one starts. The keeper of
+	// a server without sessions has one, too.
+	pool := a.newPool(starter, 3+statelessProcesses, stuckTimeout)
 	process := shared.New(shared.Options{
 		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
@@ -177,8 +180,8 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
 	return backend{
-		stateless: a.newStateless(pool),
-		open:      a.numbered(opener(process.Open).or(notStarted)),
+		eras: a.newEras(a.config.Era, inProcesses(pool), inSessions(process.Open)),
+		open: a.eitherWay(a.numbered(opener(process.Open).or(notStarted))),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {
@@ -186,10 +189,11 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 			}
 			return keepSession(opened)
 		},
-		run:       pool.Run,
-		close:     process.Close,
-		processes: pool.Metrics(),
-		shared:    process.Metrics(),
+		connectStateless: func(ctx context.Context) (keeper.Connection, error) { return a.keepProcess(ctx, pool) },
+		run:              pool.Run,
+		close:            process.Close,
+		processes:        pool.Metrics(),
+		shared:           process.Metrics(),
 	}
 }
 
@@ -218,8 +222,10 @@ func (a *Adapter) newSSEBackend() backend {
 		URL: a.config.UpstreamURL, Limits: a.sessionLimits(), Metrics: &a.metrics,
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
+	open := opener(server.Open).or(notReached)
 	return backend{
-		open:       a.numbered(opener(server.Open).or(notReached)),
+		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
+		open:       a.numbered(open),
 		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
 		run:        func(ctx context.Context) { <-ctx.Done() },
 		close:      nothing,

@@ -127,29 +127,33 @@ func TestStatelessDeath(t *testing.T) {
 	}
 }
 
-// B2: what clients of the stateless revision find, by what the server speaks. Where that
-// is not their revision, the client falls back to a session.
+// B2, B3: clients of either era find their own at every server, whatever it speaks.
 func TestServersOfOneEra(t *testing.T) {
 	for name, test := range map[string]struct {
 		era     stateless.Era
+		shared  bool
 		command []string
-		want    string
 	}{
-		"legacy":                  {stateless.Auto, []string{eraFilter, "legacy", bothServer}, "2025-11-25"},
-		"modern":                  {stateless.Auto, []string{eraFilter, "modern", bothServer}, "2026-07-28"},
-		"both":                    {stateless.Auto, []string{bothServer}, "2026-07-28"},
-		"both, pinned to legacy":  {stateless.Legacy, []string{bothServer}, "2025-11-25"},
-		"both, pinned to modern":  {stateless.Modern, []string{bothServer}, "2026-07-28"},
-		"echo, which is not ours": {stateless.Auto, []string{echoServer}, "2025-11-25"},
+		"legacy":                  {stateless.Auto, false, []string{eraFilter, "legacy", bothServer}},
+		"modern":                  {stateless.Auto, false, []string{eraFilter, "modern", bothServer}},
+		"both":                    {stateless.Auto, false, []string{bothServer}},
+		"both, pinned to legacy":  {stateless.Legacy, false, []string{bothServer}},
+		"both, pinned to modern":  {stateless.Modern, false, []string{bothServer}},
+		"echo, which is not ours": {stateless.Auto, false, []string{echoServer}},
+		"legacy, shared":          {stateless.Auto, true, []string{eraFilter, "legacy", bothServer}},
+		"modern, shared":          {stateless.Auto, true, []string{eraFilter, "modern", bothServer}},
+		"both, shared":            {stateless.Auto, true, []string{bothServer}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era = test.era }, test.command...)
-			client, _ := sdkClient(t, url, "")
-			if got := client.InitializeResult().ProtocolVersion; got != test.want {
-				t.Errorf("the client has revision %s, want %s", got, test.want)
-			}
-			if got := callTool(t, client, "pid"); got == "" {
-				t.Error("it says nothing")
+			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
+			for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+				client, _ := sdkClient(t, url, revision)
+				if got := client.InitializeResult().ProtocolVersion; got != revision {
+					t.Errorf("the client has revision %s, want %s", got, revision)
+				}
+				if got := callTool(t, client, "pid"); got == "" {
+					t.Errorf("it says nothing to a client of %s", revision)
+				}
 			}
 		})
 	}
@@ -179,7 +183,7 @@ func TestProbeOfEachEra(t *testing.T) {
 			if got := catalog.Server.ProtocolVersion; got != test.want || len(catalog.Tools) == 0 {
 				t.Errorf("the probe has revision %s and %d tools, want %s", got, len(catalog.Tools), test.want)
 			}
-			if got := adapter.backend.stateless.Metrics().Starts.Value(); got != test.modernly {
+			if got := adapter.backend.eras.stateless.Metrics().Starts.Value(); got != test.modernly {
 				t.Errorf("%d processes for clients without sessions, want %d", got, test.modernly)
 			}
 			gomega.NewWithT(t).Eventually(func() bool {

@@ -54,8 +54,9 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"shared_slow_sessions_total", "Sessions that were ended because they did not read.", shared.SlowSessions.Value},
 		})
 	}
-	if a.backend.stateless != nil {
-		figures := a.backend.stateless.Metrics()
+	if a.backend.eras != nil {
+		a.registerTranslation()
+		figures := a.backend.eras.stateless.Metrics()
 		registerCounters(registry, []counter{
 			{"stateless_starts_total", "Server processes that were started for clients without sessions.", figures.Starts.Value},
 			{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", figures.StartFailures.Value},
@@ -93,6 +94,37 @@ func (a *Adapter) metricsHandler() http.Handler {
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go_version": build.GoVersion},
 	}, func() float64 { return 1 }))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// registerTranslation registers what there is to count where client and server have no
+// era in common.
+func (a *Adapter) registerTranslation() {
+	modern, legacy := a.backend.eras.modern.Metrics(), &a.backend.eras.legacy
+	registerCounters(a.registry, []counter{
+		{"formodern_starts_total", "Servers with sessions that were initialized for clients without.", modern.Starts.Value},
+		{"formodern_start_failures_total", "Servers with sessions that could not be had for clients without, or did not agree.", modern.StartFailures.Value},
+		{"formodern_evictions_total", "Servers with sessions that made room for those of other clients without.", modern.Evictions.Value},
+		{"formodern_kills_total", "Servers with sessions that did not end a call that was cancelled.", modern.Kills.Value},
+		{"formodern_busy_total", "Requests of clients without sessions that found no server with sessions.", modern.Busy.Value},
+		{"formodern_late_answers_total", "Answers of servers with sessions to calls that were over.", modern.LateAnswers.Value},
+		{"formodern_late_progress_total", "Progress of servers with sessions for calls that were over.", modern.LateProgress.Value},
+		{"formodern_log_messages_total", "Log messages of servers with sessions that are dropped, because no client without wants them or several do.", modern.LogMessages.Value},
+		{"formodern_unrouted_messages_total", "Messages of servers with sessions that belong to no client without.", modern.UnroutedMessages.Value},
+		{"formodern_refused_requests_total", "Requests of servers with sessions that no client without can be asked.", modern.RefusedRequests.Value},
+		{"formodern_parks_total", "Times that a client without a session was asked for input.", modern.Parks.Value},
+		{"formodern_retries_total", "Times that one came back with its input.", modern.Retries.Value},
+		{"formodern_invalid_states_total", "Times that one came back with what was not to be taken: replayed, expired or not its own.", modern.InvalidStates.Value},
+		{"formodern_expired_parks_total", "Calls that ended because nobody came back with input.", modern.ExpiredParks.Value},
+		{"forlegacy_rounds_total", "Rounds of questions to clients with sessions for a server without.", legacy.Rounds.Value},
+		{"forlegacy_question_timeouts_total", "Questions that clients with sessions did not answer in time.", legacy.QuestionTimeouts.Value},
+		{"forlegacy_stopped_calls_total", "Calls that ended because a question had no answer, or there were too many.", legacy.StoppedCalls.Value},
+		{"forlegacy_retries_total", "Calls that were repeated because a server without sessions said so.", legacy.Retries.Value},
+		{"forlegacy_bad_results_total", "Answers of a server without sessions that cannot be understood.", legacy.BadResults.Value},
+		{"forlegacy_refused_subscriptions_total", "Subscriptions beyond what a translated session may have.", legacy.SubscriptionRefusals.Value},
+		{"forlegacy_lost_listens_total", "Subscriptions at a server without sessions that ended by themselves.", legacy.LostListens.Value},
+		{"forlegacy_dropped_messages_total", "Messages in translated sessions that nobody can use.", legacy.DroppedMessages.Value},
+		{"forlegacy_panics_total", "Translated sessions that ended because of a mistake of the adapter.", legacy.Panics.Value},
+	})
 }
 
 type gauge struct {

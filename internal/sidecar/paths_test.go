@@ -48,7 +48,7 @@ func TestOtherPaths(t *testing.T) {
 func TestSDKLearnsThatTheSessionIsGone(t *testing.T) {
 	_, url := startAdapter(t, nil)
 	connected, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
-		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: true}, nil)
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
 	}

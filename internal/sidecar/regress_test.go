@@ -127,35 +127,39 @@ func pagingServer() *mcp.Server {
 	return server
 }
 
-// R18: a client of the stateless revision meets a server that does not know it. It
-// is told so, by whatever stands here, nobody dies of it, and the next request works.
+// R18: a client of the stateless revision meets a server that does not know it. It is
+// served, or told so, by whatever stands here; nobody dies of it, and the next request
+// works.
 func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 	const discover = `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	older := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	for name, test := range map[string]struct {
 		change func(*Config)
+		status int
 		want   string
 	}{
-		"a process for each session": {nil, `-32022`},
-		"one process for all":        {func(c *Config) { c.Shared = true }, `-32022`},
-		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, `"error"`}, // the server's own
-		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, `-32022`},
+		"a process for each session": {nil, 200, `"supportedVersions":["2026-07-28",`},
+		"one process for all":        {func(c *Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
+		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2025-11-25",`}, // the server's own
+		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, url := startAdapter(t, test.change)
 			stranger := &client{url: url, http: &http.Client{}}
 			t.Cleanup(stranger.http.CloseIdleConnections)
 			c := mustOpen(t, url)
-			for _, who := range []*client{stranger, c, stranger} {
+			modern := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}
+			for _, who := range []client{*stranger, *c, *stranger} {
+				who.headers = modern
 				response, err := who.post(t.Context(), discover)
 				if err != nil {
 					t.Fatal(err)
 				}
 				body, err := io.ReadAll(response.Body)
 				_ = response.Body.Close()
-				if err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), test.want) {
-					t.Errorf("got %s: %s, %v; want 400 with %s", response.Status, body, err, test.want)
+				if err != nil || response.StatusCode != test.status || !strings.Contains(string(body), test.want) {
+					t.Errorf("got %s: %s, %v; want %d with %s", response.Status, body, err, test.status, test.want)
 				}
 			}
 			c.wantAnswer(t, "count", `"text":"1"`)

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -38,12 +39,20 @@ func keepSession(opened *session.Session) (keeper.Connection, error) {
 
 // copyEvents writes what arrives on the stream, a line each, until the session ends.
 func copyEvents(to io.Writer, stream *session.Stream, opened *session.Session) error {
+	return eachEvent(stream, opened, func(message []byte) error {
+		_, err := to.Write(wire.AppendFrame(nil, message, wire.Newline))
+		return err
+	})
+}
+
+// eachEvent takes what arrives on the stream until the session ends.
+func eachEvent(stream *session.Stream, opened *session.Session, take func(message []byte) error) error {
 	defer stream.Detach()
 	for {
 		event, ok, end := stream.Take()
 		switch {
 		case ok:
-			if _, err := to.Write(wire.AppendFrame(nil, event.Message, wire.Newline)); err != nil {
+			if err := take(event.Message); err != nil {
 				return err
 			}
 		case end:
@@ -81,3 +90,49 @@ func passLine(message session.Message, stream *session.Stream, opened *session.S
 	}
 	return opened.Tell(context.Background(), message)
 }
+
+// inSessions makes servers of sessions: what is sent to one goes to whoever serves the
+// session.
+func inSessions(open opener) withSession {
+	return func(ctx context.Context) (formodern.LegacyServer, error) {
+		opened, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stream, err := opened.Open()
+		if err != nil {
+			opened.End(session.ErrEnded)
+			return nil, err
+		}
+		return &sessionServer{opened, stream}, nil
+	}
+}
+
+// sessionServer is a session as one who sends and receives all of its messages sees it.
+type sessionServer struct {
+	opened *session.Session
+	stream *session.Stream
+}
+
+func (s *sessionServer) Send(_ context.Context, message []byte) error {
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return err
+	}
+	return passLine(session.Message{Bytes: message, Envelope: envelope}, s.stream, s.opened)
+}
+
+func (s *sessionServer) Serve(receive func(session.Message), ended func(error)) {
+	go func() {
+		_ = eachEvent(s.stream, s.opened, func(message []byte) error {
+			if envelope, err := wire.ScanLenient(message); err == nil { // as it was when it was delivered
+				receive(session.Message{Bytes: message, Envelope: envelope})
+			}
+			return nil
+		})
+		s.opened.End(session.ErrEnded)
+		ended(s.opened.EndedBy())
+	}()
+}
+
+func (s *sessionServer) Close() { s.opened.End(session.ErrEnded) }

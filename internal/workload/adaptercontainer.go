@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -136,8 +137,8 @@ func adapterArgs(in Input, user user) []string {
 	return a
 }
 
-// transport says what the server speaks. Framing, isolation and warm processes are for
-// stdio servers only: the adapter refuses them with others.
+// transport says what the server speaks. Framing, era, isolation and warm processes are
+// for stdio servers only: the adapter refuses them with others.
 func (a *arguments) transport(server *mcpv1alpha1.MCPServer) {
 	transport := &server.Spec.Transport
 	if !isStdio(server) {
@@ -149,10 +150,21 @@ func (a *arguments) transport(server *mcpv1alpha1.MCPServer) {
 	if transport.Stdio != nil && transport.Stdio.Framing != "" {
 		a.add("framing", transport.Stdio.Framing)
 	}
+	if transport.Stdio != nil {
+		a.era(transport.Stdio.Era)
+	}
 	if isolation := server.Spec.Session.Isolation; isolation != "" {
 		a.add("isolation", isolation)
 	}
 	addNumber(a, "warm", server.Spec.Session.Warm)
+}
+
+// era pins the era of the server. The API server fills Auto in, which is what the
+// adapter does anyway and pods are not told.
+func (a *arguments) era(era mcpv1alpha1.ProtocolEra) {
+	if era != "" && era != mcpv1alpha1.EraAuto {
+		a.add("era", strings.ToLower(string(era)))
+	}
 }
 
 // upstream is the URL of a server that speaks HTTP, for the adapter beside it.

@@ -3,9 +3,11 @@ package workload
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 )
 
@@ -40,6 +42,30 @@ func TestProgramsTakeTheArguments(t *testing.T) {
 			run(t, filepath.Base(hook[0]), append(hook[1:], "more"), `launcher: drain takes no arguments, got ["more"]`)
 			if isStdio(readInput(t, name).Server) {
 				run(t, filepath.Base(server.Command[0]), server.Command[1:3], "launcher: no command: put it behind the flags, as in launcher -- node server.js")
+			}
+		})
+	}
+}
+
+// The adapter is told of an era that is pinned. Auto is what the API server fills in:
+// pods of those who say nothing must not change because the flag came later.
+func TestEraOfTheAdapter(t *testing.T) {
+	for name, test := range map[string]struct {
+		stdio *mcpv1alpha1.StdioTransport
+		want  string // empty if there is no flag
+	}{
+		"nothing said":        {nil, ""},
+		"nothing said of it":  {&mcpv1alpha1.StdioTransport{Framing: mcpv1alpha1.FramingNewline}, ""},
+		"filled in, or meant": {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraAuto}, ""},
+		"legacy":              {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraLegacy}, "--era=legacy"},
+		"modern":              {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraModern}, "--era=modern"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, "minimal")
+			in.Server.Spec.Transport.Stdio = test.stdio
+			args := slices.DeleteFunc(podOf(t, in).InitContainers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--era") })
+			if got := strings.Join(args, " "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

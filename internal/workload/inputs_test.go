@@ -125,6 +125,7 @@ func TestInputs(t *testing.T) {
 		"session":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Session.DrainTimeout = &metav1.Duration{} }, true},
 		"limits":      {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Limits = nil }, true},
 		"transport":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio = nil }, true},
+		"era":         {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraModern }, true},
 		"account":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "" }, true},
 		"tolerations": {func(s *mcpv1alpha1.MCPServer) { s.Spec.PodTemplate.Tolerations = nil }, true},
 		"security":    {func(s *mcpv1alpha1.MCPServer) { s.Spec.SecurityContext.Privileged = new(true) }, true},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -19,13 +20,19 @@ const patience = 30 * time.Second
 // and returns its URL.
 func Serve(t *testing.T, command ...string) string {
 	t.Helper()
+	return ServeWith(t, nil, command...)
+}
+
+// ServeWith is Serve with flags of the adapter's.
+func ServeWith(t *testing.T, flags []string, command ...string) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "sidecar")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/slipway-mcp/slipway/cmd/sidecar").CombinedOutput(); err != nil {
 		t.Fatalf("build sidecar: %v: %s", err, out)
 	}
 	// It ends after the test's context has.
-	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary,
-		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--"}, command...)...)
+	arguments := slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, flags, []string{"--"}, command)
+	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary, arguments...)
 	stderr, err := sidecar.StderrPipe()
 	if err != nil {
 		t.Fatalf("make pipe: %v", err)

@@ -1,5 +1,5 @@
 // Command client calls one tool of an MCP server and prints the answer, with the
-// client of the official SDK: client URL TOOL [ARGUMENTS AS JSON].
+// client of the official SDK, in a session of its own: client URL TOOL [ARGUMENTS AS JSON].
 package main
 
 import (
@@ -39,7 +39,8 @@ func run(ctx context.Context, args []string) (err error) {
 		params.Arguments = arguments
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "slipway-client", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: args[0], DisableStandaloneSSE: true}, nil)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: args[0], DisableStandaloneSSE: true},
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}) // the next one has no sessions
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", args[0], err)
 	}

@@ -51,7 +51,9 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// Servers of one era serve the clients of theirs as those of both do.
+// Servers of one era serve the clients of theirs as those of both do, and those of the
+// other by translation (C5, runs 3 and 4). What fails then is what the server does where
+// it has its other era to fall back to, and no translation can know.
 func TestOneEra(t *testing.T) {
 	suite, err := Install(t.Context(), ".")
 	if err != nil {
@@ -61,19 +63,33 @@ func TestOneEra(t *testing.T) {
 	if err := servers.Build(t.Context(), filter, "test/servers/era"); err != nil {
 		t.Fatal(err)
 	}
-	for era, run := range map[string]struct {
-		revision  string
-		scenarios int
-	}{"legacy": {"2025-11-25", 30}, "modern": {"2026-07-28", 37}} {
-		t.Run(era, func(t *testing.T) {
-			url := adapter.Serve(t, filter, era, tool(t, "everything-server"))
+	for name, run := range map[string]struct {
+		era      string
+		revision string
+		passed   int
+		failed   []string
+	}{
+		"legacy, with sessions": {"legacy", "2025-11-25", 30, nil},
+		"modern, without":       {"modern", "2026-07-28", 37, nil},
+		// The first wants a question by the name that the server has for it in its other
+		// era, and a server with sessions names none. In the second the server's own shim
+		// for older clients asks once only, and leaves the next question in its result.
+		"legacy, without sessions": {"legacy", "2026-07-28", 35, []string{"input-required-result-basic-elicitation", "input-required-result-multi-round"}},
+		// Their tools ask the client by a request, and the server refuses to make one to
+		// a client without a session, which is what it takes ours for. Those that ask by
+		// their result are tested in test/eras.
+		"modern, with sessions": {"modern", "2025-11-25", 26, []string{"elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := adapter.ServeWith(t, []string{"--offer-roots"}, filter, run.era, tool(t, "everything-server"))
 			report, err := suite.Run(t.Context(), url, run.revision)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(report.Failed) != 0 || len(report.Passed) != run.scenarios {
-				t.Errorf("%d scenarios passed and %q failed, want %d and none; the suite says:\n%s",
-					len(report.Passed), report.Failed, run.scenarios, report.Text)
+			slices.Sort(report.Failed)
+			if !slices.Equal(report.Failed, run.failed) || len(report.Passed) != run.passed {
+				t.Errorf("%d scenarios passed and %q failed, want %d and %q; the suite says:\n%s",
+					len(report.Passed), report.Failed, run.passed, run.failed, report.Text)
 			}
 		})
 	}

@@ -57,8 +57,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 
 	It("asks for samples and answers, and makes progress, through the Service", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/everything-server"))
-		client, err := tryOpenAs(ctx, server, "2025-11-25") // the newest has no requests of servers
-		Expect(err).NotTo(HaveOccurred())
+		client := open(ctx, server)
 		Expect(client.call(ctx, "test_sampling", map[string]any{"prompt": "what is it?"})).To(ContainSubstring("forty-two"))
 		Expect(client.call(ctx, "test_elicitation", map[string]any{"message": "who are you?"})).To(ContainSubstring("ada"))
 		client.call(ctx, "test_tool_with_progress", nil)
@@ -69,8 +68,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 
 	It("serves clients without sessions through the Service", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/everything-server"))
-		client := open(ctx, server)
-		Expect(client.InitializeResult().ProtocolVersion).To(Equal("2026-07-28"))
+		client := openStateless(ctx, server)
 		client.call(ctx, "test_tool_with_progress", nil)
 		for _, step := range []float64{0, 50, 100} {
 			Eventually(client.progress).WithContext(ctx).Should(Receive(Equal(step)))

@@ -25,16 +25,30 @@ type Connection struct {
 
 // Options say how a Keeper looks.
 type Options struct {
-	// Connect gives a fresh server.
+	// Connect gives a fresh server. If there is none because it was asked to initialize
+	// and refused, the error wraps an *mcpprobe.Error of the class Rejected.
 	Connect func(ctx context.Context) (Connection, error)
+	// ConnectStateless gives a fresh server that nobody has asked anything, to be
+	// looked at without a session. Nil if those of Connect are like that.
+	ConnectStateless func(ctx context.Context) (Connection, error)
 
 	StartTimeout time.Duration // for a fresh server to tell what it offers
 	Patience     time.Duration // until one that has not told is called silent, at least
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 	Settle       time.Duration // between two looks at a catalogue that keeps changing
-	Probe        mcpprobe.Options
 	Log          logr.Logger
+
+	// Probe says how servers are asked. SkipDiscover is how to begin: a server that
+	// refuses to initialize is then followed at once by one that is asked without.
+	// SkipInitialize is for the keeper to set.
+	Probe mcpprobe.Options
+	// Pinned has every server be asked in the one way that SkipDiscover says.
+	Pinned bool
+	// Serves says which protocol versions clients can use, given what the server says
+	// of itself; nil if they can use what the server lists. It depends on nothing
+	// else: equal servers must have equal catalogues.
+	Serves func(own mcpprobe.Server) []string
 }
 
 // State is what is known of the server.
@@ -48,6 +62,9 @@ type State struct {
 	Reason Reason
 	// Catalog is what the server offered when last asked; nil before the first time.
 	Catalog *mcpprobe.Catalog
+	// Stateless is true if the last server that worked has no sessions: it refuses to
+	// initialize, or is known never to be asked.
+	Stateless bool
 }
 
 // Reason is why a server is not ready, for programs.
@@ -86,9 +103,10 @@ var ErrNoRoom = errors.New("there is no room for another server process")
 type Keeper struct {
 	options Options
 
-	took         time.Duration // the slowest that a fresh server has answered
-	noise        noise         // of servers that have not answered
-	skipDiscover bool          // the server is of the older era, or ends when asked for its own
+	took        time.Duration // the slowest that a fresh server has answered
+	noise       noise         // of servers that have not answered
+	opening     opening       // of the next server
+	hasSessions bool          // a server has worked by initialize
 
 	mu      sync.Mutex
 	state   State
@@ -98,7 +116,7 @@ type Keeper struct {
 
 // New returns a Keeper that knows nothing yet. Run makes it look.
 func New(options Options) *Keeper {
-	return &Keeper{options: options, state: State{Err: ErrStarting, Reason: Starting}, changed: make(chan struct{})}
+	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: Starting}, changed: make(chan struct{})}
 }
 
 // State is what is known now, and a channel that is closed when that changes.
@@ -162,91 +180,33 @@ func (k *Keeper) Run(ctx context.Context) {
 // server ever answered.
 func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err error) {
 	begin := time.Now()
-	starting, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
-	defer cancel()
-	connection, err := k.options.Connect(starting)
-	if errors.Is(err, ErrNoRoom) {
-		return false, NoRoom, err
+	a := k.start(ctx, k.opening, true)
+	if k.mayHaveNone(a) {
+		a = k.without(ctx, a)
 	}
-	if err != nil {
-		return false, Unstartable, err
+	if a.err != nil {
+		k.failed(a.reason)
+		return false, a.reason, a.err
 	}
-	defer connection.Close()
-	waitIsOver := k.awaitAnswer()
-	session, catalog, err := k.open(starting, connection.Target)
-	waitIsOver(err == nil)
-	if err != nil {
-		reason, err = explain(err, connection)
-		if reason == Silent {
-			err = k.silence(k.patience(), err)
-		}
-		if reason == Exited || reason == Broken {
-			// Some servers end when the first request is not initialize. Others fail
-			// for reasons of their own, so the next one is asked the other way.
-			k.skipDiscover = !k.skipDiscover
-		}
-		return false, reason, err
-	}
-	defer session.Close()
+	defer a.connection.Close()
+	defer a.session.Close()
 	k.noise.forget()
+	k.worked(a)
 	before, _ := k.State()
-	k.learned(catalog)
-	k.logReady(before.Ready, catalog, time.Since(begin))
-	reason, err = explain(k.follow(ctx, session), connection)
+	k.learned(a.how, a.listed)
+	k.logReady(before.Ready, a.listed, time.Since(begin))
+	reason, err = explain(k.follow(ctx, a), a.connection)
 	return true, reason, err
-}
-
-// listed is what came of asking a server what it offers: a catalogue, or why there is
-// none although the server works.
-type listed struct {
-	catalog *mcpprobe.Catalog
-	reason  Reason
-	err     error
-}
-
-// open connects to a server and asks what it offers.
-func (k *Keeper) open(ctx context.Context, target mcpprobe.Target) (*mcpprobe.Session, listed, error) {
-	options := k.options.Probe
-	options.SkipDiscover = options.SkipDiscover || k.skipDiscover
-	options.Junk = k.noise.hear
-	session, err := mcpprobe.Connect(ctx, target, options)
-	if err != nil {
-		return nil, listed{}, err
-	}
-	catalog, err := look(ctx, session)
-	if err != nil {
-		session.Close()
-		return nil, listed{}, err
-	}
-	return session, catalog, nil
-}
-
-// look asks what the server offers. One that offers too much, or refuses to tell, has
-// answered all the same.
-func look(ctx context.Context, session *mcpprobe.Session) (listed, error) {
-	catalog, err := session.Catalog(ctx)
-	if err == nil {
-		return listed{catalog: catalog}, nil
-	}
-	err = fmt.Errorf("ask server what it offers: %w", err)
-	switch mcpprobe.ClassOf(err) {
-	case mcpprobe.TooLarge:
-		return listed{reason: TooLarge, err: err}, nil
-	case mcpprobe.Rejected:
-		return listed{reason: Broken, err: err}, nil
-	default:
-		return listed{}, err
-	}
 }
 
 // learned makes known what a server that works offers. The last catalogue stays when
 // there is no new one.
-func (k *Keeper) learned(l listed) {
+func (k *Keeper) learned(how opening, l listed) {
 	k.set(func(s *State) {
 		s.Ready, s.Reason, s.Err = true, l.reason, l.err
+		s.Stateless = how == byDiscover
 		if l.catalog != nil {
 			s.Catalog = l.catalog
-			k.skipDiscover = len(l.catalog.Server.ProtocolVersions) == 0
 		}
 	})
 }
@@ -294,31 +254,10 @@ func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 	}
 }
 
-// explain says why a server failed. It prefers the server's own end to what followed
-// from it; one that ended because it was done with failed for another reason.
-func explain(err error, connection Connection) (Reason, error) {
-	if end := connection.Reason(); end != nil {
-		return Exited, end
-	}
-	switch mcpprobe.ClassOf(err) {
-	case mcpprobe.Timeout:
-		return Silent, err
-	case mcpprobe.Closed:
-		return Exited, err
-	case mcpprobe.Unreachable:
-		return Unstartable, err
-	case mcpprobe.Unauthorized:
-		return Unauthorized, err
-	case mcpprobe.Busy:
-		return Busy, err
-	case mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
-	}
-	return Broken, err
-}
-
 // follow looks again when the server says that something has changed, and asks now
 // and then whether it is alive.
-func (k *Keeper) follow(ctx context.Context, session *mcpprobe.Session) error {
+func (k *Keeper) follow(ctx context.Context, a attempt) error {
+	session := a.session
 	ping := time.NewTicker(k.options.PingInterval)
 	defer ping.Stop()
 	for {
@@ -329,9 +268,9 @@ func (k *Keeper) follow(ctx context.Context, session *mcpprobe.Session) error {
 			return session.Err()
 		case <-session.Changed():
 			if err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
-				l, err := look(ctx, session)
+				l, err := k.look(ctx, session)
 				if err == nil {
-					k.learned(l)
+					k.learned(a.how, l)
 				}
 				return err
 			}); err != nil {

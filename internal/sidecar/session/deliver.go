@@ -150,8 +150,8 @@ func (r *serverRequest) settle() {
 }
 
 // streamForLocked decides where a message goes that answers nothing and is no progress of
-// a call. It cannot be told to belong to a call, unless there is just one; then come
-// general streams, then the newest call.
+// a call. It cannot be told to belong to a call, unless the server says so or there is
+// just one; then come general streams, then the newest call.
 func (s *Session) streamForLocked(message Message) *Stream {
 	e := &message.Envelope
 	if e.Kind == wire.Notification && string(e.Method) == "notifications/cancelled" {
@@ -159,8 +159,11 @@ func (s *Session) streamForLocked(message Message) *Stream {
 			return r.stream
 		}
 	}
+	if c := s.callLocked(message.Call); c != nil && c.isLive() {
+		return c.stream
+	}
 	newest, live := s.newestCallLocked()
-	if live == 1 {
+	if live == 1 && message.Call == nil && !message.Unrelated {
 		return newest.stream
 	}
 	if general := s.newestGeneralLocked(); general != nil {
@@ -172,11 +175,13 @@ func (s *Session) streamForLocked(message Message) *Stream {
 	return nil
 }
 
-// newestCallLocked returns the newest call that is not cancelled and whose stream
-// can still reach the client, and how many there are.
+// isLive says whether a call is not cancelled and its stream can still reach the client.
+func (c *call) isLive() bool { return !c.cancelled && (c.stream.attached || c.stream.resumable) }
+
+// newestCallLocked returns the newest call that is live, and how many are.
 func (s *Session) newestCallLocked() (newest *call, live int) {
 	for _, c := range s.calls {
-		if c.cancelled || !c.stream.attached && !c.stream.resumable {
+		if !c.isLive() {
 			continue
 		}
 		live++

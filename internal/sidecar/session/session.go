@@ -132,6 +132,10 @@ type Message struct {
 	Bytes    []byte
 	Envelope wire.Envelope
 	Owned    bool // whoever takes it may keep Bytes: nobody else will change them
+
+	// What a server knows that can tell whose its messages are. Processes cannot.
+	Call      []byte // the id of the client's call that it belongs to
+	Unrelated bool   // it belongs to no call
 }
 
 // Call sends requests to the server and returns the stream that their answers, and

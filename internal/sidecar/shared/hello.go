@@ -57,14 +57,29 @@ func (r *run) handshake(ctx context.Context) error {
 	return nil
 }
 
+// RefusedError says that the process answered initialize with an error.
+type RefusedError struct {
+	Code int // of JSON-RPC
+	text string
+}
+
+func (e *RefusedError) Error() string { return "the server refused initialize: " + e.text }
+
+func refusedBy(raw []byte) *RefusedError {
+	const most = 500
+	var read struct {
+		Code int `json:"code"`
+	}
+	_ = json.Unmarshal(raw, &read) // else it has no code, and is shown as it is
+	return &RefusedError{read.Code, string(bytes.ToValidUTF8(raw[:min(len(raw), most)], nil))}
+}
+
 // readHello checks the answer and takes out of it what sessions cannot have: tasks
 // belong to whoever began them, and a shared process cannot tell who asks.
 func readHello(answer session.Message) (hello, error) {
 	envelope := &answer.Envelope
 	if envelope.Error.Present() {
-		const most = 500
-		text := envelope.Error.Of(answer.Bytes)
-		return hello{}, fmt.Errorf("the server refused initialize: %s", bytes.ToValidUTF8(text[:min(len(text), most)], nil))
+		return hello{}, refusedBy(envelope.Error.Of(answer.Bytes))
 	}
 	result, err := members(answer.Bytes, envelope.Result)
 	if err != nil {

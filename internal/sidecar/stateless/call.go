@@ -17,24 +17,28 @@ const methodListen = "subscriptions/listen"
 type event struct {
 	message []byte
 	last    bool // it is the answer
+	news    bool // of a subscription
 	status  int  // of HTTP, if the answer comes before anything else
 }
 
 // call is a request at the process, from when it is sent until its client has the
 // answer or has gone.
 type call struct {
-	run    *run
-	number uint64 // its id and progress token at the process
-	id     []byte // as the client spelled it
-	token  []byte // of its progress, as the client spelled it
-	own    bool   // nobody else's
-	listen bool   // it is a subscription
-	logs   bool   // the client wants log messages (U-07)
-	wake   chan struct{}
+	run     *run
+	number  uint64 // its id and progress token at the process
+	id      []byte // as the client spelled it
+	token   []byte // of its progress, as the client spelled it
+	inside  bool   // this program makes it, for a client of another kind
+	own     bool   // nobody else's
+	listen  bool   // it is a subscription
+	logs    bool   // the client wants log messages (U-07)
+	wake    chan struct{}
+	forward func(event) // takes what arrives, if it is for a call at another process
 
 	// Guarded by the run's mutex.
-	answered bool // the process works on it no more
-	done     bool // nothing follows what is in the inbox
+	repeats  []*call // of a subscription, at other processes
+	answered bool    // the process works on it no more
+	done     bool    // nothing follows what is in the inbox
 	inbox    []event
 	waiting  int // bytes of these
 }
@@ -68,6 +72,10 @@ func (c *call) pushLocked(e event) {
 	if _, open := r.open[c]; !open || c.done {
 		return
 	}
+	if c.forward != nil {
+		c.forward(e)
+		return
+	}
 	limits := &r.options.Limits
 	if c.waiting > limits.BacklogBytes {
 		c.giveUpLocked()
@@ -97,7 +105,7 @@ func (c *call) failLocked(text string) {
 	if c.done {
 		return
 	}
-	c.inbox = append(c.inbox, event{frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), true, http.StatusOK})
+	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK})
 	c.done = true
 	c.signal()
 }
@@ -107,7 +115,7 @@ func (c *call) completeLocked() {
 	text := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
 	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+wire.MetaSubscriptionID+`":`...)
 	text = append(append(text, c.id...), "}}}"...)
-	c.pushLocked(event{text, true, http.StatusOK})
+	c.pushLocked(event{message: text, last: true, status: http.StatusOK})
 }
 
 func (c *call) signal() {

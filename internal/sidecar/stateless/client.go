@@ -47,11 +47,11 @@ type Call struct{ call *call }
 // release the Call.
 func (e *Endpoint) Call(ctx context.Context, request session.Message) (*Call, error) {
 	for try := 1; ; try++ {
-		running, err := e.process.running(ctx)
+		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		c, err := running.call(ctx, request)
+		c, err := e.call(ctx, running, request, true)
 		if errors.Is(err, errGone) && try < tries {
 			continue
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // busyServer takes nothing.
@@ -112,8 +114,10 @@ type principalServer struct {
 	seen chan string
 }
 
-func (p principalServer) Send(ctx context.Context, _ []byte) error {
-	p.seen <- Principal(ctx)
+func (p principalServer) Send(ctx context.Context, message []byte) error {
+	if e, err := wire.Scan(message); err == nil && e.Kind == wire.Request { // and no cancellation
+		p.seen <- Principal(ctx)
+	}
 	return nil
 }
 

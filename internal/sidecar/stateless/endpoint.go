@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -19,27 +21,45 @@ type Endpoint struct {
 	options Options
 	metrics Metrics
 	process *process
+	crowd   crowd
+
+	refusing atomic.Bool
 }
 
 // New returns an Endpoint. Its process is started for the first client.
 func New(options Options) *Endpoint {
 	e := &Endpoint{options: options}
 	e.process = newProcess(&e.options, &e.metrics)
+	e.crowd.process = e.process
 	return e
 }
 
 // Metrics are the counters.
 func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 
+// Refuse takes no more requests of clients, and ends their subscriptions. This program
+// can make requests until Drain.
+func (e *Endpoint) Refuse() {
+	e.refusing.Store(true)
+	for _, running := range append(e.crowd.all(), e.process.all()...) {
+		running.endListens()
+	}
+}
+
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
 // the context ends, or there are none, the process does.
-func (e *Endpoint) Drain(ctx context.Context) { e.process.drain(ctx) }
+func (e *Endpoint) Drain(ctx context.Context) {
+	var others sync.WaitGroup
+	others.Go(func() { e.crowd.drain(ctx) })
+	e.process.drain(ctx)
+	others.Wait()
+}
 
 // Close is Drain that waits for nothing.
 func (e *Endpoint) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	e.process.drain(ctx)
+	e.Drain(ctx)
 }
 
 // Serve answers a request, or takes a notification, that names its protocol version
@@ -75,23 +95,43 @@ const tries = 3
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
 func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
+	if e.refusing.Load() {
+		return nil, nil, ErrClosed
+	}
 	ctx := r.Context()
 	if principal := principalOf(r); principal != "" {
 		ctx = WithPrincipal(ctx, principal)
 	}
 	for try := 1; ; try++ {
-		running, err := e.process.running(ctx)
+		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, nil, err
 		}
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := running.call(ctx, request)
+		c, err := e.call(ctx, running, request, false)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
 	}
+}
+
+// running returns the process that a request goes to.
+func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, error) {
+	first, err := e.process.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.crowd.choose(first, request), nil
+}
+
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, inside bool) (*call, error) {
+	c, err := running.call(ctx, request, inside)
+	if err == nil && c.listen {
+		e.crowd.repeat(c)
+	}
+	return c, err
 }
 
 func checkAll(ctx context.Context, header http.Header, request session.Message, running *run) *refusal {

@@ -43,8 +43,7 @@ const (
 var errURIs = errors.New("as many resources are subscribed to as may be")
 
 // join adds a client that listens.
-func (r *run) join(request session.Message, f filter) (*call, error) {
-	c := newCall(r, request)
+func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
 	if err := r.register(c, request); err != nil {
 		return nil, err
 	}
@@ -52,20 +51,28 @@ func (r *run) join(request session.Message, f filter) (*call, error) {
 	r.sending -= len(request.Bytes)
 	r.forgetLocked(c)
 	c.answered = true // the process does not know of it
+	enough := r.listenLocked(c, f)
+	r.mu.Unlock()
+	if !enough {
+		c.release()
+		return nil, errURIs
+	}
+	return c, nil
+}
+
+// listenLocked has a call listen. It says whether there is room for what it wants.
+func (r *run) listenLocked(c *call, f filter) bool {
 	h := &r.hub
 	if h.listeners == nil {
 		h.listeners = map[*call]*listener{}
 	}
 	h.listeners[c] = &listener{filter: f}
 	if len(h.unionLocked().uris) > subscribedURIs {
-		r.mu.Unlock()
-		c.release()
-		return nil, errURIs
+		return false
 	}
 	h.tellLocked()
 	r.changeLocked()
-	r.mu.Unlock()
-	return c, nil
+	return true
 }
 
 // leaveLocked is for a client that listens no more.
@@ -74,6 +81,10 @@ func (r *run) leaveLocked(c *call) {
 		delete(r.hub.listeners, c)
 		r.changeLocked()
 	}
+	for _, shadow := range c.repeats {
+		go shadow.release() // whose lock may be held by whoever wants ours
+	}
+	c.repeats = nil
 }
 
 // unionLocked is all that clients want, and every kind of list, so that there is
@@ -281,7 +292,7 @@ func (r *run) upstreamEndedLocked() {
 func (h *hub) newsLocked(message session.Message) (told bool) {
 	for c, l := range h.listeners {
 		if l.told && l.filter.matches(message) {
-			c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+			c.pushLocked(event{message: wire.Edited(message.Bytes, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), news: true, status: http.StatusOK})
 			told = true
 		}
 	}
@@ -294,5 +305,5 @@ func answerFor(answer event, id []byte) event {
 	if err != nil {
 		return answer // it was scanned before
 	}
-	return event{wire.Edited(answer.message, wire.Edit{Span: e.ID, With: id}), true, answer.status}
+	return event{message: wire.Edited(answer.message, wire.Edit{Span: e.ID, With: id}), last: true, status: answer.status}
 }

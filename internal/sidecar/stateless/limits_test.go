@@ -298,7 +298,7 @@ func TestIdle(t *testing.T) {
 			call, next, _ := begin()
 			call.Release()
 			<-next.sent // its cancellation
-			time.Sleep(limits.IdleTimeout + time.Second)
+			time.Sleep(limits.IdleTimeout)
 			<-next.closed
 		}
 	})

@@ -150,7 +150,7 @@ func TestListenInTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, p := newScripted(testLimits())
 				join := func(notifications string) *call {
-					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)))
+					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)), false)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -2,7 +2,7 @@
 // process that speaks it, too, or from what stands in for one.
 //
 // One process serves all clients, since nothing in that revision belongs to a
-// connection. Towards the process each request has a number of our own in place of its
+// connection; more help while it is busy. Towards the process each request has a number of our own in place of its
 // id and progress token, and so a subscription has; what comes back is routed by that
 // number and has the client's spelling again. All else in a message passes byte for
 // byte.
@@ -36,6 +36,8 @@ type Server interface {
 type Limits struct {
 	Calls        int // in flight at the process at a time
 	Listens      int // subscriptions that are open at a time
+	Crowd        int // calls in flight at a process, from which on another one is started
+	Processes    int // at a time
 	SendingBytes int // waiting for the process to read; past it requests are refused
 	BacklogBytes int // waiting for one client to read; past it its request ends
 	TotalBytes   int // waiting for all clients; past it the request with the most ends
@@ -249,6 +251,16 @@ func (p *process) slowDownLocked(reason error) {
 	}
 }
 
+// all is the process that runs, if one does.
+func (p *process) all() []*run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return nil
+	}
+	return []*run{p.current}
+}
+
 // drain takes no more requests, ends subscriptions, and waits for calls in flight until
 // the context ends.
 func (p *process) drain(ctx context.Context) {
@@ -260,10 +272,5 @@ func (p *process) drain(ctx context.Context) {
 	if running == nil {
 		return
 	}
-	select {
-	case <-running.drain():
-	case <-running.over:
-	case <-ctx.Done():
-	}
-	running.fail(ErrClosed)
+	running.end(ctx)
 }

@@ -46,7 +46,7 @@ func (r *run) receiveAnswer(message session.Message) {
 		}
 	}
 	status := statusOf(message.Bytes, message.Envelope.Error)
-	c.pushLocked(event{wire.Edited(message.Bytes, edits...), true, status})
+	c.pushLocked(event{message: wire.Edited(message.Bytes, edits...), last: true, status: status})
 	if c == r.hub.upstream {
 		r.upstreamEndedLocked()
 	}

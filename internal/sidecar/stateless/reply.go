@@ -68,7 +68,7 @@ func (p *reply) run() {
 func (p *reply) timedOut() event {
 	p.endpoint.metrics.CallTimeouts.Inc()
 	text := "the call took longer than " + p.limits.CallTimeout.String()
-	return event{frontend.AppendError(nil, p.call.id, session.CodeInternal, text, nil), true, http.StatusOK}
+	return event{message: frontend.AppendError(nil, p.call.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK}
 }
 
 func (p *reply) writeJSON(answer event) {

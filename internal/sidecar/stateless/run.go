@@ -74,7 +74,7 @@ func (r *run) fail(reason error) {
 
 // endIdle ends a process that nobody needs.
 func (r *run) endIdle() {
-	r.failIf(errIdle, func() bool { return len(r.open) == 0 })
+	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 })
 }
 
 func (r *run) failIf(reason error, condition func() bool) {
@@ -111,13 +111,15 @@ func discreet(reason error) error {
 
 // call begins a client's request. A subscription of a kind that we know does not reach
 // a process as such.
-func (r *run) call(ctx context.Context, request session.Message) (*call, error) {
+func (r *run) call(ctx context.Context, request session.Message, inside bool) (*call, error) {
+	c := newCall(r, request)
+	c.inside = inside
 	if string(request.Envelope.Method) == methodListen && !r.translated {
 		if f, known := filterOf(request); known {
-			return r.join(request, f)
+			return r.join(c, request, f)
 		}
 	}
-	return r.send(ctx, newCall(r, request), request)
+	return r.send(ctx, c, request)
 }
 
 // begin sends a request of our own.
@@ -229,15 +231,21 @@ func (r *run) closeLocked(c *call) {
 	delete(r.open, c)
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
+	if c.own {
+		return
+	}
 	r.countLocked(c, -1)
 	switch {
-	case len(r.open) > 0:
+	case r.clientsLocked() > 0:
 	case r.emptied != nil:
 		close(r.emptied)
 	case r.idle != nil:
-		r.idle.Reset(r.options.Limits.IdleTimeout) // a start too soon finds somebody
+		r.idle.Reset(r.options.Limits.IdleTimeout) // it may fire while somebody is there
 	}
 }
+
+// clientsLocked is how many requests of clients are open.
+func (r *run) clientsLocked() int { return r.inFlight + r.listens }
 
 // drain ends subscriptions (N-05) and takes no more requests. The channel is closed
 // when none is left.
@@ -248,7 +256,7 @@ func (r *run) drain() <-chan struct{} {
 		return r.emptied
 	}
 	r.emptied = make(chan struct{})
-	if len(r.open) == 0 {
+	if r.clientsLocked() == 0 {
 		close(r.emptied)
 	}
 	for c := range r.open {
@@ -257,6 +265,27 @@ func (r *run) drain() <-chan struct{} {
 		}
 	}
 	return r.emptied
+}
+
+// endListens ends subscriptions of clients of this revision.
+func (r *run) endListens() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.open {
+		if c.listen && !c.own && !c.inside {
+			c.completeLocked()
+		}
+	}
+}
+
+// end drains the process until the context ends, and then ends it.
+func (r *run) end(ctx context.Context) {
+	select {
+	case <-r.drain():
+	case <-r.over:
+	case <-ctx.Done():
+	}
+	r.fail(ErrClosed)
 }
 
 // cancellation tells the process that nobody waits for a call any more (S-10).

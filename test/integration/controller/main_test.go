@@ -21,7 +21,7 @@ import (
 )
 
 // The programs that the tests run.
-var sidecarProgram, launcherProgram, echoServer, hostileServer string
+var sidecarProgram, launcherProgram, echoServer, hostileServer, bothServer, eraFilter string
 
 // shared is the cluster of all tests; each has a namespace of its own.
 var shared *cluster
@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(servers.Run(runner{m}, map[string]*string{
 		"cmd/sidecar": &sidecarProgram, "cmd/launcher": &launcherProgram,
 		"test/servers/echo": &echoServer, "test/servers/hostile": &hostileServer,
+		"test/servers/both": &bothServer, "test/servers/era": &eraFilter,
 	}))
 }
 

@@ -13,10 +13,13 @@ type ServerInfoApplyConfiguration struct {
 	Title *string `json:"title,omitempty"`
 	// version is the server's own version.
 	Version *string `json:"version,omitempty"`
-	// protocolVersion is the newest protocol revision that the server speaks.
+	// protocolVersion is the newest protocol revision that the server itself was
+	// found to speak.
 	ProtocolVersion *string `json:"protocolVersion,omitempty"`
 	// protocolVersions are the protocol revisions that clients can use at the
-	// server's URL, newest first.
+	// server's URL, newest first. They include what the adapter translates: of a
+	// stdio server clients can always use 2026-07-28 as well as revisions with
+	// sessions, whatever the server itself speaks.
 	ProtocolVersions []string `json:"protocolVersions,omitempty"`
 	// instructions tell a model how to use the server. A long text is cut.
 	Instructions *string `json:"instructions,omitempty"`

@@ -15,10 +15,13 @@ type StdioTransportApplyConfiguration struct {
 	// one message a line, as the protocol has it. ContentLength: a
 	// Content-Length header before each message, as some servers do it.
 	Framing *apiv1alpha1.StdioFraming `json:"framing,omitempty"`
-	// era pins the generation of the protocol that the server speaks. Auto, which
-	// is the default, finds it out. Legacy: revisions up to 2025-11-25, which
-	// open with initialize. Modern: revisions from 2026-07-28 on, which are
-	// stateless.
+	// era pins the generation of the protocol that the server speaks. Clients of
+	// both are served in any case: those that the server does not speak itself, by
+	// translation. Auto, which is the default, finds it out. Legacy: the server
+	// has sessions (revisions up to 2025-11-25, which open with initialize) and is
+	// never asked for anything else; clients of 2026-07-28 are translated. Modern:
+	// the server is stateless (2026-07-28) and is never asked to initialize;
+	// clients with sessions are translated.
 	Era *apiv1alpha1.ProtocolEra `json:"era,omitempty"`
 }
 

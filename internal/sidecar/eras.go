@@ -1,0 +1,110 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
+	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+)
+
+// eras serves clients of the era that the server does not speak, and those without
+// sessions in any case.
+type eras struct {
+	stateless *stateless.Endpoint
+	modern    *formodern.Server // for clients without sessions, made of servers with them
+	legacy    forlegacy.Metrics // of sessions that are translated
+}
+
+type (
+	withSession    func(context.Context) (formodern.LegacyServer, error)
+	withoutSession func(context.Context) (stateless.Server, error)
+)
+
+// newEras serves clients without sessions by servers that have none, and makes what they
+// need of servers that have some where there is nothing else.
+func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
+	e := &eras{modern: a.newForModern(with)}
+	e.stateless = stateless.New(stateless.Options{
+		Acquire: without, Translate: func() stateless.Server { return e.modern }, Era: era,
+		Limits: stateless.Limits{
+			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
+			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
+			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+		},
+		Log: a.config.Log,
+	})
+	return e
+}
+
+// newForModern lets clients without sessions have as many processes as there may be
+// sessions: neither kind of client can lock the other out.
+func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
+	return formodern.New(formodern.Options{
+		Acquire: acquire, OfferRoots: a.config.OfferRoots, Log: a.config.Log,
+		Limits: formodern.Limits{
+			Children: a.config.MaxSessions, PerKey: a.config.MaxSessions, KeysPerPrincipal: a.config.MaxSessions, URIs: subscriptions,
+			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
+			ParkTTL: parkTTL, CancelGrace: cancelGrace,
+		},
+	})
+}
+
+// eitherWay opens sessions with the server where it has some, and else makes them of what
+// it has.
+func (a *Adapter) eitherWay(native opener) opener {
+	translated := a.numbered(a.openTranslated)
+	return func(ctx context.Context) (*session.Session, error) {
+		switch hasSessions, err := a.hasSessions(ctx); {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", notStarted, err)
+		case hasSessions:
+			return native(ctx)
+		default:
+			return translated(ctx)
+		}
+	}
+}
+
+// hasSessions says whether the server itself has sessions, which the keeper finds out
+// when it first looks. Whoever comes before that waits.
+func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
+	if a.config.Era != stateless.Auto {
+		return a.config.Era == stateless.Legacy, nil
+	}
+	for {
+		state, changed := a.keeper.State()
+		if state.Reason != keeper.Starting {
+			return !state.Stateless, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false, fmt.Errorf("wait for the server to say whether it has sessions: %w", ctx.Err())
+		}
+	}
+}
+
+// openTranslated opens a session that the server knows nothing of.
+func (a *Adapter) openTranslated(context.Context) (*session.Session, error) {
+	e := a.backend.eras
+	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log})
+	opened := session.New(server, a.sessionLimits(), &a.metrics)
+	server.Serve(opened.Deliver, opened.End)
+	return opened, nil
+}
+
+// modern is the endpoint as forlegacy sees it.
+type modern struct{ endpoint *stateless.Endpoint }
+
+func (m modern) Call(ctx context.Context, request session.Message) (forlegacy.Exchange, error) {
+	call, err := m.endpoint.Call(ctx, request)
+	if err != nil {
+		return nil, err // and no Call that is nil
+	}
+	return call, nil
+}

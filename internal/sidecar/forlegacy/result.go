@@ -1,0 +1,125 @@
+package forlegacy
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// The types of results (J-14).
+const (
+	typeComplete      = "complete"
+	typeInputRequired = "input_required"
+)
+
+// resultType is the type of a result. One that does not say is complete (J-15).
+func resultType(answer []byte, result wire.Span) string {
+	at := find(answer, result, "resultType")
+	if !at.Present() {
+		return typeComplete
+	}
+	return string(wire.Text(answer, at))
+}
+
+// complete is a complete result as the client gets it: without what its revision does not
+// know, and otherwise byte for byte.
+func (c *call) complete(answer session.Message) session.Message {
+	text, e := answer.Bytes, &answer.Envelope
+	var changes edits
+	thin := thinning{edits: &changes}
+	down := downlevel{text: text, method: c.method, revision: c.revision, changes: &changes}
+	for w := over(text, e.Result); w.ends == '}'; {
+		m, ok := w.next()
+		if !ok {
+			break
+		}
+		switch string(m.name) {
+		case "resultType", "ttlMs", "cacheScope":
+			thin.drop(m)
+		case "_meta":
+			keepMeta(text, m, &thin)
+		default:
+			down.keep(m, e.Result, &thin)
+		}
+	}
+	thin.close()
+	return edited(answer, &changes)
+}
+
+// keepMeta keeps what is not reserved in a _meta, if there is anything.
+func keepMeta(text []byte, m member, thin *thinning) {
+	left, all := 0, 0
+	for w := over(text, m.value); ; all++ {
+		inner, ok := w.next()
+		if !ok {
+			break
+		}
+		if !isReserved(inner.name) {
+			left++
+		}
+	}
+	if left == 0 && all > 0 {
+		thin.drop(m)
+		return
+	}
+	thin.keep(m)
+	thinMeta(text, m.value, thin.edits)
+}
+
+// edited is an answer with edits made to its result.
+func edited(answer session.Message, changes *edits) session.Message {
+	by := changes.grows()
+	e := answer.Envelope
+	if e.ID.Start > e.Result.Start {
+		e.ID = wire.Span{Start: e.ID.Start + by, End: e.ID.End + by}
+	}
+	e.Result.End += by
+	return session.Message{Bytes: changes.of(answer.Bytes), Envelope: e, Owned: true}
+}
+
+// translateError is an error of the modern server's as the client gets it, under an id.
+func translateError(answer session.Message, id []byte) []byte {
+	at := answer.Envelope.Error
+	text := string(wire.Text(answer.Bytes, find(answer.Bytes, at, "message")))
+	var data []byte
+	if found := find(answer.Bytes, at, "data"); found.Present() {
+		data = found.Of(answer.Bytes)
+	}
+	code, err := strconv.Atoi(string(find(answer.Bytes, at, "code").Of(answer.Bytes)))
+	switch {
+	case err != nil:
+		return frontend.AppendError(nil, id, session.CodeInternal, "the server's error has no code", nil)
+	case code == frontend.CodeUnsupportedRevision:
+		// The client would take it for a word about its own revision.
+		return frontend.AppendError(nil, id, session.CodeInternal, "the server does not serve protocol revision "+frontend.Revision20260728+" any more", nil)
+	case code == frontend.CodeMissingCapability:
+		return frontend.AppendError(nil, id, code, missing(text, data), data)
+	}
+	return append(append(surrounded(`{"jsonrpc":"2.0","id":`, id, `,"error":`), at.Of(answer.Bytes)...), '}')
+}
+
+// missing says which capabilities the client lacks. To modern clients the data says so;
+// older ones show their users the message.
+func missing(text string, data []byte) string {
+	if text == "" {
+		text = "the server needs a client that can do more"
+	}
+	var known struct {
+		Required map[string]json.RawMessage `json:"requiredCapabilities"`
+	}
+	if data == nil || json.Unmarshal(data, &known) != nil || len(known.Required) == 0 {
+		return text
+	}
+	const most = 16
+	var names []string
+	for name := range known.Required {
+		names = append(names, frontend.Clip(name))
+	}
+	slices.Sort(names)
+	return text + " (the client lacks: " + strings.Join(names[:min(len(names), most)], ", ") + ")"
+}

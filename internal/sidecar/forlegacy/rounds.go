@@ -1,0 +1,146 @@
+package forlegacy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// converse has a call answered, however many rounds that takes. Each round is one request
+// to the modern server: nothing is ever sent twice that was not asked for.
+func (s *Server) converse(c *call, exchange Exchange) {
+	defer c.cancel()
+	for {
+		message := s.follow(c, exchange)
+		if message == nil {
+			return
+		}
+		next, more := s.consider(c, message)
+		if !more {
+			return
+		}
+		var err error
+		exchange, err = s.options.Modern.Call(c.ctx, next)
+		if err != nil {
+			s.fail(c, err.Error())
+			return
+		}
+	}
+}
+
+// consider looks at an answer of the modern server's. It is the client's, or leads to
+// another request.
+func (s *Server) consider(c *call, text []byte) (next session.Message, more bool) {
+	e, err := wire.ScanLenient(text)
+	answer := session.Message{Bytes: text, Envelope: e, Owned: true}
+	switch {
+	case err != nil || e.Kind != wire.Response:
+		s.bad(c, "cannot be read")
+	case e.Error.Present():
+		s.answer(c, scanned(translateError(answer, c.id)))
+	case text[e.Result.Start] != '{':
+		s.bad(c, "is no object")
+	default:
+		return s.considerResult(c, answer)
+	}
+	return session.Message{}, false
+}
+
+// bad ends a call whose answer nobody understands.
+func (s *Server) bad(c *call, why string) {
+	s.metrics.BadResults.Inc()
+	s.fail(c, "the server's answer "+why)
+}
+
+// withInput are the methods whose results may ask for input (R-01).
+var withInput = []string{"tools/call", "prompts/get", "resources/read"}
+
+func (s *Server) considerResult(c *call, answer session.Message) (next session.Message, more bool) {
+	switch kind := resultType(answer.Bytes, answer.Envelope.Result); {
+	case kind == typeComplete:
+		s.answer(c, c.complete(answer))
+	case kind != typeInputRequired:
+		s.bad(c, fmt.Sprintf("is of a type that was not agreed on: %q", frontend.Clip(kind)))
+	case !slices.Contains(withInput, c.method):
+		s.bad(c, "asks for input, which it must not for "+frontend.Clip(c.method))
+	default:
+		return s.another(c, answer)
+	}
+	return session.Message{}, false
+}
+
+// another does what an answer asks for that is not the last, and returns the request that
+// comes after it.
+func (s *Server) another(c *call, answer session.Message) (next session.Message, more bool) {
+	text, result := answer.Bytes, answer.Envelope.Result
+	inputs, state := find(text, result, "inputRequests"), find(text, result, "requestState")
+	var responses []byte
+	switch {
+	case inputs.Present() && text[inputs.Start] == '{':
+		var stopped string
+		responses, stopped = s.ask(c, text, inputs)
+		if stopped != "" {
+			s.stop(c, stopped)
+			return session.Message{}, false
+		}
+	case state.Present():
+		if !s.pause(c) {
+			return session.Message{}, false
+		}
+	default:
+		s.bad(c, "asks for input and does not say for which")
+		return session.Message{}, false
+	}
+	if c.ctx.Err() != nil {
+		return session.Message{}, false
+	}
+	return c.retry(responses, state.Of(text)), true
+}
+
+// retry is the same request once more, with answers for the server and the state that it
+// wants back byte for byte (R-05). Whoever takes it gives it an id of its own.
+func (c *call) retry(responses, state []byte) session.Message {
+	var with []byte
+	if responses != nil {
+		with = append(append(append(with, `"inputResponses":`...), responses...), ',')
+	}
+	if len(state) > 0 {
+		with = append(append(append(with, `"requestState":`...), state...), ',')
+	}
+	begins := c.request.Envelope.Params.Start + 1 // where a _meta follows at least
+	return scanned(wire.Edited(c.request.Bytes, wire.Edit{Span: wire.Span{Start: begins, End: begins}, With: with}))
+}
+
+// pause waits before a call is repeated for a server that wants it later.
+func (s *Server) pause(c *call) bool {
+	if c.retries >= s.options.Limits.Retries {
+		s.stop(c, fmt.Sprintf("the server asked for the call to be repeated more than %d times", s.options.Limits.Retries))
+		return false
+	}
+	timer := time.NewTimer(s.options.Limits.RetryDelay << c.retries)
+	defer timer.Stop()
+	c.retries++
+	s.metrics.Retries.Inc()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// stop ends a call that cannot go on. A tool's caller is told as of a tool that failed,
+// so that a model can read why.
+func (s *Server) stop(c *call, why string) {
+	s.metrics.StoppedCalls.Inc()
+	if c.method != "tools/call" {
+		s.fail(c, why)
+		return
+	}
+	text := surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{"content":[{"type":"text","text":`)
+	s.answer(c, scanned(append(wire.AppendString(text, why), `}],"isError":true}}`...)))
+}

@@ -1,0 +1,278 @@
+package forlegacy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+const (
+	methodListen       = "subscriptions/listen"
+	methodAcknowledged = "notifications/subscriptions/acknowledged"
+	methodUpdated      = "notifications/resources/updated"
+)
+
+// listKinds are the lists whose changes can be told: which capability says so, how a
+// subscription calls them, and how a change is told.
+var listKinds = [...]struct{ capability, member, method string }{
+	{"tools", "toolsListChanged", "notifications/tools/list_changed"},
+	{"prompts", "promptsListChanged", "notifications/prompts/list_changed"},
+	{"resources", "resourcesListChanged", "notifications/resources/list_changed"},
+}
+
+// failure is why there is no subscription: what the server said, or else an error.
+type failure struct {
+	answer session.Message
+	err    error
+}
+
+// to is the failure as the answer to a request of the client's.
+func (f *failure) to(id []byte) []byte {
+	if f.err != nil {
+		return frontend.AppendError(nil, id, session.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
+	}
+	return translateError(f.answer, id)
+}
+
+// isNoMethod says whether the server does not have subscriptions at all (N-07).
+func (f *failure) isNoMethod() bool {
+	code := find(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
+	return string(code) == strconv.Itoa(session.CodeMethodNotFound)
+}
+
+var (
+	errListenEnded = errors.New("the server has ended the subscription")
+	errListenBad   = errors.New("the server's answer to " + methodListen + " cannot be understood")
+)
+
+// readFailure reads the answer that ends a subscription.
+func readFailure(last []byte) *failure {
+	e, err := wire.ScanLenient(last)
+	switch {
+	case err != nil:
+		return &failure{err: errListenBad}
+	case e.Error.Present():
+		return &failure{answer: session.Message{Bytes: last, Envelope: e}}
+	}
+	return &failure{err: errListenEnded}
+}
+
+// filter is what a subscription asks for, or nothing if there is nothing to ask for.
+func (l *listener) filter(uris map[string]struct{}) string {
+	var members []string
+	for i, kind := range listKinds {
+		if l.lists[i] {
+			members = append(members, `"`+kind.member+`":true`)
+		}
+	}
+	if len(uris) > 0 {
+		list := []byte{'['}
+		for i, uri := range slices.Sorted(maps.Keys(uris)) {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = wire.AppendString(list, uri)
+		}
+		members = append(members, `"resourceSubscriptions":`+string(list)+`]`)
+	}
+	if len(members) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// replace puts a subscription in the place of the one that there is. The old one ends
+// when the server has agreed to the new one, so that nothing is missed.
+func (l *listener) replace(filter string, wanted map[string]struct{}) *failure {
+	exchange, agreed, failed := l.open(filter)
+	if failed != nil {
+		maps.DeleteFunc(l.uris, func(uri string, _ struct{}) bool { _, ok := wanted[uri]; return !ok })
+		l.stale = true
+		if l.current == nil {
+			l.tryLater(failed)
+		}
+		return failed
+	}
+	maps.DeleteFunc(wanted, func(uri string, _ struct{}) bool {
+		_, had := l.uris[uri]
+		return !had && !slices.Contains(agreed.URIs, uri)
+	})
+	l.uris, l.stale = wanted, false
+	l.exchange(exchange, agreed)
+	return nil
+}
+
+// agreement is what the server honours of a subscription (N-02).
+type agreement struct {
+	Tools     bool     `json:"toolsListChanged"`
+	Prompts   bool     `json:"promptsListChanged"`
+	Resources bool     `json:"resourcesListChanged"`
+	URIs      []string `json:"resourceSubscriptions"`
+}
+
+func (a *agreement) lists() [len(listKinds)]bool {
+	return [...]bool{a.Tools, a.Prompts, a.Resources}
+}
+
+// open asks for a subscription and waits for the server to agree. What the old one has to
+// say waits meanwhile.
+func (l *listener) open(filter string) (Exchange, *agreement, *failure) {
+	limit := l.server.options.Limits.ListenTimeout
+	ctx, cancel := context.WithTimeoutCause(l.server.ctx, limit, fmt.Errorf("it did not answer within %s", limit))
+	defer cancel()
+	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(methodListen, `"notifications":`+filter+`,`, l.server.identity()))
+	if err != nil {
+		return nil, nil, &failure{err: err}
+	}
+	for {
+		message, last, err := await(ctx, exchange)
+		switch {
+		case err != nil:
+			exchange.Release()
+			return nil, nil, &failure{err: context.Cause(ctx)}
+		case last:
+			exchange.Release()
+			return nil, nil, readFailure(message)
+		}
+		if agreed := readAgreement(message); agreed != nil {
+			return exchange, agreed, nil
+		}
+	}
+}
+
+func readAgreement(message []byte) *agreement {
+	e, err := wire.ScanLenient(message)
+	if err != nil || string(e.Method) != methodAcknowledged {
+		return nil
+	}
+	var params struct {
+		Notifications agreement `json:"notifications"`
+	}
+	if json.Unmarshal(e.Params.Of(message), &params) != nil {
+		return &agreement{}
+	}
+	return &params.Notifications
+}
+
+// exchange takes the new subscription in the place of the old one, and tells what either
+// has to say by now. What both say is told once: whatever happened, it was before that.
+func (l *listener) exchange(next Exchange, agreed *agreement) {
+	var old [][]byte
+	if l.current != nil {
+		news, ended := drain(l.current)
+		old, l.missed = news, l.missed || ended != nil
+		l.release()
+	}
+	l.current, l.began = next, time.Now()
+	if l.missed {
+		old = append(old, l.everything(agreed)...)
+		l.missed = false
+	}
+	fresh, ended := drain(next)
+	l.tell(old, fresh)
+	l.useless = agreed.lists() == [len(listKinds)]bool{} && len(agreed.URIs) == 0
+	switch {
+	case l.useless:
+		l.release()
+	case ended != nil:
+		l.lose(ended)
+	}
+}
+
+// everything are news of all that may have changed while nobody was told.
+func (l *listener) everything(agreed *agreement) (news [][]byte) {
+	for i, honoured := range agreed.lists() {
+		if honoured {
+			news = append(news, []byte(`{"jsonrpc":"2.0","method":"`+listKinds[i].method+`"}`))
+		}
+	}
+	for _, uri := range slices.Sorted(maps.Keys(l.uris)) {
+		text := wire.AppendString([]byte(`{"jsonrpc":"2.0","method":"`+methodUpdated+`","params":{"uri":`), uri)
+		news = append(news, append(text, "}}"...))
+	}
+	return news
+}
+
+// drain takes all that there is, and the answer, if that is there.
+func drain(exchange Exchange) (news [][]byte, ended []byte) {
+	for {
+		message, last, ok := exchange.Take()
+		switch {
+		case !ok:
+			return news, nil
+		case last:
+			return news, message
+		}
+		news = append(news, message)
+	}
+}
+
+// tell gives the client news, and those of a second kind that are not among the first.
+func (l *listener) tell(news, more [][]byte) {
+	told := map[string]struct{}{}
+	for _, message := range news {
+		told[l.tellOne(message, nil)] = struct{}{}
+	}
+	for _, message := range more {
+		l.tellOne(message, told)
+	}
+}
+
+// tellOne gives the client one piece of news, without the tag of the subscription, unless
+// it was told, or does not want to be. It returns what the news are about.
+func (l *listener) tellOne(message []byte, told map[string]struct{}) (about string) {
+	e, err := wire.ScanLenient(message)
+	if err != nil || e.Kind != wire.Notification || !l.wants(string(e.Method), string(e.URI)) {
+		l.server.metrics.DroppedMessages.Inc()
+		return ""
+	}
+	about = string(e.Method) + " " + string(e.URI)
+	if _, known := told[about]; known {
+		return about
+	}
+	var changes edits
+	thin := thinning{edits: &changes}
+	for w := over(message, e.Params); ; {
+		m, ok := w.next()
+		if !ok {
+			break
+		}
+		if string(m.name) == "_meta" {
+			keepMeta(message, m, &thin)
+		} else {
+			thin.keep(m)
+		}
+	}
+	thin.close()
+	news := scanned(changes.of(message))
+	news.Unrelated = true
+	l.server.receive(news)
+	return about
+}
+
+// wants says whether the client wants to be told. The server knows which resources it was
+// asked for, unless it was not told of a change yet.
+func (l *listener) wants(method, uri string) bool {
+	if method != methodUpdated {
+		return slices.ContainsFunc(listKinds[:], func(kind struct{ capability, member, method string }) bool { return kind.method == method })
+	}
+	if _, ok := l.uris[uri]; ok || !l.stale {
+		return true
+	}
+	for part := range l.uris { // a server may tell of a part of a resource
+		if rest, begins := strings.CutPrefix(uri, part); begins && strings.ContainsAny(rest[:1], "/?#") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,86 @@
+package sidecar
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+)
+
+// B1, L-02: what clients can use depends on the transport, and on the revision that the
+// server answers with when it is asked for the newest.
+func TestServes(t *testing.T) {
+	all := []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+	stdio, shared := Config{}, Config{Shared: true}
+	for name, test := range map[string]struct {
+		config Config
+		own    mcpprobe.Server
+		want   []string
+	}{
+		"newest sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, all},
+		"older sessions":            {stdio, mcpprobe.Server{ProtocolVersion: "2025-03-26"}, []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
+		"oldest sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
+		"no sessions":               {stdio, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, all},
+		"one process":               {shared, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18"}},
+		"one process, no sessions":  {shared, mcpprobe.Server{ProtocolVersion: "2026-07-28"}, all},
+		"HTTP, as the server lists": {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, []string{"2026-07-28", "x"}},
+		"HTTP, which lists none":    {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, nil},
+		"SSE":                       {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.config.serves(test.own)); diff != "" {
+				t.Errorf("served (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// B2: the keeper of a server that has sessions uses one, and that of one without is
+// ready all the same, within the time of two starts, and knows that it has none.
+func TestKeeperOfEachEra(t *testing.T) {
+	for name, test := range map[string]struct {
+		era       stateless.Era
+		shared    bool
+		command   []string
+		spoken    string
+		stateless bool
+	}{
+		"legacy":                 {stateless.Auto, false, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
+		"both":                   {stateless.Auto, false, []string{bothServer}, "2025-11-25", false},
+		"modern":                 {stateless.Auto, false, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
+		"both, pinned to legacy": {stateless.Legacy, false, []string{bothServer}, "2025-11-25", false},
+		"both, pinned to modern": {stateless.Modern, false, []string{bothServer}, "2026-07-28", true},
+		"shared legacy":          {stateless.Auto, true, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
+		"shared modern":          {stateless.Auto, true, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
+		"shared, pinned":         {stateless.Modern, true, []string{bothServer}, "2026-07-28", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
+			deadline := time.After(10 * time.Second)
+			for {
+				state, changed := adapter.keeper.State()
+				if state.Ready {
+					if state.Stateless != test.stateless || state.Catalog.Server.ProtocolVersion != test.spoken {
+						t.Errorf("stateless %t, revision %s", state.Stateless, state.Catalog.Server.ProtocolVersion)
+					}
+					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server), state.Catalog.Server.ProtocolVersions); diff != "" {
+						t.Errorf("served (-want +got):\n%s", diff)
+					}
+					return
+				}
+				if state.Reason != keeper.Starting {
+					t.Errorf("meanwhile it was %s: %v", state.Reason, state.Err)
+				}
+				select {
+				case <-changed:
+				case <-deadline:
+					t.Fatalf("not ready: %v", state.Err)
+				}
+			}
+		})
+	}
+}

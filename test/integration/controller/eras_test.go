@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// A server that has no sessions is ready and verified, whether the spec says so or not.
+// Of a server that speaks both eras, the spec decides by which it is looked at, and a
+// change of that reaches the pods.
+func TestEraOfTheSpec(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	only, both, unknown := newServer(namespace, "only"), newServer(namespace, "both"), newServer(namespace, "unknown")
+	only.Spec.Command, both.Spec.Command, unknown.Spec.Command = []string{eraFilter, "modern", bothServer}, []string{bothServer}, []string{eraFilter, "modern", bothServer}
+	create(t, unknown)
+	for _, server := range []*mcpv1alpha1.MCPServer{only, both} {
+		server.Spec.Transport.Stdio = &mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraModern}
+		create(t, server)
+	}
+	for _, server := range []*mcpv1alpha1.MCPServer{only, both} {
+		eventually(t, server, "Ready", "True Ready", "Verified", "True Verified")
+		info := status(t, server).ServerInfo
+		g.Expect(info.ProtocolVersion).To(Equal("2026-07-28"))
+		g.Expect(info.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+		g.Expect(*status(t, server).Instances[0].Verified).To(BeTrue())
+	}
+
+	eventually(t, unknown, "Ready", "True Ready", "Verified", "True Verified")
+	g.Expect(status(t, unknown).ServerInfo.ProtocolVersions).To(HaveLen(5))
+
+	before := status(t, both).Instances[0].Pod
+	change(t, both, func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraLegacy })
+	g.Eventually(func() string { return status(t, both).ServerInfo.ProtocolVersion }).WithTimeout(soon).Should(Equal("2025-11-25"))
+	eventually(t, both, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
+	g.Expect(status(t, both).Instances).To(HaveExactElements(HaveField("Pod", Not(Equal(before)))))
+	g.Expect(status(t, both).ServerInfo.ProtocolVersions).To(ContainElement("2025-11-25"))
+}
