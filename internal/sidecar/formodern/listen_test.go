@@ -230,6 +230,11 @@ func TestCloseEndsListens(t *testing.T) {
 	})
 }
 
+// A server that nobody ever used has nothing to end.
+func TestCloseUnused(*testing.T) {
+	New(Options{Limits: testLimits()}).Close()
+}
+
 func TestListenBounds(t *testing.T) {
 	play(t, nil, agree, func(s *stage) {
 		l := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:0","a:1","a:2","a:3"]},`)

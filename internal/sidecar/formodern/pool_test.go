@@ -13,6 +13,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
+var _ LegacyServer = (*child.Server)(nil)
+
 // B3: clients that cannot be asked share a process, of their principal.
 func TestSharedByPrincipal(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
