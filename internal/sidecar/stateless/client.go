@@ -5,38 +5,51 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-type principalKey struct{}
-
-// WithPrincipal says on whose behalf requests are made.
-func WithPrincipal(ctx context.Context, principal string) context.Context {
-	return context.WithValue(ctx, principalKey{}, principal)
+// Caller is on whose behalf a request is made. A process cannot be told, but what stands
+// in for processes keeps those of different callers apart.
+type Caller struct {
+	// Principal tells callers apart. It is no secret, and empty for this program itself.
+	Principal string
+	// Authorization is what the caller showed to be let in, if anything.
+	Authorization []string
 }
 
-// Principal is on whose behalf a request is made; empty for everybody who does not say.
-// A process cannot be told, but what stands in for processes keeps those of different
-// principals apart.
-func Principal(ctx context.Context) string {
-	principal, _ := ctx.Value(principalKey{}).(string)
-	return principal
+type callerKey struct{}
+
+// WithCaller says on whose behalf requests are made.
+func WithCaller(ctx context.Context, caller Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// principalOf tells clients apart by what they show to be let in. Nobody checks it here:
-// it is enough that one cannot show what another has. Its digest is not a secret.
-func principalOf(r *http.Request) string {
+// CallerOf is on whose behalf a request is made.
+func CallerOf(ctx context.Context) Caller {
+	caller, _ := ctx.Value(callerKey{}).(Caller)
+	return caller
+}
+
+// callerOf tells clients apart by what they show to be let in. Nobody checks it here: it
+// is enough that one cannot show what another has. Those who show nothing are told apart
+// by where they come from, as far as that can be seen.
+func callerOf(r *http.Request) Caller {
 	shown := r.Header.Values("Authorization")
 	if len(shown) == 0 {
-		return ""
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			host = r.RemoteAddr
+		}
+		return Caller{Principal: "address " + host}
 	}
 	hash := sha256.New()
 	for _, value := range shown {
 		_, _ = hash.Write(append([]byte(value), 0)) // which never fails
 	}
-	return hex.EncodeToString(hash.Sum(nil))
+	return Caller{Principal: "authorization " + hex.EncodeToString(hash.Sum(nil)), Authorization: shown}
 }
 
 // Call is a request that is made of the server by this program.
@@ -75,3 +88,11 @@ func (c *Call) Ready() <-chan struct{} { return c.call.wake }
 // Release says that nobody waits for the answer any more. If there is none yet, the
 // server is told.
 func (c *Call) Release() { c.call.release() }
+
+// Principal is CallerOf(ctx).Principal.
+func Principal(ctx context.Context) string { return CallerOf(ctx).Principal }
+
+// WithPrincipal is WithCaller for a caller who shows nothing.
+func WithPrincipal(ctx context.Context, principal string) context.Context {
+	return WithCaller(ctx, Caller{Principal: principal})
+}

@@ -91,32 +91,35 @@ func TestToolListsAreBounded(t *testing.T) {
 	}
 }
 
-func TestPrincipal(t *testing.T) {
-	seen := make(chan string, 1)
+func TestCaller(t *testing.T) {
+	seen := make(chan Caller, 1)
 	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() Server { return principalServer{newScript(nil), seen} }
+		o.Era, o.Translate = Legacy, func() Server { return callerServer{newScript(nil), seen} }
 	}, nil)
-	of := func(headers ...string) string {
+	of := func(headers ...string) Caller {
 		s.post(enveloped("1", "some/method", ""), headers...)
 		return <-seen
 	}
 	one, two, none := of("Authorization", "Bearer one"), of("Authorization", "Bearer two"), of()
-	if none != "" || one == "" || one == two || strings.Contains(one, "Bearer") {
-		t.Errorf("got principals %q, %q and %q", one, two, none)
+	if one.Principal == two.Principal || strings.Contains(one.Principal, "Bearer") || one.Authorization[0] != "Bearer one" {
+		t.Errorf("got callers %q and %q", one, two)
 	}
-	if again := of("Authorization", "Bearer one"); again != one {
+	if again := of("Authorization", "Bearer one"); again.Principal != one.Principal {
 		t.Errorf("got %q and then %q for the same", one, again)
 	}
+	if none.Principal != "address 127.0.0.1" || none.Authorization != nil {
+		t.Errorf("got %q for somebody who shows nothing", none)
+	}
 }
 
-type principalServer struct {
+type callerServer struct {
 	*script
-	seen chan string
+	seen chan Caller
 }
 
-func (p principalServer) Send(ctx context.Context, message []byte) error {
+func (p callerServer) Send(ctx context.Context, message []byte) error {
 	if e, err := wire.Scan(message); err == nil && e.Kind == wire.Request { // and no cancellation
-		p.seen <- Principal(ctx)
+		p.seen <- CallerOf(ctx)
 	}
 	return nil
 }

@@ -99,13 +99,13 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 		return nil, nil, ErrClosed
 	}
 	ctx := r.Context()
-	if principal := principalOf(r); principal != "" {
-		ctx = WithPrincipal(ctx, principal)
-	}
 	for try := 1; ; try++ {
 		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, nil, err
+		}
+		if running.translated {
+			ctx = WithCaller(ctx, callerOf(r))
 		}
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil

@@ -114,7 +114,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 			return nil // it was found before
 		}
 		capabilities := string(found[0].Of(request.Bytes))
-		key, meta = Principal(ctx)+capabilities, metaWith(capabilities)
+		key, meta = CallerOf(ctx).Principal+" "+capabilities, metaWith(capabilities)
 	}
 	t := r.tools.of(key)
 	var refused *refusal

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"time"
 )
 
 // ErrEventTooLarge says that an event, or a line of one, is larger than may be.
@@ -30,12 +32,17 @@ type EventReader struct {
 	eventType string
 	data      []byte
 	hasData   bool
+
+	id        []byte // of the event that is being read, or of an earlier one
+	lastID    []byte // of the last whole event
+	retryText []byte // how long to wait before the stream is opened again, as the server said it
 }
 
 const (
 	eventBuffer = 32 << 10
 	keepBuffers = 64 << 10 // larger ones are not kept for the next event
 	longestType = 64
+	longestID   = 4096
 )
 
 // NewEventReader returns a reader of the stream. No event may have more bytes than
@@ -59,6 +66,7 @@ func (r *EventReader) Next() (Event, error) {
 			}
 			continue
 		}
+		r.lastID = append(r.lastID[:0], r.id...) // also of an event without data
 		if len(r.data) > 0 {
 			return Event{Type: r.eventType, Data: r.data}, nil
 		}
@@ -97,8 +105,36 @@ func (r *EventReader) field(line []byte) error {
 		if r.eventType = string(value); r.eventType == "" {
 			r.eventType = "message"
 		}
+	case "id":
+		r.id = r.id[:0]
+		if isEventID(value) { // else there is no place that the stream could go on from
+			r.id = append(r.id, value...)
+		}
+	case "retry":
+		if len(value) <= longestType {
+			r.retryText = append(r.retryText[:0], value...)
+		}
 	}
 	return nil
+}
+
+// isEventID says whether an id may stand in a header.
+func isEventID(id []byte) bool {
+	return len(id) <= longestID && !bytes.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f })
+}
+
+// LastID is the id of the last event that was whole, by which a server knows where to go
+// on with the stream, or empty.
+func (r *EventReader) LastID() string { return string(r.lastID) }
+
+// Retry is how long the server wants to be left alone before the stream is opened again,
+// or 0 if it has not said.
+func (r *EventReader) Retry() time.Duration {
+	milliseconds, err := strconv.ParseUint(string(r.retryText), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(milliseconds) * time.Millisecond
 }
 
 func (r *EventReader) tooLarge() error {

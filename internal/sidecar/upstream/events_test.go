@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 func readEvents(stream io.Reader, limit int) (got []string, err error) {
@@ -154,5 +155,36 @@ func BenchmarkEventReader(b *testing.B) {
 		if _, err := NewEventReader(bytes.NewReader(stream), 16<<20).Next(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// T-21, T-22: where a stream can go on, and when.
+func TestEventReaderPlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		stream, id string
+		retry      time.Duration
+	}{
+		"none":              {"data: x\n\n", "", 0},
+		"last of two":       {"id: 1\ndata: x\n\nid: 2\ndata: y\n\n", "2", 0},
+		"stays":             {"id: 1\ndata: x\n\ndata: y\n\n", "1", 0},
+		"is taken back":     {"id: 1\ndata: x\n\nid\ndata: y\n\n", "", 0},
+		"priming":           {"id: s_0\nretry: 1500\ndata: \n\n", "s_0", 1500 * time.Millisecond},
+		"event breaks off":  {"id: 1\ndata: x\n\nid: 2\ndata: y\n", "1", 0},
+		"NUL":               {"id: 1\ndata: x\n\nid: a\x00\ndata: y\n\n", "", 0},
+		"too long":          {"id: " + strings.Repeat("x", longestID+1) + "\n\n", "", 0},
+		"retry is a number": {"retry: 5s\n\nretry: -1\n\n", "", 0},
+		"retry overflows":   {"retry: 99999999999999999999\n\n", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := NewEventReader(strings.NewReader(test.stream), 8<<10)
+			for {
+				if _, err := reader.Next(); err != nil {
+					break
+				}
+			}
+			if reader.LastID() != test.id || reader.Retry() != test.retry {
+				t.Errorf("got %q, %v, want %q, %v", reader.LastID(), reader.Retry(), test.id, test.retry)
+			}
+		})
 	}
 }

@@ -17,6 +17,13 @@ import (
 
 const acceptBoth = frontend.TypeJSON + ", " + frontend.TypeEvents
 
+// Headers that repeat what stands in the body of a request.
+const (
+	headerMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+	headerParam  = "Mcp-Param-"
+)
+
 // hopByHop are the headers that concern one connection only.
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
@@ -36,9 +43,9 @@ var notForwarded = []string{
 	"Forwarded", "X-Real-Ip",
 }
 
-// forwarded are the headers that the server gets with a request.
-func forwarded(r *http.Request) http.Header {
-	header := r.Header.Clone()
+// cleaned are the headers without those that the server does not get.
+func cleaned(header http.Header) http.Header {
+	header = header.Clone()
 	removeHopByHop(header)
 	for _, name := range notForwarded {
 		header.Del(name)
@@ -49,6 +56,40 @@ func forwarded(r *http.Request) http.Header {
 			header.Del(name)
 		}
 	}
+	return header
+}
+
+// notKept are headers that are about one message or one client, and not about all that
+// share a connection.
+var notKept = []string{
+	"Accept", "Accept-Encoding", "Content-Type", "Cookie",
+	frontend.HeaderRevision, frontend.HeaderLastEventID, headerMethod, headerName,
+}
+
+// kept are the headers that every request of a connection has.
+func kept(header http.Header) http.Header {
+	if header == nil {
+		header = http.Header{}
+	}
+	header = cleaned(header)
+	for _, name := range notKept {
+		header.Del(name)
+	}
+	for name := range header {
+		if strings.HasPrefix(name, headerParam) {
+			header.Del(name)
+		}
+	}
+	header.Set("Accept-Encoding", "identity")
+	if _, ok := header["User-Agent"]; !ok {
+		header.Set("User-Agent", "") // as for the requests that are forwarded
+	}
+	return header
+}
+
+// forwarded are the headers that the server gets with a request.
+func forwarded(r *http.Request) http.Header {
+	header := cleaned(r.Header)
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		header.Set("X-Forwarded-For", host)
 	}

@@ -51,6 +51,9 @@ type Options struct {
 	MintID  func() string // makes the id of a session that was opened
 	// Probes knows the manager's requests, which have a slot of their own.
 	Probes probekey.Verifier
+	// Translate answers a message that belongs to no session in the server's place, or
+	// says that the server is to answer it; may be nil.
+	Translate func(w http.ResponseWriter, r *http.Request, message session.Message) bool
 	// Opened is told of each session that is opened, and what it returns of its end;
 	// may be nil.
 	Opened func() (ended func(reason error))

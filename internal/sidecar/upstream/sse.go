@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,12 +55,24 @@ var (
 	errNoSession   = errors.New("the server does not know the session any more")
 )
 
-// Open connects to the server and waits until it has said where it takes messages.
-// The context bounds that only; the session lives until it ends.
+// Open is Dial for a client with a session.
 func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
+	c, err := s.Dial(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	opened := session.New(c, s.Limits, s.Metrics)
+	c.Serve(opened.Deliver, opened.End)
+	return opened, nil
+}
+
+// Dial connects to the server and waits until it has said where it takes messages. The
+// header goes with every request. The context bounds the wait only; the connection
+// lives until it ends.
+func (s *SSE) Dial(ctx context.Context, header http.Header) (*SSEConnection, error) {
 	live, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
-	c, err := s.connect(live)
+	c, err := s.connect(live, kept(header))
 	if !abandon() { // it was given up, perhaps just now
 		err = errors.Join(ctx.Err(), err)
 	}
@@ -69,33 +81,52 @@ func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
 		return nil, fmt.Errorf("connect to the server's event stream: %w", err)
 	}
 	c.live, c.end = live, end
-	c.session = session.New(c, s.Limits, s.Metrics)
+	return c, nil
+}
+
+// SSEConnection is a connection to the server, which takes it for one session.
+type SSEConnection struct {
+	sse    *SSE
+	header http.Header
+	body   io.Closer
+	events *EventReader
+	to     *url.URL    // where the server takes messages
+	known  atomic.Bool // the server has accepted a message, so it knew the session
+	posts  poster
+	live   context.Context
+	end    context.CancelFunc
+
+	receive func(session.Message)
+	ended   func(error)
+}
+
+// Serve reads the server's messages until the connection ends, and then calls ended with
+// the reason, once. It must be called once, before the first Send.
+func (c *SSEConnection) Serve(receive func(session.Message), ended func(error)) {
+	var once sync.Once
+	var one sync.Mutex // late refusals are received, too
+	c.receive = func(message session.Message) {
+		one.Lock()
+		defer one.Unlock()
+		receive(message)
+	}
+	c.ended = func(reason error) { once.Do(func() { ended(reason) }) }
 	go c.run()
-	return c.session, nil
 }
 
-// connection is one session's connection to the server.
-type connection struct {
-	sse     *SSE
-	session *session.Session
-	body    io.Closer
-	events  *EventReader
-	post    *url.URL      // where the server takes messages
-	known   atomic.Bool   // the server has accepted a message, so it knew the session
-	posts   chan struct{} // has as many elements as messages that the server has not accepted yet
-	live    context.Context
-	end     context.CancelFunc
-}
-
-func (s *SSE) connect(ctx context.Context) (*connection, error) {
+func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, error) {
 	request := newRequest(ctx, http.MethodGet, s.URL, nil)
+	request.Header = header.Clone()
 	request.Header.Set("Accept", frontend.TypeEvents)
 	request.Header.Set("Cache-Control", "no-store")
 	response, err := s.server.send(request)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{sse: s, posts: make(chan struct{}, postsPerCall*s.Limits.Calls), body: response.Body, events: NewEventReader(response.Body, s.EventBytes)}
+	c := &SSEConnection{
+		sse: s, header: header, posts: newPoster(postsPerCall*s.Limits.Calls, s.SendTimeout),
+		body: response.Body, events: NewEventReader(response.Body, s.EventBytes),
+	}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
 			s.URL.Path, response.StatusCode, frontend.Clip(response.Header.Get("Content-Type")))
@@ -110,7 +141,7 @@ func (s *SSE) connect(ctx context.Context) (*connection, error) {
 }
 
 // readEndpoint waits for the event that says where messages go (E-02).
-func (c *connection) readEndpoint() error {
+func (c *SSEConnection) readEndpoint() error {
 	event, err := c.events.Next()
 	if err != nil {
 		return fmt.Errorf("wait for the endpoint event: %w", err)
@@ -118,7 +149,7 @@ func (c *connection) readEndpoint() error {
 	if event.Type != "endpoint" {
 		return fmt.Errorf("the first event is %q, not endpoint", event.Type)
 	}
-	c.post, err = resolveEndpoint(c.sse.URL, strings.TrimSpace(string(event.Data)))
+	c.to, err = resolveEndpoint(c.sse.URL, strings.TrimSpace(string(event.Data)))
 	return err
 }
 
@@ -144,20 +175,23 @@ func isLoopback(host string) bool {
 }
 
 // run delivers what the server says, until the stream or the session ends.
-func (c *connection) run() {
+func (c *SSEConnection) run() {
 	defer c.end()
 	defer func() { _ = c.body.Close() }()
 	for {
 		event, err := c.events.Next()
 		switch {
+		case err != nil && c.live.Err() != nil:
+			c.ended(session.ErrEnded)
+			return
 		case errors.Is(err, io.EOF):
-			c.session.End(errStreamEnded)
+			c.ended(errStreamEnded)
 			return
 		case errors.Is(err, ErrEventTooLarge):
-			c.session.End(err)
+			c.ended(err)
 			return
 		case err != nil:
-			c.session.End(fmt.Errorf("%w: %w", errStreamLost, err))
+			c.ended(fmt.Errorf("%w: %w", errStreamLost, err))
 			return
 		}
 		envelope, err := wire.ScanLenient(event.Data)
@@ -165,69 +199,31 @@ func (c *connection) run() {
 			c.sse.Junk.Inc()
 			continue
 		}
-		c.session.Deliver(session.Message{Bytes: event.Data, Envelope: envelope})
+		c.receive(session.Message{Bytes: event.Data, Envelope: envelope})
 	}
 }
 
 // Close ends the connection, which ends the server's session (E-06).
-func (c *connection) Close() { c.end() }
-
-// ackWait is how long a message waits for the server to say that it has it. Most
-// say so at once, and in that order messages arrive. Some say so only when they
-// have answered the call, which may need the client's help: that is not awaited.
-const ackWait = 250 * time.Millisecond
+func (c *SSEConnection) Close() { c.end() }
 
 // postsPerCall is for the answers that calls may need before the server accepts them.
 const postsPerCall = 2
 
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
-func (c *connection) Send(ctx context.Context, message []byte) error {
-	select {
-	case c.posts <- struct{}{}:
-	default:
-		return session.ErrTooManyCalls
-	}
-	ctx, done := context.WithTimeout(ctx, c.sse.SendTimeout)
-	defer done()
-	posting, cancel := context.WithCancel(c.live)
-	written := make(chan struct{}, 1)
-	request := newRequest(httptrace.WithClientTrace(posting, &httptrace.ClientTrace{
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				select {
-				case written <- struct{}{}:
-				default: // it was written once more
-				}
-			}
+func (c *SSEConnection) Send(ctx context.Context, message []byte) error {
+	return c.posts.post(ctx, c.live, posting{
+		do: func(ctx context.Context) error {
+			request := newRequest(ctx, http.MethodPost, c.to, message)
+			request.Header = c.header.Clone()
+			request.Header.Set("Content-Type", frontend.TypeJSON)
+			return c.accept(request)
 		},
-	}), http.MethodPost, c.post, message)
-	request.Header.Set("Content-Type", frontend.TypeJSON)
-	accepted := make(chan error, 1)
-	go func() {
-		defer cancel()
-		err := c.accept(request)
-		<-c.posts
-		accepted <- err
-	}()
-	select {
-	case err := <-accepted:
-		return err
-	case <-ctx.Done():
-		cancel()
-		return ctx.Err()
-	case <-written:
-	}
-	patience := time.NewTimer(ackWait)
-	defer patience.Stop()
-	select {
-	case err := <-accepted:
-		return err
-	case <-ctx.Done(): // the client is gone, which cancels nothing
-	case <-patience.C:
-	}
-	go c.acceptLate(requestID(message), accepted, cancel)
-	return nil
+		ackWait: ackWait,
+		late: func(accepted <-chan error, cancel context.CancelFunc) {
+			go c.acceptLate(requestID(message), accepted, cancel)
+		},
+	})
 }
 
 // requestID is the id of a request, in bytes of its own, or nil for anything else.
@@ -240,7 +236,7 @@ func requestID(message []byte) []byte {
 }
 
 // accept makes the request and judges the answer, whose text means nothing.
-func (c *connection) accept(request *http.Request) error {
+func (c *SSEConnection) accept(request *http.Request) error {
 	response, err := c.sse.server.send(request)
 	if err != nil {
 		return err
@@ -248,7 +244,7 @@ func (c *connection) accept(request *http.Request) error {
 	discard(response)
 	switch status := response.StatusCode; {
 	case status == http.StatusNotFound || status == http.StatusGone:
-		c.session.End(errNoSession)
+		c.ended(errNoSession)
 		if c.known.Load() {
 			return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
 		}
@@ -262,7 +258,7 @@ func (c *connection) accept(request *http.Request) error {
 
 // acceptLate awaits what the server says to a message that it has read, and
 // answers a call in its place if it refuses it.
-func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context.CancelFunc) {
+func (c *SSEConnection) acceptLate(id []byte, accepted <-chan error, cancel context.CancelFunc) {
 	timer := time.AfterFunc(c.sse.Limits.CallTimeout, cancel)
 	defer timer.Stop()
 	err := <-accepted
@@ -271,6 +267,6 @@ func (c *connection) acceptLate(id []byte, accepted <-chan error, cancel context
 	}
 	b := frontend.AppendError(nil, id, session.CodeInternal, err.Error(), nil)
 	if answer, scanErr := wire.Scan(b); scanErr == nil {
-		c.session.Deliver(session.Message{Bytes: b, Envelope: answer})
+		c.receive(session.Message{Bytes: b, Envelope: answer})
 	}
 }

@@ -1,0 +1,220 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Legacy connects to a server that speaks Streamable HTTP of the revisions with sessions.
+type Legacy struct {
+	ConnectionOptions
+	// Junk counts what the server said that is no message, or an answer to nothing.
+	Junk session.Counter
+
+	server *server
+}
+
+// NewLegacy returns a Legacy.
+func NewLegacy(options ConnectionOptions) *Legacy {
+	return &Legacy{ConnectionOptions: options, server: newServer(options.URL)}
+}
+
+// Check says whether the server's port accepts connections.
+func (l *Legacy) Check(ctx context.Context) error { return l.server.check(ctx) }
+
+// Dial returns a connection for one session, if the server's port accepts connections.
+// The header goes with every request. It is for whoever uses the connection to say
+// initialize.
+func (l *Legacy) Dial(ctx context.Context, header http.Header) (*Connection, error) {
+	if err := l.server.check(ctx); err != nil {
+		return nil, err
+	}
+	return &Connection{link: newLink(&l.ConnectionOptions, l.server, &l.Junk, header)}, nil
+}
+
+// Connection is one session with a server.
+type Connection struct {
+	*link
+	listening sync.Once
+	streams   atomic.Bool // the server is known to answer GET with a stream
+	away      atomic.Bool // the server was not there when it was last asked
+
+	agreed struct { // with the server
+		sync.Mutex
+		session, revision string
+	}
+}
+
+// cancelGrace is for the server to answer a request that was cancelled. It need not, and
+// then nobody else would end the stream.
+const cancelGrace = 5 * time.Second
+
+// Send posts one message. It returns when the server has read it, and for what is not a
+// request, has accepted it or not said anything for a while.
+func (c *Connection) Send(ctx context.Context, message []byte) error {
+	message = bytes.Clone(message) // it may be sent again when the caller has gone on
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return fmt.Errorf("send message to the server: %w", err)
+	}
+	if envelope.Kind == wire.Request {
+		return c.sendRequest(ctx, message, envelope)
+	}
+	err = c.posts.post(ctx, c.live, posting{
+		do:      func(ctx context.Context) error { return c.tell(ctx, message) },
+		ackWait: ackWait,
+		late:    func(<-chan error, context.CancelFunc) {}, // it is on its way, and nobody waits for more
+	})
+	if err != nil {
+		return err
+	}
+	switch string(envelope.Method) {
+	case "notifications/initialized":
+		c.listening.Do(func() { go c.listen() })
+	case "notifications/cancelled":
+		if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
+			timer := time.AfterFunc(cancelGrace, cancelled.cancel)
+			context.AfterFunc(cancelled.ctx, func() { timer.Stop() })
+		}
+	}
+	return nil
+}
+
+func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope wire.Envelope) error {
+	id := envelope.ID.Of(message)
+	if string(envelope.Method) == "initialize" {
+		return c.sendInitialize(ctx, id, message)
+	}
+	flight, err := c.begin(c.live, id, nil)
+	if err != nil {
+		return err
+	}
+	return c.request(ctx, flight, func(ctx context.Context) error {
+		response, err := c.do(ctx, http.MethodPost, message, "")
+		if err != nil {
+			return c.failed(ctx, flight, err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		c.take(ctx, flight, response)
+		return nil
+	})
+}
+
+// do makes a request in the session.
+func (c *Connection) do(ctx context.Context, method string, message []byte, lastEventID string) (*http.Response, error) {
+	request := newRequest(ctx, method, c.options.URL, message)
+	request.Header = c.header.Clone()
+	switch method {
+	case http.MethodPost:
+		request.Header.Set("Content-Type", frontend.TypeJSON)
+		request.Header.Set("Accept", acceptBoth)
+	case http.MethodGet:
+		request.Header.Set("Accept", frontend.TypeEvents)
+		request.Header.Set("Cache-Control", "no-store")
+	}
+	if lastEventID != "" {
+		request.Header.Set(frontend.HeaderLastEventID, lastEventID)
+	}
+	id, revision := c.known()
+	if id != "" {
+		request.Header.Set(frontend.HeaderSession, id)
+	}
+	if revision != "" {
+		request.Header.Set(frontend.HeaderRevision, revision)
+	}
+	response, err := c.server.send(request)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnusable) {
+		c.away.Store(true)
+	}
+	return response, err
+}
+
+func (c *Connection) known() (id, revision string) {
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	return c.agreed.session, c.agreed.revision
+}
+
+// take has the answer to a request received.
+func (c *Connection) take(ctx context.Context, flight *call, response *http.Response) {
+	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
+		c.away.Store(false)
+		c.follow(ctx, flight, response)
+		return
+	}
+	body, err := c.readBody(response)
+	switch {
+	case err != nil:
+		c.fail(flight, err.Error())
+	case c.forgotten(response.StatusCode, false) && !isUnknownMethod(flight, body):
+		c.finish(errNoSession)
+	case response.StatusCode >= http.StatusMultipleChoices:
+		c.answer(flight, errorIn(flight, response.StatusCode, body))
+	default:
+		c.deliver(flight, body)
+		if !flight.answered {
+			c.fail(flight, fmt.Sprintf("the server's answer with status %d has no answer to the request in it", response.StatusCode))
+		}
+	}
+}
+
+// isUnknownMethod says whether a server says by 404 that it has no such method, as later
+// revisions do (M-20).
+func isUnknownMethod(flight *call, body []byte) bool {
+	envelope, err := wire.ScanLenient(body)
+	if err != nil || !envelope.Error.Present() || !sameID(body, envelope.ID, flight.id) {
+		return false
+	}
+	found, err := wire.Find(body, envelope.Error, "code")
+	return err == nil && string(found[0].Of(body)) == "-32601"
+}
+
+// forgotten says whether a status means that the server does not know the session any
+// more, which is told by the same signs as in Proxy.
+func (c *Connection) forgotten(status int, stream bool) bool {
+	id, _ := c.known()
+	switch {
+	case status < http.StatusMultipleChoices:
+		c.away.Store(false)
+		return false
+	case id == "":
+		return false
+	case status == http.StatusNotFound:
+		return !stream || c.streams.Load() // R35
+	}
+	return status == http.StatusBadRequest && !stream && c.away.Load()
+}
+
+// tell posts what has no answer.
+func (c *Connection) tell(ctx context.Context, message []byte) error {
+	response, err := c.do(ctx, http.MethodPost, message, "")
+	if err != nil {
+		return err
+	}
+	discard(response)
+	switch status := response.StatusCode; {
+	case c.forgotten(status, false):
+		c.finish(errNoSession)
+		return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
+	case status >= http.StatusMultipleChoices:
+		return fmt.Errorf("the server refuses the message with status %d", status)
+	}
+	return nil
+}
+
+// Close ends the connection, and the session at the server.
+func (c *Connection) Close() {
+	if c.finish(session.ErrEnded) {
+		go c.leave()
+	}
+}

@@ -1,0 +1,146 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// sendInitialize opens the session. If the connection is closed meanwhile, the head of
+// the answer is awaited a little all the same: nobody else could end the session then.
+func (c *Connection) sendInitialize(ctx context.Context, id, message []byte) error {
+	outlasting, stop := context.WithCancel(context.WithoutCancel(c.live))
+	flight, err := c.begin(outlasting, id, c.agree)
+	if err != nil {
+		stop()
+		return err
+	}
+	wait := context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, stop) })
+	return c.request(ctx, flight, func(ctx context.Context) error {
+		defer stop()
+		defer wait()
+		response, err := c.do(ctx, http.MethodPost, message, "")
+		if err != nil {
+			return c.failed(ctx, flight, err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		if err := c.enter(response.Header.Get(frontend.HeaderSession)); err != nil {
+			c.fail(flight, err.Error())
+			return nil
+		}
+		if c.live.Err() != nil {
+			c.leave()
+			return nil
+		}
+		defer context.AfterFunc(c.live, stop)()
+		c.take(ctx, flight, response)
+		return nil
+	})
+}
+
+var errSessionID = fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", errUnusable)
+
+// enter notes how the server calls the session, if it has one.
+func (c *Connection) enter(id string) error {
+	if id != "" && !isHeaderValue(id) {
+		return errSessionID
+	}
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	c.agreed.session = id
+	return nil
+}
+
+// agree notes the revision that the server answers initialize with.
+func (c *Connection) agree(answer session.Message) {
+	revision, _, _ := agreement(answer.Bytes)
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	c.agreed.revision = revision
+}
+
+// leave ends the session at the server, once.
+func (c *Connection) leave() {
+	c.agreed.Lock()
+	id, revision := c.agreed.session, c.agreed.revision
+	c.agreed.session = ""
+	c.agreed.Unlock()
+	if id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	request := newRequest(ctx, http.MethodDelete, c.options.URL, nil)
+	request.Header = c.header.Clone()
+	request.Header.Set(frontend.HeaderSession, id)
+	if revision != "" {
+		request.Header.Set(frontend.HeaderRevision, revision)
+	}
+	if response, err := c.server.send(request); err == nil {
+		discard(response)
+	}
+}
+
+// Sessions says whether the server lets clients initialize, which servers of the
+// stateless revision do or do not, whatever versions they name (L-34). An error means
+// that it did not say.
+func (l *Legacy) Sessions(ctx context.Context, header http.Header) (bool, error) {
+	c, err := l.Dial(ctx, header)
+	if err != nil {
+		return false, err
+	}
+	defer c.finish(session.ErrEnded)
+	response, err := c.do(ctx, http.MethodPost, initializeRequest(), "")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := c.enter(response.Header.Get(frontend.HeaderSession)); err != nil {
+		return false, err
+	}
+	defer c.leave()
+	switch status := response.StatusCode; {
+	case status < http.StatusMultipleChoices:
+		return c.readAgreement(response)
+	case status >= http.StatusInternalServerError, status == http.StatusUnauthorized, status == http.StatusForbidden,
+		status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+		return false, fmt.Errorf("the server answers initialize with status %d", status)
+	}
+	return false, nil
+}
+
+// readAgreement reads the answer to initialize, whose result says yes.
+func (c *Connection) readAgreement(response *http.Response) (bool, error) {
+	if isEvents(response.Header) {
+		events := NewEventReader(response.Body, c.options.MessageBytes)
+		for {
+			event, err := events.Next()
+			if err != nil {
+				return false, fmt.Errorf("wait for the server to answer initialize: %w", err)
+			}
+			if _, agreed, answered := agreement(event.Data); answered {
+				return agreed, nil
+			}
+		}
+	}
+	body, err := c.readBody(response)
+	if err != nil {
+		return false, err
+	}
+	_, agreed, answered := agreement(body)
+	if !answered {
+		return false, fmt.Errorf("the server's answer to initialize, with status %d, is none", response.StatusCode)
+	}
+	return agreed, nil
+}
+
+func initializeRequest() []byte {
+	return []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + frontend.Revision20251125 + `",` +
+		`"capabilities":{},"clientInfo":{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}}}`)
+}

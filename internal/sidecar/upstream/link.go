@@ -1,0 +1,295 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// ConnectionOptions are what connections to a server with Streamable HTTP need and how
+// they behave.
+type ConnectionOptions struct {
+	URL *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
+
+	MessageBytes int           // largest message taken from the server
+	Calls        int           // messages of one connection that the server is not done with
+	SendTimeout  time.Duration // for the server to take a message
+}
+
+// link is what connections have in common that have a POST of its own for each message:
+// to whoever uses one it looks like a process that is written to and read from.
+type link struct {
+	options *ConnectionOptions
+	server  *server
+	junk    *session.Counter
+	header  http.Header // of every request
+	posts   poster
+	live    context.Context
+	end     context.CancelFunc
+
+	receiving sync.Mutex // streams come side by side, messages one after the other
+
+	mu       sync.Mutex
+	receive  func(session.Message)
+	ended    func(error)
+	endedBy  error
+	inFlight map[string]*call // by id
+}
+
+// call is a request that the server has not answered.
+type call struct {
+	id       []byte
+	ctx      context.Context // ends with the connection, or when nobody waits any more
+	cancel   context.CancelFunc
+	answered bool // of interest only to whoever reads the answer
+	// learn is shown the answer before anybody else is; may be nil.
+	learn func(answer session.Message)
+}
+
+func newLink(options *ConnectionOptions, to *server, junk *session.Counter, header http.Header) *link {
+	live, end := context.WithCancel(context.Background())
+	return &link{
+		options: options, server: to, junk: junk, header: kept(header), live: live, end: end,
+		posts: newPoster(options.Calls, options.SendTimeout), inFlight: map[string]*call{},
+	}
+}
+
+// Serve has the server's messages received until the connection ends, and then calls
+// ended with the reason, once. It must be called once, before the first Send. A message
+// is valid until receive returns.
+func (l *link) Serve(receive func(session.Message), ended func(error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.receive, l.ended = receive, ended
+	if l.endedBy != nil {
+		go ended(l.endedBy)
+	}
+}
+
+// finish ends the connection, and says whether it had not ended before. Whoever finds
+// out that it must may be sending just now, so ended is told by somebody else.
+func (l *link) finish(reason error) bool {
+	l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.endedBy != nil {
+		return false
+	}
+	l.endedBy = reason
+	if l.ended != nil {
+		go l.ended(reason)
+	}
+	return true
+}
+
+// begin notes a request, so that it can be cancelled. It lasts no longer than live does.
+func (l *link) begin(live context.Context, id []byte, learn func(session.Message)) (*call, error) {
+	c := &call{id: bytes.Clone(id), learn: learn}
+	c.ctx, c.cancel = context.WithCancel(live)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight[string(id)] != nil {
+		c.cancel()
+		return nil, session.ErrDuplicateID
+	}
+	l.inFlight[string(id)] = c
+	return c, nil
+}
+
+func (l *link) forget(c *call) {
+	c.cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight[string(c.id)] == c {
+		delete(l.inFlight, string(c.id))
+	}
+}
+
+// find is the request with the id, if it is in flight.
+func (l *link) find(id []byte) *call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight[string(id)]
+}
+
+// request posts a request: do sends it and has its answer received. An error of do means
+// that it was never sent.
+func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context) error) error {
+	err := l.posts.post(ctx, c.ctx, posting{
+		do: func(ctx context.Context) error {
+			err := do(ctx)
+			if err == nil {
+				l.forget(c)
+			}
+			return err
+		},
+		late: func(over <-chan error, _ context.CancelFunc) {
+			go func() {
+				if err := <-over; err != nil { // it was to be sent once more
+					l.fail(c, err.Error())
+					l.forget(c)
+				}
+			}()
+		},
+	})
+	if err != nil {
+		l.forget(c)
+	}
+	return err
+}
+
+// deliver has messages received that came on the stream of a call, or on one that belongs
+// to none. Answers to anything but the call are none.
+func (l *link) deliver(c *call, data []byte) {
+	if !wire.IsBatch(data) {
+		l.deliverOne(c, data)
+		return
+	}
+	// Servers of revision 2025-03-26 may put several into one.
+	err := wire.Batch(data, func(message []byte) error {
+		l.deliverOne(c, message)
+		return nil
+	})
+	if err != nil {
+		l.junk.Inc()
+	}
+}
+
+func (l *link) deliverOne(c *call, message []byte) {
+	if !utf8.Valid(message) {
+		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
+	}
+	envelope, err := wire.ScanLenient(message)
+	if err != nil {
+		l.junk.Inc()
+		return
+	}
+	received := session.Message{Bytes: message, Envelope: envelope}
+	if envelope.Kind == wire.Response {
+		if c == nil || c.answered || !sameID(message, envelope.ID, c.id) {
+			l.junk.Inc()
+			return
+		}
+		c.answered = true
+		if c.learn != nil {
+			c.learn(received)
+		}
+	}
+	l.hand(received)
+}
+
+// hand gives a message to whoever receives.
+func (l *link) hand(message session.Message) {
+	l.receiving.Lock()
+	defer l.receiving.Unlock()
+	l.mu.Lock()
+	receive := l.receive
+	over := l.endedBy != nil
+	l.mu.Unlock()
+	if !over && receive != nil {
+		receive(message)
+	}
+}
+
+// failed is for a request that could not be made: it says why if it was never sent, and
+// answers the call otherwise, as the server may have done what it was asked to.
+func (l *link) failed(ctx context.Context, c *call, err error) error {
+	if ctx.Err() != nil || isDown(err) {
+		return err
+	}
+	l.fail(c, "the server did not answer: "+err.Error())
+	return nil
+}
+
+// fail answers a call in the server's place, if anybody waits for that.
+func (l *link) fail(c *call, text string) {
+	l.answer(c, frontend.AppendError(nil, c.id, session.CodeInternal, text, nil))
+}
+
+func (l *link) answer(c *call, message []byte) {
+	if c.answered || c.ctx.Err() != nil {
+		return
+	}
+	if envelope, err := wire.ScanLenient(message); err == nil {
+		c.answered = true
+		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true})
+	}
+}
+
+// sameID says whether an id is the one that was sent. A string can be spelled in several
+// ways.
+func sameID(message []byte, at wire.Span, sent []byte) bool {
+	if !at.Present() {
+		return false
+	}
+	got := at.Of(message)
+	if bytes.Equal(got, sent) {
+		return true
+	}
+	text, want := wire.Text(message, at), wire.Text(sent, wire.Span{End: len(sent)})
+	return text != nil && want != nil && bytes.Equal(text, want)
+}
+
+var errMessageTooLarge = errors.New("an answer is larger than the limit")
+
+// readBody reads an answer that is no stream.
+func (l *link) readBody(response *http.Response) ([]byte, error) {
+	limit := int64(l.options.MessageBytes)
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	case int64(len(body)) > limit:
+		return nil, fmt.Errorf("%w of %d bytes", errMessageTooLarge, limit)
+	}
+	return body, nil
+}
+
+// errorIn is the answer to a call that stands in the body of a HTTP error: the error of
+// the body, if it is one about this call or about none, or else one that has the status.
+func errorIn(c *call, status int, body []byte) []byte {
+	envelope, err := wire.ScanLenient(body)
+	if err == nil && envelope.Kind == wire.Response && envelope.Error.Present() && (!envelope.ID.Present() || sameID(body, envelope.ID, c.id)) {
+		answer := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
+		answer = append(append(answer, `,"error":`...), envelope.Error.Of(body)...)
+		return append(answer, '}')
+	}
+	text := fmt.Sprintf("the server answers with status %d", status)
+	if said := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), longestSaid)]), "?")), " "); said != "" {
+		text += ": " + frontend.Clip(said)
+	}
+	return frontend.AppendError(nil, c.id, session.CodeInternal, text, nil)
+}
+
+// longestSaid is how much is looked at of what a server says that is no message.
+const longestSaid = 512
+
+// readEvents has the messages of a stream received, until the call has its answer or the
+// stream ends, and returns how many events there were.
+func (l *link) readEvents(events *EventReader, c *call) (count int, err error) {
+	for c == nil || !c.answered {
+		event, err := events.Next()
+		if err != nil {
+			return count, err
+		}
+		count++
+		if event.Type != "message" {
+			l.junk.Inc()
+			continue
+		}
+		l.deliver(c, event.Data)
+	}
+	return count, nil
+}

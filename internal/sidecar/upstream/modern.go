@@ -1,0 +1,188 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Modern connects to a server that speaks Streamable HTTP of the stateless revision.
+type Modern struct {
+	ConnectionOptions
+	// Junk counts what the server said that is no message, or an answer to nothing.
+	Junk session.Counter
+
+	server *server
+}
+
+// NewModern returns a Modern.
+func NewModern(options ConnectionOptions) *Modern {
+	return &Modern{ConnectionOptions: options, server: newServer(options.URL)}
+}
+
+// Check says whether the server's port accepts connections.
+func (m *Modern) Check(ctx context.Context) error { return m.server.check(ctx) }
+
+// Dial returns a connection, if the server's port accepts connections. The header goes
+// with every request, unless the context of a Send has others.
+func (m *Modern) Dial(ctx context.Context, header http.Header) (*ModernConnection, error) {
+	if err := m.server.check(ctx); err != nil {
+		return nil, err
+	}
+	return &ModernConnection{link: newLink(&m.ConnectionOptions, m.server, &m.Junk, header)}, nil
+}
+
+// ModernConnection makes of a server that keeps nothing between two requests what looks
+// like a process. It does not end before it is closed.
+type ModernConnection struct {
+	*link
+	tools mirroredTools
+}
+
+type headerKey struct{}
+
+// WithHeader returns a context for Send. Its header takes the place of the connection's
+// own, for servers that are to know who asks.
+func WithHeader(ctx context.Context, header http.Header) context.Context {
+	return context.WithValue(ctx, headerKey{}, kept(header))
+}
+
+var errNoAnswers = errors.New("protocol revision " + frontend.Revision20260728 + " has no answers of clients")
+
+// Send posts a request, and returns when the server has read it. A request that is
+// cancelled is cut off, which is how the server learns of it (M-09). There is no other
+// notification that a server must see (M-04).
+func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
+	message = bytes.Clone(message) // it may be sent again when the caller has gone on
+	envelope, err := wire.Scan(message)
+	if err != nil {
+		return fmt.Errorf("send message to the server: %w", err)
+	}
+	switch envelope.Kind {
+	case wire.Response:
+		return errNoAnswers
+	case wire.Notification:
+		if string(envelope.Method) == "notifications/cancelled" {
+			if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
+				cancelled.cancel()
+			}
+		}
+		return nil
+	}
+	header := c.header
+	if own, ok := ctx.Value(headerKey{}).(http.Header); ok {
+		header = own
+	}
+	var learn func(session.Message)
+	if string(envelope.Method) == methodListTools {
+		learn = func(answer session.Message) { c.tools.learn(answer.Envelope.Result.Of(answer.Bytes)) }
+	}
+	flight, err := c.begin(c.live, envelope.ID.Of(message), learn)
+	if err != nil {
+		return err
+	}
+	request := session.Message{Bytes: message, Envelope: envelope}
+	return c.request(ctx, flight, func(ctx context.Context) error {
+		return c.call(ctx, flight, request, header)
+	})
+}
+
+// headerTries is how often a request is sent: with the headers that are known, with those
+// of a fresh list of tools, and with its name as it is.
+const headerTries = 3
+
+// call sends a request and has its answer received. One that is refused for its headers,
+// so that nothing came of it, is sent again if others can be found.
+func (c *ModernConnection) call(ctx context.Context, flight *call, request session.Message, header http.Header) error {
+	mirror := c.tools.mirror(request)
+	for try := 1; ; try++ {
+		refused, err := c.try(ctx, flight, request, withAll(header, mirror))
+		if err != nil {
+			return c.failed(ctx, flight, err)
+		}
+		if refused == nil {
+			return nil
+		}
+		if try < headerTries {
+			mirror = c.better(ctx, request, header, mirror)
+		}
+		if mirror == nil || try == headerTries {
+			c.answer(flight, refused)
+			return nil
+		}
+	}
+}
+
+// try sends a request and has its answer received, unless that is that its headers do
+// not say what the body says.
+func (c *ModernConnection) try(ctx context.Context, flight *call, request session.Message, header http.Header) (refused []byte, err error) {
+	response, err := c.post(ctx, request.Bytes, header)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
+		c.follow(flight, response.Body)
+		return nil, nil
+	}
+	body, err := c.readBody(response)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		answer := errorIn(flight, response.StatusCode, body)
+		if codeOf(answer) == frontend.CodeHeaderMismatch {
+			return answer, nil
+		}
+		c.answer(flight, answer)
+		return nil, nil
+	}
+	c.deliver(flight, body)
+	if !flight.answered {
+		c.fail(flight, fmt.Sprintf("the server's answer with status %d has no answer to the request in it", response.StatusCode))
+	}
+	return nil, nil
+}
+
+func (c *ModernConnection) post(ctx context.Context, message []byte, header http.Header) (*http.Response, error) {
+	request := newRequest(ctx, http.MethodPost, c.options.URL, message)
+	request.Header = header
+	return c.server.send(request)
+}
+
+// follow has the stream of a call received until its answer. Nothing can be resumed
+// (M-10).
+func (c *ModernConnection) follow(flight *call, stream io.Reader) {
+	_, err := c.readEvents(NewEventReader(stream, c.options.MessageBytes), flight)
+	switch {
+	case flight.answered:
+	case errors.Is(err, ErrEventTooLarge):
+		c.fail(flight, err.Error())
+	default:
+		c.fail(flight, "the server ended the stream of the call without an answer")
+	}
+}
+
+// Close ends the connection, and with it all requests.
+func (c *ModernConnection) Close() { c.finish(session.ErrEnded) }
+
+// codeOf is the code of the error in an answer.
+func codeOf(answer []byte) int {
+	var response struct {
+		Error struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(answer, &response) != nil {
+		return 0
+	}
+	return response.Error.Code
+}

@@ -1,0 +1,64 @@
+package upstream
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// L-34: whether a server has sessions is known once it was asked to open one.
+func TestSessions(t *testing.T) {
+	const (
+		agreed  = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`
+		refused = `{"jsonrpc":"2.0","id":0,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`
+	)
+	status := func(line, body string) http.Handler {
+		return script("HTTP/1.1 " + line + "\r\nConnection: close\r\n\r\n" + body)
+	}
+	for name, test := range map[string]struct {
+		handler http.Handler
+		want    bool
+		err     string
+		deleted int
+	}{
+		"Go SDK":                {streamableServer(nil), true, "", 1},
+		"Go SDK, stateless":     {streamableServer(&mcp.StreamableHTTPOptions{Stateless: true}), true, "", 0},
+		"stream":                {script(ok(typeEvents, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\ndata: "+agreed+"\n\n", headerSession+": abc\r\nConnection: close\r\n")), true, "", 1},
+		"error, with a session": {script(ok(typeJSON, refused, headerSession+": abc\r\nConnection: close\r\n")), false, "", 1},
+		"error in a stream":     {script(ok(typeEvents, "data: "+refused+"\n\n")), false, "", 0},
+		"400":                   {status("400 Bad Request", refused), false, "", 0},
+		"404":                   {status("404 Not Found", ""), false, "", 0},
+		"405":                   {status("405 Method Not Allowed", ""), false, "", 0},
+		"401":                   {status("401 Unauthorized", ""), false, "status 401", 0},
+		"429":                   {status("429 Too Many Requests", ""), false, "status 429", 0},
+		"503":                   {status("503 Service Unavailable", ""), false, "status 503", 0},
+		"HTML":                  {script(ok("text/html", "<html>")), false, "is none", 0},
+		"stream ends":           {script(ok(typeEvents, ": hello\n\n")), false, "EOF", 0},
+		"redirect":              {http.RedirectHandler("http://evil.example/", http.StatusTemporaryRedirect), false, "redirection", 0},
+		"hostile id":            {script(ok(typeJSON, agreed, headerSession+": a b\r\n")), false, "characters", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(t, test.handler)
+			got, err := NewLegacy(connectionOptions(b.url("/mcp"))).Sessions(t.Context(), http.Header{"Authorization": {"Bearer x"}})
+			if got != test.want || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, %v, want %v, %q", got, err, test.want, test.err)
+			}
+			deleted := b.requests("DELETE")
+			if len(deleted) != test.deleted {
+				t.Errorf("%d DELETE, want %d", len(deleted), test.deleted)
+			}
+			for _, got := range append(deleted, b.requests("POST")...) {
+				if got.header.Get("Authorization") != "Bearer x" {
+					t.Errorf("the server sees %v", got.header)
+				}
+			}
+		})
+	}
+	b := newBackend(t, http.NotFoundHandler())
+	b.stop()
+	if _, err := NewLegacy(connectionOptions(b.url("/mcp"))).Sessions(t.Context(), nil); err == nil {
+		t.Error("a server that is not there: no error")
+	}
+}
