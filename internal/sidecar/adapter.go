@@ -240,7 +240,7 @@ func (a *Adapter) mintID() string { return a.config.IDs.Mint(a.config.Owner) }
 // openSessions is the number of sessions, whoever keeps them, the probe's apart.
 func (a *Adapter) openSessions() int {
 	if a.backend.proxy != nil {
-		return a.backend.proxy.Sessions()
+		return a.backend.proxy.Sessions() + a.sessions.Len()
 	}
 	return a.sessions.Len()
 }
@@ -248,18 +248,19 @@ func (a *Adapter) openSessions() int {
 // clientHandler is what clients talk to.
 func (a *Adapter) clientHandler() http.Handler {
 	c := &a.config
-	if a.backend.proxy != nil {
-		return a.at(routes{Path: a.backend.proxy})
-	}
 	options := streamable.Options{
 		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		KeepAlive: keepAlive, Retry: retry,
 	}
-	if a.backend.eras != nil {
+	served := routes{}
+	if proxy := a.backend.proxy; proxy != nil {
+		options.Stateless = proxy.ServeStateless
+		served[Path] = a.backend.proxyEras.handler(proxy, streamable.New(options))
+	} else {
 		options.Stateless = a.serveStateless
+		served[Path] = streamable.New(options)
 	}
-	served := routes{Path: streamable.New(options)}
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
@@ -300,7 +301,6 @@ func (a *Adapter) at(served routes) http.Handler {
 func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
 	text := "there is nothing at " + frontend.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
 	switch path := r.URL.Path; {
-	case a.backend.proxy != nil:
 	case a.config.LegacySSE:
 		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"
 	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
@@ -381,9 +381,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
 	stop()
 	running.Wait()
-	if a.backend.eras != nil {
-		a.backend.eras.stateless.Close()
-	}
+	a.backend.eras.close()
 	a.backend.close()
 	runtime.KeepAlive(headroom)
 	return err
@@ -436,9 +434,5 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	if a.backend.proxy != nil {
 		a.backend.proxy.Drain(ctx)
 	}
-	if e := a.backend.eras; e != nil {
-		e.stateless.Refuse()
-		defer e.stateless.Drain(ctx) // which sessions that are translated need until then
-	}
-	a.sessions.Drain(ctx)
+	a.backend.eras.drain(ctx, a.sessions.Drain)
 }

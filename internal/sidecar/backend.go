@@ -30,8 +30,9 @@ type backend struct {
 	// where connect does not open one either.
 	connectStateless connector
 
-	// eras is nil for servers that clients of all eras speak with themselves.
 	eras *eras
+	// proxyEras is nil unless there is a proxy.
+	proxyEras *proxyEras
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
@@ -199,8 +200,10 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 
 // newProxyBackend stands in front of a server that speaks Streamable HTTP.
 func (a *Adapter) newProxyBackend() backend {
+	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
-		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, Probes: a.probes,
+		Translate: eras.translate,
+		URL:       a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, Probes: a.probes,
 		Opened: func() func(error) { return a.logOpened(a.nextNumber()) },
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
@@ -209,7 +212,7 @@ func (a *Adapter) newProxyBackend() backend {
 		},
 	})
 	return backend{
-		proxy:   proxy,
+		proxy: proxy, proxyEras: eras, eras: eras.newEras(), open: a.numbered(eras.open),
 		connect: keepAddress(proxy.Check, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
 		run:     proxy.Run,
 		close:   nothing,

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
@@ -14,9 +15,36 @@ import (
 // eras serves clients of the era that the server does not speak, and those without
 // sessions in any case.
 type eras struct {
-	stateless *stateless.Endpoint
-	modern    *formodern.Server // for clients without sessions, made of servers with them
-	legacy    forlegacy.Metrics // of sessions that are translated
+	stateless *stateless.Endpoint // of clients without sessions
+	below     *stateless.Endpoint // of sessions that are translated
+	modern    *formodern.Server   // for clients without sessions, made of servers with them
+	legacy    forlegacy.Metrics   // of sessions that are translated
+}
+
+// endpoints are the different ones of both.
+func (e *eras) endpoints() []*stateless.Endpoint {
+	if e.below == e.stateless {
+		return []*stateless.Endpoint{e.stateless}
+	}
+	return []*stateless.Endpoint{e.stateless, e.below}
+}
+
+// drain ends what there is for clients of both eras. Sessions that are translated need
+// theirs until they are drained themselves.
+func (e *eras) drain(ctx context.Context, sessions func(context.Context)) {
+	e.stateless.Refuse()
+	sessions(ctx)
+	var draining sync.WaitGroup
+	for _, endpoint := range e.endpoints() {
+		draining.Go(func() { endpoint.Drain(ctx) })
+	}
+	draining.Wait()
+}
+
+func (e *eras) close() {
+	for _, endpoint := range e.endpoints() {
+		endpoint.Close()
+	}
 }
 
 type (
@@ -28,8 +56,16 @@ type (
 // need of servers that have some where there is nothing else.
 func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
 	e := &eras{modern: a.newForModern(with)}
-	e.stateless = stateless.New(stateless.Options{
-		Acquire: without, Translate: func() stateless.Server { return e.modern }, Era: era,
+	options := a.statelessOptions(era, without)
+	options.Translate = func() stateless.Server { return e.modern }
+	e.stateless = stateless.New(options)
+	e.below = e.stateless
+	return e
+}
+
+func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) stateless.Options {
+	return stateless.Options{
+		Acquire: acquire, Era: era,
 		Limits: stateless.Limits{
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
@@ -37,8 +73,7 @@ func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSe
 			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 		Log: a.config.Log,
-	})
-	return e
+	}
 }
 
 // newForModern lets clients without sessions have as many processes as there may be
@@ -91,18 +126,29 @@ func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 
 // openTranslated opens a session that the server knows nothing of.
 func (a *Adapter) openTranslated(context.Context) (*session.Session, error) {
-	e := a.backend.eras
-	server := forlegacy.New(forlegacy.Options{Modern: modern{e.stateless}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log})
+	server := a.newForLegacy(func(ctx context.Context) context.Context { return ctx })
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
 	server.Serve(opened.Deliver, opened.End)
 	return opened, nil
 }
 
+// newForLegacy makes a server for one session. Its requests are made in the context that
+// onBehalf makes of theirs.
+func (a *Adapter) newForLegacy(onBehalf func(context.Context) context.Context) *forlegacy.Server {
+	e := a.backend.eras
+	return forlegacy.New(forlegacy.Options{
+		Modern: modern{e.below, onBehalf}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log,
+	})
+}
+
 // modern is the endpoint as forlegacy sees it.
-type modern struct{ endpoint *stateless.Endpoint }
+type modern struct {
+	endpoint *stateless.Endpoint
+	onBehalf func(context.Context) context.Context
+}
 
 func (m modern) Call(ctx context.Context, request session.Message) (forlegacy.Exchange, error) {
-	call, err := m.endpoint.Call(ctx, request)
+	call, err := m.endpoint.Call(m.onBehalf(ctx), request)
 	if err != nil {
 		return nil, err // and no Call that is nil
 	}

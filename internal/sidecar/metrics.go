@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -54,22 +56,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"shared_slow_sessions_total", "Sessions that were ended because they did not read.", shared.SlowSessions.Value},
 		})
 	}
-	if a.backend.eras != nil {
-		a.registerTranslation()
-		figures := a.backend.eras.stateless.Metrics()
-		registerCounters(registry, []counter{
-			{"stateless_starts_total", "Server processes that were started for clients without sessions.", figures.Starts.Value},
-			{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", figures.StartFailures.Value},
-			{"stateless_late_answers_total", "Answers to calls that were over, of clients without sessions.", figures.LateAnswers.Value},
-			{"stateless_late_progress_total", "Progress of calls that were over, of clients without sessions.", figures.LateProgress.Value},
-			{"stateless_log_messages_total", "Log messages that are dropped, because no client without a session wants them or several do.", figures.LogMessages.Value},
-			{"stateless_unrouted_messages_total", "Messages that belong to no client without a session.", figures.UnroutedMessages.Value},
-			{"stateless_refused_requests_total", "Requests of the server to clients without sessions, which cannot be asked.", figures.RefusedRequests.Value},
-			{"stateless_slow_clients_total", "Requests that ended because their clients, without sessions, did not read.", figures.SlowClients.Value},
-			{"stateless_refused_total", "Requests of clients without sessions beyond a limit.", figures.Refused.Value},
-			{"stateless_call_timeouts_total", "Calls of clients without sessions that took longer than they may.", figures.CallTimeouts.Value},
-		})
-	}
+	a.registerStateless()
+	a.registerTranslation()
 	if junk := a.backend.junkEvents; junk != nil {
 		registerCounters(registry, []counter{
 			{"junk_events_total", "Events of the server's stream that are no messages.", junk.Value},
@@ -94,6 +82,30 @@ func (a *Adapter) metricsHandler() http.Handler {
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go_version": build.GoVersion},
 	}, func() float64 { return 1 }))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// registerStateless registers what there is to count of clients without sessions.
+func (a *Adapter) registerStateless() {
+	sum := func(of func(*stateless.Metrics) *session.Counter) func() uint64 {
+		return func() (total uint64) {
+			for _, endpoint := range a.backend.eras.endpoints() {
+				total += of(endpoint.Metrics()).Value()
+			}
+			return total
+		}
+	}
+	registerCounters(a.registry, []counter{
+		{"stateless_starts_total", "Server processes that were started for clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.Starts })},
+		{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", sum(func(m *stateless.Metrics) *session.Counter { return &m.StartFailures })},
+		{"stateless_late_answers_total", "Answers to calls that were over, of clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LateAnswers })},
+		{"stateless_late_progress_total", "Progress of calls that were over, of clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LateProgress })},
+		{"stateless_log_messages_total", "Log messages that are dropped, because no client without a session wants them or several do.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LogMessages })},
+		{"stateless_unrouted_messages_total", "Messages that belong to no client without a session.", sum(func(m *stateless.Metrics) *session.Counter { return &m.UnroutedMessages })},
+		{"stateless_refused_requests_total", "Requests of the server to clients without sessions, which cannot be asked.", sum(func(m *stateless.Metrics) *session.Counter { return &m.RefusedRequests })},
+		{"stateless_slow_clients_total", "Requests that ended because their clients, without sessions, did not read.", sum(func(m *stateless.Metrics) *session.Counter { return &m.SlowClients })},
+		{"stateless_refused_total", "Requests of clients without sessions beyond a limit.", sum(func(m *stateless.Metrics) *session.Counter { return &m.Refused })},
+		{"stateless_call_timeouts_total", "Calls of clients without sessions that took longer than they may.", sum(func(m *stateless.Metrics) *session.Counter { return &m.CallTimeouts })},
+	})
 }
 
 // registerTranslation registers what there is to count where client and server have no

@@ -13,9 +13,6 @@ import (
 // client has made the adapter find out which eras the server speaks besides: of those
 // that are translated and those that are not, clients can use both.
 func (c *Config) serves(own mcpprobe.Server) []string {
-	if c.Transport == StreamableHTTP {
-		return own.ProtocolVersions // clients speak with the server itself
-	}
 	served := []string{frontend.Revision20260728}
 	for _, revision := range slices.Backward(frontend.Revisions()) {
 		if c.hasSessionsOf(revision, own.ProtocolVersion) {

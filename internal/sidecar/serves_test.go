@@ -21,15 +21,15 @@ func TestServes(t *testing.T) {
 		own    mcpprobe.Server
 		want   []string
 	}{
-		"newest sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, all},
-		"older sessions":            {stdio, mcpprobe.Server{ProtocolVersion: "2025-03-26"}, []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
-		"oldest sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
-		"no sessions":               {stdio, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, all},
-		"one process":               {shared, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18"}},
-		"one process, no sessions":  {shared, mcpprobe.Server{ProtocolVersion: "2026-07-28"}, all},
-		"HTTP, as the server lists": {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, []string{"2026-07-28", "x"}},
-		"HTTP, which lists none":    {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, nil},
-		"SSE":                       {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
+		"newest sessions":          {stdio, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, all},
+		"older sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2025-03-26"}, []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
+		"oldest sessions":          {stdio, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
+		"no sessions":              {stdio, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, all},
+		"one process":              {shared, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18"}},
+		"one process, no sessions": {shared, mcpprobe.Server{ProtocolVersion: "2026-07-28"}, all},
+		"HTTP":                     {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, all},
+		"HTTP, with sessions":      {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
+		"SSE":                      {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.config.serves(test.own)); diff != "" {

@@ -54,7 +54,7 @@ func promptCall(t testing.TB, capabilities string) func() {
 
 // maxCallAllocations is what one call may allocate. Some of it is the process's that
 // answers here.
-const maxCallAllocations = 60
+const maxCallAllocations = 30
 
 func TestCallAllocatesLittle(t *testing.T) {
 	call := promptCall(t, "{}")

@@ -76,16 +76,13 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 	w.tellLevel(ctx, c)
 	asTask := w.needsTask(ctx, c)
 	s.mu.Lock()
-	gone := w.dead
-	if gone != nil {
-		gone = errGone
-	} else if err := ctx.Err(); err != nil {
-		gone = fmt.Errorf("prepare a call: %w", err)
-	}
-	if gone != nil {
+	if w.dead != nil || ctx.Err() != nil {
 		w.releaseLocked(c)
 		s.mu.Unlock()
-		return gone
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("prepare a call: %w", err)
+		}
+		return errGone
 	}
 	w.registerLocked(c, asTask)
 	s.mu.Unlock()
@@ -232,16 +229,12 @@ func (s *Server) cancelLocked(c *call) {
 func (s *Server) endCancelled(c *call) {
 	s.mu.Lock()
 	stuck := !c.done && c.leased
-	s.doneUnlessLeasedLocked(c)
+	if !c.leased {
+		s.doneLocked(c) // nothing of it is taken for anybody else's
+	}
 	s.mu.Unlock()
 	if stuck {
 		s.metrics.Kills.Inc()
 		c.worker.fail(errStuck)
-	}
-}
-
-func (s *Server) doneUnlessLeasedLocked(c *call) {
-	if !c.leased {
-		s.doneLocked(c)
 	}
 }

@@ -18,15 +18,10 @@ type capabilities struct {
 	roots           bool
 }
 
-// capabilitiesOf are those that a request names.
-func capabilitiesOf(request session.Message, offerRoots bool) (capabilities, error) {
+// capabilitiesOf are those that stand in a request.
+func capabilitiesOf(text []byte, at wire.Span, offerRoots bool) (capabilities, error) {
 	var c capabilities
-	text := request.Bytes
-	found, err := wire.Find(text, request.Envelope.Meta, wire.MetaClientCapabilities)
-	if err != nil {
-		return c, err
-	}
-	kinds, err := wire.Find(text, found[0], "elicitation", "sampling", "roots")
+	kinds, err := wire.Find(text, at, "elicitation", "sampling", "roots")
 	if err != nil {
 		return c, err
 	}

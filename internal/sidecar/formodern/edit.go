@@ -22,14 +22,19 @@ func cut(message []byte, object wire.Span, names ...string) ([]wire.Edit, error)
 	if err != nil {
 		return nil, err
 	}
-	var edits []wire.Edit
+	return cutFound(message, names, values), nil
+}
+
+// cutFound is cut for members of one object that were found.
+func cutFound(message []byte, names []string, values []wire.Span) []wire.Edit {
+	edits := make([]wire.Edit, 0, len(names))
 	for i, name := range names {
 		if value := values[i]; value.Present() {
 			edits = append(edits, wire.Edit{Span: wire.Span{Start: nameStart(message, value, name), End: value.End}})
 		}
 	}
 	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
-	return withCommas(message, edits), nil
+	return withCommas(message, edits)
 }
 
 // nameStart is where a member begins: with its name, which stands there exactly, a colon
@@ -41,7 +46,8 @@ func nameStart(message []byte, value wire.Span, name string) int {
 
 // withCommas extends ranges that are members, in their order, to those that can be taken
 // out: by the comma behind each, or by the one before if none is left behind.
-func withCommas(message []byte, members []wire.Edit) (ranges []wire.Edit) {
+func withCommas(message []byte, members []wire.Edit) []wire.Edit {
+	ranges := members[:0] // there are never more of these
 	for _, m := range members {
 		start, end := m.Span.Start, blanks(message, m.Span.End)
 		last := message[end] != ','

@@ -115,47 +115,47 @@ func (s *Server) roomForGroupLocked(principal string) bool {
 // must release it.
 func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
 	s := g.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c != nil && c.leased {
-		g.want(1)
-		defer g.want(-1)
+		g.wanting++
+		defer func() { g.wanting-- }()
 	}
 	var began *start
 	var timeout <-chan time.Time
 	for {
-		s.mu.Lock()
 		w, err := g.tryLocked(c, &began)
 		if w != nil || err != nil {
-			s.mu.Unlock()
 			return w, err
 		}
-		changed := s.changed
-		s.waiters++
-		s.mu.Unlock()
 		if began == nil && timeout == nil { // a start has its own
 			timer := time.NewTimer(s.options.Limits.LeaseTimeout)
 			defer timer.Stop()
 			timeout = timer.C
 		}
-		select {
-		case <-changed:
-		case <-timeout:
-			err = s.busy(stateless.ErrBusy)
-		case <-ctx.Done():
-			err = fmt.Errorf("wait for a server process: %w", ctx.Err())
-		}
-		s.mu.Lock()
-		s.waiters--
-		s.mu.Unlock()
-		if err != nil {
+		if err := s.waitLocked(ctx, timeout); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (g *group) want(change int) {
-	g.server.mu.Lock()
-	defer g.server.mu.Unlock()
-	g.wanting += change
+// waitLocked waits until a process may be free. It gives the mutex back meanwhile.
+func (s *Server) waitLocked(ctx context.Context, timeout <-chan time.Time) error {
+	changed := s.changed
+	s.waiters++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.waiters--
+	}()
+	select {
+	case <-changed:
+		return nil
+	case <-timeout:
+		return s.busy(stateless.ErrBusy)
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a server process: %w", ctx.Err())
+	}
 }
 
 // tryLocked returns a process that is free, or sees to it that there will be one.

@@ -35,7 +35,8 @@ const info = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","versi
 // answer here.
 type script struct {
 	t       testing.TB
-	answers map[string]string // what follows the id, by method; nothing at all if empty
+	answers map[string]string           // what follows the id, by method; nothing at all if empty
+	refuse  func(session.Message) error // says what becomes of a message, if it is set
 	receive func(session.Message)
 	ended   func(error)
 
@@ -43,6 +44,9 @@ type script struct {
 	sent   []session.Message // and not taken
 	closed bool
 }
+
+// errTaken is for a message that needs nothing more.
+var errTaken = errors.New("taken")
 
 var errPlayed = errors.New("the process ended as the test wants it to")
 
@@ -52,6 +56,14 @@ func (p *script) Send(_ context.Context, text []byte) error {
 	if err != nil {
 		p.t.Errorf("the process is sent %s: %v", text, err)
 		return nil
+	}
+	if p.refuse != nil {
+		if err := p.refuse(session.Message{Bytes: text, Envelope: e}); err != nil {
+			if errors.Is(err, errTaken) {
+				err = nil
+			}
+			return err
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

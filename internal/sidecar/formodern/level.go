@@ -20,12 +20,11 @@ var levels = []string{noLevel: "", 1: "debug", 2: "info", 3: "notice", 4: "warni
 var errLevel = errors.New(wire.MetaLogLevel + " is not a level")
 
 // levelOf is from which level on a client wants log messages of its request (U-07).
-func levelOf(m session.Message) (level, error) {
-	found, err := wire.Find(m.Bytes, m.Envelope.Meta, wire.MetaLogLevel)
-	if err != nil || !found[0].Present() {
-		return noLevel, err
+func levelOf(text []byte, at wire.Span) (level, error) {
+	if !at.Present() {
+		return noLevel, nil
 	}
-	return readLevel(wire.Text(m.Bytes, found[0]))
+	return readLevel(wire.Text(text, at))
 }
 
 func readLevel(text []byte) (level, error) {

@@ -103,6 +103,7 @@ func TestListenShared(t *testing.T) {
 		ack := acknowledged(`{"resourceSubscriptions":["a:b"]}`)
 		one, two := s.post(mute, "subscriptions/listen", filter), s.post(mute, "subscriptions/listen", filter)
 		p := s.process(1)
+		p.notify("notifications/resources/updated", `{"uri":"a:b"}`) // N-02: nothing comes first
 		one.wantNothing()
 		subscribe(p)
 		p.expectNothing()
@@ -227,6 +228,11 @@ func TestCloseEndsListens(t *testing.T) {
 			t.Errorf("the end is told %d times", len(s.ended))
 		}
 	})
+}
+
+// A server that nobody ever used has nothing to end.
+func TestCloseUnused(*testing.T) {
+	New(Options{Limits: testLimits()}).Close()
 }
 
 func TestListenBounds(t *testing.T) {

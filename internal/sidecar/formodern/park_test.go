@@ -106,6 +106,9 @@ func TestParkAndRetry(t *testing.T) {
 			t.Errorf("got %v", round2)
 		}
 
+		s.post(elicits, "tools/call", toolX+round1.with(`"r2":{"action":"decline"}`)).want(failure(-32602, invalid))
+		p.expectNothing()
+
 		third := s.post(elicits, "tools/call", toolX+round2.with(`"r2":{"action":"decline"}`))
 		p.expect(`{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}`)
 		p.answer(atProcess, `"result":{"content":[]}`)
@@ -371,5 +374,77 @@ func TestURLRequired(t *testing.T) {
 		second.wantPart("complete")
 		s.post(able, "tools/call", toolX+round.with(`"u1":{"action":"accept"}`)).want(failure(-32602, invalid))
 		p.expectNothing()
+	})
+}
+
+// One that finds no process may be repeated.
+func TestURLRequiredBusy(t *testing.T) {
+	play(t, func(o *Options) { o.Limits.PerKey = 1 }, nil, func(s *stage) {
+		first := s.post(able, "tools/call", toolX)
+		p := s.process(1)
+		p.answer(p.next(), `"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","url":"https://x","message":"m"}]}}`)
+		round := first.asked()
+		other := s.post(able, "tools/call", "")
+		request := p.next()
+		s.post(able, "tools/call", toolX+round.with("")).wantBusy()
+		p.answer(request, `"result":{}`)
+		other.wantPart("complete")
+		s.post(able, "tools/call", toolX+round.with(""))
+		p.next()
+		s.post(able, "tools/call", toolX+round.with("")).want(failure(-32602, invalid))
+	})
+}
+
+// What is asked while the client is away is asked for when it comes back.
+func TestAskWhileParked(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		p, _, round := s.parked(elicits, form)
+		p.request("2", form)
+		time.Sleep(time.Minute)
+		retry := s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept))
+		p.expect(`{"jsonrpc":"2.0","id":1,"result":` + accept + `}`)
+		again := retry.asked()
+		if diff := cmp.Diff(map[string]string{"r2": `{` + form + `}`}, again.requests); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A call can have so many questions open, and all of them can be answered.
+func TestManyQuestions(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		p := s.process(1)
+		p.next()
+		for i := range mostQuestions + 1 {
+			p.request(strconv.Itoa(i), form)
+		}
+		p.expect(`{"jsonrpc":"2.0","id":64,"error":{"code":-32603,"message":"too many requests are open in this call"}}`)
+		round := request.asked()
+		var responses []string
+		for key := range round.requests {
+			responses = append(responses, `"`+key+`":{"action":"accept","content":{"key":"`+key+`"}}`)
+		}
+		retry := s.post(elicits, "tools/call", toolX+round.with(strings.Join(responses, ",")))
+		for i := range mostQuestions {
+			p.expect(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"action":"accept","content":{"key":"r%d"}}}`, i, i+1))
+		}
+		time.Sleep(time.Second)
+		retry.wantNothing()
+	})
+}
+
+// Answers that wait for clients have a bound. Past it the client has to call again.
+func TestHeldBytes(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		p, atProcess, round := s.parked(elicits, form)
+		s.server.mu.Lock()
+		s.server.held = heldBytes - 10
+		s.server.mu.Unlock()
+		p.answer(atProcess, `"result":{"content":[]}`)
+		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
+		s.server.mu.Lock()
+		s.server.held -= heldBytes - 10
+		s.server.mu.Unlock()
 	})
 }

@@ -1,10 +1,19 @@
 package formodern
 
 import (
+	"context"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
+
+var _ LegacyServer = (*child.Server)(nil)
 
 // B3: clients that cannot be asked share a process, of their principal.
 func TestSharedByPrincipal(t *testing.T) {
@@ -57,21 +66,25 @@ func TestLease(t *testing.T) {
 
 // The process that was used last is used again, so that what it keeps goes on.
 func TestReuse(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		a, b := s.post(elicits, "tools/call", ""), s.post(elicits, "tools/call", "")
-		s.processes(2)
-		one, two := s.process(1), s.process(2)
-		first, second := one.next(), two.next()
-		time.Sleep(time.Second)
-		one.answer(first, `"result":{}`)
-		time.Sleep(time.Second)
-		two.answer(second, `"result":{}`)
-		a.wantPart("complete")
-		b.wantPart("complete")
-		s.post(elicits, "tools/call", "")
-		two.next()
-		one.expectNothing()
-	})
+	for range 50 { // since the order of starts is anybody's guess
+		play(t, nil, nil, reuse)
+	}
+}
+
+func reuse(s *stage) {
+	a, b := s.post(elicits, "tools/call", ""), s.post(elicits, "tools/call", "")
+	s.processes(2)
+	one, two := s.process(1), s.process(2)
+	first, second := one.next(), two.next()
+	time.Sleep(time.Second)
+	one.answer(first, `"result":{}`)
+	time.Sleep(time.Second)
+	two.answer(second, `"result":{}`)
+	a.wantPart("complete")
+	b.wantPart("complete")
+	s.post(elicits, "tools/call", "")
+	two.next()
+	one.expectNothing()
 }
 
 // When there are as many processes as may be, the one goes that was not used for the
@@ -123,7 +136,7 @@ func TestIdle(t *testing.T) {
 		request := p.next()
 		time.Sleep(6 * time.Minute) // in flight
 		p.answer(request, `"result":{}`)
-		time.Sleep(4 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		again := s.post(mute, "tools/list", "")
 		p.answer(p.next(), `"result":{}`)
 		again.wantPart("complete")
@@ -190,5 +203,144 @@ func TestCancelLeased(t *testing.T) {
 		_ = second
 		b.wantNothing()
 		equal(t, "kills", s.server.Metrics().Kills.Value(), 1)
+	})
+}
+
+// Others may have all processes that there may be. One of ours that is not used makes
+// room, and if none is, it is nobody's fault and not a reason to wait longer.
+func TestFull(t *testing.T) {
+	var s *stage
+	running := func() (n int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range s.started {
+			if !p.isClosed() {
+				n++
+			}
+		}
+		return n
+	}
+	play(t, func(o *Options) {
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (LegacyServer, error) {
+			if running() > 0 {
+				return nil, child.ErrFull
+			}
+			return acquire(ctx)
+		}
+	}, nil, func(played *stage) {
+		s = played
+		one := s.post(client{principal: "a", capabilities: "{}"}, "tools/call", "")
+		p := s.process(1)
+		request := p.next()
+		for range 3 {
+			s.post(client{principal: "b", capabilities: "{}"}, "tools/call", "").wantBusy()
+		}
+		p.answer(request, `"result":{}`)
+		one.wantPart("complete")
+		s.post(client{principal: "b", capabilities: "{}"}, "tools/call", "")
+		time.Sleep(fullPause)
+		s.process(2).next()
+		equal(t, "failures", s.server.Metrics().StartFailures.Value(), 0)
+	})
+}
+
+// A process that cannot be sent a request has not seen it: another is tried.
+func TestSendFails(t *testing.T) {
+	n := 0
+	play(t, nil, func(p *script) {
+		if n++; n == 1 {
+			p.refuse = func(m session.Message) error {
+				if string(m.Envelope.Method) == "tools/call" {
+					return errPlayed
+				}
+				return nil
+			}
+		}
+	}, func(s *stage) {
+		request := s.post(mute, "tools/call", "")
+		p := s.process(2)
+		p.answer(p.next(), `"result":{}`)
+		request.wantPart("complete")
+		time.Sleep(2 * reasonGrace)
+		if !s.process(1).isClosed() {
+			t.Error("it was not ended")
+		}
+	})
+}
+
+// One that does not read what it is sent was not called either.
+func TestSendTimesOut(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) == "tools/call" {
+				return os.ErrDeadlineExceeded
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		s.post(mute, "tools/call", "").wantBusy()
+		s.post(mute, "tools/list", "")
+		s.process(1).next()
+		s.processes(1)
+	})
+}
+
+// One that ends just as it has read a request may have acted: the request is answered.
+func TestEndsWhileSent(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) == "tools/call" {
+				p.ended(errPlayed)
+				return errTaken
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		s.post(mute, "tools/call", "").want(failure(-32603, errPlayed.Error()))
+		s.processes(1)
+	})
+}
+
+// A process that asks without reading the answers is ended.
+func TestFlood(t *testing.T) {
+	stop := make(chan struct{})
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if m.Envelope.Kind == wire.Response {
+				<-stop
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		stop = make(chan struct{}) // of this bubble
+		request := s.post(mute, "tools/call", "")
+		p := s.process(1)
+		p.next()
+		id := `"` + strings.Repeat("x", 1<<16) + `"`
+		for range 20 {
+			p.request(id, `"method":"ping"`)
+		}
+		if !p.isClosed() {
+			t.Error("it was not ended")
+		}
+		request.want(failure(-32603, errUnread.Error()))
+		close(stop)
+	})
+}
+
+// A client that goes away while its call is prepared: it is not made.
+func TestLeaveWhilePreparing(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(logs("debug"), "tools/call", "")
+		p := s.process(1)
+		level := p.next()
+		request.leave()
+		<-request.done
+		if request.err == nil {
+			t.Error("no error")
+		}
+		p.answer(level, `"result":{}`)
+		p.expectNothing()
 	})
 }

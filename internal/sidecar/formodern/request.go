@@ -2,7 +2,6 @@ package formodern
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -45,32 +44,36 @@ type request struct {
 	arguments    wire.Span
 }
 
+// Members of a request that a server with sessions must not see. What is read of them
+// comes first.
+var (
+	metaCut = []string{
+		wire.MetaClientCapabilities, wire.MetaLogLevel,
+		wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaServerInfo, wire.MetaSubscriptionID,
+	}
+	paramsCut = []string{"requestState", "inputResponses", "task"}
+)
+
 // read takes a request apart. The error is for the client.
 func (s *Server) read(m session.Message) (*request, error) {
 	e := &m.Envelope
 	r := &request{Message: m, id: e.ID.Of(m.Bytes), method: string(e.Method)}
-	var err error
-	if r.capabilities, err = capabilitiesOf(m, s.options.OfferRoots); err != nil {
-		return r, err
-	}
-	if r.level, err = levelOf(m); err != nil {
-		return r, err
-	}
-	found, err := wire.Find(m.Bytes, e.Params, "requestState", "inputResponses", "arguments")
+	meta, err := wire.Find(m.Bytes, e.Meta, metaCut...)
 	if err != nil {
 		return r, err
 	}
-	r.state, r.responses, r.arguments = found[0], found[1], found[2]
-	fromMeta, err := cut(m.Bytes, e.Meta, wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities,
-		wire.MetaLogLevel, wire.MetaServerInfo, wire.MetaSubscriptionID)
+	if r.capabilities, err = capabilitiesOf(m.Bytes, meta[0], s.options.OfferRoots); err != nil {
+		return r, err
+	}
+	if r.level, err = levelOf(m.Bytes, meta[1]); err != nil {
+		return r, err
+	}
+	params, err := wire.Find(m.Bytes, e.Params, paramsCut[0], paramsCut[1], paramsCut[2], "arguments")
 	if err != nil {
 		return r, err
 	}
-	fromParams, err := cut(m.Bytes, e.Params, "requestState", "inputResponses", "task")
-	if err != nil {
-		return r, err
-	}
-	r.cuts = slices.Concat(fromMeta, fromParams)
+	r.state, r.responses, r.arguments = params[0], params[1], params[3]
+	r.cuts = append(cutFound(m.Bytes, metaCut, meta), cutFound(m.Bytes, paramsCut, params)...)
 	return r, nil
 }
 

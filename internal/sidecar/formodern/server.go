@@ -166,7 +166,9 @@ func (s *Server) Close() {
 	for _, w := range workers {
 		w.fail(stateless.ErrClosed)
 	}
-	go s.ended(stateless.ErrClosed)
+	if s.ended != nil { // else nobody ever used it
+		go s.ended(stateless.ErrClosed)
+	}
 }
 
 // Send takes a request of a client's, or that it has gone away from one.

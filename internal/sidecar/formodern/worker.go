@@ -72,13 +72,19 @@ func (g *group) launch(ctx context.Context) (*worker, error) {
 // fullPause is between two looks for a place that a process has left.
 const fullPause = 50 * time.Millisecond
 
-// obtain starts a process. One that was ended to make room may take a moment to leave.
+// obtain starts a process. If others have all that there may be, one of ours that is not
+// used makes room, which may take it a moment.
 func (s *Server) obtain(ctx context.Context) (LegacyServer, error) {
 	patience := time.Now().Add(s.options.Limits.LeaseTimeout)
-	for {
+	for try := 0; ; try++ {
 		server, err := s.options.Acquire(ctx)
 		if !errors.Is(err, child.ErrFull) || time.Now().After(patience) {
 			return server, err
+		}
+		if try == 0 {
+			s.mu.Lock()
+			s.evictLocked()
+			s.mu.Unlock()
 		}
 		select {
 		case <-time.After(fullPause):

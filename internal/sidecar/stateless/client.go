@@ -33,10 +33,10 @@ func CallerOf(ctx context.Context) Caller {
 	return caller
 }
 
-// callerOf tells clients apart by what they show to be let in. Nobody checks it here: it
+// CallerIn tells clients apart by what they show to be let in. Nobody checks it here: it
 // is enough that one cannot show what another has. Those who show nothing are told apart
 // by where they come from, as far as that can be seen.
-func callerOf(r *http.Request) Caller {
+func CallerIn(r *http.Request) Caller {
 	shown := r.Header.Values("Authorization")
 	if len(shown) == 0 {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -105,7 +105,7 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 			return nil, nil, err
 		}
 		if running.translated {
-			ctx = WithCaller(ctx, callerOf(r))
+			ctx = WithCaller(ctx, CallerIn(r))
 		}
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil

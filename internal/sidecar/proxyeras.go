@@ -1,0 +1,180 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
+)
+
+// proxyEras decides which clients of a server that speaks Streamable HTTP speak with it
+// themselves, and which are translated.
+type proxyEras struct {
+	adapter *Adapter
+	legacy  *upstream.Legacy
+	modern  *upstream.Modern
+
+	mu       sync.Mutex // held by whoever asks the server
+	askedOf  string     // the catalogue of the server that was asked
+	sessions bool       // it has some
+}
+
+func (a *Adapter) newProxyEras() *proxyEras {
+	options := upstream.ConnectionOptions{
+		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, Calls: a.config.CallsPerSession, SendTimeout: sendTimeout,
+	}
+	return &proxyEras{adapter: a, legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
+}
+
+// newEras has what is translated share connections with the server, as sessions of
+// clients that are not translated have their own.
+func (p *proxyEras) newEras() *eras {
+	a := p.adapter
+	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context) (formodern.LegacyServer, error) {
+		connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", notReached, err)
+		}
+		return connection, nil
+	})
+	e.below = stateless.New(a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
+		connection, err := p.modern.Dial(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", notReached, err)
+		}
+		return &callersConnection{connection}, nil
+	}))
+	return e
+}
+
+// callersConnection shows the server what each caller has shown us.
+type callersConnection struct{ *upstream.ModernConnection }
+
+func (c *callersConnection) Send(ctx context.Context, message []byte) error {
+	return c.ModernConnection.Send(upstream.WithHeader(ctx, authorized(stateless.CallerOf(ctx))), message)
+}
+
+func authorized(caller stateless.Caller) http.Header {
+	header := http.Header{}
+	if len(caller.Authorization) > 0 {
+		header["Authorization"] = caller.Authorization
+	}
+	return header
+}
+
+// spoken is the revision by which the keeper speaks with the server, and what the server
+// is known by; empty as long as it does not.
+func (p *proxyEras) spoken() (revision, digest string) {
+	state, _ := p.adapter.keeper.State()
+	if state.Catalog == nil {
+		return "", ""
+	}
+	return state.Catalog.Server.ProtocolVersion, state.Catalog.Digest
+}
+
+// isLegacy says that the server is known to speak revisions with sessions only.
+func (p *proxyEras) isLegacy() bool {
+	revision, _ := p.spoken()
+	return revision != "" && revision < frontend.Revision20260728
+}
+
+// askTimeout is for the server to say whether it has sessions.
+const askTimeout = 5 * time.Second
+
+// hasSessions says whether the server itself has sessions. One that speaks the revision
+// without is asked, once. As long as it does not say, its clients ask it themselves.
+func (p *proxyEras) hasSessions(ctx context.Context) bool {
+	revision, digest := p.spoken()
+	if revision < frontend.Revision20260728 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.askedOf == digest {
+		return p.sessions
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	sessions, err := p.legacy.Sessions(ctx, nil)
+	if err != nil {
+		return true
+	}
+	p.askedOf, p.sessions = digest, sessions
+	if !sessions {
+		p.adapter.config.Log.Info("The server has no sessions; clients that need one are translated")
+	}
+	return sessions
+}
+
+// translate answers clients without sessions of a server that has only such.
+func (p *proxyEras) translate(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+	if !p.isLegacy() {
+		return false
+	}
+	p.adapter.serveStateless(w, r, message)
+	return true
+}
+
+// handler sends each request to whoever can answer it: the server, if it speaks the
+// client's era, and else those who have the sessions that the server does not have.
+func (p *proxyEras) handler(proxy, translated http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(frontend.HeaderSession)
+		_, ours := p.adapter.sessions.Find(id)
+		switch {
+		case ours, id == "" && r.Method == http.MethodPost && !p.hasSessions(r.Context()):
+			translated.ServeHTTP(w, r.WithContext(stateless.WithCaller(r.Context(), stateless.CallerIn(r))))
+		default:
+			proxy.ServeHTTP(w, r)
+		}
+	})
+}
+
+// open opens sessions for clients of another transport than the server's, and for those
+// of a server that has none.
+func (p *proxyEras) open(ctx context.Context) (*session.Session, error) {
+	if !p.hasSessions(ctx) {
+		return p.openTranslated(ctx)
+	}
+	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", notReached, err)
+	}
+	opened := session.New(connection, p.adapter.sessionLimits(), &p.adapter.metrics)
+	connection.Serve(opened.Deliver, opened.End)
+	return opened, nil
+}
+
+// openTranslated opens a session that the server knows nothing of. What its client shows
+// may change from one request to the next, as tokens expire.
+func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error) {
+	caller := &atomic.Value{}
+	caller.Store(stateless.CallerOf(ctx))
+	server := p.adapter.newForLegacy(func(ctx context.Context) context.Context {
+		return stateless.WithCaller(ctx, caller.Load().(stateless.Caller))
+	})
+	opened := session.New(&callersServer{server, caller}, p.adapter.sessionLimits(), &p.adapter.metrics)
+	server.Serve(opened.Deliver, opened.End)
+	return opened, nil
+}
+
+// callersServer notes what the client has shown last.
+type callersServer struct {
+	session.Server
+	caller *atomic.Value
+}
+
+func (s *callersServer) Send(ctx context.Context, message []byte) error {
+	if caller := stateless.CallerOf(ctx); caller.Principal != "" {
+		s.caller.Store(caller)
+	}
+	return s.Server.Send(ctx, message)
+}
