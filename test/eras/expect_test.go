@@ -54,13 +54,12 @@ var columns = []server{
 		[]way{translated, translated, translated, translated, native},
 	},
 	{
-		// The adapter refuses --legacy-sse here.
-		"streamable-http, legacy", []string{"matrix", "-http", "legacy"}, []string{"--transport", "streamable-http"},
-		[]way{notYet, native, native, native, notYet},
+		"streamable-http, legacy", []string{"matrix", "-http", "legacy"}, []string{"--transport", "streamable-http", "--legacy-sse"},
+		[]way{native, native, native, native, translated},
 	},
 	{
-		"streamable-http, modern", []string{"matrix", "-http", "modern"}, []string{"--transport", "streamable-http"},
-		[]way{notYet, notYet, notYet, notYet, native},
+		"streamable-http, modern", []string{"matrix", "-http", "modern"}, []string{"--transport", "streamable-http", "--legacy-sse"},
+		[]way{translated, translated, translated, translated, native},
 	},
 	{
 		"sse", []string{"matrix", "-http", "sse"}, []string{"--transport", "sse", "--legacy-sse"},
