@@ -23,7 +23,7 @@ func TestOtherPaths(t *testing.T) {
 		"sse":               {plain, "/sse", "there is nothing at /sse: the MCP endpoint is /mcp; clients that know only the transport of /sse are served with --legacy-sse\n"},
 		"messages":          {plain, "/messages?token=x", "there is nothing at /messages: the MCP endpoint is /mcp; clients that know only the transport of /sse are served with --legacy-sse\n"},
 		"root, with legacy": {legacy, "/", "there is nothing at /: the MCP endpoint is /mcp, and /sse for clients that know only that transport\n"},
-		"proxy":             {proxy, "/sse", "there is nothing at /sse: the MCP endpoint is /mcp\n"},
+		"proxy":             {proxy, "/sse", "there is nothing at /sse: the MCP endpoint is /mcp; clients that know only the transport of /sse are served with --legacy-sse\n"},
 		"odd":               {plain, "/%0a%3Cscript%3E" + strings.Repeat("x", 500), "there is nothing at /%0a%3Cscript%3Exxx"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type group struct {
 	server       *Server
 	name         string
-	principal    string
+	caller       stateless.Caller
 	capabilities capabilities
 
 	// Guarded by the server's mutex.
@@ -39,20 +39,20 @@ type start struct {
 }
 
 // join returns the group of a client. Whoever has it must leave it.
-func (s *Server) join(principal string, c capabilities) (*group, error) {
+func (s *Server) join(caller stateless.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, s.busy(stateless.ErrClosed)
 	}
-	name := principal + " " + c.text()
+	name := caller.Principal + " " + c.text()
 	g := s.groups[name]
 	if g == nil {
-		if !s.roomForGroupLocked(principal) {
+		if !s.roomForGroupLocked(caller.Principal) {
 			return nil, s.busy(fmt.Errorf("%w for clients with so many different capabilities", stateless.ErrBusy))
 		}
 		g = &group{
-			server: s, name: name, principal: principal, capabilities: c,
+			server: s, name: name, caller: caller, capabilities: c,
 			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
 		}
 		s.groups[name] = g
@@ -90,7 +90,7 @@ func (s *Server) roomForGroupLocked(principal string) bool {
 	var oldest *group
 	count := 0
 	for _, g := range s.groups {
-		if g.principal != principal {
+		if g.caller.Principal != principal {
 			continue
 		}
 		count++
@@ -256,7 +256,7 @@ const (
 // start is nobody's in particular, so that nobody's going away stops it.
 func (g *group) start(b *start) {
 	s := g.server
-	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.StartTimeout)
+	ctx, cancel := context.WithTimeout(stateless.WithCaller(s.ctx, g.caller), s.options.Limits.StartTimeout)
 	defer cancel()
 	w, err := g.launch(ctx)
 	s.mu.Lock()
@@ -287,13 +287,17 @@ func (g *group) start(b *start) {
 	}
 }
 
-// startFailedLocked puts off the next start. The first failure costs nothing, and that
-// sessions have all processes is none of the server's.
+// startFailedLocked puts off the next start. The first failure costs nothing, and neither
+// does one that is not of the server, but of sessions that have all processes, or of a
+// caller that it does not let in.
 func (s *Server) startFailedLocked(reason error) {
 	if s.closed || errors.Is(reason, child.ErrFull) {
 		return
 	}
 	s.metrics.StartFailures.Inc()
+	if errors.Is(reason, errRefused) {
+		return
+	}
 	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", reason.Error())
 	s.lastErr = discreet(reason)
 	s.failures++

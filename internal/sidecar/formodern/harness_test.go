@@ -229,6 +229,10 @@ func (s *stage) receive(m session.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &m.Envelope
+	if m.Call != nil {
+		s.got[string(m.Call)] = append(s.got[string(m.Call)], string(m.Bytes))
+		return
+	}
 	for _, at := range []wire.Span{e.ID, e.SubscriptionID, e.ProgressToken} {
 		if at.Present() {
 			s.got[string(at.Of(m.Bytes))] = append(s.got[string(at.Of(m.Bytes))], string(m.Bytes))
@@ -288,7 +292,7 @@ func (s *stage) post(c client, method, params string) *posted {
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`
 	text = strings.ReplaceAll(text, "TOKEN", p.id)
-	ctx, cancel := context.WithCancel(stateless.WithPrincipal(context.Background(), c.principal))
+	ctx, cancel := context.WithCancel(stateless.WithCaller(context.Background(), stateless.Caller{Principal: c.principal, Authorization: []string{"of " + c.principal}}))
 	p.leave = cancel
 	go func() {
 		defer close(p.done)

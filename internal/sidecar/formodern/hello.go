@@ -32,6 +32,9 @@ func initializeParams(c capabilities) string {
 		`,"clientInfo":{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
 }
 
+// errRefused says that a server does not let a caller in, which others need not wait for.
+var errRefused = errors.New("the server refused initialize")
+
 // readHello checks the answer to initialize. Any revision with sessions will do: they
 // differ in nothing that is translated here.
 func readHello(answer session.Message) (hello, error) {
@@ -39,7 +42,7 @@ func readHello(answer session.Message) (hello, error) {
 	if e.Error.Present() {
 		const most = 500
 		reason := e.Error.Of(text)
-		return hello{}, fmt.Errorf("the server refused initialize: %s", bytes.ToValidUTF8(reason[:min(len(reason), most)], nil))
+		return hello{}, fmt.Errorf("%w: %s", errRefused, bytes.ToValidUTF8(reason[:min(len(reason), most)], nil))
 	}
 	found, err := wire.Find(text, e.Result, "protocolVersion", "capabilities", "serverInfo", "instructions")
 	if err != nil {

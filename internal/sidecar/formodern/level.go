@@ -84,5 +84,6 @@ func (w *worker) receiveLog(m session.Message) {
 		return
 	}
 	// Whoever passes it on has clients of other processes, too, and must know whose it is.
-	w.server.emit(tagged(m, id))
+	m.Call = id
+	w.server.receive(m)
 }

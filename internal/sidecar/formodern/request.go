@@ -117,7 +117,7 @@ func (s *Server) request(ctx context.Context, m session.Message) error {
 		s.refuse(r.id, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
 		return nil
 	}
-	g, err := s.join(stateless.Principal(ctx), r.capabilities)
+	g, err := s.join(stateless.CallerOf(ctx), r.capabilities)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Limits struct {
 
 // Options are what a Server needs and how it behaves.
 type Options struct {
-	// Acquire starts a server that nobody has used.
+	// Acquire starts a server that nobody has used, for the caller in the context.
 	Acquire func(ctx context.Context) (LegacyServer, error)
 	Limits  Limits
 	// OfferRoots lets servers ask clients for their roots.

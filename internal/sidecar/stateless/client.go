@@ -88,11 +88,3 @@ func (c *Call) Ready() <-chan struct{} { return c.call.wake }
 // Release says that nobody waits for the answer any more. If there is none yet, the
 // server is told.
 func (c *Call) Release() { c.call.release() }
-
-// Principal is CallerOf(ctx).Principal.
-func Principal(ctx context.Context) string { return CallerOf(ctx).Principal }
-
-// WithPrincipal is WithCaller for a caller who shows nothing.
-func WithPrincipal(ctx context.Context, principal string) context.Context {
-	return WithCaller(ctx, Caller{Principal: principal})
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -177,5 +178,35 @@ func awaitMessage(t *testing.T, call *Call) (message []byte, last bool) {
 		case <-time.After(patience):
 			t.Fatal("no message")
 		}
+	}
+}
+
+// U-07: what stands in for processes knows whose a log message is, so that there may be
+// others who want some; one whose client has gone goes to nobody else.
+func TestLogMessagesOfAStandIn(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)
+	wanting := func(id string) *posted {
+		return s.post(strings.Replace(enveloped(id, "some/method", ""), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1))
+	}
+	calls := []*posted{wanting("1")}
+	await(t, "a stand-in", s.endpoint.process.isRunning)
+	requests := []session.Message{s.standIn.next(t)}
+	calls = append(calls, wanting("2"))
+	requests = append(requests, s.standIn.next(t))
+	const text = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}`
+	log := func(of session.Message) {
+		message := scanned(t, text)
+		message.Call = of.Envelope.ID.Of(of.Bytes)
+		s.standIn.receive(message)
+	}
+	log(requests[1])
+	calls[1].response()
+	s.equal("the second", calls[1].event(), text)
+	calls[1].leave()
+	s.wantCancelled(s.standIn, requests[1])
+	log(requests[1])
+	s.standIn.answer(requests[0], `"result":{}`)
+	if got := calls[0].want(200); strings.Contains(got, "notifications/message") {
+		t.Errorf("the first got %s", got)
 	}
 }

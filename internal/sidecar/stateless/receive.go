@@ -119,9 +119,19 @@ func (r *run) receiveProgressLocked(message session.Message) {
 	c.tellLocked(message, wire.Edit{Span: message.Envelope.ProgressToken, With: c.token})
 }
 
-// receiveLogLocked gives a log message to the call that it belongs to, if there is only
-// one that it can belong to (U-07): the message itself does not say.
+// receiveLogLocked gives a log message to the call that it belongs to (U-07). Processes do
+// not say which that is, so there must be only one that it can be. What stands in for
+// them knows.
 func (r *run) receiveLogLocked(message session.Message) {
+	if r.translated {
+		c := r.callLocked(message.Call, wire.Span{End: len(message.Call)})
+		if _, wants := r.logged[c]; !wants {
+			r.metrics.LogMessages.Inc()
+			return
+		}
+		c.tellLocked(message)
+		return
+	}
 	if len(r.logged) != 1 {
 		r.metrics.LogMessages.Inc()
 		return

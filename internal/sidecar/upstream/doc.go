@@ -5,6 +5,11 @@
 // books on sessions. SSE is for servers with the older HTTP+SSE transport: it makes
 // a session.Session of a connection to one, for the Streamable HTTP front end.
 //
+// Where clients and server have no revision in common somebody else translates, for
+// whom a server is something that is written to and read from, as a process is. That
+// is what SSE, Legacy and Modern dial: the last two to servers with Streamable HTTP,
+// with sessions and without.
+//
 // Proxy is not made of httputil.ReverseProxy. Bodies are read and checked before
 // anything is sent, the answer to initialize is read before its status goes out,
 // comments are put between the events of a silent stream, every write has a

@@ -156,7 +156,7 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 	switch {
 	case err != nil:
 		c.fail(flight, err.Error())
-	case c.forgotten(response.StatusCode, false) && !isUnknownMethod(flight, body):
+	case c.forgotten(response.StatusCode, false) && !isAboutCall(flight, response.StatusCode, body):
 		c.finish(errNoSession)
 	case response.StatusCode >= http.StatusMultipleChoices:
 		c.answer(flight, errorIn(flight, response.StatusCode, body))
@@ -168,15 +168,15 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 	}
 }
 
-// isUnknownMethod says whether a server says by 404 that it has no such method, as later
-// revisions do (M-20).
-func isUnknownMethod(flight *call, body []byte) bool {
+// isAboutCall says whether an error is about the call, and not about its session. By 404
+// later revisions say that there is no such method (M-20); some servers use it for a
+// session, and name the call all the same.
+func isAboutCall(flight *call, status int, body []byte) bool {
 	envelope, err := wire.ScanLenient(body)
 	if err != nil || !envelope.Error.Present() || !sameID(body, envelope.ID, flight.id) {
 		return false
 	}
-	found, err := wire.Find(body, envelope.Error, "code")
-	return err == nil && string(found[0].Of(body)) == "-32601"
+	return status == http.StatusBadRequest || codeOf(body) == session.CodeMethodNotFound
 }
 
 // forgotten says whether a status means that the server does not know the session any

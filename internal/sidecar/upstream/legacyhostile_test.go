@@ -272,23 +272,28 @@ func TestLegacySessionGone(t *testing.T) {
 	}
 }
 
-// A server that was away and then says 400 has forgotten the session; one that was not
-// has something against the message.
+// A server that was away and then says 400 has forgotten the session; one that was not,
+// or names the call, has something against the message.
 func TestLegacySessionLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := true
+		broken, body := true, ""
 		p := &puppet{post: func(w http.ResponseWriter, _ *http.Request, _ string) {
 			if broken {
 				panic(http.ErrAbortHandler)
 			}
 			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, body)
 		}}
 		c := converse(t, pipeConnection(t, p))
 		c.open()
 		if got := c.ask(ping); !strings.Contains(got, "did not answer") {
 			t.Errorf("got %s", got)
 		}
-		broken = false
+		broken, body = false, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`
+		if got := c.ask(ping); !strings.Contains(got, "-32602") {
+			t.Errorf("got %s", got)
+		}
+		body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`
 		c.send(strings.Replace(ping, "1", "2", 1))
 		if err := <-c.ended; !errors.Is(err, errNoSession) {
 			t.Errorf("ended by %v", err)

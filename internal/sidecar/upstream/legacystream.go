@@ -24,7 +24,7 @@ type place struct {
 }
 
 // read reads a stream from a place on.
-func (c *Connection) read(body io.Reader, flight *call, p *place) error {
+func (c *Connection) read(body io.ReadCloser, flight *call, p *place) error {
 	events := NewEventReader(body, c.options.MessageBytes)
 	count, err := c.readEvents(events, flight)
 	if id := events.LastID(); id != "" && id != p.id {
@@ -37,6 +37,9 @@ func (c *Connection) read(body io.Reader, flight *call, p *place) error {
 	p.fruitless++
 	if count > 0 {
 		p.fruitless = 0
+	}
+	if err == nil {
+		awaitEnd(body)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,8 +109,14 @@ func (l *link) begin(live context.Context, id []byte, learn func(session.Message
 	return c, nil
 }
 
+// forget is for a call that nothing is done for any more.
 func (l *link) forget(c *call) {
 	c.cancel()
+	l.settle(c)
+}
+
+// settle is for a call that has its answer: its id may be used again.
+func (l *link) settle(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight[string(c.id)] == c {
@@ -183,6 +190,7 @@ func (l *link) deliverOne(c *call, message []byte) {
 			return
 		}
 		c.answered = true
+		l.settle(c)
 		if c.learn != nil {
 			c.learn(received)
 		}
@@ -224,6 +232,7 @@ func (l *link) answer(c *call, message []byte) {
 	}
 	if envelope, err := wire.ScanLenient(message); err == nil {
 		c.answered = true
+		l.settle(c)
 		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true})
 	}
 }
@@ -273,6 +282,19 @@ func errorIn(c *call, status int, body []byte) []byte {
 	return frontend.AppendError(nil, c.id, session.CodeInternal, text, nil)
 }
 
+// codeOf is the code of the error in an answer.
+func codeOf(answer []byte) int {
+	var response struct {
+		Error struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(answer, &response) != nil {
+		return 0
+	}
+	return response.Error.Code
+}
+
 // longestSaid is how much is looked at of what a server says that is no message.
 const longestSaid = 512
 
@@ -292,4 +314,16 @@ func (l *link) readEvents(events *EventReader, c *call) (count int, err error) {
 		l.deliver(c, event.Data)
 	}
 	return count, nil
+}
+
+// endWait is how long the end of a stream is awaited that has nothing more to say. Most
+// servers end it at once, and then its connection can be used again.
+const endWait = 100 * time.Millisecond
+
+// awaitEnd reads what is left of a stream, which is not much, or else is not wanted.
+func awaitEnd(stream io.ReadCloser) {
+	const most = 4 << 10
+	timer := time.AfterFunc(endWait, func() { _ = stream.Close() })
+	defer timer.Stop()
+	_, _ = io.CopyN(io.Discard, stream, most)
 }

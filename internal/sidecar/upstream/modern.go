@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,10 +159,11 @@ func (c *ModernConnection) post(ctx context.Context, message []byte, header http
 
 // follow has the stream of a call received until its answer. Nothing can be resumed
 // (M-10).
-func (c *ModernConnection) follow(flight *call, stream io.Reader) {
+func (c *ModernConnection) follow(flight *call, stream io.ReadCloser) {
 	_, err := c.readEvents(NewEventReader(stream, c.options.MessageBytes), flight)
 	switch {
 	case flight.answered:
+		awaitEnd(stream)
 	case errors.Is(err, ErrEventTooLarge):
 		c.fail(flight, err.Error())
 	default:
@@ -173,16 +173,3 @@ func (c *ModernConnection) follow(flight *call, stream io.Reader) {
 
 // Close ends the connection, and with it all requests.
 func (c *ModernConnection) Close() { c.finish(session.ErrEnded) }
-
-// codeOf is the code of the error in an answer.
-func codeOf(answer []byte) int {
-	var response struct {
-		Error struct {
-			Code int `json:"code"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(answer, &response) != nil {
-		return 0
-	}
-	return response.Error.Code
-}

@@ -73,8 +73,15 @@ func TestModernAnswers(t *testing.T) {
 // sent, and the connection can be used again.
 func TestModernServerAway(t *testing.T) {
 	b := newBackend(t, modernServer())
-	c := dialModern(t, b, nil)
+	modern := NewModern(connectionOptions(b.url("/mcp")))
+	dialed, err := modern.Dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := converse(t, dialed)
+	c.ask(enveloped(1, "tools/list", ""))
 	b.stop()
+	modern.server.transport.CloseIdleConnections() // else one may be tried
 	if err := c.server.Send(t.Context(), []byte(enveloped(1, "tools/list", ""))); err == nil || !isDown(err) {
 		t.Errorf("send: %v", err)
 	}
@@ -83,7 +90,7 @@ func TestModernServerAway(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	b.stop()
-	if _, err := NewModern(connectionOptions(b.url("/mcp"))).Dial(t.Context(), nil); err == nil {
+	if _, err := modern.Dial(t.Context(), nil); err == nil {
 		t.Error("dial: no error")
 	}
 }
