@@ -256,7 +256,7 @@ func (a *Adapter) clientHandler() http.Handler {
 	served := routes{}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
-		served[Path] = a.backend.proxyEras.handler(proxy, streamable.New(options))
+		served[Path] = a.backend.proxyEras.handler(proxy, onBehalf(streamable.New(options).ServeHTTP))
 	} else {
 		options.Stateless = a.serveStateless
 		served[Path] = streamable.New(options)
@@ -266,8 +266,8 @@ func (a *Adapter) clientHandler() http.Handler {
 			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		})
-		served[legacysse.StreamPath] = http.HandlerFunc(legacy.ServeStream)
-		served[legacysse.MessagesPath] = http.HandlerFunc(legacy.ServeMessages)
+		served[legacysse.StreamPath] = onBehalf(legacy.ServeStream)
+		served[legacysse.MessagesPath] = onBehalf(legacy.ServeMessages)
 	}
 	return a.at(served)
 }

@@ -131,10 +131,17 @@ func (p *proxyEras) handler(proxy, translated http.Handler) http.Handler {
 		_, ours := p.adapter.sessions.Find(id)
 		switch {
 		case ours, id == "" && r.Method == http.MethodPost && !p.hasSessions(r.Context()):
-			translated.ServeHTTP(w, r.WithContext(stateless.WithCaller(r.Context(), stateless.CallerIn(r))))
+			translated.ServeHTTP(w, r)
 		default:
 			proxy.ServeHTTP(w, r)
 		}
+	})
+}
+
+// onBehalf has whoever opens a session, or sends something in one, know for whom.
+func onBehalf(handler http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler(w, r.WithContext(stateless.WithCaller(r.Context(), stateless.CallerIn(r))))
 	})
 }
 

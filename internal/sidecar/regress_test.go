@@ -141,11 +141,15 @@ func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 	}{
 		"a process for each session": {nil, 200, `"supportedVersions":["2026-07-28",`},
 		"one process for all":        {func(c *Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
-		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2025-11-25",`}, // the server's own
+		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2026-07-28",`},
 		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, url := startAdapter(t, test.change)
+			adapter, url := startAdapter(t, test.change)
+			gomega.NewWithT(t).Eventually(func() bool {
+				state, _ := adapter.keeper.State()
+				return state.Ready
+			}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
 			stranger := &client{url: url, http: &http.Client{}}
 			t.Cleanup(stranger.http.CloseIdleConnections)
 			c := mustOpen(t, url)
