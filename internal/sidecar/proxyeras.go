@@ -27,9 +27,13 @@ type proxyEras struct {
 	sessions bool       // it has some
 }
 
+// ownCalls is room for what is asked of a connection besides what clients ask.
+const ownCalls = 64
+
 func (a *Adapter) newProxyEras() *proxyEras {
 	options := upstream.ConnectionOptions{
-		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, Calls: a.config.CallsPerSession, SendTimeout: sendTimeout,
+		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, SendTimeout: sendTimeout,
+		Calls: statelessCalls + statelessListens + ownCalls, // what may be asked of one connection
 	}
 	return &proxyEras{adapter: a, legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
 }

@@ -98,15 +98,12 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 	if e.refusing.Load() {
 		return nil, nil, ErrClosed
 	}
-	ctx := r.Context()
 	for try := 1; ; try++ {
-		running, err := e.running(ctx, request)
+		running, err := e.running(r.Context(), request)
 		if err != nil {
 			return nil, nil, err
 		}
-		if running.translated {
-			ctx = WithCaller(ctx, CallerIn(r))
-		}
+		ctx := running.contextOf(r)
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
@@ -124,6 +121,14 @@ func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, 
 		return nil, err
 	}
 	return e.crowd.choose(first, request), nil
+}
+
+// contextOf is the context of a client's request. Processes do not care whose it is.
+func (r *run) contextOf(request *http.Request) context.Context {
+	if !r.translated {
+		return request.Context()
+	}
+	return WithCaller(request.Context(), CallerIn(request))
 }
 
 func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, inside bool) (*call, error) {
