@@ -75,6 +75,23 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		}
 	})
 
+	DescribeTable("serves clients of the era that it does not speak", func(ctx SpecContext, era, spoken string) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/era", era, "/everything-server"))
+		Expect(server.Status.ServerInfo.ProtocolVersion).To(Equal(spoken))
+		Expect(server.Status.ServerInfo.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+		for _, client := range []*caller{open(ctx, server), openStateless(ctx, server)} {
+			Expect(client.call(ctx, "test_simple_text", nil)).To(ContainSubstring("simple text"))
+			Expect(client.call(ctx, "test_input_required_result_elicitation", nil)).To(ContainSubstring("Ada"))
+			client.call(ctx, "test_tool_with_progress", nil)
+			for _, step := range []float64{0, 50, 100} {
+				Eventually(client.progress).WithContext(ctx).Should(Receive(Equal(step)))
+			}
+		}
+	},
+		Entry("with sessions only", "legacy", "2025-11-25"),
+		Entry("without sessions", "modern", "2026-07-28"),
+	)
+
 	It("keeps its catalogue to those who have the key", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		pod := onlyPod(ctx, server)
