@@ -111,15 +111,21 @@ func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 	if a.config.Era != stateless.Auto {
 		return a.config.Era == stateless.Legacy, nil
 	}
+	state, err := a.looked(ctx)
+	return !state.Stateless, err
+}
+
+// looked is what the keeper knows once it has looked for the first time.
+func (a *Adapter) looked(ctx context.Context) (keeper.State, error) {
 	for {
 		state, changed := a.keeper.State()
 		if state.Reason != keeper.Starting {
-			return !state.Stateless, nil
+			return state, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return false, fmt.Errorf("wait for the server to say whether it has sessions: %w", ctx.Err())
+			return state, fmt.Errorf("wait for the server to say what it speaks: %w", ctx.Err())
 		}
 	}
 }

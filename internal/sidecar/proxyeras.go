@@ -75,18 +75,18 @@ func authorized(caller stateless.Caller) http.Header {
 }
 
 // spoken is the revision by which the keeper speaks with the server, and what the server
-// is known by; empty as long as it does not.
-func (p *proxyEras) spoken() (revision, digest string) {
-	state, _ := p.adapter.keeper.State()
-	if state.Catalog == nil {
+// is known by; empty if it does not. Whoever comes before it has tried waits.
+func (p *proxyEras) spoken(ctx context.Context) (revision, digest string) {
+	state, err := p.adapter.looked(ctx)
+	if err != nil || state.Catalog == nil {
 		return "", ""
 	}
 	return state.Catalog.Server.ProtocolVersion, state.Catalog.Digest
 }
 
 // isLegacy says that the server is known to speak revisions with sessions only.
-func (p *proxyEras) isLegacy() bool {
-	revision, _ := p.spoken()
+func (p *proxyEras) isLegacy(ctx context.Context) bool {
+	revision, _ := p.spoken(ctx)
 	return revision != "" && revision < frontend.Revision20260728
 }
 
@@ -96,7 +96,7 @@ const askTimeout = 5 * time.Second
 // hasSessions says whether the server itself has sessions. One that speaks the revision
 // without is asked, once. As long as it does not say, its clients ask it themselves.
 func (p *proxyEras) hasSessions(ctx context.Context) bool {
-	revision, digest := p.spoken()
+	revision, digest := p.spoken(ctx)
 	if revision < frontend.Revision20260728 {
 		return true
 	}
@@ -120,7 +120,7 @@ func (p *proxyEras) hasSessions(ctx context.Context) bool {
 
 // translate answers clients without sessions of a server that has only such.
 func (p *proxyEras) translate(w http.ResponseWriter, r *http.Request, message session.Message) bool {
-	if !p.isLegacy() {
+	if !p.isLegacy(r.Context()) {
 		return false
 	}
 	p.adapter.serveStateless(w, r, message)

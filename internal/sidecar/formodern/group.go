@@ -187,9 +187,9 @@ func (g *group) tryLocked(c *call, began **start) (*worker, error) {
 	return nil, nil //nolint:nilnil // There is none yet.
 }
 
-// pickLocked is the process for a call. For one that may ask, it is one without such a
-// call, and the one that was used last: it knows most of what went before. For all
-// others it is the oldest, so that the pages of a list come from one process.
+// pickLocked is the process for a call: the oldest that can take it, so that a client
+// with one call at a time always has the same one, which knows what went before and whose
+// lists show it. For a call that may ask, that is one without such a call.
 func (g *group) pickLocked(c *call) (picked *worker) {
 	for _, w := range g.workers {
 		switch {
@@ -197,7 +197,7 @@ func (g *group) pickLocked(c *call) (picked *worker) {
 			if picked == nil || picked.cancelling() && !w.cancelling() {
 				picked = w
 			}
-		case w.lease == nil && (picked == nil || w.touched.After(picked.touched)):
+		case w.lease == nil && picked == nil:
 			picked = w
 		}
 	}

@@ -64,7 +64,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// The process that was used last is used again, so that what it keeps goes on.
+// The oldest process that is free is used, which lists come from, too, so that a client
+// with one call at a time finds what it did before (B6).
 func TestReuse(t *testing.T) {
 	for range 50 { // since the order of starts is anybody's guess
 		play(t, nil, nil, reuse)
@@ -75,16 +76,30 @@ func reuse(s *stage) {
 	a, b := s.post(elicits, "tools/call", ""), s.post(elicits, "tools/call", "")
 	s.processes(2)
 	one, two := s.process(1), s.process(2)
-	first, second := one.next(), two.next()
 	time.Sleep(time.Second)
-	one.answer(first, `"result":{}`)
+	one.answer(one.next(), `"result":{}`)
 	time.Sleep(time.Second)
-	two.answer(second, `"result":{}`)
+	two.answer(two.next(), `"result":{}`)
 	a.wantPart("complete")
 	b.wantPart("complete")
-	s.post(elicits, "tools/call", "")
-	two.next()
-	one.expectNothing()
+	for i, method := range []string{"tools/call", "tools/list", "tools/call"} {
+		call := s.post(elicits, method, "")
+		if i == 0 && two.hasMail() {
+			one, two = two, one
+		}
+		one.answer(one.next(), `"result":{"tools":[]}`)
+		call.wantPart("complete")
+		time.Sleep(time.Second)
+	}
+	two.expectNothing()
+}
+
+// hasMail says whether the process was sent anything.
+func (p *script) hasMail() bool {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sent) > 0
 }
 
 // When there are as many processes as may be, the one goes that was not used for the
