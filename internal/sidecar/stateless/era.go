@@ -226,11 +226,12 @@ func clientInfo() string {
 	return `{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
 }
 
-// ownMeta is what a request of our own says of its client. Some servers list more tools
-// to clients that can do more, and all are to be known.
-func ownMeta() string {
-	return metaWith(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}`)
-}
+// allCapabilities are those of a client that can do everything. Some servers list more
+// tools to clients that can do more, and all are to be known.
+const allCapabilities = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}`
+
+// ownMeta is what a request of our own says of its client.
+func ownMeta() string { return metaWith(allCapabilities) }
 
 // metaWith is what a request says of a client with these capabilities.
 func metaWith(capabilities string) string {

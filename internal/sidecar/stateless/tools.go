@@ -107,14 +107,14 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	if string(request.Envelope.Method) != "tools/call" {
 		return nil
 	}
-	key, meta := "", ownMeta()
+	key, capabilities := "", allCapabilities
 	if r.translated {
 		found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
 		if err != nil {
 			return nil // it was found before
 		}
-		capabilities := string(found[0].Of(request.Bytes))
-		key, meta = CallerOf(ctx).Principal+" "+capabilities, metaWith(capabilities)
+		capabilities = string(found[0].Of(request.Bytes))
+		key = CallerOf(ctx).Principal + " " + capabilities
 	}
 	t := r.tools.of(key)
 	var refused *refusal
@@ -122,7 +122,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	for _, age := range []time.Duration{toolsAge, toolsFresh} {
 		params, ok := t.find(name, age)
 		if !ok {
-			r.listTools(ctx, t, meta)
+			r.listTools(ctx, t, capabilities)
 			params, _ = t.find(name, toolsAge)
 		}
 		if refused = checkParams(header, request, params); refused == nil {
@@ -133,13 +133,13 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 }
 
 // listTools asks for the list of tools, or waits for the one that was asked for.
-func (r *run) listTools(ctx context.Context, t *tools, meta string) {
+func (r *run) listTools(ctx context.Context, t *tools, capabilities string) {
 	t.mu.Lock()
 	asking := t.asking
 	if asking == nil {
 		asking = make(chan struct{})
 		t.asking = asking
-		go r.refreshTools(context.WithoutCancel(ctx), t, meta, asking)
+		go r.refreshTools(context.WithoutCancel(ctx), t, metaWith(capabilities), asking)
 	}
 	t.mu.Unlock()
 	select {
