@@ -59,6 +59,31 @@ func TestHTTPSSE(t *testing.T) {
 	}
 }
 
+// TestStateless has a client of the revision without sessions use the server, which has
+// never heard of it (B4). What it says outside any call reaches nobody (B6).
+func TestStateless(t *testing.T) {
+	url := adapter.ServeWith(t, []string{"--offer-roots"}, install(t)...)
+	c := connect(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})
+	for _, feature := range []struct {
+		name string
+		test func(*testing.T, *client)
+	}{
+		{"tools", tools},
+		{"R-02 sampling", sampling},
+		{"R-02 elicitation", elicitation},
+		{"U-05 progress", progress},
+		{"M-09 cancellation", cancellation},
+		{"B4 a tool that only runs as a task", task},
+	} {
+		t.Run(feature.name, func(t *testing.T) { feature.test(t, c) })
+	}
+}
+
+// task: the tool takes a few seconds in stages, and refuses to be called without a task.
+func task(t *testing.T, c *client) {
+	wantIn(t, c.call(t, "simulate-research-query", map[string]any{"topic": "slipways"}), "slipways")
+}
+
 // exercise uses every feature. A second client looks on: the server keeps its state
 // for the one client it believes to have, so whatever reaches the second shows that
 // they share more than the adapter (Q-04, R23, R55).
