@@ -38,6 +38,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which a session that nobody uses ends")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")
+	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "for a client without a session to come back with what a server with sessions asks for")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "server processes kept started for sessions to come")

@@ -63,6 +63,7 @@ type Config struct {
 	IdleTimeout  time.Duration
 	MaxLifetime  time.Duration
 	CallTimeout  time.Duration
+	ParkTimeout  time.Duration
 	DrainTimeout time.Duration
 	OpenTimeout  time.Duration
 	Warm         int
@@ -87,6 +88,7 @@ func Defaults() Config {
 		IdleTimeout:  30 * time.Minute,
 		MaxLifetime:  24 * time.Hour,
 		CallTimeout:  10 * time.Minute,
+		ParkTimeout:  10 * time.Minute,
 		DrainTimeout: time.Minute,
 		OpenTimeout:  time.Minute,
 		Warm:         1,
@@ -128,6 +130,7 @@ func (c *Config) Validate() error {
 		{"idle-timeout", c.IdleTimeout, time.Second},
 		{"max-lifetime", c.MaxLifetime, time.Second},
 		{"call-timeout", c.CallTimeout, time.Second},
+		{"park-timeout", c.ParkTimeout, time.Second},
 		{"open-timeout", c.OpenTimeout, time.Second},
 		{"drain-timeout", c.DrainTimeout, 0},
 	} {
@@ -169,7 +172,6 @@ const (
 	discoverSilence  = 5 * time.Second
 
 	leaseTimeout = 10 * time.Second
-	parkTTL      = 10 * time.Minute
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and

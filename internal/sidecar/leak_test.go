@@ -24,6 +24,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 var leakSessions = flag.Int("leak-sessions", 1000, "sessions that TestNothingIsLeftBehind opens and abandons")
@@ -52,9 +53,18 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		sessions int
 		resting  int // processes that are always there
 		survives bool
+		ways     []way // all, if nil
 	}{
 		"its own children": {start: startDirect, sessions: *leakSessions, resting: 2},
-		"by the launcher":  {start: startLauncher, sessions: (*leakSessions + 2) / 3, resting: 2},
+		"without sessions, translated": {
+			start: startDirect, change: func(c *Config) { c.ParkTimeout = time.Second },
+			sessions: (*leakSessions + 2) / 3, resting: 2, ways: statelessWays,
+		},
+		"translated sessions": {
+			start: startModern, change: func(c *Config) { c.Era = stateless.Modern },
+			sessions: (*leakSessions + 2) / 3, resting: 2, ways: translatedWays,
+		},
+		"by the launcher": {start: startLauncher, sessions: (*leakSessions + 2) / 3, resting: 2},
 		"one process for all": {
 			start: startDirect, change: func(c *Config) { c.Shared = true },
 			sessions: *leakSessions, resting: 2, survives: true,
@@ -75,7 +85,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			})
 			watch := &leakWatch{adapter: adapter, parent: parent, mark: mark, resting: test.resting}
 			var usable []way
-			for _, w := range ways {
+			if test.ways == nil {
+				test.ways = ways
+			}
+			for _, w := range test.ways {
 				if !w.kills || !test.survives {
 					usable = append(usable, w)
 				}
@@ -122,7 +135,18 @@ func abandon(t *testing.T, url string, sessions int, ways []way) {
 
 func startDirect(t *testing.T, env []string) (starter child.Starter, parent int) {
 	t.Helper()
-	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Env: env, Stderr: io.Discard})
+	return startProgram(t, env, echoServer)
+}
+
+// startModern has a server that speaks the revision without sessions.
+func startModern(t *testing.T, env []string) (starter child.Starter, parent int) {
+	t.Helper()
+	return startProgram(t, env, bothServer)
+}
+
+func startProgram(t *testing.T, env []string, program string) (starter child.Starter, parent int) {
+	t.Helper()
+	direct, err := launcher.NewDirect(launcher.Options{Command: []string{program}, Env: env, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
