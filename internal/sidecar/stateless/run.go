@@ -55,7 +55,9 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
 	}
 	if !translated {
+		r.mu.Lock() // it may fire before it is there
 		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
+		r.mu.Unlock()
 	}
 	server.Serve(r.receive, r.fail)
 	return r
