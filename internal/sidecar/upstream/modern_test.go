@@ -193,7 +193,7 @@ func TestModernBehindEndpoint(t *testing.T) {
 		Acquire: func(ctx context.Context) (stateless.Server, error) { return modern.Dial(ctx, nil) },
 		Limits: stateless.Limits{
 			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: patience, Silence: patience,
-			CallTimeout: patience, IdleTimeout: time.Hour, CommitAfter: patience, WriteTimeout: patience, KeepAlive: patience,
+			CallTimeout: patience, IdleTimeout: patience, CommitAfter: patience, WriteTimeout: patience, KeepAlive: patience,
 		},
 	})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
