@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -66,4 +67,42 @@ func TestReviewSilentInitializeDelaysModernClients(t *testing.T) {
 		})
 	}
 	clients.Wait()
+}
+
+// A client that makes more calls than a session may have gets 503 for the last; those
+// before it go on.
+func TestReviewTooManyCallsEndTheOthers(t *testing.T) {
+	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = stateless.Legacy, true, 3 }, bothServer)
+	one, hears := sdkClient(t, url, "")
+	over := make(chan error, 8)
+	wait := func(token string) {
+		params := &mcp.CallToolParams{Name: "wait"}
+		params.SetProgressToken(token)
+		_, err := one.CallTool(t.Context(), params)
+		over <- err
+	}
+	for _, token := range []string{"a", "b"} {
+		go wait(token)
+		expectChange(t, hears, "progress")
+	}
+	for _, token := range []string{"c", "d", "e"} {
+		go wait(token)
+	}
+	var ended []error
+	timeout := time.After(4 * time.Second)
+	for {
+		select {
+		case err := <-over:
+			ended = append(ended, err)
+			continue
+		case <-timeout:
+		}
+		break
+	}
+	for _, err := range ended {
+		t.Logf("ended: %v", err)
+		if strings.Contains(err.Error(), "does not read what it is sent") {
+			t.Error("a call that was in flight has ended")
+		}
+	}
 }
