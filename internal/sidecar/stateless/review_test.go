@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -182,11 +183,11 @@ func TestReviewCrowdChoosesTheDead(t *testing.T) {
 // Another process is started while the first ends. It gets the subscriptions of the next.
 func TestReviewCrowdStartOutlivesTheFirst(t *testing.T) {
 	release := make(chan struct{})
-	starts := 0
+	var starts atomic.Int32
 	s, first, _ := newCrowd(t, func(o *Options) {
 		acquire := o.Acquire
 		o.Acquire = func(ctx context.Context) (Server, error) {
-			if starts++; starts == 2 {
+			if starts.Add(1) == 2 {
 				<-release
 			}
 			return acquire(ctx)
