@@ -105,8 +105,10 @@ func TestReviewAskedBeforeTheCallLeavesNothing(t *testing.T) {
 // While the holder of subscriptions is replaced another client subscribes. Those who were
 // there before must not lose theirs.
 func TestReviewHolderReplacedByAListener(t *testing.T) {
-	for range 100 { // who is first is not decided by us
-		holderReplacedByAListener(t)
+	for range 3000 { // who is first is not decided by us; about one in a hundred loses
+		if holderReplacedByAListener(t); t.Failed() {
+			return
+		}
 	}
 }
 
