@@ -70,7 +70,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
 			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
-			CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 		Log: a.config.Log,
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -35,6 +36,10 @@ type call struct {
 	wake    chan struct{}
 	forward func(event) // takes what arrives, if it is for a call at another process
 
+	tasks  bool      // the client takes a task for an answer
+	began  time.Time // at the process
+	before uint64    // messages that the process had written then
+
 	// Guarded by the run's mutex.
 	repeats  []*call // of a subscription, at other processes
 	answered bool    // the process works on it no more
@@ -52,6 +57,7 @@ func newCall(r *run, request session.Message) *call {
 	if found, err := wire.Find(request.Bytes, e.Meta, wire.MetaLogLevel); err == nil && !c.listen {
 		c.logs = wire.Text(request.Bytes, found[0]) != nil
 	}
+	c.tasks = bytes.Contains(e.Meta.Of(request.Bytes), []byte(tasksExtension))
 	return c
 }
 
@@ -149,9 +155,10 @@ func (c *call) release() {
 	r.mu.Lock()
 	tell := !c.answered && r.dead == nil
 	c.answered = true
+	r.noteSilenceLocked(c, tell)
 	r.closeLocked(c)
 	r.mu.Unlock()
 	if tell {
-		_ = r.server.Send(context.Background(), cancellation(c.number)) // or else it does not read, and is found out by others
+		_ = r.server.Send(context.Background(), cancellation(c.number)) // or else it does not read, and is found out by the next request
 	}
 }

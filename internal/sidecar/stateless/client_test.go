@@ -85,7 +85,7 @@ func TestToolsOfAStandIn(t *testing.T) {
 func TestToolListsAreBounded(t *testing.T) {
 	var lists toolLists
 	for i := range 3 * mostLists {
-		lists.of(strconv.Itoa(i))
+		lists.of(keyOf(strconv.Itoa(i), nil))
 	}
 	if len(lists.byWhom) > mostLists {
 		t.Errorf("%d lists are kept, want %d at most", len(lists.byWhom), mostLists)

@@ -2,6 +2,7 @@ package stateless
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,13 +12,15 @@ import (
 
 // crowd has more processes for as long as one is not enough: most servers do one thing at
 // a time. Nothing in the revision belongs to a connection, so any of them can take any
-// request. Subscriptions stay with the first, and are repeated at the others, so that it
-// does not matter which of them has news.
+// request, but for what goes on with one before: that goes where the one before went.
+// Subscriptions stay with the first, and are repeated at the others, so that it does not
+// matter which of them has news.
 type crowd struct {
 	process *process // has the first
 
 	mu       sync.Mutex
 	others   []*run
+	begun    map[mark]*run // what others have begun; all else the first has
 	starting bool
 	retryAt  time.Time // after a start that failed
 	closed   bool
@@ -30,14 +33,19 @@ const crowdRetry = 10 * time.Second
 // crowded is taken before any is started, and the first before others, so that those end.
 func (c *crowd) choose(first *run, request session.Message) *run {
 	limits := &first.options.Limits
-	if first.translated || string(request.Envelope.Method) == methodListen || first.load() < limits.Crowd {
+	goesOn := goesOnWith(request)
+	load, _ := first.load()
+	if first.translated || string(request.Envelope.Method) == methodListen || goesOn == nil && load < limits.Crowd {
 		return first
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	best, least := first, first.load()
+	if goesOn != nil {
+		return c.whoBegan(goesOn, first)
+	}
+	best, least := first, load
 	for _, other := range c.others {
-		if load := other.load(); load < least {
+		if load, alive := other.load(); alive && load < least {
 			best, least = other, load
 		}
 	}
@@ -48,11 +56,11 @@ func (c *crowd) choose(first *run, request session.Message) *run {
 	return best
 }
 
-// load is how many requests of clients are in flight.
-func (r *run) load() int {
+// load is how many requests of clients are in flight, and whether there can be more.
+func (r *run) load() (requests int, alive bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inFlight
+	return r.inFlight, r.dead == nil
 }
 
 // start starts one more process. Nobody waits for it.
@@ -74,8 +82,13 @@ func (c *crowd) start(first *run) {
 	}
 	first.metrics.Starts.Inc()
 	other := newRun(server, false, first.options, first.metrics, c.left)
+	other.mu.Lock()
+	other.noteBegun = c.note
+	other.mu.Unlock()
 	c.others = append(c.others, other)
-	first.repeatAll(other)
+	for _, first := range c.process.all() { // which may be another by now
+		first.repeatAll(other)
+	}
 }
 
 // left is told of each other process's end.
@@ -83,6 +96,10 @@ func (c *crowd) left(over *run, reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.others = slices.DeleteFunc(c.others, func(r *run) bool { return r == over })
+	maps.DeleteFunc(c.begun, func(_ mark, r *run) bool { return r == over })
+	for _, first := range c.process.all() {
+		first.forgetRepeats(over)
+	}
 	if time.Since(over.began) < lasting {
 		c.retryAt = time.Now().Add(crowdRetry)
 	}
@@ -115,6 +132,15 @@ func (c *crowd) drain(ctx context.Context) {
 		ending.Go(func() { other.end(ctx) })
 	}
 	ending.Wait()
+}
+
+// forgetRepeats is for subscriptions at another process, which has ended.
+func (r *run) forgetRepeats(other *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.hub.listeners {
+		c.repeats = slices.DeleteFunc(c.repeats, func(shadow *call) bool { return shadow.run == other })
+	}
 }
 
 // repeatAll has all subscriptions at another process, too.

@@ -35,7 +35,8 @@ func (e *Endpoint) inFlight() int {
 	if err != nil {
 		return 0
 	}
-	return running.load()
+	load, _ := running.load()
+	return load
 }
 
 func (e *Endpoint) others() int {

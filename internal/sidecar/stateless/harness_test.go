@@ -23,7 +23,7 @@ const patience = 10 * time.Second
 func testLimits() Limits {
 	return Limits{
 		Calls: 8, Listens: 4, Crowd: 1000, Processes: 1, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20,
-		StartTimeout: patience, Silence: patience, CallTimeout: time.Minute, IdleTimeout: time.Hour, CommitAfter: time.Minute,
+		StartTimeout: patience, Silence: patience, CallTimeout: time.Minute, IdleTimeout: time.Hour, StuckTimeout: time.Hour, CommitAfter: time.Minute,
 		WriteTimeout: time.Minute, KeepAlive: time.Minute,
 	}
 }

@@ -18,9 +18,12 @@ import (
 // Guarded by the run's mutex.
 type hub struct {
 	listeners map[*call]*listener
-	upstream  *call // the subscription at the process
+	uris      map[string]int // of how many listeners each is
+	uriBytes  int            // of these
+	upstream  *call          // the subscription at the process
 	wanted    filter
 	agreed    *filter // nil until the process has said so
+	lacking   bool    // somebody wants what is not wanted of the process yet
 	changing  bool    // somebody makes upstream what it should be
 }
 
@@ -31,8 +34,10 @@ type listener struct {
 }
 
 const (
-	// subscribedURIs is how many resources can be subscribed to, by all clients.
-	subscribedURIs = 4096
+	// subscribedURIs is how many resources can be subscribed to, by all clients, and
+	// subscribedBytes how long all of their names may be.
+	subscribedURIs  = 4096
+	subscribedBytes = 1 << 20
 	// listenTimeout is for the process to say what it honours of a subscription.
 	listenTimeout = 10 * time.Second
 	// retireGrace is for the process to answer a subscription that was cancelled. It
@@ -40,7 +45,7 @@ const (
 	retireGrace = 100 * time.Millisecond
 )
 
-var errURIs = errors.New("as many resources are subscribed to as may be")
+var errURIs = errors.New("as many resources are subscribed to as may be, or as have such long names")
 
 // join adds a client that listens.
 func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
@@ -64,21 +69,50 @@ func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
 func (r *run) listenLocked(c *call, f filter) bool {
 	h := &r.hub
 	if h.listeners == nil {
-		h.listeners = map[*call]*listener{}
+		h.listeners, h.uris = map[*call]*listener{}, map[string]int{}
 	}
 	h.listeners[c] = &listener{filter: f}
-	if len(h.unionLocked().uris) > subscribedURIs {
+	h.countLocked(f, 1)
+	if len(h.uris) > subscribedURIs || h.uriBytes > subscribedBytes {
+		h.removeLocked(c)
 		return false
 	}
+	h.lacking = h.lacking || !covers(h.wanted, f)
 	h.tellLocked()
 	r.changeLocked()
 	return true
 }
 
+// countLocked notes that so many listeners more, or less, want what a filter has.
+func (h *hub) countLocked(f filter, by int) {
+	for uri := range f.uris {
+		before := h.uris[uri]
+		switch after := before + by; {
+		case after == 0:
+			delete(h.uris, uri)
+			h.uriBytes -= len(uri)
+		default:
+			h.uris[uri] = after
+			if before == 0 {
+				h.uriBytes += len(uri)
+			}
+		}
+	}
+}
+
+// removeLocked has a call listen no more.
+func (h *hub) removeLocked(c *call) bool {
+	l, listens := h.listeners[c]
+	if listens {
+		h.countLocked(l.filter, -1)
+		delete(h.listeners, c)
+	}
+	return listens
+}
+
 // leaveLocked is for a client that listens no more.
 func (r *run) leaveLocked(c *call) {
-	if _, listens := r.hub.listeners[c]; listens {
-		delete(r.hub.listeners, c)
+	if r.hub.removeLocked(c) {
 		r.changeLocked()
 	}
 	for _, shadow := range c.repeats {
@@ -94,10 +128,8 @@ func (h *hub) unionLocked() filter {
 	for i := range union.kinds {
 		union.kinds[i] = true
 	}
-	for _, l := range h.listeners {
-		for uri := range l.filter.uris {
-			union.uris[uri] = struct{}{}
-		}
+	for uri := range h.uris {
+		union.uris[uri] = struct{}{}
 	}
 	return union
 }
@@ -108,17 +140,9 @@ func (h *hub) neededLocked() bool {
 	switch {
 	case len(h.listeners) == 0:
 		return h.upstream != nil
-	case h.upstream == nil:
-		return true
+	default:
+		return h.upstream == nil || h.lacking
 	}
-	for _, l := range h.listeners {
-		for uri := range l.filter.uris {
-			if _, ok := h.wanted.uris[uri]; !ok {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (r *run) changeLocked() {
@@ -140,7 +164,7 @@ func (r *run) change() {
 		}
 		old := h.upstream
 		h.upstream, h.agreed = nil, nil
-		h.wanted = h.unionLocked()
+		h.wanted, h.lacking = h.unionLocked(), false
 		empty := len(h.listeners) == 0
 		r.mu.Unlock()
 		if old != nil {
@@ -245,12 +269,14 @@ func (h *hub) tellLocked() {
 			continue
 		}
 		l.told = true
+		h.countLocked(l.filter, -1)
 		l.filter = both(l.filter, *h.agreed)
+		h.countLocked(l.filter, 1)
 		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+wire.MetaSubscriptionID+`":`), c.id...)
 		text = append(append(append(text, `},"notifications":`...), l.filter.text()...), "}}"...)
 		c.pushLocked(event{message: text, status: http.StatusOK})
 		if l.filter.empty() {
-			delete(h.listeners, c)
+			h.removeLocked(c)
 			c.completeLocked()
 		}
 	}
@@ -259,19 +285,34 @@ func (h *hub) tellLocked() {
 // covers says whether a filter that has all kinds has all of another.
 func covers(all, part filter) bool { return len(both(all, part).uris) == len(part.uris) }
 
-// refuseListeners answers clients that have not been told anything by what does it, and
-// ends the subscriptions of the others.
+// refuseListeners answers clients that have not been told anything by what does it. The
+// process has agreed to what the others want before, and is asked again; if there are
+// only such, theirs are over.
 func (r *run) refuseListeners(answer func(*call)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for c, l := range r.hub.listeners {
-		if l.told {
-			c.completeLocked()
-		} else {
-			answer(c)
+	h := &r.hub
+	var fresh []*call
+	for c, l := range h.listeners {
+		if !l.told {
+			fresh = append(fresh, c)
 		}
 	}
-	clear(r.hub.listeners)
+	for _, c := range fresh {
+		answer(c)
+		h.removeLocked(c)
+	}
+	if len(fresh) == 0 {
+		h.endLocked()
+	}
+}
+
+// endLocked ends all subscriptions in order.
+func (h *hub) endLocked() {
+	for c := range h.listeners {
+		c.completeLocked()
+		h.removeLocked(c)
+	}
 }
 
 // upstreamEndedLocked is for a process that has ended the subscription.
@@ -282,10 +323,7 @@ func (r *run) upstreamEndedLocked() {
 		r.closeLocked(upstream)
 	}
 	h.upstream, h.agreed = nil, nil
-	for c := range h.listeners {
-		c.completeLocked()
-	}
-	clear(h.listeners)
+	h.endLocked()
 }
 
 // newsLocked gives news to the clients that asked for them, each under its own id.

@@ -48,6 +48,7 @@ type Limits struct {
 	Silence      time.Duration
 	CallTimeout  time.Duration // for one call, progress or not
 	IdleTimeout  time.Duration // without a request, after which the process ends
+	StuckTimeout time.Duration // of a process that does not read, or says nothing while it has a call, after which it is replaced
 	CommitAfter  time.Duration // of silence, after which an answer becomes a stream
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between two signs of life on a silent stream
@@ -124,6 +125,8 @@ func (p *process) running(ctx context.Context) (*run, error) {
 	if p.current != nil {
 		if reason := p.current.deadBy(); reason != nil {
 			p.endedLocked(p.current, reason) // it will say so itself in a moment
+		} else if p.current.isRetired() {
+			p.current = nil
 		}
 	}
 	switch {

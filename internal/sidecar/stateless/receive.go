@@ -10,6 +10,9 @@ import (
 
 // receive routes a message of the process's. It never waits for anybody.
 func (r *run) receive(message session.Message) {
+	r.mu.Lock()
+	r.received++
+	r.mu.Unlock()
 	switch message.Envelope.Kind {
 	case wire.Response:
 		r.receiveAnswer(message)
@@ -39,6 +42,7 @@ func (r *run) receiveAnswer(message session.Message) {
 	}
 	c.answered = true
 	r.forgetLocked(c)
+	r.noteAnswerLocked(c, message)
 	edits := []wire.Edit{{Span: message.Envelope.ID, With: c.id}}
 	if c.listen {
 		if at := subscriptionIn(message); at.Present() {

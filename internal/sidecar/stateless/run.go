@@ -19,6 +19,7 @@ var (
 	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
 	errIdle       = errors.New("nobody needed the process")
+	errHangs      = errors.New("the server's process does not answer, and was replaced")
 	errClientSlow = errors.New("the client does not read what it is sent, and too much waits for it")
 )
 
@@ -33,20 +34,24 @@ type run struct {
 	over       chan struct{} // closed at the end
 	tools      toolLists
 
-	mu       sync.Mutex
-	hub      hub
-	number   uint64           // of the last request sent
-	calls    map[uint64]*call // without an answer
-	open     map[*call]struct{}
-	logged   map[*call]struct{} // of calls, those whose clients want log messages
-	listens  int                // of open, subscriptions of clients
-	inFlight int                // of open, other requests of clients
-	sending  int                // bytes that wait for the process
-	waiting  int                // bytes that wait for clients
-	requests int                // that the process made
-	emptied  chan struct{}      // when it drains; closed when nothing is open
-	idle     *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
-	dead     error
+	mu        sync.Mutex
+	hub       hub
+	number    uint64           // of the last request sent
+	calls     map[uint64]*call // without an answer
+	open      map[*call]struct{}
+	logged    map[*call]struct{} // of calls, those whose clients want log messages
+	listens   int                // of open, subscriptions of clients
+	inFlight  int                // of open, other requests of clients
+	sending   int                // bytes that wait for the process
+	waiting   int                // bytes that wait for clients
+	requests  int                // that the process made
+	emptied   chan struct{}      // when it drains; closed when nothing is open
+	received  uint64             // messages of the process
+	unread    time.Time          // since when it has not read what it was sent
+	retired   bool               // it takes no more requests, and ends when it has none
+	noteBegun func(*run, []mark) // is told what the process has begun; nil for the first
+	idle      *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
+	dead      error
 }
 
 func newRun(server Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
@@ -63,6 +68,12 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 	return r
 }
 
+func (r *run) isRetired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.retired
+}
+
 func (r *run) deadBy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +87,7 @@ func (r *run) fail(reason error) {
 
 // endIdle ends a process that nobody needs.
 func (r *run) endIdle() {
-	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 })
+	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 && r.idle != nil })
 }
 
 func (r *run) failIf(reason error, condition func() bool) {
@@ -148,6 +159,8 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	r.sending -= len(request.Bytes)
 	if err != nil {
 		c.answered = true // there is nothing to cancel
+	} else {
+		r.unread = time.Time{}
 	}
 	r.mu.Unlock()
 	if err == nil {
@@ -167,6 +180,7 @@ func (r *run) sendFailed(err error) error {
 	case errors.Is(err, ErrBusy) || errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		r.noteUnread()
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	select {
@@ -183,7 +197,7 @@ func (r *run) register(c *call, request session.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.dead != nil:
+	case r.dead != nil || r.retired && !c.own:
 		return errGone
 	case r.emptied != nil:
 		return ErrClosed
@@ -197,6 +211,7 @@ func (r *run) register(c *call, request session.Message) error {
 	}
 	r.number++
 	c.number = r.number
+	c.began, c.before = time.Now(), r.received
 	r.calls[c.number] = c
 	r.open[c] = struct{}{}
 	r.sending += len(request.Bytes)
@@ -241,6 +256,8 @@ func (r *run) closeLocked(c *call) {
 	case r.clientsLocked() > 0:
 	case r.emptied != nil:
 		close(r.emptied)
+	case r.retired:
+		go r.fail(errHangs)
 	case r.idle != nil:
 		r.idle.Reset(r.options.Limits.IdleTimeout) // it may fire while somebody is there
 	}

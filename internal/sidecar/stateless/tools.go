@@ -3,6 +3,7 @@ package stateless
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,21 +35,28 @@ const (
 // principals.
 type toolLists struct {
 	mu     sync.Mutex
-	byWhom map[string]*tools
+	byWhom map[listKey]*tools
+}
+
+// listKey is whose a list is. It is a digest: what clients say of themselves can be long.
+type listKey [sha256.Size]byte
+
+func keyOf(principal string, capabilities []byte) listKey {
+	return sha256.Sum256(append(append([]byte(principal), 0), capabilities...))
 }
 
 // mostLists is how many lists are known at a time.
 const mostLists = 64
 
 // of returns the list for those with this key, which may be new.
-func (l *toolLists) of(key string) *tools {
+func (l *toolLists) of(key listKey) *tools {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t, ok := l.byWhom[key]; ok {
 		return t
 	}
 	if l.byWhom == nil {
-		l.byWhom = map[string]*tools{}
+		l.byWhom = map[listKey]*tools{}
 	}
 	for other := range l.byWhom {
 		if len(l.byWhom) < mostLists {
@@ -107,14 +115,14 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	if string(request.Envelope.Method) != "tools/call" {
 		return nil
 	}
-	key, capabilities := "", allCapabilities
+	key, capabilities := listKey{}, []byte(allCapabilities)
 	if r.translated {
 		found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
 		if err != nil {
 			return nil // it was found before
 		}
-		capabilities = string(found[0].Of(request.Bytes))
-		key = CallerOf(ctx).Principal + " " + capabilities
+		capabilities = found[0].Of(request.Bytes)
+		key = keyOf(CallerOf(ctx).Principal, capabilities)
 	}
 	t := r.tools.of(key)
 	var refused *refusal
@@ -133,13 +141,13 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 }
 
 // listTools asks for the list of tools, or waits for the one that was asked for.
-func (r *run) listTools(ctx context.Context, t *tools, capabilities string) {
+func (r *run) listTools(ctx context.Context, t *tools, capabilities []byte) {
 	t.mu.Lock()
 	asking := t.asking
 	if asking == nil {
 		asking = make(chan struct{})
 		t.asking = asking
-		go r.refreshTools(context.WithoutCancel(ctx), t, metaWith(capabilities), asking)
+		go r.refreshTools(context.WithoutCancel(ctx), t, metaWith(string(capabilities)), asking)
 	}
 	t.mu.Unlock()
 	select {

@@ -1,0 +1,89 @@
+package stateless
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// Servers may keep in memory what a later request goes on with, although they should not
+// (M-23): a task, or the state of a call that has asked for input.
+
+// mark stands for what a request goes on with, which can be long.
+type mark [sha256.Size]byte
+
+// mostBegun is how much of what processes have begun is remembered.
+const mostBegun = 4096
+
+// tasksExtension is what a request must declare to be answered by a task (U-15).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// goesOnWith is what a request goes on with, as JSON; nil for one that begins anew.
+func goesOnWith(request session.Message) []byte {
+	e := &request.Envelope
+	member := "requestState"
+	if strings.HasPrefix(string(e.Method), "tasks/") {
+		member = "taskId"
+	} else if !bytes.Contains(e.Params.Of(request.Bytes), []byte(`"requestState"`)) {
+		return nil
+	}
+	found, err := wire.Find(request.Bytes, e.Params, member)
+	if err != nil || !found[0].Present() {
+		return nil
+	}
+	return found[0].Of(request.Bytes)
+}
+
+// begunIn is what an answer lets a client go on with: a state, and a task.
+func begunIn(answer session.Message) (marks []mark) {
+	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "requestState", "taskId", "task")
+	if err != nil {
+		return nil
+	}
+	if inner, err := wire.Find(answer.Bytes, found[2], "taskId"); err == nil {
+		found[2] = inner[0]
+	}
+	for _, at := range found {
+		if at.Present() {
+			marks = append(marks, sha256.Sum256(at.Of(answer.Bytes)))
+		}
+	}
+	return marks
+}
+
+// isTask says whether an answer is a task, which the process works on after it.
+func isTask(answer session.Message) bool {
+	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "resultType")
+	return err == nil && string(wire.Text(answer.Bytes, found[0])) == "task"
+}
+
+// note remembers what another process than the first has begun.
+func (c *crowd) note(by *run, marks []mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun == nil {
+		c.begun = map[mark]*run{}
+	}
+	for _, m := range marks {
+		for old := range c.begun {
+			if len(c.begun) < mostBegun {
+				break
+			}
+			delete(c.begun, old)
+		}
+		c.begun[m] = by
+	}
+}
+
+// whoBegan is the process that a request goes on at: the first, if nobody else is known.
+func (c *crowd) whoBegan(with []byte, first *run) *run {
+	if by, ok := c.begun[sha256.Sum256(with)]; ok {
+		if _, alive := by.load(); alive {
+			return by
+		}
+	}
+	return first
+}

@@ -1,0 +1,56 @@
+package stateless
+
+import (
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// A process that hangs would keep all clients waiting for ever: they have no session to
+// begin anew.
+
+// noteUnread is for a process that does not read what it is sent. It is ended when that
+// has lasted.
+func (r *run) noteUnread() {
+	r.mu.Lock()
+	now := time.Now()
+	if r.unread.IsZero() {
+		r.unread = now
+	}
+	stuck := now.Sub(r.unread) >= r.options.Limits.StuckTimeout
+	r.mu.Unlock()
+	if stuck && !r.translated {
+		r.fail(errHangs)
+	}
+}
+
+// noteSilenceLocked is for a call that somebody gave up, if it has no answer. If the
+// process has said nothing at all since it was made, and there was time, others take its
+// place. Its other calls may still be answered.
+func (r *run) noteSilenceLocked(c *call, unanswered bool) {
+	if !unanswered || r.translated || c.own || c.listen || r.received != c.before || time.Since(c.began) < r.options.Limits.StuckTimeout {
+		return
+	}
+	r.retired = true
+	for other := range r.open {
+		if other.listen && !other.own {
+			other.completeLocked() // its client asks again, and another process
+		}
+	}
+}
+
+// noteAnswerLocked looks whether a process has begun what other requests go on with.
+func (r *run) noteAnswerLocked(c *call, answer session.Message) {
+	if c.own {
+		return
+	}
+	if c.tasks && r.idle != nil && isTask(answer) {
+		r.idle.Stop()
+		r.idle = nil // it works on, and nobody knows until when
+	}
+	if r.noteBegun != nil {
+		if marks := begunIn(answer); len(marks) > 0 {
+			go r.noteBegun(r, marks) // whose lock is held by whoever wants ours
+		}
+	}
+}
