@@ -1,12 +1,12 @@
 package stateless
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // checkParams compares arguments with the headers that repeat them (M-17).
@@ -14,14 +14,12 @@ func checkParams(header http.Header, request session.Message, params []paramhead
 	if len(params) == 0 {
 		return nil
 	}
-	var body struct {
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if json.Unmarshal(request.Envelope.Params.Of(request.Bytes), &body) != nil {
-		body.Arguments = nil // its syntax was checked, so this does not happen
+	found, err := wire.Find(request.Bytes, request.Envelope.Params, "arguments")
+	if err != nil {
+		return invalidParams("params: " + err.Error()) // the server might read others than we do
 	}
 	for _, p := range params {
-		argument := p.Argument(body.Arguments)
+		argument := p.Argument(found[0].Of(request.Bytes))
 		values := header[p.Header]
 		switch {
 		case argument == nil && len(values) == 0:

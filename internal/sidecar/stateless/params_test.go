@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 func TestCheckParams(t *testing.T) {
@@ -47,6 +48,25 @@ func TestCheckParams(t *testing.T) {
 			refused := checkParams(test.header, request, params)
 			if (refused != nil) != test.refused || refused != nil && (refused.code != frontend.CodeHeaderMismatch || refused.status != 400) {
 				t.Errorf("refused is %+v, want %v", refused, test.refused)
+			}
+		})
+	}
+}
+
+// M-17: it is not known which of these the server would take for the arguments.
+func TestCheckParamsWithTwoArguments(t *testing.T) {
+	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}}
+	for name, second := range map[string]string{"twice": "arguments", "another case": "Arguments", "escaped": `\u0061rguments`} {
+		t.Run(name, func(t *testing.T) {
+			request := scanned(t, enveloped("1", "tools/call", `"name":"x","arguments":{"region":"us"},"`+second+`":{"region":"eu"},`))
+			for _, region := range []string{"us", "eu"} {
+				refused := checkParams(http.Header{"Mcp-Param-Region": {region}}, request, params)
+				if refused == nil || refused.code != session.CodeInvalidParams || refused.status != 400 {
+					t.Errorf("%s: refused is %+v", region, refused)
+				}
+			}
+			if refused := checkParams(nil, request, nil); refused != nil {
+				t.Errorf("a tool without headers is refused by %+v", refused)
 			}
 		})
 	}

@@ -92,14 +92,12 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	if len(params) == 0 {
 		return header
 	}
-	var body struct {
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if json.Unmarshal(e.Params.Of(request.Bytes), &body) != nil {
-		return header // its syntax was checked, so this does not happen
+	found, err := wire.Find(request.Bytes, e.Params, "arguments")
+	if err != nil {
+		return header // it is not clear which the server would compare with
 	}
 	for _, p := range params {
-		if value, ok := paramheader.Value(p.Argument(body.Arguments)); ok {
+		if value, ok := paramheader.Value(p.Argument(found[0].Of(request.Bytes))); ok {
 			header[p.Header] = []string{paramheader.Encode(value)}
 		}
 	}

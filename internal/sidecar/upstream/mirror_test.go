@@ -40,6 +40,33 @@ func TestMirrorNames(t *testing.T) {
 	}
 }
 
+// M-17: no header repeats arguments that parsers disagree on.
+func TestMirrorArguments(t *testing.T) {
+	var known mirroredTools
+	known.learn([]byte(`{"tools":[{"name":"t","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}]}`))
+	for params, want := range map[string]string{
+		`{"name":"t","arguments":{"a":"x"}}`:                       "x",
+		`{"name":"t","arguments":{"a":" x"}}`:                      "=?base64?IHg=?=",
+		`{"name":"t","arguments":{"a":null}}`:                      "-",
+		`{"name":"t"}`:                                             "-",
+		`{"name":"u","arguments":{"a":"x"}}`:                       "-",
+		`{"name":"t","arguments":{"a":"x"},"Arguments":{"a":"y"}}`: "-",
+	} {
+		text := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
+		envelope, err := wire.Scan(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "-"
+		if values, ok := known.mirror(session.Message{Bytes: text, Envelope: envelope})["Mcp-Param-A"]; ok {
+			got = values[0]
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", params, got, want)
+		}
+	}
+}
+
 // What is learnt is bounded, and forgotten when a tool has no more headers.
 func TestMirroredToolsAreBounded(t *testing.T) {
 	var known mirroredTools
