@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -41,7 +42,7 @@ type keeper func(b *builder, raw []byte) (name string, err error)
 func keepTool(b *builder, raw []byte) (string, error) {
 	tool, err := newTool(raw)
 	if err == nil && b.modern {
-		err = checkParamHeaders(tool.InputSchema)
+		_, err = paramheader.Params(tool.InputSchema)
 	}
 	if err == nil {
 		b.catalog.Tools = append(b.catalog.Tools, tool)

@@ -1,11 +1,11 @@
 package stateless
 
 import (
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -15,7 +15,6 @@ import (
 const (
 	headerMethod = "Mcp-Method"
 	headerName   = "Mcp-Name"
-	headerParam  = "Mcp-Param-"
 )
 
 // refusal is why a request is not passed on.
@@ -112,7 +111,7 @@ func checkName(header http.Header, request session.Message) *refusal {
 	if !ok {
 		return mismatch("the header " + headerName + " must be there, once")
 	}
-	name, ok := decoded(value)
+	name, ok := paramheader.Decode(value)
 	switch {
 	case !ok:
 		return mismatch("the header " + headerName + " has invalid Base64")
@@ -157,18 +156,6 @@ func only(header http.Header, name string) (string, bool) {
 		return "", false
 	}
 	return strings.Trim(values[0], " \t"), true // M-14
-}
-
-// decoded is the text that a header's value stands for: itself, or what is encoded in
-// it between two marks (M-15).
-func decoded(value string) (string, bool) {
-	encoded, begins := strings.CutPrefix(value, "=?base64?")
-	encoded, ends := strings.CutSuffix(encoded, "?=")
-	if !begins || !ends {
-		return value, true
-	}
-	text, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	return string(text), err == nil
 }
 
 // statusOf is the HTTP status of an answer of the server's, if it comes before any

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -19,7 +20,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	params := []param{{[]string{"region"}, "Mcp-Param-Region"}, {[]string{"deep", "n"}, "Mcp-Param-N"}}
+	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}, {Path: []string{"deep", "n"}, Header: "Mcp-Param-N"}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		envelope, err := wire.Scan(body)
 		if err != nil || envelope.Kind != wire.Request {

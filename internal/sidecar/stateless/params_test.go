@@ -1,86 +1,43 @@
 package stateless
 
 import (
-	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-func TestParamsOf(t *testing.T) {
-	properties := func(text string) string { return `{"type":"object","properties":{` + text + `}}` }
-	deep := strings.Repeat(`{"properties":{"p":`, schemaDepth+1) + `{"type":"string","x-mcp-header":"X"}` + strings.Repeat(`}}`, schemaDepth+1)
-	for name, test := range map[string]struct {
-		schema string
-		want   []param
-		err    error
-	}{
-		"M-24 kinds": {properties(`"b":{"type":"boolean","x-mcp-header":"C"},"i":{"type":"integer","x-mcp-header":"B"},"s":{"type":"string","x-mcp-header":"a"}`),
-			[]param{{[]string{"s"}, "Mcp-Param-A"}, {[]string{"i"}, "Mcp-Param-B"}, {[]string{"b"}, "Mcp-Param-C"}}, nil},
-		"D-7 nested":               {properties(`"o":` + properties(`"s":{"type":"string","x-mcp-header":"Region"}`)), []param{{[]string{"o", "s"}, "Mcp-Param-Region"}}, nil},
-		"none":                     {properties(`"s":{"type":"string"}`), nil, nil},
-		"true":                     {`true`, nil, nil},
-		"odd":                      {`{"properties":[]}`, nil, nil},
-		"M-24 items do not count":  {properties(`"l":{"type":"array","items":` + properties(`"s":{"type":"string","x-mcp-header":"X"}`) + `}`), nil, nil},
-		"M-24 anyOf does not":      {`{"anyOf":[` + properties(`"s":{"type":"string","x-mcp-header":"X"}`) + `]}`, nil, nil},
-		"M-24 the schema does not": {`{"type":"string","x-mcp-header":"X"}`, nil, nil},
-		"M-24 number":              {properties(`"n":{"type":"number","x-mcp-header":"X"}`), nil, errScalar},
-		"M-24 object":              {properties(`"n":{"type":"object","x-mcp-header":"X"}`), nil, errScalar},
-		"M-24 no type":             {properties(`"n":{"x-mcp-header":"X"}`), nil, errScalar},
-		"M-24 empty":               {properties(`"n":{"type":"string","x-mcp-header":""}`), nil, errToken},
-		"M-24 no string":           {properties(`"n":{"type":"string","x-mcp-header":1}`), nil, errToken},
-		"M-24 blank":               {properties(`"n":{"type":"string","x-mcp-header":"a b"}`), nil, errToken},
-		"M-24 line break":          {properties(`"n":{"type":"string","x-mcp-header":"a\r\nb"}`), nil, errToken},
-		"M-24 twice":               {properties(`"n":{"type":"string","x-mcp-header":"x"},"m":{"type":"string","x-mcp-header":"X"}`), nil, errTwice},
-		"too deep":                 {deep, nil, errDepth},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := paramsOf(json.RawMessage(test.schema))
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(param{})); diff != "" || !errors.Is(err, test.err) {
-				t.Errorf("%v, want %v (-want +got):\n%s", err, test.err, diff)
-			}
-		})
-	}
-}
-
 func TestCheckParams(t *testing.T) {
-	params := []param{{[]string{"region"}, "Mcp-Param-Region"}, {[]string{"deep", "n"}, "Mcp-Param-N"}, {[]string{"on"}, "Mcp-Param-On"}}
+	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}, {Path: []string{"deep", "n"}, Header: "Mcp-Param-N"}, {Path: []string{"on"}, Header: "Mcp-Param-On"}}
 	for name, test := range map[string]struct {
 		arguments string
 		header    http.Header
 		refused   bool
 	}{
-		"nothing":                     {`{}`, nil, false},
-		"no arguments":                {``, nil, false},
-		"M-17 equal":                  {`{"region":"eu","deep":{"n":42},"on":true}`, http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"42"}, "Mcp-Param-On": {"true"}}, false},
-		"M-17 missing":                {`{"region":"eu"}`, nil, true},
-		"M-17 missing, nested":        {`{"deep":{"n":42}}`, nil, true},
-		"M-17 different":              {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"us"}}, true},
-		"M-14 another case":           {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"EU"}}, true},
-		"M-14 blanks around":          {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {" eu\t"}}, false},
-		"M-17 twice":                  {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"eu", "eu"}}, true},
-		"M-17 null":                   {`{"region":null}`, nil, false},
-		"M-17 null, and there":        {`{"region":null}`, http.Header{"Mcp-Param-Region": {"null"}}, true},
-		"M-17 absent, and there":      {`{}`, http.Header{"Mcp-Param-Region": {"eu"}}, true},
-		"M-17 unknown is ignored":     {`{}`, http.Header{"Mcp-Param-Other": {"eu"}}, false},
-		"M-15 Base64":                 {`{"region":"Köln "}`, http.Header{"Mcp-Param-Region": {encoded("Köln ")}}, false},
-		"M-15 bad Base64":             {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"=?base64?!?="}}, true},
-		"M-15 empty":                  {`{"region":""}`, http.Header{"Mcp-Param-Region": {""}}, false},
-		"M-17 numbers, other spell":   {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"42.0"}}, false},
-		"M-17 numbers, the other way": {`{"deep":{"n":42.0}}`, http.Header{"Mcp-Param-N": {"42"}}, false},
-		"M-17 numbers, different":     {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"43"}}, true},
-		"M-24 too large to compare":   {`{"deep":{"n":9007199254740993}}`, http.Header{"Mcp-Param-N": {"9007199254740992"}}, true},
-		"M-24 large, and the same":    {`{"deep":{"n":9007199254740993}}`, http.Header{"Mcp-Param-N": {"9007199254740993"}}, false},
-		"M-17 number, not a number":   {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"x"}}, true},
-		"M-17 boolean, different":     {`{"on":false}`, http.Header{"Mcp-Param-On": {"true"}}, true},
-		"M-17 boolean, another case":  {`{"on":true}`, http.Header{"Mcp-Param-On": {"True"}}, true},
-		"an object has no header":     {`{"region":{"a":1}}`, http.Header{"Mcp-Param-Region": {`{"a":1}`}}, true},
-		"what is nested in none":      {`{"deep":7}`, nil, false},
+		"nothing":                   {`{}`, nil, false},
+		"no arguments":              {``, nil, false},
+		"M-17 equal":                {`{"region":"eu","deep":{"n":42},"on":true}`, http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"42"}, "Mcp-Param-On": {"true"}}, false},
+		"M-17 missing":              {`{"region":"eu"}`, nil, true},
+		"M-17 missing, nested":      {`{"deep":{"n":42}}`, nil, true},
+		"M-17 different":            {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"us"}}, true},
+		"M-14 another case":         {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"EU"}}, true},
+		"M-14 blanks around":        {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {" eu\t"}}, false},
+		"M-17 twice":                {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"eu", "eu"}}, true},
+		"M-17 null":                 {`{"region":null}`, nil, false},
+		"M-17 null, and there":      {`{"region":null}`, http.Header{"Mcp-Param-Region": {"null"}}, true},
+		"M-17 absent, and there":    {`{}`, http.Header{"Mcp-Param-Region": {"eu"}}, true},
+		"M-17 unknown is ignored":   {`{}`, http.Header{"Mcp-Param-Other": {"eu"}}, false},
+		"M-15 Base64":               {`{"region":"Köln "}`, http.Header{"Mcp-Param-Region": {encoded("Köln ")}}, false},
+		"M-15 bad Base64":           {`{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"=?base64?!?="}}, true},
+		"M-15 empty":                {`{"region":""}`, http.Header{"Mcp-Param-Region": {""}}, false},
+		"M-17 numbers, other spell": {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"42.0"}}, false},
+		"M-17 numbers, different":   {`{"deep":{"n":42}}`, http.Header{"Mcp-Param-N": {"43"}}, true},
+		"M-17 boolean, different":   {`{"on":false}`, http.Header{"Mcp-Param-On": {"true"}}, true},
+		"an object has no header":   {`{"region":{"a":1}}`, http.Header{"Mcp-Param-Region": {`{"a":1}`}}, true},
+		"what is nested in none":    {`{"deep":7}`, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := ""
@@ -91,6 +48,25 @@ func TestCheckParams(t *testing.T) {
 			refused := checkParams(test.header, request, params)
 			if (refused != nil) != test.refused || refused != nil && (refused.code != frontend.CodeHeaderMismatch || refused.status != 400) {
 				t.Errorf("refused is %+v, want %v", refused, test.refused)
+			}
+		})
+	}
+}
+
+// M-17: it is not known which of these the server would take for the arguments.
+func TestCheckParamsWithTwoArguments(t *testing.T) {
+	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}}
+	for name, second := range map[string]string{"twice": "arguments", "another case": "Arguments", "escaped": `\u0061rguments`} {
+		t.Run(name, func(t *testing.T) {
+			request := scanned(t, enveloped("1", "tools/call", `"name":"x","arguments":{"region":"us"},"`+second+`":{"region":"eu"},`))
+			for _, region := range []string{"us", "eu"} {
+				refused := checkParams(http.Header{"Mcp-Param-Region": {region}}, request, params)
+				if refused == nil || refused.code != session.CodeInvalidParams || refused.status != 400 {
+					t.Errorf("%s: refused is %+v", region, refused)
+				}
+			}
+			if refused := checkParams(nil, request, nil); refused != nil {
+				t.Errorf("a tool without headers is refused by %+v", refused)
 			}
 		})
 	}
@@ -142,6 +118,18 @@ func TestTools(t *testing.T) {
 	p.answer(p.next(t), `"result":{}`)
 	call.want(200)
 	s.post(toolCall("one")).want(400, `-32020`)
+}
+
+// M-24: a tool with an annotation that is invalid is called without a look at headers.
+func TestToolsWithInvalidHeaders(t *testing.T) {
+	const list = `"l":{"type":"array","items":{"type":"string","x-mcp-header":"L"}}`
+	s := newStage(t, nil, func(p *script) {
+		p.answers["tools/list"] = `"result":{"tools":[` + strings.Replace(toolText("x", "Region"), `"properties":{`, `"properties":{`+list+`,`, 1) + `]}`
+	})
+	call := s.post(toolCall("x"))
+	p := s.process()
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
 }
 
 // A list that does not end is no reason to call no tool.

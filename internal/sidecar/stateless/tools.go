@@ -1,7 +1,6 @@
 package stateless
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -81,8 +81,8 @@ func (l *toolLists) outdate() {
 // headers (M-18).
 type tools struct {
 	mu       sync.Mutex
-	params   map[string][]param // of every tool
-	asked    time.Time          // when the list was asked for that this is from
+	params   map[string][]paramheader.Param // of every tool
+	asked    time.Time                      // when the list was asked for that this is from
 	outdated bool
 	failed   bool          // the list was not to be had, which is not tried with every call
 	asking   chan struct{} // closed when the list is there that was asked for; nil if none was
@@ -95,7 +95,7 @@ func (t *tools) outdate() {
 }
 
 // find returns what is known of a tool, if it is not older than that.
-func (t *tools) find(name string, age time.Duration) (params []param, ok bool) {
+func (t *tools) find(name string, age time.Duration) (params []paramheader.Param, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	params, known := t.params[name]
@@ -179,8 +179,8 @@ func (r *run) refreshTools(ctx context.Context, t *tools, meta string, done chan
 
 var errManyTools = errors.New("the list of tools does not end")
 
-func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]param, error) {
-	found := map[string][]param{}
+func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]paramheader.Param, error) {
+	found := map[string][]paramheader.Param{}
 	params := meta
 	seen := map[string]bool{}
 	for range toolPages {
@@ -236,11 +236,8 @@ func (r *run) fetchPage(ctx context.Context, params string) (toolsPage, error) {
 	return response.Result, nil
 }
 
-func (r *run) paramsOfTool(name string, schema json.RawMessage) []param {
-	if !bytes.Contains(schema, []byte("x-mcp-header")) { // nearly always
-		return nil
-	}
-	params, err := paramsOf(schema)
+func (r *run) paramsOfTool(name string, schema json.RawMessage) []paramheader.Param {
+	params, err := paramheader.Params(schema)
 	if err != nil {
 		r.options.Log.V(1).Info("A tool has an invalid x-mcp-header, so its headers are not looked at", "tool", name, "reason", err.Error())
 	}

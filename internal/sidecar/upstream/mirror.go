@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -16,19 +18,13 @@ const (
 	methodCallTool  = "tools/call"
 )
 
-// mirrored is an argument of a tool that a header repeats.
-type mirrored struct {
-	path   []string // of names in the arguments
-	header string
-}
-
 // mirroredTools is what is known of a server's tools: which of their arguments are
 // repeated by headers. It is learnt from every list of tools that comes by, and from one
 // that is asked for when a call is refused. A tool that is not known is called without.
 type mirroredTools struct {
 	mu     sync.Mutex
-	params map[string][]mirrored // of tools that have any
-	asked  time.Time             // when the list was last had for a call that was refused
+	params map[string][]paramheader.Param // of tools that have any
+	asked  time.Time                      // when the list was last had for a call that was refused
 }
 
 // mostTools bounds how many are kept.
@@ -43,14 +39,12 @@ type toolsPage struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-const annotation = "x-mcp-header"
-
 // learn takes in a result that has a page of the list of tools.
 func (t *mirroredTools) learn(result []byte) {
 	t.mu.Lock()
 	known := len(t.params)
 	t.mu.Unlock()
-	if known == 0 && !bytes.Contains(result, []byte(annotation)) { // nearly always
+	if known == 0 && !bytes.Contains(result, []byte(paramheader.Annotation)) { // nearly always
 		return
 	}
 	var page toolsPage
@@ -63,12 +57,12 @@ func (t *mirroredTools) take(page *toolsPage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, tool := range page.Tools {
-		found := mirroredIn(tool.InputSchema)
+		found, _ := paramheader.Params(tool.InputSchema) // a tool that is invalid has none
 		switch {
 		case len(found) == 0:
 			delete(t.params, tool.Name)
 		case t.params == nil || len(t.params) >= mostTools:
-			t.params = map[string][]mirrored{tool.Name: found}
+			t.params = map[string][]paramheader.Param{tool.Name: found}
 		default:
 			t.params[tool.Name] = found
 		}
@@ -85,9 +79,9 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	if named := string(e.ProtocolVersion); isHeaderValue(named) {
 		header.Set(frontend.HeaderRevision, named)
 	}
-	header.Set(headerMethod, encoded(string(e.Method)))
+	header.Set(headerMethod, paramheader.Encode(string(e.Method)))
 	if name := nameIn(request); name != nil {
-		header.Set(headerName, encoded(string(name)))
+		header.Set(headerName, paramheader.Encode(string(name)))
 	}
 	if string(e.Method) != methodCallTool {
 		return header
@@ -98,16 +92,32 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	if len(params) == 0 {
 		return header
 	}
-	var body struct {
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if json.Unmarshal(e.Params.Of(request.Bytes), &body) != nil {
-		return header // its syntax was checked, so this does not happen
+	found, err := wire.Find(request.Bytes, e.Params, "arguments")
+	if err != nil {
+		return header // it is not clear which the server would compare with
 	}
 	for _, p := range params {
-		if value, ok := valueAt(body.Arguments, p.path); ok {
-			header[p.header] = []string{encoded(value)}
+		if value, ok := paramheader.Value(p.Argument(found[0].Of(request.Bytes))); ok {
+			header[p.Header] = []string{paramheader.Encode(value)}
 		}
 	}
 	return header
+}
+
+// nameIn is what a request is about, for methods that have a header for it (M-13).
+func nameIn(request session.Message) []byte {
+	e := &request.Envelope
+	switch string(e.Method) {
+	case methodCallTool, "prompts/get":
+		return e.Name
+	case "resources/read":
+		return e.URI
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		found, err := wire.Find(request.Bytes, e.Params, "taskId")
+		if err != nil {
+			return nil
+		}
+		return wire.Text(request.Bytes, found[0])
+	}
+	return nil
 }
