@@ -210,3 +210,41 @@ func TestLogMessagesOfAStandIn(t *testing.T) {
 		t.Errorf("the first got %s", got)
 	}
 }
+
+// What a client says it can do must not be kept at its full length.
+func TestToolListsAreKeptByDigests(t *testing.T) {
+	s := newStage(t, func(o *Options) {
+		o.Era, o.Limits.SendingBytes = Legacy, 64<<20
+		o.Translate = func() Server {
+			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{}`})
+		}
+	}, nil)
+	const each = 1 << 20
+	for i := range 32 {
+		body := enveloped("1", "tools/call", `"name":"x",`)
+		body = strings.Replace(body, `clientCapabilities":{`, `clientCapabilities":{"x`+strconv.Itoa(i)+`":"`+strings.Repeat("x", each)+`"`, 1)
+		s.post(body).want(200)
+	}
+	running := s.endpoint.process.all()[0]
+	kept := 0
+	for key := range running.tools.byWhom {
+		kept += len(key)
+	}
+	if kept > 32*len(listKey{}) || len(running.tools.byWhom) != 32 {
+		t.Errorf("%d bytes of what clients said are kept for %d lists", kept, len(running.tools.byWhom))
+	}
+}
+
+// A call that is parked can only end in this instance, so a drain lets it.
+func TestRefuse(t *testing.T) {
+	s := newStage(t, func(o *Options) {
+		o.Era = Legacy
+		o.Translate = func() Server {
+			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{"resultType":"input_required","inputRequests":{},"requestState":"x"}`})
+		}
+	}, nil)
+	s.post(enveloped("1", "tools/call", `"name":"x",`)).want(200, "input_required")
+	s.endpoint.Refuse()
+	s.post(enveloped("2", "tools/call", `"name":"x",`)).want(503)
+	s.post(enveloped("2", "tools/call", `"name":"x","requestState":"x",`)).want(200)
+}

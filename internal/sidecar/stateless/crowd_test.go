@@ -164,3 +164,126 @@ func TestCrowdDrains(t *testing.T) {
 		call.want(200, "result")
 	}
 }
+
+// A subscription outlives many other processes, and must not keep them.
+func TestCrowdIsForgotten(t *testing.T) {
+	s, first, _ := newCrowd(t, func(o *Options) { o.Limits.IdleTimeout, o.Limits.Calls = 20*time.Millisecond, 100 })
+	for range 2 {
+		first.next(t)
+	}
+	s.open(first, `"early"`)
+	for range 5 {
+		s.post(enveloped("3", "some/method", ""))
+		second := s.process()
+		<-second.closed // nobody needs it
+		await(t, "it to be forgotten", func() bool { return s.endpoint.others() == 0 })
+		s.endpoint.crowd.mu.Lock()
+		s.endpoint.crowd.retryAt = time.Time{}
+		s.endpoint.crowd.mu.Unlock()
+	}
+	running := s.endpoint.process.all()[0]
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	for c := range running.hub.listeners {
+		if len(c.repeats) > 1 {
+			t.Errorf("a subscription keeps %d processes that have ended", len(c.repeats))
+		}
+	}
+}
+
+// What a process has begun only that process can go on with: a task, or a call that has
+// asked for input.
+func TestCrowdGoesOn(t *testing.T) {
+	for name, params := range map[string][2]string{
+		"task":  {"tasks/get", `"taskId":"t1",`},
+		"round": {"tools/call", `"name":"x","requestState":"of the second","inputResponses":{},`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, first, calls := newCrowd(t, nil)
+			calls = append(calls, s.post(enveloped("3", "some/method", "")))
+			second := s.process()
+			await(t, "the second process to be known", func() bool { return s.endpoint.others() == 1 })
+			begun := s.post(enveloped("4", "tools/call", `"name":"x",`))
+			second.answer(second.next(t), `"result":{"resultType":"task","task":{"taskId":"t1","status":"working"},"requestState":"of the second"}`)
+			begun.want(200)
+			for _, call := range calls { // so that the first is not crowded any more
+				first.answer(first.next(t), `"result":{}`)
+				_ = call
+			}
+			for _, call := range calls {
+				call.want(200)
+			}
+			var headers []string
+			if params[0] == "tasks/get" {
+				headers = []string{headerName, "t1"}
+			}
+			s.post(enveloped("5", params[0], params[1]), headers...)
+			select {
+			case request := <-first.sent:
+				t.Errorf("a process that never saw it is asked: %s", request.Bytes)
+			case <-second.sent:
+			}
+		})
+	}
+}
+
+// A process that has ended takes no requests while others can.
+func TestCrowdWithoutTheDead(t *testing.T) {
+	s, first, _ := newCrowd(t, nil)
+	for range 2 {
+		first.next(t)
+	}
+	s.post(enveloped("3", "some/method", ""))
+	first.next(t)
+	s.process()
+	await(t, "the second process to be known", func() bool { return s.endpoint.others() == 1 })
+	other := s.endpoint.crowd.all()[0]
+	other.mu.Lock()
+	other.dead = errors.New("it has just ended") // and is being closed
+	other.mu.Unlock()
+	call := s.post(enveloped("4", "some/method", ""))
+	go func() { first.answer(<-first.sent, `"result":{}`) }()
+	call.want(200)
+	other.mu.Lock()
+	other.dead = nil
+	other.mu.Unlock()
+}
+
+// Another process is started while the first ends. It gets the subscriptions of the next.
+func TestCrowdStartOutlivesTheFirst(t *testing.T) {
+	release := make(chan struct{})
+	var starts atomic.Int32
+	s, first, _ := newCrowd(t, func(o *Options) {
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (Server, error) {
+			if starts.Add(1) == 2 {
+				<-release
+			}
+			return acquire(ctx)
+		}
+	})
+	s.post(enveloped("3", "some/method", ""))
+	await(t, "the other start", func() bool {
+		s.endpoint.crowd.mu.Lock()
+		defer s.endpoint.crowd.mu.Unlock()
+		return s.endpoint.crowd.starting
+	})
+	for range 3 {
+		first.next(t)
+	}
+	first.end(errClosedByTest)
+	await(t, "the end of the first", func() bool { return len(s.endpoint.process.all()) == 0 })
+	call := s.post(enveloped(`9`, methodListen, listen))
+	next := s.process()
+	request := s.wantUpstream(next, allKinds)
+	next.emit(news(acknowledged, request, `"notifications":{`+allKinds+`},`))
+	s.wantTold(call, `9`, `"toolsListChanged":true`)
+	close(release)
+	other := s.process()
+	await(t, "the other process to be known", func() bool { return s.endpoint.others() == 1 })
+	select {
+	case <-other.sent:
+	case <-time.After(time.Second):
+		t.Error("the other process is not asked for news")
+	}
+}

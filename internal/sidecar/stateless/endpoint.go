@@ -37,8 +37,8 @@ func New(options Options) *Endpoint {
 // Metrics are the counters.
 func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 
-// Refuse takes no more requests of clients, and ends their subscriptions. This program
-// can make requests until Drain.
+// Refuse takes no more requests of clients, but for those that go on with what was begun
+// here, and ends their subscriptions. This program can make requests until Drain.
 func (e *Endpoint) Refuse() {
 	e.refusing.Store(true)
 	for _, running := range append(e.crowd.all(), e.process.all()...) {
@@ -95,7 +95,7 @@ const tries = 3
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
 func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
-	if e.refusing.Load() {
+	if e.refusing.Load() && goesOnWith(request) == nil { // which others cannot
 		return nil, nil, ErrClosed
 	}
 	for try := 1; ; try++ {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -300,6 +302,87 @@ func TestIdle(t *testing.T) {
 			<-next.sent // its cancellation
 			time.Sleep(limits.IdleTimeout)
 			<-next.closed
+		}
+	})
+}
+
+// A process with a task that runs is not one that nobody needs.
+func TestIdleWithTasks(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Limits.IdleTimeout = 50 * time.Millisecond }, nil)
+	call := s.post(strings.Replace(enveloped("1", "tools/call", `"name":"x",`), `clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1))
+	p := s.process()
+	p.answer(p.next(t), `"result":{"resultType":"task","task":{"taskId":"t1","status":"working","ttl":3600000,"pollInterval":1000}}`)
+	call.want(200)
+	select {
+	case <-p.closed:
+		t.Error("the process was ended with a task that is working, before the client was to ask for it")
+	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+// A process that does not read is replaced at some time.
+func TestProcessThatDoesNotRead(t *testing.T) {
+	var started atomic.Int32
+	s := newStage(t, func(o *Options) {
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (Server, error) {
+			started.Add(1)
+			server, err := acquire(ctx)
+			return unreading{server}, err
+		}
+		o.Era, o.Limits.StuckTimeout = Modern, time.Millisecond
+	}, nil)
+	await(t, "another process", func() bool {
+		s.post(enveloped("1", "some/method", "")).want(503)
+		return started.Load() > 1
+	})
+}
+
+type unreading struct{ Server }
+
+func (unreading) Send(context.Context, []byte) error { return os.ErrDeadlineExceeded }
+
+// A process that hangs is replaced at some time.
+func TestProcessThatHangs(t *testing.T) {
+	s := newStage(t, func(o *Options) {
+		o.Limits.CallTimeout, o.Limits.StuckTimeout = 20*time.Millisecond, 10*time.Millisecond
+	}, nil)
+	busy := s.post(enveloped("1", "some/method", ""))
+	first := s.process()
+	slow := first.next(t)
+	first.emit(`{"jsonrpc":"2.0","method":"notifications/other"}`) // it is alive
+	busy.want(200, "took longer")
+	s.wantCancelled(first, slow)
+	s.post(enveloped("2", "some/method", "")).want(200, "took longer")
+	first.next(t)
+	<-first.closed // it has said nothing since then
+	call := s.post(enveloped("3", "some/method", ""))
+	next := s.process()
+	next.answer(next.next(t), `"result":{}`)
+	call.want(200)
+}
+
+// A process that is asked which era it is of is not idle, however long it takes.
+func TestIdleWhileAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := testLimits()
+		limits.IdleTimeout, limits.StartTimeout = time.Second, time.Minute
+		p := newScript(nil)
+		e := New(Options{Limits: limits, Acquire: func(context.Context) (Server, error) { return p, nil }})
+		defer e.Close()
+		made := make(chan error, 1)
+		go func() {
+			call, err := e.Call(t.Context(), scanned(t, enveloped("1", "some/method", "")))
+			if err == nil {
+				call.Release()
+			}
+			made <- err
+		}()
+		asked := p.next(t)
+		time.Sleep(5 * limits.IdleTimeout)
+		p.answer(asked, modernDiscovery)
+		if err := <-made; err != nil {
+			t.Error(err)
 		}
 	})
 }

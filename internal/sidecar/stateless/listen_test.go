@@ -3,6 +3,7 @@ package stateless
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -358,4 +359,54 @@ func TestDeathBeforeTheRequest(t *testing.T) {
 	p := s.process()
 	p.answer(p.next(t), `"result":{}`)
 	call.want(200)
+}
+
+// A subscription that the server refuses must not end those of others.
+func TestListenRefusedForOthers(t *testing.T) {
+	s := newStage(t, nil, nil)
+	first, upstream := s.open(nil, `9`)
+	p := s.process()
+	bad := s.post(enveloped("1", methodListen, `"notifications":{"resourceSubscriptions":["not a URI"]},`))
+	s.wantCancelled(p, upstream)
+	p.answer(p.next(t), `"error":{"code":-32602,"message":"invalid URI"}`)
+	bad.want(200, "-32602")
+	again := s.wantUpstream(p, allKinds)
+	p.emit(news(acknowledged, again, `"notifications":{`+allKinds+`},`))
+	p.emit(news(toolsChanged, again, ""))
+	s.equal("news after that", first.event(), newsFor(toolsChanged, "9", ""))
+}
+
+// How long the names of resources may be that clients subscribe to, all together.
+func TestListenToLongNames(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Limits.SendingBytes = 8 << 20 }, nil)
+	s.open(nil, "9")
+	uri := func(size int) string {
+		return `"notifications":{"resourceSubscriptions":["` + strings.Repeat("x", size) + `"]},`
+	}
+	s.post(enveloped("1", methodListen, uri(subscribedBytes+1))).want(503, "long names")
+	s.post(enveloped("2", methodListen, uri(subscribedBytes))) // and is gone with its client
+	await(t, "it to listen", func() bool { return s.endpoint.listeners() == 2 })
+	s.post(enveloped("3", methodListen, uri(1))).want(503, "long names")
+}
+
+// Whoever subscribes to much must not hold up everybody at each change of subscriptions.
+func TestListenToMuch(t *testing.T) {
+	r := &run{options: &Options{}, open: map[*call]struct{}{}}
+	uris := map[string]struct{}{}
+	for i := range subscribedURIs {
+		uris["a://"+strconv.Itoa(i)] = struct{}{}
+	}
+	r.hub.listeners, r.hub.uris = map[*call]*listener{}, map[string]int{}
+	r.hub.upstream, r.hub.wanted, r.hub.agreed = &call{}, filter{uris: uris}, &filter{uris: uris}
+	for range 1023 {
+		r.hub.listeners[&call{run: r}] = &listener{filter: filter{uris: uris}, told: true}
+	}
+	begun := time.Now()
+	r.mu.Lock()
+	c := &call{run: r, wake: make(chan struct{}, 1)}
+	r.listenLocked(c, filter{uris: map[string]struct{}{}})
+	r.mu.Unlock()
+	if took := time.Since(begun); took > 50*time.Millisecond {
+		t.Errorf("nothing goes to or from the process for %s because one client more listens", took)
+	}
 }

@@ -61,6 +61,9 @@ type Options struct {
 	// Translate returns a server of this revision that is made of servers with
 	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy.
 	Translate func() Server
+	// ManyListens says that a server takes several subscriptions at a time, so that each
+	// client has its own.
+	ManyListens bool
 	// Era is that of the server, if it is known.
 	Era    Era
 	Limits Limits

@@ -125,9 +125,9 @@ func (r *run) receiveProgressLocked(message session.Message) {
 
 // receiveLogLocked gives a log message to the call that it belongs to (U-07). Processes do
 // not say which that is, so there must be only one that it can be. What stands in for
-// them knows.
+// them knows, and so do connections that have a stream for each call.
 func (r *run) receiveLogLocked(message session.Message) {
-	if r.translated {
+	if message.Call != nil {
 		c := r.callLocked(message.Call, wire.Span{End: len(message.Call)})
 		if _, wants := r.logged[c]; !wants {
 			r.metrics.LogMessages.Inc()

@@ -87,7 +87,7 @@ func (r *run) fail(reason error) {
 
 // endIdle ends a process that nobody needs.
 func (r *run) endIdle() {
-	r.failIf(errIdle, func() bool { return r.clientsLocked() == 0 && r.idle != nil })
+	r.failIf(errIdle, func() bool { return r.idle != nil && !r.neededLocked() })
 }
 
 func (r *run) failIf(reason error, condition func() bool) {
@@ -127,7 +127,7 @@ func discreet(reason error) error {
 func (r *run) call(ctx context.Context, request session.Message, inside bool) (*call, error) {
 	c := newCall(r, request)
 	c.inside = inside
-	if string(request.Envelope.Method) == methodListen && !r.translated {
+	if string(request.Envelope.Method) == methodListen && !r.translated && !r.options.ManyListens {
 		if f, known := filterOf(request); known {
 			return r.join(c, request, f)
 		}
@@ -248,19 +248,29 @@ func (r *run) closeLocked(c *call) {
 	delete(r.open, c)
 	r.waiting -= c.waiting
 	c.waiting, c.inbox = 0, nil
-	if c.own {
-		return
-	}
 	r.countLocked(c, -1)
 	switch {
-	case r.clientsLocked() > 0:
+	case r.clientsLocked() > 0 || c.own && c.listen:
 	case r.emptied != nil:
-		close(r.emptied)
+		if !c.own { // which nobody waits for
+			close(r.emptied)
+		}
 	case r.retired:
 		go r.fail(errHangs)
 	case r.idle != nil:
 		r.idle.Reset(r.options.Limits.IdleTimeout) // it may fire while somebody is there
 	}
+}
+
+// neededLocked says whether anything is asked of the process. Our own subscription is
+// there for those of clients.
+func (r *run) neededLocked() bool {
+	for c := range r.open {
+		if !c.own || !c.listen {
+			return true
+		}
+	}
+	return false
 }
 
 // clientsLocked is how many requests of clients are open.

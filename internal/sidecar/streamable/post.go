@@ -57,9 +57,12 @@ func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, message sess
 func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revision string) {
 	switch {
 	case message.Envelope.Kind == wire.Request:
-		frontend.Refuse(w, http.StatusBadRequest, idOf(message), session.CodeInvalidParams,
-			"a request of protocol revision "+frontend.Clip(revision)+" must name it in params._meta, as io.modelcontextprotocol/protocolVersion; revisions with sessions are "+
-				strings.Join(frontend.Revisions(), ", "))
+		text := "a request of protocol revision " + frontend.Revision20260728 + " must name it in params._meta, as " + wire.MetaProtocolVersion +
+			"; revisions with sessions are " + strings.Join(frontend.Revisions(), ", ")
+		if revision != frontend.Revision20260728 {
+			text = "protocol revision " + frontend.Clip(revision) + " is not served; " + text
+		}
+		frontend.Refuse(w, http.StatusBadRequest, idOf(message), session.CodeInvalidParams, text)
 	case revision != frontend.Revision20260728:
 		frontend.RefuseRevision(w, nil, revision) // T-19
 	case message.Envelope.Kind == wire.Response:
