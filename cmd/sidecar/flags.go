@@ -34,11 +34,11 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 }
 
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
-	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time; further ones are answered 503")
-	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which a session that nobody uses ends")
+	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; further ones are answered 503")
+	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which a session, or a process of clients without one, that nobody uses ends")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")
-	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "for a client without a session to come back with what a server with sessions asks for")
+	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "server processes kept started for sessions to come")
@@ -48,8 +48,8 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.StreamsPerSession, "limit-streams", c.StreamsPerSession, "event streams open at a time in one session")
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
-	flags.Var(&c.Era, "era", "which `era` a stdio server is of: legacy, with sessions only; modern, without; auto finds out")
-	flags.BoolVar(&c.OfferRoots, "offer-roots", c.OfferRoots, "let servers with sessions ask clients without for their roots, which are deprecated")
+	flags.Var(&c.Era, "era", "which `era` a stdio server is of: legacy, revisions with sessions only; modern, 2026-07-28 only; auto finds out")
+	flags.BoolVar(&c.OfferRoots, "offer-roots", c.OfferRoots, "let servers that have sessions ask clients of 2026-07-28 for their roots, which are deprecated there")
 	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
 	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")
 	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
