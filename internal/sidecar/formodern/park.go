@@ -74,6 +74,7 @@ func (s *Server) forgetParkLocked(p *park) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	s.wakeLocked()
 }
 
 // heldBytes is how much is kept for clients that may come back.

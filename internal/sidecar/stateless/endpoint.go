@@ -49,6 +49,11 @@ func (e *Endpoint) Refuse() {
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight; when
 // the context ends, or there are none, the process does.
 func (e *Endpoint) Drain(ctx context.Context) {
+	for _, running := range e.process.all() {
+		if server, parks := running.server.(Parker); parks {
+			server.AwaitParked(ctx)
+		}
+	}
 	var others sync.WaitGroup
 	others.Go(func() { e.crowd.drain(ctx) })
 	e.process.drain(ctx)

@@ -32,6 +32,12 @@ type Server interface {
 	Serve(receive func(session.Message), ended func(error))
 }
 
+// Parker is a Server that has calls which wait for their clients to come back.
+type Parker interface {
+	// AwaitParked waits until there are none, or the context ends.
+	AwaitParked(ctx context.Context)
+}
+
 // Limits bound what clients and the process can do.
 type Limits struct {
 	Calls        int // in flight at the process at a time

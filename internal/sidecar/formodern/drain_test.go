@@ -1,0 +1,43 @@
+package formodern
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A drain waits for clients that were asked for input to come back, and not for ever.
+func TestAwaitParked(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		s.server.AwaitParked(t.Context()) // there is none
+		first := s.post(elicits, "tools/call", `"name":"a",`)
+		p := s.process(1)
+		call := p.next()
+		p.request("1", form)
+		question := first.asked()
+
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s.server.AwaitParked(hasty)
+		if hasty.Err() == nil {
+			t.Error("a call that is parked was not waited for")
+		}
+
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.server.AwaitParked(t.Context())
+		}()
+		retry := s.post(elicits, "tools/call", `"name":"a",`+question.with(`"r1":`+accept))
+		p.next()
+		p.answer(call, `"result":{}`)
+		retry.wantPart("complete")
+		synctest.Wait()
+		select {
+		case <-over:
+		default:
+			t.Error("a call that was answered is waited for")
+		}
+	})
+}
