@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // call is a client's request at a process. Between two rounds it has no client that
@@ -129,8 +130,8 @@ func (w *worker) begun(c *call, err error) error {
 	}
 	s.doneLocked(c)
 	id := s.takeLocked(c)
-	unread := errors.Is(err, os.ErrDeadlineExceeded)
-	if err != nil && !unread {
+	busy, unread := isBusy(err), errors.Is(err, os.ErrDeadlineExceeded)
+	if err != nil && !busy && !unread {
 		w.unlistLocked() // nobody else is to try
 	}
 	s.mu.Unlock()
@@ -140,6 +141,8 @@ func (w *worker) begun(c *call, err error) error {
 			s.refuse(id, session.CodeInternal, dead.Error()) // it may have acted
 		}
 		return nil
+	case busy:
+		return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
 	case unread:
 		return errUnread
 	}

@@ -232,8 +232,14 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 	s.gatherLocked(c)
 	s.mu.Unlock()
 	w.tellLevel(ctx, c)
-	for _, answer := range answers {
-		if err := w.child.Send(context.WithoutCancel(ctx), answer); err != nil {
+	for i, answer := range answers {
+		err := w.child.Send(context.WithoutCancel(ctx), answer)
+		switch {
+		case err == nil:
+		case isBusy(err):
+			w.sendLater(answers[i:])
+			return
+		default:
 			go w.sendFailed(err) // which answers the client
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -281,32 +280,3 @@ func TestReviewOnePrincipalTakesAll(t *testing.T) {
 	})
 }
 
-// A session that has as many calls as it may have (session.ErrTooManyCalls), or as many
-// bytes on their way (session.ErrServerBusy), has not ended: its other calls go on.
-func TestReviewBusySessionIsEnded(t *testing.T) {
-	for _, busy := range []error{session.ErrTooManyCalls, session.ErrServerBusy} {
-		t.Run(busy.Error(), func(t *testing.T) {
-			play(t, nil, func(p *script) {
-				calls := 0
-				p.refuse = func(m session.Message) error {
-					if string(m.Envelope.Method) == "tools/call" {
-						if calls++; calls > 1 {
-							return busy
-						}
-					}
-					return nil
-				}
-			}, func(s *stage) {
-				first := s.post(mute, "tools/call", toolX)
-				p := s.process(1)
-				p.next()
-				s.post(mute, "tools/call", toolX)
-				time.Sleep(2 * reasonGrace)
-				synctest.Wait()
-				if p.isClosed() {
-					t.Errorf("it was ended, with a call in flight: %q", first.got())
-				}
-			})
-		})
-	}
-}

@@ -118,8 +118,11 @@ func (w *worker) requestLocked(c *call, method string) {
 	w.number++
 	c.number = w.number
 	w.pending[c.number] = &pending{call: c}
-	w.sendLocked([]byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
-		`","params":{"taskId":` + string(wire.AppendString(nil, c.task.id)) + `}}`))
+	w.enqueueLocked(outgoing{
+		text: []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
+			`","params":{"taskId":` + string(wire.AppendString(nil, c.task.id)) + `}}`),
+		request: true,
+	})
 }
 
 func (w *worker) pollTask(c *call) {

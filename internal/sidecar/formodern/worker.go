@@ -43,8 +43,8 @@ type worker struct {
 	listed   bool                // it is of its group's workers
 	touched  time.Time           // when it was used last
 	idle     *time.Timer
-	queue    [][]byte // to be written without anybody waiting
-	queued   int      // bytes of these
+	queue    []outgoing // to be written without anybody waiting
+	queued   int        // bytes of these
 	writing  bool
 	dead     error
 }
@@ -123,7 +123,10 @@ func (w *worker) askLocked(method, params string) <-chan session.Message {
 		return p.own
 	}
 	w.pending[w.number] = p
-	w.sendLocked([]byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(w.number, 10) + `,"method":"` + method + `","params":{` + params + `}}`))
+	w.enqueueLocked(outgoing{
+		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(w.number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
+		request: true,
+	})
 	return p.own
 }
 
@@ -144,60 +147,6 @@ func (w *worker) deadBy() error {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	return w.dead
-}
-
-// queueBytes is how much may wait for a process that nobody waits for to have read it.
-const queueBytes = 1 << 20
-
-// sendLocked has a message written after those before it, without waiting: whoever reads
-// the process's output must not wait for it to read.
-func (w *worker) sendLocked(message []byte) {
-	if w.dead != nil {
-		return
-	}
-	if w.queued > queueBytes {
-		w.dismissLocked(errUnread)
-		return
-	}
-	w.queue = append(w.queue, message)
-	w.queued += len(message)
-	if !w.writing {
-		w.writing = true
-		go w.write()
-	}
-}
-
-func (w *worker) write() {
-	s := w.server
-	for {
-		s.mu.Lock()
-		if len(w.queue) == 0 || w.dead != nil {
-			w.writing, w.queue, w.queued = false, nil, 0
-			s.mu.Unlock()
-			return
-		}
-		next := w.queue[0]
-		w.queue = w.queue[1:]
-		w.queued -= len(next)
-		s.mu.Unlock()
-		if err := w.child.Send(context.Background(), next); err != nil {
-			w.sendFailed(err)
-			return
-		}
-	}
-}
-
-// reasonGrace is for whoever reads the process's output to say that it has ended, and
-// why.
-const reasonGrace = time.Second
-
-// sendFailed ends a process that could not be sent something.
-func (w *worker) sendFailed(err error) {
-	select {
-	case <-w.over:
-	case <-time.After(reasonGrace):
-		w.fail(fmt.Errorf("%w: %w", errUnread, err))
-	}
 }
 
 // usedLocked says whether a process cannot be ended without anybody noticing.
