@@ -51,7 +51,7 @@ func (w *worker) receiveRequest(m session.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := w.lease
+	c := w.askingLocked()
 	switch {
 	case code != 0:
 	case c == nil && method == methodRoots:
@@ -73,6 +73,15 @@ func (w *worker) receiveRequest(m session.Message) {
 	q.key = "r" + strconv.Itoa(c.lastKey)
 	c.questions = append(c.questions, q)
 	s.gatherLocked(c)
+}
+
+// askingLocked is the call that a request of the process's belongs to. One that the
+// process has not been sent yet cannot have led to any.
+func (w *worker) askingLocked() *call {
+	if c := w.lease; c != nil && c.number != 0 {
+		return c
+	}
+	return nil
 }
 
 // gatherLocked asks a call's client in a moment, if one waits.

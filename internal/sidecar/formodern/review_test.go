@@ -12,95 +12,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-func askingLogs() client {
-	c := elicits
-	c.meta = `"io.modelcontextprotocol/logLevel":"debug",`
-	return c
-}
-
-// A process asks while a call is still prepared (its level is being told), and the client
-// of that call leaves. Ten minutes later that must not be the end of somebody's call.
-func TestReviewAskedBeforeTheCallKillsAnother(t *testing.T) {
-	play(t, func(o *Options) { o.Limits.IdleTimeout = time.Hour }, nil, func(s *stage) {
-		request := s.post(askingLogs(), "tools/call", toolX)
-		p := s.process(1)
-		level := p.next()
-		p.request("1", form) // of nobody: the call is not there yet
-		time.Sleep(gatherTime)
-		synctest.Wait()
-		request.leave()
-		<-request.done
-		p.answer(level, `"result":{}`)
-		time.Sleep(s.server.options.Limits.ParkTTL - time.Second)
-		other := s.post(elicits, "tools/call", toolX)
-		s.processes(1)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if p.isClosed() {
-			t.Errorf("the process was ended, with a call that had nothing to do with it: %q", other.got())
-		}
-	})
-}
-
-// The same, and the process ends: the client has its answer (input_required), so nothing may
-// be called for it any more.
-func TestReviewAskedBeforeTheCallCallsForNobody(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		request := s.post(askingLogs(), "tools/call", toolX)
-		p := s.process(1)
-		p.next() // the level
-		p.request("1", form)
-		a := request.asked()
-		p.end(errPlayed)
-		synctest.Wait()
-		for n := 2; ; n++ {
-			s.mu.Lock()
-			more := len(s.started) >= n
-			s.mu.Unlock()
-			if !more {
-				break
-			}
-			q := s.process(n)
-			level := q.next()
-			q.answer(level, `"result":{}`)
-			call := q.next()
-			t.Errorf("process %d is sent a call whose client has been answered: %s", n, call.Bytes)
-			q.answer(call, `"result":{"content":[]}`)
-			break
-		}
-		if got := request.got(); len(got) != 1 {
-			t.Errorf("one request has %d answers: %q", len(got), got)
-		}
-		again := s.post(askingLogs(), "tools/call", toolX+a.with(`"r1":`+accept))
-		time.Sleep(time.Minute)
-		if got := again.got(); len(got) == 0 {
-			t.Error("the retry is never answered")
-		}
-	})
-}
-
-// Nothing may be left of a call that was asked for before it was sent.
-func TestReviewAskedBeforeTheCallLeavesNothing(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		request := s.post(askingLogs(), "tools/call", toolX)
-		p := s.process(1)
-		level := p.next()
-		p.request("1", form)
-		a := request.asked()
-		p.answer(level, `"result":{}`)
-		call := p.next()
-		again := s.post(askingLogs(), "tools/call", toolX+a.with(`"r1":`+accept))
-		p.next()
-		p.answer(call, `"result":{"content":[]}`)
-		again.wantPart("complete")
-		s.server.mu.Lock()
-		defer s.server.mu.Unlock()
-		if n := len(s.server.calls); n != 0 {
-			t.Errorf("%d calls are left", n)
-		}
-	})
-}
-
 // While the holder of subscriptions is replaced another client subscribes. Those who were
 // there before must not lose theirs.
 func TestReviewHolderReplacedByAListener(t *testing.T) {
@@ -279,4 +190,3 @@ func TestReviewOnePrincipalTakesAll(t *testing.T) {
 		}
 	})
 }
-
