@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -31,6 +30,7 @@ type call struct {
 	number    uint64 // of the request at the process that is to be answered next
 	tokenAt   uint64 // what the process knows as the token
 	sent      bool   // the process has it
+	heard     uint64 // how many messages the process had sent before
 	cancelled bool
 	done      bool // the process works on it no more
 	task      *task
@@ -98,7 +98,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 
 func (w *worker) registerLocked(c *call, asTask bool) {
 	w.number++
-	c.number = w.number
+	c.number, c.heard = w.number, w.heard
 	w.pending[c.number] = &pending{call: c}
 	w.calls[c] = struct{}{}
 	if c.token != nil {
@@ -125,13 +125,17 @@ func (w *worker) begun(c *call, err error) error {
 	c.sent = true
 	dead := w.dead
 	if err == nil && dead == nil {
+		w.readLocked()
 		s.mu.Unlock()
 		return nil
 	}
 	s.doneLocked(c)
 	id := s.takeLocked(c)
-	busy, unread := isBusy(err), errors.Is(err, os.ErrDeadlineExceeded)
-	if err != nil && !busy && !unread {
+	busy, unread := isBusy(err), isUnread(err)
+	switch {
+	case unread:
+		w.unreadLocked()
+	case err != nil && !busy:
 		w.unlistLocked() // nobody else is to try
 	}
 	s.mu.Unlock()
@@ -220,6 +224,7 @@ func (s *Server) cancelLocked(c *call) {
 	} else {
 		w.sendLocked([]byte(`{"jsonrpc":"2.0","method":"` + methodCancelled + `","params":{"requestId":` + strconv.FormatUint(c.number, 10) + `,"reason":"the client has gone"}}`))
 	}
+	w.watchLocked(c)
 	if !c.leased && c.task == nil {
 		s.doneLocked(c)
 		return

@@ -189,10 +189,12 @@ func (g *group) tryLocked(c *call, began **start) (*worker, error) {
 
 // pickLocked is the process for a call: the oldest that can take it, so that a client
 // with one call at a time always has the same one, which knows what went before and whose
-// lists show it. For a call that may ask, that is one without such a call.
+// lists show it. For a call that may ask, that is one without such a call. One that seems
+// to hang takes none.
 func (g *group) pickLocked(c *call) (picked *worker) {
 	for _, w := range g.workers {
 		switch {
+		case w.doubtful():
 		case c == nil || !c.leased:
 			if picked == nil || picked.cancelling() && !w.cancelling() {
 				picked = w

@@ -100,46 +100,6 @@ func TestReviewUnansweredOwnRequests(t *testing.T) {
 	})
 }
 
-// A process of clients that cannot be asked hangs: whoever comes later gets another at some time.
-func TestReviewHangingProcessIsNeverReplaced(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		for range 100 {
-			request := s.post(mute, "tools/call", toolX)
-			time.Sleep(time.Minute) // the call's timeout
-			request.abandon()
-		}
-		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.started) == 1 {
-			t.Error("100 calls in a row, over 100 minutes, were given to a process that answers nothing")
-		}
-	})
-}
-
-// The same for one that does not read what it is sent.
-func TestReviewUnreadingProcessIsNeverReplaced(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		s.post(mute, "tools/list", "")
-		p := s.process(1)
-		p.next()
-		s.server.mu.Lock()
-		for _, g := range s.server.groups {
-			for _, w := range g.workers {
-				w.child = unreading{w.child}
-			}
-		}
-		s.server.mu.Unlock()
-		for range 100 {
-			s.post(mute, "tools/call", toolX).wantBusy()
-			time.Sleep(time.Minute)
-		}
-		if !p.isClosed() {
-			t.Error("100 calls in a row, over 100 minutes, were refused because of a process that does not read")
-		}
-	})
-}
-
 // What keeps one caller's process from starting must not keep others out.
 func TestReviewBackOffOfAnotherPrincipal(t *testing.T) {
 	play(t, func(o *Options) {

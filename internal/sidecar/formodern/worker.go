@@ -20,6 +20,7 @@ var (
 	errIdle    = errors.New("the server process was not used")
 	errStuck   = errors.New("the server did not end a call that was cancelled")
 	errUnread  = errors.New("the server does not read what it is sent")
+	errSilent  = errors.New("the server does not answer any more")
 	errGone    = errors.New("the server process has just ended")
 )
 
@@ -46,6 +47,10 @@ type worker struct {
 	queue    []outgoing // to be written without anybody waiting
 	queued   int        // bytes of these
 	writing  bool
+	unread   time.Time   // since when it does not read, if so
+	heard    uint64      // how many messages it has sent
+	watch    *time.Timer // runs while it has to say something
+	silent   bool        // and has not
 	dead     error
 }
 
@@ -164,6 +169,9 @@ func (w *worker) releaseLocked(c *call) {
 	}
 	w.touched = time.Now()
 	w.group.lastUsed = w.touched
+	if w.silent && w.inFlight == 0 && w.listed {
+		w.endSilentLocked()
+	}
 	w.server.wakeLocked()
 }
 
@@ -226,8 +234,10 @@ func (w *worker) fail(reason error) {
 	close(w.over)
 	wasListed := w.listed
 	w.unlistLocked()
-	if w.idle != nil {
-		w.idle.Stop()
+	for _, timer := range []*time.Timer{w.idle, w.watch} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	failed := w.buryLocked()
 	w.group.holderEndedLocked(w)

@@ -86,11 +86,15 @@ func (w *worker) write() {
 		err := w.child.Send(context.Background(), next.text)
 		switch {
 		case err == nil:
+			w.read()
 		case isBusy(err):
 			w.putBack(*next)
 			if held = next.request; !held {
 				w.pause()
 			}
+		case isUnread(err) && !w.stillUnread():
+			w.putBack(*next)
+			w.pause()
 		default:
 			w.sendFailed(err)
 			return
@@ -125,6 +129,13 @@ func (w *worker) putBack(message outgoing) {
 	defer w.server.mu.Unlock()
 	w.queue = slices.Insert(w.queue, 0, message)
 	w.queued += len(message.text)
+}
+
+// read notes that the process reads.
+func (w *worker) read() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.readLocked()
 }
 
 func (w *worker) pause() {
