@@ -19,7 +19,7 @@ func (w *worker) doubtful() bool { return w.silent || !w.unread.IsZero() }
 // probeLocked has a process show whether it reads and answers. What it answers does not
 // matter.
 func (w *worker) probeLocked() {
-	w.askLocked("ping", "")
+	w.askLocked("ping", "", w.server.options.Limits.CancelGrace)
 }
 
 // unreadLocked notes that the process did not read a message. It is ended if it does not

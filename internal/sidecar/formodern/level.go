@@ -55,10 +55,8 @@ func (w *worker) tellLevel(ctx context.Context, c *call) {
 		return
 	}
 	w.level = lowest
-	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`)
+	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`, levelTimeout)
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, levelTimeout)
-	defer cancel()
 	_, _ = w.await(ctx, answered) // without it there are fewer messages, or more, which are dropped
 }
 

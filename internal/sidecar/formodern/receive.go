@@ -43,6 +43,7 @@ func (w *worker) receiveAnswer(m session.Message) {
 		s.metrics.LateAnswers.Inc()
 		return
 	case p.own != nil:
+		p.late.Stop()
 		p.own <- keep(m)
 		s.mu.Unlock()
 		return

@@ -7,53 +7,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
-
-// While the holder of subscriptions is replaced another client subscribes. Those who were
-// there before must not lose theirs.
-func TestReviewHolderReplacedByAListener(t *testing.T) {
-	for range 3000 { // who is first is not decided by us; about one in a hundred loses
-		if holderReplacedByAListener(t); t.Failed() {
-			return
-		}
-	}
-}
-
-func holderReplacedByAListener(t *testing.T) {
-	t.Helper()
-	started := 0
-	play(t, nil, func(p *script) {
-		p.answers["resources/subscribe"] = `"result":{}`
-		p.answers["resources/unsubscribe"] = `"result":{}`
-		if started++; started == 2 {
-			delete(p.answers, "initialize")
-			delete(p.answers, "resources/subscribe")
-		}
-	}, func(s *stage) {
-		first := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a://x"]},`)
-		first.wantPart("a://x")
-		s.process(1).end(errPlayed)
-		p := s.process(2)
-		initialize := p.next()
-		for range 20 { // who all wait for the same start
-			s.post(mute, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
-		}
-		p.answer(initialize, everything)
-		synctest.Wait()
-		p.mu.Lock()
-		sent := ""
-		for _, m := range p.sent {
-			sent += string(m.Bytes)
-		}
-		p.mu.Unlock()
-		if !strings.Contains(sent, "resources/subscribe") {
-			t.Error("nobody subscribes to a://x any more, and its client is not told")
-		}
-	})
-}
 
 // A client subscribes to resources with long names. The process reads all it is sent.
 func TestReviewLongNamesEndTheProcess(t *testing.T) {
@@ -72,30 +28,6 @@ func TestReviewLongNamesEndTheProcess(t *testing.T) {
 		synctest.Wait()
 		if p.isClosed() {
 			t.Errorf("the process was ended for not reading, with a call in flight: %q", call.got())
-		}
-	})
-}
-
-// Requests of our own that are not answered must not be kept for as long as the process is there.
-func TestReviewUnansweredOwnRequests(t *testing.T) {
-	play(t, nil, func(p *script) {
-		p.answers["resources/subscribe"] = `"result":{}`
-		p.answers["resources/unsubscribe"] = ""
-	}, func(s *stage) {
-		for range 50 {
-			l := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a://x"]},`)
-			l.wantPart("a://x")
-			l.abandon()
-		}
-		time.Sleep(2 * time.Minute)
-		s.server.mu.Lock()
-		defer s.server.mu.Unlock()
-		for _, g := range s.server.groups {
-			for _, w := range g.workers {
-				if len(w.pending) > 1 {
-					t.Errorf("%d requests of our own are kept", len(w.pending))
-				}
-			}
 		}
 	})
 }

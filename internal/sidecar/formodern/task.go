@@ -218,7 +218,7 @@ func (w *worker) fetchTaskTools(ctx context.Context) (map[string]bool, error) {
 	params := ""
 	for range toolPages {
 		w.server.mu.Lock()
-		answered := w.askLocked(methodTools, params)
+		answered := w.askLocked(methodTools, params, toolsTimeout)
 		w.server.mu.Unlock()
 		answer, err := w.await(ctx, answered)
 		if err != nil {

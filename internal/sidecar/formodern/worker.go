@@ -16,12 +16,13 @@ import (
 
 // Why processes are ended.
 var (
-	errEvicted = errors.New("the server process made room for another")
-	errIdle    = errors.New("the server process was not used")
-	errStuck   = errors.New("the server did not end a call that was cancelled")
-	errUnread  = errors.New("the server does not read what it is sent")
-	errSilent  = errors.New("the server does not answer any more")
-	errGone    = errors.New("the server process has just ended")
+	errEvicted  = errors.New("the server process made room for another")
+	errIdle     = errors.New("the server process was not used")
+	errStuck    = errors.New("the server did not end a call that was cancelled")
+	errUnread   = errors.New("the server does not read what it is sent")
+	errSilent   = errors.New("the server does not answer any more")
+	errNoAnswer = errors.New("the server has not answered in time")
+	errGone     = errors.New("the server process has just ended")
 )
 
 // worker is one process from its start to its end.
@@ -58,6 +59,7 @@ type worker struct {
 type pending struct {
 	call *call
 	own  chan session.Message // has room for the answer; closed without one at the end
+	late *time.Timer          // of our own
 }
 
 // launch starts a process and agrees with it.
@@ -102,7 +104,7 @@ func (s *Server) obtain(ctx context.Context) (LegacyServer, error) {
 func (w *worker) initialize(ctx context.Context) error {
 	s := w.server
 	s.mu.Lock()
-	answered := w.askLocked("initialize", initializeParams(w.group.capabilities))
+	answered := w.askLocked("initialize", initializeParams(w.group.capabilities), s.options.Limits.StartTimeout)
 	s.mu.Unlock()
 	answer, err := w.await(ctx, answered)
 	if err != nil {
@@ -118,31 +120,45 @@ func (w *worker) initialize(ctx context.Context) error {
 	return nil
 }
 
-// askLocked sends a request of our own. There need not be anybody who waits for the
-// answer.
-func (w *worker) askLocked(method, params string) <-chan session.Message {
+// askLocked sends a request of our own, which is forgotten if it has no answer in time.
+// There need not be anybody who waits for it.
+func (w *worker) askLocked(method, params string, within time.Duration) <-chan session.Message {
 	w.number++
+	number := w.number
 	p := &pending{own: make(chan session.Message, 1)}
 	if w.dead != nil {
 		close(p.own)
 		return p.own
 	}
-	w.pending[w.number] = p
+	w.pending[number] = p
+	p.late = time.AfterFunc(within, func() { w.giveUp(number) })
 	w.enqueueLocked(outgoing{
-		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(w.number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
+		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
 		request: true,
 	})
 	return p.own
+}
+
+func (w *worker) giveUp(number uint64) {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	if p := w.pending[number]; p != nil {
+		delete(w.pending, number)
+		close(p.own)
+	}
 }
 
 // await waits for the answer to a request of our own.
 func (w *worker) await(ctx context.Context, answered <-chan session.Message) (session.Message, error) {
 	select {
 	case answer, ok := <-answered:
-		if !ok {
-			return answer, w.deadBy()
+		if ok {
+			return answer, nil
 		}
-		return answer, nil
+		if err := w.deadBy(); err != nil {
+			return answer, err
+		}
+		return answer, errNoAnswer
 	case <-ctx.Done():
 		return session.Message{}, fmt.Errorf("wait for the server to answer: %w", ctx.Err())
 	}
@@ -257,6 +273,7 @@ func (w *worker) fail(reason error) {
 func (w *worker) buryLocked() (ids [][]byte) {
 	for _, p := range w.pending {
 		if p.own != nil {
+			p.late.Stop()
 			close(p.own)
 		}
 	}
