@@ -145,3 +145,23 @@ func TestTaskTools(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A list that cannot be had does not hold up every call.
+func TestTaskToolsUnanswered(t *testing.T) {
+	play(t, nil, func(p *script) { p.answers["initialize"], p.answers["tools/list"] = withTasks, "" }, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		p := s.process(1)
+		p.expectNothing()
+		time.Sleep(toolsTimeout)
+		p.next()
+		for range 3 {
+			s.post(mute, "tools/call", `"name":"slow",`)
+			p.next()
+		}
+		time.Sleep(toolsPause)
+		s.post(mute, "tools/call", `"name":"slow",`)
+		p.expectNothing()
+		time.Sleep(toolsTimeout)
+		p.next()
+	})
+}
