@@ -20,10 +20,12 @@ type call struct {
 	method string
 	name   string // of what it is about
 	leased bool   // it is the one that may ask
-	// arguments are kept of a leased call, for what its client carries is bound to them.
-	arguments []byte
 
 	// Guarded by the server's mutex.
+	// What a client carries is bound to the arguments, which are kept of a leased call
+	// until it is known what that makes.
+	arguments []byte
+	bound     []byte
 	id        []byte // of the client's request that waits; nil if none does
 	token     []byte // of that request's progress
 	level     level  // of log messages that the client wants
@@ -78,6 +80,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 	asTask := w.needsTask(ctx, c)
 	s.mu.Lock()
 	if w.dead != nil || ctx.Err() != nil {
+		delete(w.logged, c)
 		w.releaseLocked(c)
 		s.mu.Unlock()
 		if err := ctx.Err(); err != nil {
@@ -104,9 +107,6 @@ func (w *worker) registerLocked(c *call, asTask bool) {
 	if c.token != nil {
 		c.tokenAt = c.number
 		w.progress[c.number] = c
-	}
-	if c.level != noLevel {
-		w.logged[c] = struct{}{}
 	}
 	if asTask {
 		c.task = &task{}

@@ -32,8 +32,13 @@ type topic struct {
 	ok    bool          // it has agreed
 }
 
-// topicTimeout is for a process to agree to a subscription.
-const topicTimeout = 10 * time.Second
+const (
+	// topicTimeout is for a process to agree to a subscription.
+	topicTimeout = 10 * time.Second
+	// topicBytes is how long the names of a group's resources can be in all. They are
+	// sent at once, and must not look like what a process does not read.
+	topicBytes = queueBytes / 4
+)
 
 var errURIs = errors.New("as many resources are subscribed to as may be")
 
@@ -99,22 +104,24 @@ func (s *Server) enter(l *listen, w *worker) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := l.group
-	added := 0
+	added, size := 0, g.topicBytes
 	for _, uri := range l.filter.uris {
 		if g.topics[uri] == nil {
 			added++
+			size += len(uriParam(uri))
 		}
 	}
 	switch {
 	case s.closed:
 		return stateless.ErrClosed
-	case len(g.topics)+added > s.options.Limits.URIs:
+	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
 		return errURIs
 	case g.holder == nil && w.dead != nil:
 		return errGone
 	case g.holder == nil:
 		g.takeOverLocked(w)
 	}
+	g.topicBytes = size
 	g.listens[l] = struct{}{}
 	for _, uri := range l.filter.uris {
 		t := g.topics[uri]
@@ -188,6 +195,7 @@ func (g *group) dropLocked(t *topic) {
 		return
 	}
 	delete(g.topics, t.uri)
+	g.topicBytes -= len(uriParam(t.uri))
 	if g.holder != nil && t.ok {
 		g.holder.askLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // whatever it says to that
 	}

@@ -2,6 +2,8 @@ package formodern
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,6 +324,32 @@ func TestListenBounds(t *testing.T) {
 		s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:1"]},`).wantPart("acknowledged")
 		l.abandon()
 		s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["b:b"]},`).wantPart("acknowledged")
+	})
+}
+
+// The names of resources may be so long in all, as they are sent. Those that are refused
+// cost the process nothing.
+func TestListenBytes(t *testing.T) {
+	uris := func(n int, filler string) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"a:%d%s"`, i, strings.Repeat(filler, 1000))
+		}
+		return `"notifications":{"resourceSubscriptions":[` + strings.Join(names, ",") + `]},`
+	}
+	play(t, func(o *Options) { o.Limits.URIs = 2000 }, agree, func(s *stage) {
+		call := s.post(mute, "tools/list", "")
+		p := s.process(1)
+		list := p.next()
+		s.post(mute, "subscriptions/listen", uris(1300, "x")).wantBusy()
+		s.post(mute, "subscriptions/listen", uris(250, `\u0001`)).wantBusy()
+		l := s.post(mute, "subscriptions/listen", uris(250, "x"))
+		l.wantPart("acknowledged")
+		s.post(mute, "subscriptions/listen", strings.ReplaceAll(uris(20, "x"), "a:", "b:")).wantBusy()
+		l.abandon()
+		s.post(mute, "subscriptions/listen", strings.ReplaceAll(uris(20, "x"), "a:", "b:")).wantPart("acknowledged")
+		p.answer(list, `"result":{}`)
+		call.wantPart("complete")
 	})
 }
 

@@ -487,6 +487,39 @@ func TestManyQuestions(t *testing.T) {
 	})
 }
 
+// So can they have so many bytes.
+func TestLongQuestions(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		p := s.process(1)
+		p.next()
+		long := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("x", questionBytes/2) + `"}`
+		p.request("1", long)
+		p.request("2", long)
+		p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the requests that are open in this call are too long"}}`)
+		p.request("3", form)
+		round := request.asked()
+		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept))
+		p.expect(`{"jsonrpc":"2.0","id":1,"result":` + accept + `}`)
+		p.request("4", long)
+		p.expectNothing()
+	})
+}
+
+// A call that is parked keeps what its state is bound to, not all that its client sent.
+func TestParkedArguments(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		s.parked(elicits, form)
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		for _, p := range s.server.parks {
+			if len(p.call.arguments) > 0 || len(p.bound) == 0 {
+				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.bound))
+			}
+		}
+	})
+}
+
 // Answers that wait for clients have a bound. Past it the client has to call again.
 func TestHeldBytes(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
