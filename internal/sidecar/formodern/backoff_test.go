@@ -67,3 +67,26 @@ func TestBackOffsAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A start that succeeds is a new beginning.
+func TestBackOffEnds(t *testing.T) {
+	tries := 0
+	play(t, func(o *Options) {
+		acquire := o.Acquire
+		o.Acquire = func(ctx context.Context) (LegacyServer, error) {
+			if tries++; tries != 2 {
+				return nil, errPlayed
+			}
+			return acquire(ctx)
+		}
+	}, nil, func(s *stage) {
+		s.post(mute, "tools/list", "").wantBusy()
+		s.post(mute, "tools/list", "")
+		s.process(1).end(errPlayed)
+		s.post(mute, "tools/list", "").wantBusy()
+		s.post(mute, "tools/list", "").wantBusy()
+		if tries != 4 {
+			t.Errorf("got %d starts, want none to have to wait", tries)
+		}
+	})
+}

@@ -151,3 +151,35 @@ func TestUnreadingProcessIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// A session that does not take the question whether it hangs has not been asked.
+func TestBusySessionIsNotSilent(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) == "ping" {
+				return session.ErrTooManyCalls
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		slow, gone := s.post(mute, "tools/call", toolX), s.post(mute, "tools/call", toolX)
+		s.process(1)
+		gone.abandon()
+		time.Sleep(5 * time.Minute)
+		if s.process(1).isClosed() {
+			t.Errorf("it was ended: %q", slow.got())
+		}
+	})
+}
+
+// A process that may ask is not given up because of a list: its call waits for a client.
+func TestAskingProcessIsNotSilent(t *testing.T) {
+	play(t, nil, hangs, func(s *stage) {
+		p, atProcess, round := s.parked(elicits, form)
+		s.post(elicits, "tools/list", "").abandon()
+		time.Sleep(5 * time.Minute)
+		retry := s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept))
+		p.answer(atProcess, `"result":{}`)
+		retry.wantPart("complete")
+	})
+}

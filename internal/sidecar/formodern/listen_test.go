@@ -292,6 +292,24 @@ func TestHolderCannotBeReplaced(t *testing.T) {
 	}
 }
 
+// What became of others' subscriptions is not held against those who come later.
+func TestHoldersAreCountedAnew(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		const filter = `"notifications":{"toolsListChanged":true},`
+		first := s.post(mute, "subscriptions/listen", filter)
+		for i := range holders + 1 {
+			s.process(i + 1).end(errPlayed)
+			synctest.Wait()
+		}
+		if got := first.got(); !strings.Contains(got[len(got)-1], "the subscription has ended") {
+			t.Fatalf("got %q", got)
+		}
+		second := s.post(mute, "subscriptions/listen", filter)
+		s.process(holders + 2).end(errPlayed)
+		second.want(acknowledged(`{"toolsListChanged":true}`), change())
+	})
+}
+
 // N-05: the end of a server is the result of its subscriptions.
 func TestCloseEndsListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

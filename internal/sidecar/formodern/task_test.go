@@ -165,3 +165,18 @@ func TestTaskToolsUnanswered(t *testing.T) {
 		p.next()
 	})
 }
+
+// That a process ends says nothing of the list.
+func TestTaskToolsOfEndedProcess(t *testing.T) {
+	started := 0
+	play(t, nil, func(p *script) {
+		if slow(p); started == 0 {
+			p.answers["tools/list"] = ""
+		}
+		started++
+	}, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		s.process(1).end(errPlayed)
+		s.process(2).expect(slowCall)
+	})
+}
