@@ -23,8 +23,9 @@ func TestHangingProcessIsReplaced(t *testing.T) {
 		grace := s.server.options.Limits.CancelGrace
 		first.abandon()
 		time.Sleep(grace - time.Second)
-		s.post(mute, "tools/call", toolX).abandon() // which puts nothing off
+		third := s.post(mute, "tools/call", toolX)
 		s.processes(1)
+		third.abandon() // which puts nothing off
 		time.Sleep(2 * time.Second)
 		s.post(mute, "tools/call", toolX)
 		s.processes(2)
@@ -176,7 +177,9 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 func TestAskingProcessIsNotSilent(t *testing.T) {
 	play(t, nil, hangs, func(s *stage) {
 		p, atProcess, round := s.parked(elicits, form)
-		s.post(elicits, "tools/list", "").abandon()
+		list := s.post(elicits, "tools/list", "")
+		p.next()
+		list.abandon()
 		time.Sleep(5 * time.Minute)
 		retry := s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept))
 		p.answer(atProcess, `"result":{}`)
