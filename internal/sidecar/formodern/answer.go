@@ -27,7 +27,7 @@ func (s *Server) answer(c *call, id []byte, m session.Message) {
 		s.refuse(id, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
 		return
 	}
-	s.emit(text)
+	s.emitAnswer(id, text)
 }
 
 // cacheable are the methods whose results say how long they are good for (C-01). Nobody
@@ -154,10 +154,10 @@ func (s *Server) answerError(c *call, id []byte, m session.Message) {
 	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, id, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
-		s.emit(frontend.AppendError(nil, id, session.CodeInternal, string(wire.Text(text, found[1])), bytes.Clone(at.Of(text))))
+		s.emitAnswer(id, frontend.AppendError(nil, id, session.CodeInternal, string(wire.Text(text, found[1])), bytes.Clone(at.Of(text))))
 		return
 	}
-	s.emit(wire.Edited(text, edits...))
+	s.emitAnswer(id, wire.Edited(text, edits...))
 }
 
 // isReserved says whether an error has a code that means something else to clients

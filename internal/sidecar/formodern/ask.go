@@ -24,6 +24,9 @@ const (
 	gatherTime = 30 * time.Millisecond
 	// mostQuestions is how many a call can have open.
 	mostQuestions = 64
+	// questionBytes is how long they can be in all: they are kept for as long as the
+	// client has not come back.
+	questionBytes = 1 << 20
 	// codeUserRejected is what a server expects if sampling is refused.
 	codeUserRejected = -1
 )
@@ -51,7 +54,7 @@ func (w *worker) receiveRequest(m session.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := w.lease
+	c := w.askingLocked()
 	switch {
 	case code != 0:
 	case c == nil && method == methodRoots:
@@ -63,6 +66,8 @@ func (w *worker) receiveRequest(m session.Message) {
 		return
 	case len(c.questions) >= mostQuestions:
 		code, reason = session.CodeInternal, "too many requests are open in this call"
+	case c.questionBytesLocked()+q.size() > questionBytes:
+		code, reason = session.CodeInternal, "the requests that are open in this call are too long"
 	}
 	if code != 0 {
 		s.metrics.RefusedRequests.Inc()
@@ -73,6 +78,24 @@ func (w *worker) receiveRequest(m session.Message) {
 	q.key = "r" + strconv.Itoa(c.lastKey)
 	c.questions = append(c.questions, q)
 	s.gatherLocked(c)
+}
+
+func (q *question) size() int { return len(q.id) + len(q.params) }
+
+func (c *call) questionBytesLocked() (size int) {
+	for _, q := range c.questions {
+		size += q.size()
+	}
+	return size
+}
+
+// askingLocked is the call that a request of the process's belongs to. One that the
+// process has not been sent yet cannot have led to any.
+func (w *worker) askingLocked() *call {
+	if c := w.lease; c != nil && c.number != 0 {
+		return c
+	}
+	return nil
 }
 
 // gatherLocked asks a call's client in a moment, if one waits.

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // call is a client's request at a process. Between two rounds it has no client that
@@ -20,16 +20,19 @@ type call struct {
 	method string
 	name   string // of what it is about
 	leased bool   // it is the one that may ask
-	// arguments are kept of a leased call, for what its client carries is bound to them.
-	arguments []byte
 
 	// Guarded by the server's mutex.
+	// What a client carries is bound to the arguments, which are kept of a leased call
+	// until it is known what that makes.
+	arguments []byte
+	bound     []byte
 	id        []byte // of the client's request that waits; nil if none does
 	token     []byte // of that request's progress
 	level     level  // of log messages that the client wants
 	number    uint64 // of the request at the process that is to be answered next
 	tokenAt   uint64 // what the process knows as the token
 	sent      bool   // the process has it
+	heard     uint64 // how many messages the process had sent before
 	cancelled bool
 	done      bool // the process works on it no more
 	task      *task
@@ -77,6 +80,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 	asTask := w.needsTask(ctx, c)
 	s.mu.Lock()
 	if w.dead != nil || ctx.Err() != nil {
+		delete(w.logged, c)
 		w.releaseLocked(c)
 		s.mu.Unlock()
 		if err := ctx.Err(); err != nil {
@@ -97,15 +101,12 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 
 func (w *worker) registerLocked(c *call, asTask bool) {
 	w.number++
-	c.number = w.number
+	c.number, c.heard = w.number, w.heard
 	w.pending[c.number] = &pending{call: c}
 	w.calls[c] = struct{}{}
 	if c.token != nil {
 		c.tokenAt = c.number
 		w.progress[c.number] = c
-	}
-	if c.level != noLevel {
-		w.logged[c] = struct{}{}
 	}
 	if asTask {
 		c.task = &task{}
@@ -124,13 +125,17 @@ func (w *worker) begun(c *call, err error) error {
 	c.sent = true
 	dead := w.dead
 	if err == nil && dead == nil {
+		w.readLocked()
 		s.mu.Unlock()
 		return nil
 	}
 	s.doneLocked(c)
 	id := s.takeLocked(c)
-	unread := errors.Is(err, os.ErrDeadlineExceeded)
-	if err != nil && !unread {
+	busy, unread := isBusy(err), isUnread(err)
+	switch {
+	case unread:
+		w.unreadLocked()
+	case err != nil && !busy:
 		w.unlistLocked() // nobody else is to try
 	}
 	s.mu.Unlock()
@@ -140,6 +145,8 @@ func (w *worker) begun(c *call, err error) error {
 			s.refuse(id, session.CodeInternal, dead.Error()) // it may have acted
 		}
 		return nil
+	case busy:
+		return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
 	case unread:
 		return errUnread
 	}
@@ -217,6 +224,7 @@ func (s *Server) cancelLocked(c *call) {
 	} else {
 		w.sendLocked([]byte(`{"jsonrpc":"2.0","method":"` + methodCancelled + `","params":{"requestId":` + strconv.FormatUint(c.number, 10) + `,"reason":"the client has gone"}}`))
 	}
+	w.watchLocked(c)
 	if !c.leased && c.task == nil {
 		s.doneLocked(c)
 		return

@@ -2,12 +2,10 @@ package formodern
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -25,6 +23,7 @@ type group struct {
 	starts      []*start  // that are under way
 	listens     map[*listen]struct{}
 	topics      map[string]*topic // by the resource's URI
+	topicBytes  int               // of these, as they are sent
 	holder      *worker           // has the subscriptions
 	heldSince   time.Time
 	lostHolders int // in a row that did not last
@@ -189,10 +188,12 @@ func (g *group) tryLocked(c *call, began **start) (*worker, error) {
 
 // pickLocked is the process for a call: the oldest that can take it, so that a client
 // with one call at a time always has the same one, which knows what went before and whose
-// lists show it. For a call that may ask, that is one without such a call.
+// lists show it. For a call that may ask, that is one without such a call. One that seems
+// to hang takes none.
 func (g *group) pickLocked(c *call) (picked *worker) {
 	for _, w := range g.workers {
 		switch {
+		case w.doubtful():
 		case c == nil || !c.leased:
 			if picked == nil || picked.cancelling() && !w.cancelling() {
 				picked = w
@@ -216,8 +217,8 @@ func (g *group) startLocked(c *call) (*start, error) {
 	case len(g.workers)+len(g.starts) >= limits.PerKey:
 		return nil, nil //nolint:nilnil // There is no room.
 	}
-	if wait := time.Until(s.retryAt); wait > 0 {
-		return nil, fmt.Errorf("the next start is in %s, because of the last: %w", wait.Round(time.Millisecond), s.lastErr)
+	if err := s.backOffs[g.caller.Principal].err(); err != nil {
+		return nil, err
 	}
 	if s.children >= limits.Children && !s.evictLocked() {
 		return nil, nil //nolint:nilnil // There is no room.
@@ -248,11 +249,6 @@ func (s *Server) evictLocked() bool {
 	return true
 }
 
-const (
-	firstBackOff = time.Second
-	lastBackOff  = 30 * time.Second
-)
-
 // start is nobody's in particular, so that nobody's going away stops it.
 func (g *group) start(b *start) {
 	s := g.server
@@ -269,7 +265,7 @@ func (g *group) start(b *start) {
 		err = stateless.ErrClosed
 	}
 	if err == nil {
-		s.failures = 0
+		delete(s.backOffs, g.caller.Principal)
 		s.metrics.Starts.Inc()
 		g.workers = append(g.workers, w)
 		w.listed = true
@@ -277,32 +273,13 @@ func (g *group) start(b *start) {
 	} else {
 		s.children--
 		b.err = discreet(err)
-		s.startFailedLocked(err)
+		s.startFailedLocked(g.caller.Principal, err)
 	}
 	g.tidyLocked()
 	s.wakeLocked()
 	s.mu.Unlock()
 	if err != nil && w != nil {
 		w.fail(err)
-	}
-}
-
-// startFailedLocked puts off the next start. The first failure costs nothing, and neither
-// does one that is not of the server, but of sessions that have all processes, or of a
-// caller that it does not let in.
-func (s *Server) startFailedLocked(reason error) {
-	if s.closed || errors.Is(reason, child.ErrFull) {
-		return
-	}
-	s.metrics.StartFailures.Inc()
-	if errors.Is(reason, errRefused) {
-		return
-	}
-	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", reason.Error())
-	s.lastErr = discreet(reason)
-	s.failures++
-	if s.failures > 1 {
-		s.retryAt = time.Now().Add(min(firstBackOff<<min(s.failures-2, 10), lastBackOff))
 	}
 }
 

@@ -39,26 +39,28 @@ func readLevel(text []byte) (level, error) {
 const levelTimeout = 5 * time.Second
 
 // tellLevel tells the process the lowest level that one of its calls wants, if it does
-// not know yet.
+// not know yet. That call may be one that is still prepared.
 func (w *worker) tellLevel(ctx context.Context, c *call) {
-	if c.level == noLevel || !w.hello.logging {
-		return
-	}
 	s := w.server
 	s.mu.Lock()
+	if c.level == noLevel {
+		s.mu.Unlock()
+		return
+	}
+	if c.number == 0 { // else it is of these for as long as it is there
+		w.logged[c] = struct{}{}
+	}
 	lowest := c.level
 	for other := range w.logged {
 		lowest = min(lowest, other.level)
 	}
-	if w.level == lowest {
+	if w.level == lowest || !w.hello.logging {
 		s.mu.Unlock()
 		return
 	}
 	w.level = lowest
-	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`)
+	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`, levelTimeout)
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, levelTimeout)
-	defer cancel()
 	_, _ = w.await(ctx, answered) // without it there are fewer messages, or more, which are dropped
 }
 
@@ -73,10 +75,8 @@ func (w *worker) receiveLog(m session.Message) {
 	severity, err := readLevel(wire.Text(m.Bytes, found[0]))
 	w.server.mu.Lock()
 	var id []byte
-	for c := range w.logged {
-		if len(w.logged) == 1 && err == nil && severity >= c.level {
-			id = c.id
-		}
+	if c := w.loggingLocked(); c != nil && err == nil && severity >= c.level {
+		id = c.id
 	}
 	w.server.mu.Unlock()
 	if id == nil {
@@ -86,4 +86,18 @@ func (w *worker) receiveLog(m session.Message) {
 	// Whoever passes it on has clients of other processes, too, and must know whose it is.
 	m.Call = id
 	w.server.receive(m)
+}
+
+// loggingLocked is the only call at the process that wants log messages, or nil.
+func (w *worker) loggingLocked() (only *call) {
+	for c := range w.logged {
+		switch {
+		case c.number == 0: // the process does not have it yet
+		case only != nil:
+			return nil
+		default:
+			only = c
+		}
+	}
+	return only
 }

@@ -55,6 +55,40 @@ func TestLogLevel(t *testing.T) {
 	})
 }
 
+// The lowest level counts of all calls that want messages, also of one that is still
+// prepared; messages are not of that one yet.
+func TestLogLevelOfPreparedCall(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		low := s.post(logs("debug"), "tools/call", `"name":"low",`)
+		p := s.process(1)
+		level := p.expect(`{"jsonrpc":"2.0","id":N,"method":"logging/setLevel","params":{"level":"debug"}}`)
+		high := s.post(logs("error"), "tools/call", `"name":"high",`)
+		p.expect(`{"jsonrpc":"2.0","id":N,"method":"tools/call","params":{"name":"high","_meta":{}}}`)
+		const message = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1.0}}`
+		p.emit(message)
+		high.want(message)
+		p.answer(level, `"result":{}`)
+		p.expect(`{"jsonrpc":"2.0","id":N,"method":"tools/call","params":{"name":"low","_meta":{}}}`)
+		p.expectNothing()
+		p.emit(message) // whose?
+		high.want(message)
+		low.wantNothing()
+	})
+}
+
+// Nothing is left of a call whose client goes away while it is prepared.
+func TestLogLevelOfCallNotMade(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		gone := s.post(logs("debug"), "tools/call", "")
+		p := s.process(1)
+		p.next()
+		gone.leave()
+		<-gone.done
+		s.post(logs("error"), "tools/call", "")
+		p.expect(`{"jsonrpc":"2.0","id":N,"method":"logging/setLevel","params":{"level":"error"}}`)
+	})
+}
+
 // A server without logging is not told anything.
 func TestNoLogging(t *testing.T) {
 	play(t, nil, func(p *script) {

@@ -32,8 +32,13 @@ type topic struct {
 	ok    bool          // it has agreed
 }
 
-// topicTimeout is for a process to agree to a subscription.
-const topicTimeout = 10 * time.Second
+const (
+	// topicTimeout is for a process to agree to a subscription.
+	topicTimeout = 10 * time.Second
+	// topicBytes is how long the names of a group's resources can be in all. They are
+	// sent at once, and must not look like what a process does not read.
+	topicBytes = queueBytes / 4
+)
 
 var errURIs = errors.New("as many resources are subscribed to as may be")
 
@@ -45,24 +50,40 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 		s.refuse(r.id, session.CodeInvalidParams, err.Error())
 		return nil
 	}
-	w, err := g.acquire(ctx, nil)
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		w, err := g.acquire(ctx, nil)
+		if err != nil {
+			return err
+		}
+		err = s.listenAt(ctx, w, bytes.Clone(r.id), f)
+		w.release()
+		switch {
+		case !errors.Is(err, errGone):
+			return err
+		case try == tries:
+			return s.busy(err)
+		}
 	}
-	defer w.release()
+}
+
+// listenAt opens a subscription with what a process has of it.
+func (s *Server) listenAt(ctx context.Context, w *worker, id []byte, f filter) error {
 	for i := range f.kinds {
 		f.kinds[i] = f.kinds[i] && w.hello.changes[i]
 	}
 	if !w.hello.subscribe {
 		f.uris = nil
 	}
-	l := &listen{id: bytes.Clone(r.id), group: g, filter: f}
+	l := &listen{id: id, group: w.group, filter: f}
 	if f.empty() {
 		s.emit(l.acknowledgement())
 		s.emit(completed(l.id))
 		return nil
 	}
-	if err := s.enter(l, w); err != nil {
+	switch err := s.enter(l, w); {
+	case errors.Is(err, errGone):
+		return err
+	case err != nil:
 		return s.busy(err)
 	}
 	for _, t := range l.topics {
@@ -83,21 +104,24 @@ func (s *Server) enter(l *listen, w *worker) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := l.group
-	added := 0
+	added, size := 0, g.topicBytes
 	for _, uri := range l.filter.uris {
 		if g.topics[uri] == nil {
 			added++
+			size += len(uriParam(uri))
 		}
 	}
 	switch {
 	case s.closed:
 		return stateless.ErrClosed
-	case len(g.topics)+added > s.options.Limits.URIs:
+	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
 		return errURIs
+	case g.holder == nil && w.dead != nil:
+		return errGone
+	case g.holder == nil:
+		g.takeOverLocked(w)
 	}
-	if g.holder == nil && w.dead == nil {
-		g.holder = w
-	}
+	g.topicBytes = size
 	g.listens[l] = struct{}{}
 	for _, uri := range l.filter.uris {
 		t := g.topics[uri]
@@ -114,12 +138,8 @@ func (s *Server) enter(l *listen, w *worker) error {
 
 // subscribeLocked subscribes to a resource for the first time.
 func (g *group) subscribeLocked(t *topic) {
-	if g.holder == nil {
-		close(t.ready)
-		return
-	}
 	w := g.holder
-	answered := w.askLocked("resources/subscribe", uriParam(t.uri))
+	answered := w.askLocked("resources/subscribe", uriParam(t.uri), topicTimeout)
 	go func() {
 		ok := w.agreed(answered)
 		g.server.mu.Lock()
@@ -133,9 +153,7 @@ func uriParam(uri string) string { return `"uri":` + string(wire.AppendString(ni
 
 // agreed waits for the answer to a request of ours, and says whether it is a result.
 func (w *worker) agreed(answered <-chan session.Message) bool {
-	ctx, cancel := context.WithTimeout(w.server.ctx, topicTimeout)
-	defer cancel()
-	answer, err := w.await(ctx, answered)
+	answer, err := w.await(w.server.ctx, answered)
 	return err == nil && answer.Envelope.Result.Present()
 }
 
@@ -177,8 +195,9 @@ func (g *group) dropLocked(t *topic) {
 		return
 	}
 	delete(g.topics, t.uri)
+	g.topicBytes -= len(uriParam(t.uri))
 	if g.holder != nil && t.ok {
-		g.holder.askLocked("resources/unsubscribe", uriParam(t.uri)) // whatever it says to that
+		g.holder.askLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // whatever it says to that
 	}
 }
 

@@ -2,6 +2,8 @@ package formodern
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +181,85 @@ func TestHolderEndsResubscribes(t *testing.T) {
 	})
 }
 
+// A client that comes while the process is replaced may be the one that brings another:
+// that one has the subscriptions of those who were there before, too.
+func TestHolderReplacedByAListener(t *testing.T) {
+	for range 300 { // since who is first is anybody's guess
+		started := 0
+		play(t, nil, func(p *script) {
+			agree(p)
+			if started++; started == 2 {
+				delete(p.answers, "initialize")
+				delete(p.answers, "resources/subscribe")
+			}
+		}, holderReplacedByAListener)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func holderReplacedByAListener(s *stage) {
+	first := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:b"]},`)
+	ack := acknowledged(`{"resourceSubscriptions":["a:b"]}`)
+	first.want(ack)
+	s.process(1).end(errPlayed)
+	p := s.process(2)
+	initialize := p.next()
+	for range 20 { // who all wait for the same start
+		s.post(mute, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+	}
+	p.answer(initialize, everything)
+	p.answer(p.expect(`{"jsonrpc":"2.0","id":N,"method":"resources/subscribe","params":{"uri":"a:b"}}`), `"result":{}`)
+	p.expectNothing()
+	first.want(ack, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b","_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`)
+}
+
+// Clients are told after a time that does not depend on how many subscriptions there are.
+func TestHolderTakesOverInTime(t *testing.T) {
+	started := 0
+	play(t, nil, func(p *script) {
+		agree(p)
+		if started++; started == 2 {
+			p.answers["resources/subscribe"] = ""
+		}
+	}, func(s *stage) {
+		l := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:0","a:1","a:2","a:3"]},`)
+		l.wantPart("acknowledged")
+		s.process(1).end(errPlayed)
+		s.process(2)
+		time.Sleep(topicTimeout - time.Second)
+		l.wantPart("acknowledged")
+		time.Sleep(2 * time.Second)
+		if n := len(l.got()); n != 1+4 {
+			t.Errorf("got %d messages", n)
+		}
+	})
+}
+
+// A subscription is not left without a process if the one that was found has just ended.
+func TestListenAtEndedProcess(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		s.post(mute, "tools/list", "")
+		s.process(1).next()
+		s.server.mu.Lock()
+		var g *group
+		for _, g = range s.server.groups {
+		}
+		w := g.workers[0]
+		s.server.mu.Unlock()
+		s.process(1).end(errPlayed)
+		synctest.Wait()
+		l := &listen{id: []byte("1"), group: g, filter: filter{kinds: [3]bool{true}}}
+		if err := s.server.enter(l, w); !errors.Is(err, errGone) {
+			t.Errorf("got error %v", err)
+		}
+		if len(g.listens) != 0 {
+			t.Error("it is entered")
+		}
+	})
+}
+
 // If none can take over, or none lasts, it is an error, and no result.
 func TestHolderCannotBeReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -209,6 +290,22 @@ func TestHolderCannotBeReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What became of others' subscriptions is not held against those who come later.
+func TestHoldersAreCountedAnew(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		const filter = `"notifications":{"toolsListChanged":true},`
+		first := s.post(mute, "subscriptions/listen", filter)
+		for i := range holders {
+			s.process(i + 1).end(errPlayed)
+			synctest.Wait()
+		}
+		first.abandon()
+		second := s.post(mute, "subscriptions/listen", filter)
+		s.process(holders + 1).end(errPlayed)
+		second.want(acknowledged(`{"toolsListChanged":true}`), change())
+	})
 }
 
 // N-05: the end of a server is the result of its subscriptions.
@@ -243,6 +340,64 @@ func TestListenBounds(t *testing.T) {
 		s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:1"]},`).wantPart("acknowledged")
 		l.abandon()
 		s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["b:b"]},`).wantPart("acknowledged")
+	})
+}
+
+// The names of resources may be so long in all, as they are sent. Those that are refused
+// cost the process nothing.
+func TestListenBytes(t *testing.T) {
+	uris := func(n int, filler string) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"a:%d%s"`, i, strings.Repeat(filler, 1000))
+		}
+		return `"notifications":{"resourceSubscriptions":[` + strings.Join(names, ",") + `]},`
+	}
+	play(t, func(o *Options) { o.Limits.URIs = 2000 }, agree, func(s *stage) {
+		call := s.post(mute, "tools/list", "")
+		p := s.process(1)
+		list := p.next()
+		s.post(mute, "subscriptions/listen", uris(1300, "x")).wantBusy()
+		s.post(mute, "subscriptions/listen", uris(250, `\u0001`)).wantBusy()
+		l := s.post(mute, "subscriptions/listen", uris(250, "x"))
+		l.wantPart("acknowledged")
+		s.post(mute, "subscriptions/listen", strings.ReplaceAll(uris(20, "x"), "a:", "b:")).wantBusy()
+		l.abandon()
+		s.post(mute, "subscriptions/listen", strings.ReplaceAll(uris(20, "x"), "a:", "b:")).wantPart("acknowledged")
+		p.answer(list, `"result":{}`)
+		call.wantPart("complete")
+	})
+}
+
+// What a process does not answer is not kept for as long as it is there.
+func TestUnansweredOwnRequests(t *testing.T) {
+	play(t, nil, func(p *script) {
+		agree(p)
+		p.answers["resources/unsubscribe"] = ""
+	}, func(s *stage) {
+		for range 50 {
+			l := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:b"]},`)
+			l.wantPart("a:b")
+			l.abandon()
+		}
+		pending := func() (n int) {
+			s.server.mu.Lock()
+			defer s.server.mu.Unlock()
+			for _, g := range s.server.groups {
+				for _, w := range g.workers {
+					n += len(w.pending)
+				}
+			}
+			return n
+		}
+		if n := pending(); n != 50 {
+			t.Errorf("%d requests are in flight", n)
+		}
+		time.Sleep(topicTimeout)
+		synctest.Wait()
+		if n := pending(); n != 0 {
+			t.Errorf("%d requests are kept", n)
+		}
 	})
 }
 

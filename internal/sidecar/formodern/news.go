@@ -92,32 +92,43 @@ func (g *group) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer g.leaveLocked()
-	if err != nil {
+	if err == nil {
+		defer w.releaseLocked(nil)
+		err = w.dead
+	}
+	switch {
+	case g.holder != nil: // a client that came meanwhile brought one
+	case err != nil:
 		g.failListensLocked(err)
-		return
+	case len(g.listens) > 0:
+		g.takeOverLocked(w)
 	}
-	defer w.releaseLocked(nil)
-	if len(g.listens) == 0 || g.holder != nil || w.dead != nil {
-		if w.dead != nil && g.holder == nil {
-			g.failListensLocked(w.dead)
-		}
-		return
-	}
+}
+
+// takeOverLocked has a process hold the group's subscriptions. It does not know those
+// that there are, whose clients are told when it does.
+func (g *group) takeOverLocked(w *worker) {
 	g.holder, g.heldSince = w, time.Now()
+	if len(g.listens) == 0 {
+		g.lostHolders = 0 // they were of others
+		return
+	}
 	var asked []<-chan session.Message
 	for _, t := range g.topics {
 		if t.ok { // or else it is being asked for, or nobody was promised it
-			asked = append(asked, w.askLocked("resources/subscribe", uriParam(t.uri)))
+			asked = append(asked, w.askLocked("resources/subscribe", uriParam(t.uri), topicTimeout))
 		}
 	}
-	s.mu.Unlock()
-	for _, answered := range asked {
-		_ = w.agreed(answered) // else its changes are not seen, as those until now
-	}
-	s.mu.Lock()
-	if g.holder == w {
-		g.tellAllLocked()
-	}
+	go func() {
+		for _, answered := range asked { // which all have the same time
+			_ = w.agreed(answered) // else its changes are not seen, as those until now
+		}
+		g.server.mu.Lock()
+		defer g.server.mu.Unlock()
+		if g.holder == w {
+			g.tellAllLocked()
+		}
+	}()
 }
 
 // tellAllLocked tells clients that whatever they have may have changed: nobody looked.

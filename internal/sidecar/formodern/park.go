@@ -29,7 +29,7 @@ const mostParks = 10_000
 
 // ask gives a call's client the process's questions in place of an answer.
 func (s *Server) ask(c *call) {
-	bound := boundTo(s.options.Owner, c.group.name, c.method, []byte(c.name), c.arguments)
+	bound := s.boundOf(c)
 	s.mu.Lock()
 	c.gathering = nil
 	if c.done || c.cancelled || c.id == nil || len(c.questions) == 0 {
@@ -44,7 +44,23 @@ func (s *Server) ask(c *call) {
 	copy(asked, c.questions)
 	id := s.takeLocked(c)
 	s.mu.Unlock()
-	s.emit(inputRequired(id, asked, state))
+	s.emitAnswer(id, inputRequired(id, asked, state))
+}
+
+// boundOf is what the state of a call is bound to. It takes a while to work out, and then
+// the arguments are not needed any more, which may be large.
+func (s *Server) boundOf(c *call) []byte {
+	s.mu.Lock()
+	bound, arguments := c.bound, c.arguments
+	s.mu.Unlock()
+	if bound != nil {
+		return bound
+	}
+	bound = boundTo(s.options.Owner, c.group.name, c.method, []byte(c.name), arguments)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.bound, c.arguments = bound, nil
+	return bound
 }
 
 func (s *Server) newParkLocked(c *call, bound []byte) *park {
@@ -233,8 +249,14 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 	s.gatherLocked(c)
 	s.mu.Unlock()
 	w.tellLevel(ctx, c)
-	for _, answer := range answers {
-		if err := w.child.Send(context.WithoutCancel(ctx), answer); err != nil {
+	for i, answer := range answers {
+		err := w.child.Send(context.WithoutCancel(ctx), answer)
+		switch {
+		case err == nil:
+		case isBusy(err):
+			w.sendLater(answers[i:])
+			return
+		default:
 			go w.sendFailed(err) // which answers the client
 			return
 		}
@@ -251,7 +273,7 @@ func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
 		return false
 	}
 	if !c.group.capabilities.url {
-		s.emit(frontend.AppendError(nil, id, frontend.CodeMissingCapability, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)))
+		s.emitAnswer(id, frontend.AppendError(nil, id, frontend.CodeMissingCapability, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)))
 		return true
 	}
 	var asked []*question
@@ -262,7 +284,7 @@ func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
 		}
 		asked = append(asked, q)
 	}
-	bound := boundTo(s.options.Owner, c.group.name, c.method, []byte(c.name), c.arguments)
+	bound := s.boundOf(c)
 	s.mu.Lock()
 	if s.closed || len(s.parks) >= mostParks {
 		s.mu.Unlock()
@@ -270,7 +292,7 @@ func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
 	}
 	state := s.openLocked(s.newParkLocked(nil, bound))
 	s.mu.Unlock()
-	s.emit(inputRequired(id, asked, state))
+	s.emitAnswer(id, inputRequired(id, asked, state))
 	return true
 }
 

@@ -410,6 +410,59 @@ func TestAskWhileParked(t *testing.T) {
 	})
 }
 
+// R-01: what a process asks before it was sent a call is not asked in that call, which is
+// made as if nothing had been.
+func TestAskBeforeTheCall(t *testing.T) {
+	c := elicits
+	c.meta = `"io.modelcontextprotocol/logLevel":"debug",`
+	for name, test := range map[string]struct {
+		then func(s *stage, p *script, request *posted, level session.Message)
+	}{
+		"the call is made": {func(s *stage, p *script, request *posted, level session.Message) {
+			p.answer(level, `"result":{}`)
+			p.answer(p.next(), `"result":{"content":[]}`)
+			request.wantPart("complete")
+			s.server.mu.Lock()
+			defer s.server.mu.Unlock()
+			if n := len(s.server.calls); n != 0 {
+				t.Errorf("%d calls are left", n)
+			}
+		}},
+		"its client leaves": {func(s *stage, p *script, request *posted, level session.Message) {
+			request.leave()
+			<-request.done
+			p.answer(level, `"result":{}`)
+			time.Sleep(s.server.options.Limits.ParkTTL - time.Second)
+			other := s.post(elicits, "tools/call", toolX)
+			call := p.next()
+			time.Sleep(time.Minute)
+			p.answer(call, `"result":{}`)
+			other.wantPart("complete")
+			request.wantNothing()
+		}},
+		"the process ends": {func(s *stage, p *script, request *posted, _ session.Message) {
+			p.end(errPlayed)
+			next := s.process(2)
+			next.answer(next.next(), `"result":{}`)
+			next.answer(next.next(), `"result":{"content":[]}`)
+			request.wantPart("complete")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(o *Options) { o.Limits.IdleTimeout = time.Hour }, nil, func(s *stage) {
+				request := s.post(c, "tools/call", toolX)
+				p := s.process(1)
+				level := p.next()
+				p.request("1", form)
+				p.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"there is no call to ask the client in"}}`)
+				time.Sleep(gatherTime)
+				request.wantNothing()
+				test.then(s, p, request, level)
+			})
+		})
+	}
+}
+
 // A call can have so many questions open, and all of them can be answered.
 func TestManyQuestions(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
@@ -431,6 +484,39 @@ func TestManyQuestions(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		retry.wantNothing()
+	})
+}
+
+// So can they have so many bytes.
+func TestLongQuestions(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		p := s.process(1)
+		p.next()
+		long := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("x", questionBytes/2) + `"}`
+		p.request("1", long)
+		p.request("2", long)
+		p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the requests that are open in this call are too long"}}`)
+		p.request("3", form)
+		round := request.asked()
+		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept))
+		p.expect(`{"jsonrpc":"2.0","id":1,"result":` + accept + `}`)
+		p.request("4", long)
+		p.expectNothing()
+	})
+}
+
+// A call that is parked keeps what its state is bound to, not all that its client sent.
+func TestParkedArguments(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		s.parked(elicits, form)
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		for _, p := range s.server.parks {
+			if len(p.call.arguments) > 0 || len(p.bound) == 0 {
+				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.bound))
+			}
+		}
 	})
 }
 

@@ -269,7 +269,7 @@ func (a *anyAnswer) retry(s *stage, name string) string {
 	return `"inputResponses":{` + strings.Join(responses, ",") + `},"requestState":"` + a.Result.RequestState + `",`
 }
 
-var errNoAnswer = errors.New("no answer")
+var errUnanswered = errors.New("no answer")
 
 // await waits for the answer, and looks at everything before it.
 func (s *stage) await(p *posted, name string) (answer anyAnswer, err error) {
@@ -292,5 +292,5 @@ func (s *stage) await(p *posted, name string) (answer anyAnswer, err error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return answer, errNoAnswer
+	return answer, errUnanswered
 }

@@ -9,6 +9,9 @@ import (
 
 // receive routes a message of the process's. It never waits for anybody.
 func (w *worker) receive(m session.Message) {
+	w.server.mu.Lock()
+	w.heardLocked()
+	w.server.mu.Unlock()
 	switch m.Envelope.Kind {
 	case wire.Response:
 		w.receiveAnswer(m)
@@ -40,6 +43,7 @@ func (w *worker) receiveAnswer(m session.Message) {
 		s.metrics.LateAnswers.Inc()
 		return
 	case p.own != nil:
+		p.late.Stop()
 		p.own <- keep(m)
 		s.mu.Unlock()
 		return

@@ -141,6 +141,6 @@ func (s *Server) discover(ctx context.Context, g *group, r *request) error {
 	}
 	defer w.release()
 	answer := append([]byte(`{"jsonrpc":"2.0","id":`), r.id...)
-	s.emit(append(append(append(answer, ','), w.hello.discovery...), '}'))
+	s.emitAnswer(r.id, append(append(append(answer, ','), w.hello.discovery...), '}'))
 	return nil
 }

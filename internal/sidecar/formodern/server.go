@@ -109,12 +109,10 @@ type Server struct {
 	calls    map[string]*call // of clients that wait, by their ids
 	listens  map[string]*listen
 	parks    map[string]*park
-	held     int           // bytes of answers to calls that are parked
-	changed  chan struct{} // closed when a process may be free
-	waiters  int           // that changed would wake
-	failures int           // starts in a row that failed
-	retryAt  time.Time
-	lastErr  error
+	held     int                 // bytes of answers to calls that are parked
+	changed  chan struct{}       // closed when a process may be free
+	waiters  int                 // that changed would wake
+	backOffs map[string]*backOff // by principal
 	closed   bool
 }
 
@@ -129,6 +127,7 @@ func New(options Options) *Server {
 	return &Server{
 		options: options, sealer: newSealer(key), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
+		backOffs: map[string]*backOff{},
 	}
 }
 
@@ -200,14 +199,27 @@ func (s *Server) busy(err error) error {
 
 // emit sends a message. Nobody else has it.
 func (s *Server) emit(text []byte) {
+	if err := s.tryEmit(text); err != nil {
+		s.options.Log.Error(err, "A message for a client is invalid, and is dropped")
+	}
+}
+
+// emitAnswer sends the answer to a request. It is made of what was checked before, so it
+// is valid; and if it is not, whoever waits must not do so for ever.
+func (s *Server) emitAnswer(id, text []byte) {
+	if err := s.tryEmit(text); err != nil {
+		s.options.Log.Error(err, "An answer for a client is invalid, and is replaced by an error")
+		s.refuse(id, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
+	}
+}
+
+func (s *Server) tryEmit(text []byte) error {
 	envelope, err := wire.ScanLenient(text)
 	if err != nil {
-		// It is made of what was checked before, so this does not happen; and if it
-		// does, whoever waits must not do so for ever.
-		s.options.Log.Error(err, "A message for a client is invalid, and is dropped")
-		return
+		return fmt.Errorf("read message for a client: %w", err)
 	}
 	s.receive(session.Message{Bytes: text, Envelope: envelope, Owned: true})
+	return nil
 }
 
 // refuse answers a request that no process sees.

@@ -29,6 +29,7 @@ const (
 	taskID      = 1 << 10 // bytes of the longest name of a task
 
 	toolsTimeout = 10 * time.Second
+	toolsPause   = time.Minute // before a list that cannot be had is asked for again
 	toolPages    = 100
 )
 
@@ -118,8 +119,11 @@ func (w *worker) requestLocked(c *call, method string) {
 	w.number++
 	c.number = w.number
 	w.pending[c.number] = &pending{call: c}
-	w.sendLocked([]byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
-		`","params":{"taskId":` + string(wire.AppendString(nil, c.task.id)) + `}}`))
+	w.enqueueLocked(outgoing{
+		text: []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
+			`","params":{"taskId":` + string(wire.AppendString(nil, c.task.id)) + `}}`),
+		request: true,
+	})
 }
 
 func (w *worker) pollTask(c *call) {
@@ -158,6 +162,7 @@ func (w *worker) cancelledTaskLocked(c *call, number uint64, m session.Message) 
 type taskTools struct {
 	required map[string]bool
 	known    bool
+	failed   time.Time     // when they could not be had, if so
 	asking   chan struct{} // closed when they are known that were asked for; nil if they were not
 }
 
@@ -175,7 +180,7 @@ func (w *worker) needsTask(ctx context.Context, c *call) bool {
 	s, t := w.server, &w.group.tools
 	s.mu.Lock()
 	asking := t.asking
-	if !t.known && asking == nil {
+	if !t.known && asking == nil && time.Since(t.failed) >= toolsPause {
 		asking = make(chan struct{})
 		t.asking, t.known = asking, true // it is what changes from now on that they may not have
 		go w.findTaskTools(asking)
@@ -200,10 +205,13 @@ func (w *worker) findTaskTools(done chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.asking = nil
-	if err == nil {
+	switch {
+	case err == nil:
 		t.required = required
-	} else {
+	case w.dead != nil:
 		t.known = false
+	default:
+		t.known, t.failed = false, time.Now()
 	}
 	close(done)
 }
@@ -215,7 +223,7 @@ func (w *worker) fetchTaskTools(ctx context.Context) (map[string]bool, error) {
 	params := ""
 	for range toolPages {
 		w.server.mu.Lock()
-		answered := w.askLocked(methodTools, params)
+		answered := w.askLocked(methodTools, params, toolsTimeout)
 		w.server.mu.Unlock()
 		answer, err := w.await(ctx, answered)
 		if err != nil {

@@ -145,3 +145,38 @@ func TestTaskTools(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A list that cannot be had does not hold up every call.
+func TestTaskToolsUnanswered(t *testing.T) {
+	play(t, nil, func(p *script) { p.answers["initialize"], p.answers["tools/list"] = withTasks, "" }, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		p := s.process(1)
+		p.expectNothing()
+		time.Sleep(toolsTimeout)
+		p.next()
+		for range 3 {
+			s.post(mute, "tools/call", `"name":"slow",`)
+			p.next()
+		}
+		time.Sleep(toolsPause)
+		s.post(mute, "tools/call", `"name":"slow",`)
+		p.expectNothing()
+		time.Sleep(toolsTimeout)
+		p.next()
+	})
+}
+
+// That a process ends says nothing of the list.
+func TestTaskToolsOfEndedProcess(t *testing.T) {
+	started := 0
+	play(t, nil, func(p *script) {
+		if slow(p); started == 0 {
+			p.answers["tools/list"] = ""
+		}
+		started++
+	}, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		s.process(1).end(errPlayed)
+		s.process(2).expect(slowCall)
+	})
+}

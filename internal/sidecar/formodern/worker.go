@@ -16,11 +16,13 @@ import (
 
 // Why processes are ended.
 var (
-	errEvicted = errors.New("the server process made room for another")
-	errIdle    = errors.New("the server process was not used")
-	errStuck   = errors.New("the server did not end a call that was cancelled")
-	errUnread  = errors.New("the server does not read what it is sent")
-	errGone    = errors.New("the server process has just ended")
+	errEvicted  = errors.New("the server process made room for another")
+	errIdle     = errors.New("the server process was not used")
+	errStuck    = errors.New("the server did not end a call that was cancelled")
+	errUnread   = errors.New("the server does not read what it is sent")
+	errSilent   = errors.New("the server does not answer any more")
+	errNoAnswer = errors.New("the server has not answered in time")
+	errGone     = errors.New("the server process has just ended")
 )
 
 // worker is one process from its start to its end.
@@ -43,9 +45,13 @@ type worker struct {
 	listed   bool                // it is of its group's workers
 	touched  time.Time           // when it was used last
 	idle     *time.Timer
-	queue    [][]byte // to be written without anybody waiting
-	queued   int      // bytes of these
+	queue    []outgoing // to be written without anybody waiting
+	queued   int        // bytes of these
 	writing  bool
+	unread   time.Time   // since when it does not read, if so
+	heard    uint64      // how many messages it has sent
+	watch    *time.Timer // runs while it has to say something
+	silent   bool        // and has not
 	dead     error
 }
 
@@ -53,6 +59,7 @@ type worker struct {
 type pending struct {
 	call *call
 	own  chan session.Message // has room for the answer; closed without one at the end
+	late *time.Timer          // of our own
 }
 
 // launch starts a process and agrees with it.
@@ -97,7 +104,7 @@ func (s *Server) obtain(ctx context.Context) (LegacyServer, error) {
 func (w *worker) initialize(ctx context.Context) error {
 	s := w.server
 	s.mu.Lock()
-	answered := w.askLocked("initialize", initializeParams(w.group.capabilities))
+	answered := w.askLocked("initialize", initializeParams(w.group.capabilities), s.options.Limits.StartTimeout)
 	s.mu.Unlock()
 	answer, err := w.await(ctx, answered)
 	if err != nil {
@@ -113,28 +120,45 @@ func (w *worker) initialize(ctx context.Context) error {
 	return nil
 }
 
-// askLocked sends a request of our own. There need not be anybody who waits for the
-// answer.
-func (w *worker) askLocked(method, params string) <-chan session.Message {
+// askLocked sends a request of our own, which is forgotten if it has no answer in time.
+// There need not be anybody who waits for it.
+func (w *worker) askLocked(method, params string, within time.Duration) <-chan session.Message {
 	w.number++
+	number := w.number
 	p := &pending{own: make(chan session.Message, 1)}
 	if w.dead != nil {
 		close(p.own)
 		return p.own
 	}
-	w.pending[w.number] = p
-	w.sendLocked([]byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(w.number, 10) + `,"method":"` + method + `","params":{` + params + `}}`))
+	w.pending[number] = p
+	p.late = time.AfterFunc(within, func() { w.giveUp(number) })
+	w.enqueueLocked(outgoing{
+		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
+		request: true,
+	})
 	return p.own
+}
+
+func (w *worker) giveUp(number uint64) {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	if p := w.pending[number]; p != nil {
+		delete(w.pending, number)
+		close(p.own)
+	}
 }
 
 // await waits for the answer to a request of our own.
 func (w *worker) await(ctx context.Context, answered <-chan session.Message) (session.Message, error) {
 	select {
 	case answer, ok := <-answered:
-		if !ok {
-			return answer, w.deadBy()
+		if ok {
+			return answer, nil
 		}
-		return answer, nil
+		if err := w.deadBy(); err != nil {
+			return answer, err
+		}
+		return answer, errNoAnswer
 	case <-ctx.Done():
 		return session.Message{}, fmt.Errorf("wait for the server to answer: %w", ctx.Err())
 	}
@@ -144,60 +168,6 @@ func (w *worker) deadBy() error {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	return w.dead
-}
-
-// queueBytes is how much may wait for a process that nobody waits for to have read it.
-const queueBytes = 1 << 20
-
-// sendLocked has a message written after those before it, without waiting: whoever reads
-// the process's output must not wait for it to read.
-func (w *worker) sendLocked(message []byte) {
-	if w.dead != nil {
-		return
-	}
-	if w.queued > queueBytes {
-		w.dismissLocked(errUnread)
-		return
-	}
-	w.queue = append(w.queue, message)
-	w.queued += len(message)
-	if !w.writing {
-		w.writing = true
-		go w.write()
-	}
-}
-
-func (w *worker) write() {
-	s := w.server
-	for {
-		s.mu.Lock()
-		if len(w.queue) == 0 || w.dead != nil {
-			w.writing, w.queue, w.queued = false, nil, 0
-			s.mu.Unlock()
-			return
-		}
-		next := w.queue[0]
-		w.queue = w.queue[1:]
-		w.queued -= len(next)
-		s.mu.Unlock()
-		if err := w.child.Send(context.Background(), next); err != nil {
-			w.sendFailed(err)
-			return
-		}
-	}
-}
-
-// reasonGrace is for whoever reads the process's output to say that it has ended, and
-// why.
-const reasonGrace = time.Second
-
-// sendFailed ends a process that could not be sent something.
-func (w *worker) sendFailed(err error) {
-	select {
-	case <-w.over:
-	case <-time.After(reasonGrace):
-		w.fail(fmt.Errorf("%w: %w", errUnread, err))
-	}
 }
 
 // usedLocked says whether a process cannot be ended without anybody noticing.
@@ -215,6 +185,9 @@ func (w *worker) releaseLocked(c *call) {
 	}
 	w.touched = time.Now()
 	w.group.lastUsed = w.touched
+	if w.silent && w.inFlight == 0 && w.listed {
+		w.endSilentLocked()
+	}
 	w.server.wakeLocked()
 }
 
@@ -277,8 +250,10 @@ func (w *worker) fail(reason error) {
 	close(w.over)
 	wasListed := w.listed
 	w.unlistLocked()
-	if w.idle != nil {
-		w.idle.Stop()
+	for _, timer := range []*time.Timer{w.idle, w.watch} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	failed := w.buryLocked()
 	w.group.holderEndedLocked(w)
@@ -298,6 +273,7 @@ func (w *worker) fail(reason error) {
 func (w *worker) buryLocked() (ids [][]byte) {
 	for _, p := range w.pending {
 		if p.own != nil {
+			p.late.Stop()
 			close(p.own)
 		}
 	}
