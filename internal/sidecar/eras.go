@@ -84,7 +84,7 @@ func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 		Limits: formodern.Limits{
 			Children: a.config.MaxSessions, PerKey: a.config.MaxSessions, KeysPerPrincipal: a.config.MaxSessions, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
-			ParkTTL: a.config.ParkTimeout, CancelGrace: cancelGrace,
+			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace,
 		},
 	})
 }

@@ -49,7 +49,7 @@ func (w *worker) stillUnread() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.unreadLocked()
-	return time.Since(w.unread) >= s.options.Limits.CancelGrace
+	return time.Since(w.unread) >= s.options.Limits.StuckTimeout
 }
 
 // heardLocked notes that the process has said anything: it does not hang.
@@ -78,16 +78,15 @@ func (w *worker) watchLocked(c *call) {
 }
 
 // judge is for a process that has said nothing since it was watched: it takes no more
-// calls, and ends with those that it has, which have some time left.
+// calls, and ends with those that it has. One of them may be why it is silent, and have
+// its answer yet.
 func (w *worker) judge() {
 	s := w.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case w.watch == nil || w.dead != nil:
-	case w.silent:
-		w.endSilentLocked()
-	case w.writing: // it may not have been asked yet
+	case w.writing && !w.silent: // it may not have been asked yet
 		w.watch.Reset(s.options.Limits.CancelGrace)
 	case w.inFlight == 0:
 		w.endSilentLocked()

@@ -15,7 +15,7 @@ func hangs(p *script) {
 }
 
 // A process of clients that cannot be asked hangs. Once a call was in vain it gets no
-// other, and its other calls end with it, after a while.
+// other, and it ends with its last: one of them may be what it works on.
 func TestHangingProcessIsReplaced(t *testing.T) {
 	play(t, nil, hangs, func(s *stage) {
 		first, second := s.post(mute, "tools/call", toolX), s.post(mute, "tools/call", toolX)
@@ -29,14 +29,14 @@ func TestHangingProcessIsReplaced(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.post(mute, "tools/call", toolX)
 		s.processes(2)
+		time.Sleep(10 * grace)
 		if p.isClosed() {
-			t.Error("its other call has no time")
+			t.Error("its other call was cut off")
 		}
-		time.Sleep(grace)
+		second.abandon()
 		if !p.isClosed() {
 			t.Error("it was not ended")
 		}
-		second.want(failure(-32603, errSilent.Error()))
 		equal(t, "kills", s.server.Metrics().Kills.Value(), 1)
 		if s.process(2).isClosed() {
 			t.Error("the other was ended, too")

@@ -10,14 +10,16 @@ import (
 // A drain waits for clients that were asked for input to come back, and not for ever.
 func TestAwaitParked(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
-		s.server.AwaitParked(t.Context()) // there is none
+		ctx, leave := context.WithCancel(context.Background())
+		defer leave()
+		s.server.AwaitParked(ctx) // there is none
 		first := s.post(elicits, "tools/call", `"name":"a",`)
 		p := s.process(1)
 		call := p.next()
 		p.request("1", form)
 		question := first.asked()
 
-		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		hasty, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		s.server.AwaitParked(hasty)
 		if hasty.Err() == nil {
@@ -27,7 +29,7 @@ func TestAwaitParked(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			s.server.AwaitParked(t.Context())
+			s.server.AwaitParked(ctx)
 		}()
 		retry := s.post(elicits, "tools/call", `"name":"a",`+question.with(`"r1":`+accept))
 		p.next()

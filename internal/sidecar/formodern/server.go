@@ -56,6 +56,7 @@ type Limits struct {
 	LeaseTimeout time.Duration // for a process to be free, before a call is refused
 	IdleTimeout  time.Duration // without a call, after which a process ends
 	ParkTTL      time.Duration // for a client to come back with what it was asked for
+	StuckTimeout time.Duration // without reading what it is sent, after which a process is ended
 	CancelGrace  time.Duration // for a process to be done with a cancelled call, before it is ended
 }
 
