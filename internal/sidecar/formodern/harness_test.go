@@ -22,7 +22,7 @@ func testLimits() Limits {
 	return Limits{
 		Children: 4, PerKey: 3, KeysPerPrincipal: 2, URIs: 4,
 		StartTimeout: 10 * time.Second, LeaseTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
-		ParkTTL: 10 * time.Minute, StuckTimeout: 5 * time.Second, CancelGrace: 10 * time.Second,
+		ParkTTL: 10 * time.Minute, StuckTimeout: 10 * time.Second, CancelGrace: 10 * time.Second,
 	}
 }
 

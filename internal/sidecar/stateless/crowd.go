@@ -32,10 +32,12 @@ const crowdRetry = 10 * time.Second
 // choose returns the process that a request goes to, given the first. One that is not
 // crowded is taken before any is started, and the first before others, so that those end.
 func (c *crowd) choose(first *run, request session.Message) *run {
-	limits := &first.options.Limits
+	if first.translated || string(request.Envelope.Method) == methodListen {
+		return first
+	}
 	goesOn := goesOnWith(request)
 	load, _ := first.load()
-	if first.translated || string(request.Envelope.Method) == methodListen || goesOn == nil && load < limits.Crowd {
+	if goesOn == nil && load < first.options.Limits.Crowd {
 		return first
 	}
 	c.mu.Lock()
@@ -49,11 +51,15 @@ func (c *crowd) choose(first *run, request session.Message) *run {
 			best, least = other, load
 		}
 	}
-	if least >= limits.Crowd && !c.closed && !c.starting && len(c.others)+1 < limits.Processes && time.Now().After(c.retryAt) {
+	if least >= first.options.Limits.Crowd && c.mayStartLocked(&first.options.Limits) {
 		c.starting = true
 		go c.start(first)
 	}
 	return best
+}
+
+func (c *crowd) mayStartLocked(limits *Limits) bool {
+	return !c.closed && !c.starting && len(c.others)+1 < limits.Processes && time.Now().After(c.retryAt)
 }
 
 // load is how many requests of clients are in flight, and whether there can be more.

@@ -87,15 +87,13 @@ func (r *run) listenLocked(c *call, f filter) bool {
 func (h *hub) countLocked(f filter, by int) {
 	for uri := range f.uris {
 		before := h.uris[uri]
-		switch after := before + by; {
-		case after == 0:
+		h.uris[uri] = before + by
+		if before == 0 {
+			h.uriBytes += len(uri)
+		}
+		if before+by == 0 {
 			delete(h.uris, uri)
 			h.uriBytes -= len(uri)
-		default:
-			h.uris[uri] = after
-			if before == 0 {
-				h.uriBytes += len(uri)
-			}
 		}
 	}
 }
