@@ -3,7 +3,9 @@ package stateless
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"strings"
+	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
@@ -60,27 +62,44 @@ func isTask(answer session.Message) bool {
 	return err == nil && string(wire.Text(answer.Bytes, found[0])) == "task"
 }
 
-// note remembers what another process than the first has begun.
-func (c *crowd) note(by *run, marks []mark) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.begun == nil {
-		c.begun = map[mark]*run{}
+// begun is what other processes than the first have begun. Nobody who has its lock wants
+// another.
+type begun struct {
+	mu sync.Mutex
+	by map[mark]*run
+}
+
+// note remembers what a process has begun.
+func (b *begun) note(by *run, marks []mark) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by == nil {
+		b.by = map[mark]*run{}
 	}
 	for _, m := range marks {
-		for old := range c.begun {
-			if len(c.begun) < mostBegun {
+		for old := range b.by {
+			if len(b.by) < mostBegun {
 				break
 			}
-			delete(c.begun, old)
+			delete(b.by, old)
 		}
-		c.begun[m] = by
+		b.by[m] = by
 	}
 }
 
-// whoBegan is the process that a request goes on at: the first, if nobody else is known.
-func (c *crowd) whoBegan(with []byte, first *run) *run {
-	if by, ok := c.begun[sha256.Sum256(with)]; ok {
+// forget is for a process that has ended.
+func (b *begun) forget(over *run) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.by, func(_ mark, by *run) bool { return by == over })
+}
+
+// who is the process that a request goes on at: the first, if nobody else is known.
+func (b *begun) who(with []byte, first *run) *run {
+	b.mu.Lock()
+	by := b.by[sha256.Sum256(with)]
+	b.mu.Unlock()
+	if by != nil {
 		if _, alive := by.load(); alive {
 			return by
 		}

@@ -2,7 +2,6 @@ package stateless
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,10 +16,10 @@ import (
 // matter which of them has news.
 type crowd struct {
 	process *process // has the first
+	begun   begun
 
 	mu       sync.Mutex
 	others   []*run
-	begun    map[mark]*run // what others have begun; all else the first has
 	starting bool
 	retryAt  time.Time // after a start that failed
 	closed   bool
@@ -35,16 +34,15 @@ func (c *crowd) choose(first *run, request session.Message) *run {
 	if first.translated || string(request.Envelope.Method) == methodListen {
 		return first
 	}
-	goesOn := goesOnWith(request)
+	if goesOn := goesOnWith(request); goesOn != nil {
+		return c.begun.who(goesOn, first)
+	}
 	load, _ := first.load()
-	if goesOn == nil && load < first.options.Limits.Crowd {
+	if load < first.options.Limits.Crowd {
 		return first
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if goesOn != nil {
-		return c.whoBegan(goesOn, first)
-	}
 	best, least := first, load
 	for _, other := range c.others {
 		if load, alive := other.load(); alive && load < least {
@@ -89,7 +87,7 @@ func (c *crowd) start(first *run) {
 	first.metrics.Starts.Inc()
 	other := newRun(server, false, first.options, first.metrics, c.left)
 	other.mu.Lock()
-	other.noteBegun = c.note
+	other.noteBegun = c.begun.note
 	other.mu.Unlock()
 	c.others = append(c.others, other)
 	for _, first := range c.process.all() { // which may be another by now
@@ -102,7 +100,7 @@ func (c *crowd) left(over *run, reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.others = slices.DeleteFunc(c.others, func(r *run) bool { return r == over })
-	maps.DeleteFunc(c.begun, func(_ mark, r *run) bool { return r == over })
+	c.begun.forget(over)
 	for _, first := range c.process.all() {
 		first.forgetRepeats(over)
 	}

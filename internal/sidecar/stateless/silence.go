@@ -50,7 +50,7 @@ func (r *run) noteAnswerLocked(c *call, answer session.Message) {
 	}
 	if r.noteBegun != nil {
 		if marks := begunIn(answer); len(marks) > 0 {
-			go r.noteBegun(r, marks) // whose lock is held by whoever wants ours
+			r.noteBegun(r, marks)
 		}
 	}
 }
