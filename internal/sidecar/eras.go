@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -80,7 +81,8 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 // sessions: neither kind of client can lock the other out.
 func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 	return formodern.New(formodern.Options{
-		Acquire: acquire, OfferRoots: a.config.OfferRoots, Log: a.config.Log,
+		Acquire: acquire, Serves: func(spoken string) []string { return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}) },
+		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
 			Children: a.config.MaxSessions, PerKey: a.config.MaxSessions, KeysPerPrincipal: a.config.MaxSessions, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,

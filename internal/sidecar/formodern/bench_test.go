@@ -34,7 +34,7 @@ func (p *prompt) Close()                                             {}
 // promptCall makes one call after the other.
 func promptCall(t testing.TB, capabilities string) func() {
 	t.Helper()
-	server := New(Options{Limits: testLimits(), Acquire: func(context.Context) (LegacyServer, error) { return &prompt{}, nil }})
+	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) { return &prompt{}, nil }})
 	answers := 0
 	server.Serve(func(session.Message) { answers++ }, func(error) {})
 	t.Cleanup(server.Close)

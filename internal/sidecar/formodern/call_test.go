@@ -127,7 +127,7 @@ func TestDiscover(t *testing.T) {
 					`,"clientInfo":{"name":"slipway","version":"` + version.Get().Version + `"}}}`)
 				request.wantNothing()
 				p.answer(got, `"result":{"protocolVersion":"2024-11-05","capabilities":{"tasks":{"list":{}},"tools":{},"x":{"y":1.0}},"serverInfo":{"version":"1","name":"o"},"instructions":"Be \"kind\"."}`)
-				request.want(result(`"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],` +
+				request.want(result(`"resultType":"complete","supportedVersions":["2026-07-28","2024-11-05"],` +
 					`"capabilities":{"tools":{},"x":{"y":1.0}},"instructions":"Be \"kind\".","ttlMs":0,"cacheScope":"private",` +
 					`"_meta":{"io.modelcontextprotocol/serverInfo":{"version":"1","name":"o"}}`))
 				s.post(client{capabilities: test.capabilities}, "server/discover", "").wantPart(`"supportedVersions"`)

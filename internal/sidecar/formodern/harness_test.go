@@ -203,7 +203,7 @@ func (s *stage) empty() {
 func newStage(t testing.TB, change func(*Options), played func(*script)) *stage {
 	t.Helper()
 	s := &stage{TB: t, got: map[string][]string{}, last: 100}
-	options := Options{Limits: testLimits(), Owner: "pod-1", Acquire: func(context.Context) (LegacyServer, error) {
+	options := Options{Limits: testLimits(), Serves: serves, Owner: "pod-1", Acquire: func(context.Context) (LegacyServer, error) {
 		p := &script{t: t, answers: map[string]string{"initialize": everything, "notifications/initialized": "", "ping": `"result":{}`}}
 		if played != nil {
 			played(p)
@@ -384,3 +384,6 @@ func equal(t testing.TB, what string, got, want uint64) {
 		t.Errorf("%s: got %d, want %d", what, got, want)
 	}
 }
+
+// serves says that clients can use the revision without sessions and the one spoken.
+func serves(spoken string) []string { return []string{"2026-07-28", spoken} }

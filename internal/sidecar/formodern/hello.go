@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
@@ -37,7 +36,7 @@ var errRefused = errors.New("the server refused initialize")
 
 // readHello checks the answer to initialize. Any revision with sessions will do: they
 // differ in nothing that is translated here.
-func readHello(answer session.Message) (hello, error) {
+func readHello(answer session.Message, serves func(spoken string) []string) (hello, error) {
 	text, e := answer.Bytes, &answer.Envelope
 	if e.Error.Present() {
 		const most = 500
@@ -48,7 +47,8 @@ func readHello(answer session.Message) (hello, error) {
 	if err != nil {
 		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", err)
 	}
-	if revision := string(wire.Text(text, found[0])); !frontend.IsServed(revision) {
+	revision := string(wire.Text(text, found[0]))
+	if !frontend.IsServed(revision) {
 		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", frontend.Clip(revision))
 	}
 	var h hello
@@ -63,7 +63,7 @@ func readHello(answer session.Message) (hello, error) {
 	if err != nil {
 		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
 	}
-	h.discovery = h.discover(part(text, capabilities, without), wire.Text(text, found[3]))
+	h.discovery = h.discover(serves(revision), part(text, capabilities, without), wire.Text(text, found[3]))
 	return h, nil
 }
 
@@ -112,9 +112,7 @@ func (h *hello) readCapabilities(text []byte) error {
 }
 
 // discover is what clients without sessions are told of the server instead.
-func (h *hello) discover(capabilities, instructions []byte) string {
-	versions := append(frontend.Revisions(), frontend.Revision20260728)
-	slices.Reverse(versions)
+func (h *hello) discover(versions []string, capabilities, instructions []byte) string {
 	members := []string{
 		`"resultType":"complete"`,
 		`"supportedVersions":["` + strings.Join(versions, `","`) + `"]`,

@@ -114,7 +114,7 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 			CallTimeout: patience, CommitAfter: patience, WriteTimeout: patience, KeepAlive: patience, IdleTimeout: patience,
 		},
 		Translate: func() stateless.Server {
-			return New(Options{Limits: testLimits(), Acquire: func(context.Context) (LegacyServer, error) {
+			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) {
 				return startPiped(t, realServer(calls)), nil
 			}})
 		},

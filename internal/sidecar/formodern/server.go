@@ -65,6 +65,9 @@ type Options struct {
 	// Acquire starts a server that nobody has used, for the caller in the context.
 	Acquire func(ctx context.Context) (LegacyServer, error)
 	Limits  Limits
+	// Serves are the protocol versions that clients are told of, newest first, given
+	// the one that the server has agreed to.
+	Serves func(spoken string) []string
 	// OfferRoots lets servers ask clients for their roots.
 	OfferRoots bool
 	// Key seals what clients carry from one round to the next. Without one, of 32

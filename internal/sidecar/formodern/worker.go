@@ -110,7 +110,7 @@ func (w *worker) initialize(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("initialize server: %w", err)
 	}
-	if w.hello, err = readHello(answer); err != nil {
+	if w.hello, err = readHello(answer, s.options.Serves); err != nil {
 		return err
 	}
 	// Whatever is sent from now on is behind this.
