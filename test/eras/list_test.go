@@ -16,8 +16,9 @@ func TestChangedListIsSeen(t *testing.T) {
 	if err := c.connect(t.Context(), at); err != nil {
 		t.Fatal(err)
 	}
-	ctx, waiting, cancel := t.Context(), context.Context(nil), context.CancelFunc(nil)
-	waiting, cancel = context.WithCancel(ctx)
+	ctx := t.Context()
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go func() { _, _ = c.call(waiting, "wait", map[string]any{"key": c.key}) }()
 	if err := until(ctx, c.counted(ctx, "started")); err != nil {
 		t.Fatal(err)
