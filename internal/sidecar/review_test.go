@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -464,5 +465,178 @@ func TestReviewSlowModernServer(t *testing.T) {
 	body, _ := io.ReadAll(response.Body)
 	if !bytes.Contains(body, []byte(`"serverInfo"`)) {
 		t.Errorf("a client that came at the start: %s %s", response.Status, body)
+	}
+}
+
+// A modern client of a server without sessions is passed on as it was before.
+func TestReviewModernClientsArePassedOnAsTheyAre(t *testing.T) {
+	for name, initialize := range map[string]func(http.ResponseWriter, *http.Request, string){"both": agreeToInitialize, "modern": refuseInitialize} {
+		t.Run(name, func(t *testing.T) {
+			_, url := adapterFor(t, &httpServer{initialize: initialize}, nil)
+			text := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"} {
+				request.Header.Set(name, value)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
+				t.Errorf("%s %s", response.Status, body)
+			}
+		})
+	}
+}
+
+// onlyWith lets nobody in without credentials.
+func onlyWith(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Servers that want credentials of everybody have clients of both eras, too.
+func TestReviewServersThatWantCredentials(t *testing.T) {
+	clients := &http.Client{Transport: showing("Bearer one")}
+	for name, test := range map[string]struct {
+		server   *httpServer
+		revision string
+	}{
+		"modern server": {&httpServer{initialize: refuseInitialize}, "2025-11-25"},
+		"legacy server": {&httpServer{initialize: agreeToInitialize, noDiscover: true}, "2026-07-28"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := serveHTTP(t, onlyWith(test.server))
+			adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+			gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
+				Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: clients, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: test.revision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = session.Close() }()
+			if got := session.InitializeResult().ProtocolVersion; got != test.revision {
+				t.Errorf("the client has revision %s, want %s", got, test.revision)
+			}
+		})
+	}
+}
+
+// A subscription is made in the name of whoever wants it.
+func TestReviewSubscriptionsShowTheToken(t *testing.T) {
+	server := &httpServer{initialize: refuseInitialize}
+	shown := make(chan string, 16)
+	_, url := adapterFor(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+			shown <- r.Header.Get("Authorization")
+		}
+		server.ServeHTTP(w, r)
+	}), nil)
+	<-shown // the keeper's
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: showing("Bearer one")}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	select {
+	case got := <-shown:
+		if got != "Bearer one" {
+			t.Errorf("it is asked for by somebody who shows %q", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no subscription")
+	}
+}
+
+// Sessions that are translated leave nothing behind.
+func TestReviewTranslatedSessionsLeaveNothing(t *testing.T) {
+	inCall := make(chan struct{}, 100)
+	server := &httpServer{initialize: refuseInitialize, call: func(_ http.ResponseWriter, r *http.Request, _ string, _ []byte) {
+		inCall <- struct{}{}
+		<-r.Context().Done()
+	}}
+	_, url := adapterFor(t, server, nil)
+	round := func() {
+		for range 15 {
+			c, err := newClient(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response, err := c.post(t.Context(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`); err == nil {
+				_ = response.Body.Close()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				if response, err := c.post(ctx, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}}`); err == nil {
+					_ = response.Body.Close()
+				}
+			}()
+			<-inCall
+			response, err := c.do(t.Context(), http.MethodDelete, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			cancel()
+			c.http.CloseIdleConnections()
+		}
+	}
+	round()
+	time.Sleep(5 * time.Second)
+	before := runtime.NumGoroutine()
+	round()
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", before+2))
+}
+
+// A process of both eras that could not initialize once, for a reason of its own, has
+// sessions all the same.
+func TestReviewOneRefusalOfAProcessIsNotForEver(t *testing.T) {
+	first := t.TempDir() + "/first"
+	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
+		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
+	adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Warm = 0 }, "sh", "-c", script)
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(10 * time.Second).Should(gomega.BeFalse())
+}
+
+// Calls of clients that are translated may finish in the time of the drain.
+func TestReviewDrainLetsTranslatedCallsFinish(t *testing.T) {
+	inCall := make(chan struct{}, 2)
+	server := &httpServer{noDiscover: true, initialize: agreeToInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
+		inCall <- struct{}{}
+		if bytes.Contains(body, []byte(`"for ever"`)) {
+			<-r.Context().Done()
+			return
+		}
+		time.Sleep(1500 * time.Millisecond)
+		reply(w, id, `{"content":[{"type":"text","text":"finished"}]}`)
+	}}
+	adapter, url := adapterFor(t, server, func(c *Config) { c.DrainTimeout = 3 * time.Second })
+	native, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if response, err := native.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"x":"for ever"}}}`); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-inCall
+	adapter.Drain()
+	time.Sleep(2 * time.Second) // nothing refuses the next one, see above
+	status, body := modernPost(t.Context(), t, url, "tools/call", `"name":"t",`)
+	if status != http.StatusServiceUnavailable && !strings.Contains(body, "finished") {
+		t.Errorf("it was taken and cut off: %d %s", status, body)
 	}
 }
