@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -638,5 +639,36 @@ func TestReviewDrainLetsTranslatedCallsFinish(t *testing.T) {
 	status, body := modernPost(t.Context(), t, url, "tools/call", `"name":"t",`)
 	if status != http.StatusServiceUnavailable && !strings.Contains(body, "finished") {
 		t.Errorf("it was taken and cut off: %d %s", status, body)
+	}
+}
+
+// A server of both eras that answered nonsense while it started is passed through to all
+// the same.
+func TestReviewServerOfBothErasThatStarts(t *testing.T) {
+	var ready atomic.Bool
+	var native atomic.Int64
+	server := &httpServer{initialize: agreeToInitialize}
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !ready.Load():
+			http.NotFound(w, r) // its routes are not there yet
+			return
+		case r.Header.Get("Mcp-Method") == "tools/list":
+			native.Add(1)
+		}
+		server.ServeHTTP(w, r)
+	}))
+	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(10 * time.Second).Should(gomega.Equal(keeper.Broken))
+	ready.Store(true)
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	time.Sleep(5 * time.Second)
+	state, _ := adapter.keeper.State()
+	if got := state.Catalog.Server.ProtocolVersion; got != "2026-07-28" {
+		t.Errorf("the keeper has revision %s", got)
+	}
+	native.Store(0)
+	if status, body := modernPost(t.Context(), t, url, "tools/list", ""); status != http.StatusOK || native.Load() == 0 {
+		t.Errorf("a modern client is translated: %d %s", status, body)
 	}
 }
