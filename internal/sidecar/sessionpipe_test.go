@@ -14,10 +14,11 @@ import (
 type obedient struct{}
 
 func (obedient) Send(context.Context, []byte) error { return nil }
-func (obedient) Close()                             {}
+
+func (obedient) Close() {}
 
 // Calls that were cancelled do not count for ever.
-func TestReviewCancelledCallsOfASession(t *testing.T) {
+func TestCancelledCallsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var metrics session.Metrics
 		server, err := inSessions(func(context.Context) (*session.Session, error) {

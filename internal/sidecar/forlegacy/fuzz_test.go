@@ -7,7 +7,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
-func FuzzReviewAnswers(f *testing.F) {
+// FuzzAnswers has answers of any server translated. What comes of them is a message, and
+// its envelope says where everything is.
+func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/x":1,"a":2},"tools":[{"name":"a","inputSchema":{"type":"object"},"outputSchema":{},"icons":[],"execution":{}}],"content":[{"type":"resource_link","uri":"x"},{"type":"audio","data":""}],"structuredContent":[1]}}`,
 		`{"result":{ "ttlMs" : 1 , "x":"\"\\" },"id":"a","jsonrpc":"2.0"}`,
@@ -44,7 +46,9 @@ func FuzzReviewAnswers(f *testing.F) {
 	})
 }
 
-func FuzzReviewRequests(f *testing.F) {
+// FuzzRequests has requests of any client translated. What comes of them is a message of
+// the modern revision.
+func FuzzRequests(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"task":{},"_meta":{"io.modelcontextprotocol/a":1,"progressToken":2},"name":"x","requestState":1}}`,
 		`{"params":{ "task" : 1 },"id":1,"jsonrpc":"2.0","method":"x"}`,

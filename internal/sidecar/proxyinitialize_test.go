@@ -1,0 +1,226 @@
+package sidecar
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// A native request of a modern client waits for the answer to an initialize that it did
+// not ask for, and behind everybody else who waits for that.
+func TestModernClientsDoNotWaitForInitialize(t *testing.T) {
+	server := &httpServer{initialize: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
+	_, url := adapterFor(t, server, nil)
+	var clients sync.WaitGroup
+	for range 3 {
+		clients.Go(func() {
+			began := time.Now()
+			status, body := modernPost(t.Context(), t, url, "tools/list", "")
+			if took := time.Since(began); status != http.StatusOK || took > 2*time.Second {
+				t.Errorf("status %d after %v: %s", status, took, body)
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// A modern server that does not say whether it has sessions is asked with every request.
+func TestServerIsNotAskedWithEveryRequest(t *testing.T) {
+	var asked atomic.Int64
+	server := &httpServer{initialize: func(w http.ResponseWriter, _ *http.Request, id string) {
+		asked.Add(1)
+		replyError(w, http.StatusInternalServerError, id, -32603)
+	}}
+	_, url := adapterFor(t, server, nil)
+	for range 20 {
+		if status, body := modernPost(t.Context(), t, url, "tools/list", ""); status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, body)
+		}
+	}
+	if got := asked.Load(); got > 2 {
+		t.Errorf("asked %d times to initialize for 20 requests of clients that have no sessions", got)
+	}
+}
+
+// A server of both eras that could not initialize once is one without sessions for ever.
+func TestOneRefusalIsNotForEver(t *testing.T) {
+	var asked, native atomic.Int64
+	server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+		if asked.Add(1) == 1 {
+			replyError(w, http.StatusOK, id, -32603) // such as "licence server not reached yet"
+			return
+		}
+		native.Add(1)
+		agreeToInitialize(w, r, id)
+	}}
+	_, url := adapterFor(t, server, nil)
+	for range 2 {
+		if _, err := newClient(t.Context(), url); err != nil {
+			t.Logf("client: %v", err)
+		}
+		time.Sleep(time.Second) // whatever it is that makes it ask again, there was time for it
+	}
+	if native.Load() == 0 {
+		t.Error("the server was never asked again, and its clients are translated for ever")
+	}
+}
+
+// A modern client of a server without sessions is passed on as it was before.
+func TestModernClientsArePassedOnAsTheyAre(t *testing.T) {
+	for name, initialize := range map[string]func(http.ResponseWriter, *http.Request, string){"both": agreeToInitialize, "modern": refuseInitialize} {
+		t.Run(name, func(t *testing.T) {
+			_, url := adapterFor(t, &httpServer{initialize: initialize}, nil)
+			text := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"} {
+				request.Header.Set(name, value)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
+				t.Errorf("%s %s", response.Status, body)
+			}
+		})
+	}
+}
+
+// onlyWith lets nobody in without credentials.
+func onlyWith(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Servers that want credentials of everybody have clients of both eras, too.
+func TestServersThatWantCredentials(t *testing.T) {
+	clients := &http.Client{Transport: showing("Bearer one")}
+	for name, test := range map[string]struct {
+		server   *httpServer
+		revision string
+	}{
+		"modern server": {&httpServer{initialize: refuseInitialize}, "2025-11-25"},
+		"legacy server": {&httpServer{initialize: agreeToInitialize, noDiscover: true}, "2026-07-28"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := serveHTTP(t, onlyWith(test.server))
+			adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+			gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
+				Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: clients, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: test.revision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = session.Close() }()
+			if got := session.InitializeResult().ProtocolVersion; got != test.revision {
+				t.Errorf("the client has revision %s, want %s", got, test.revision)
+			}
+		})
+	}
+}
+
+// A server of both eras that answered nonsense while it started is passed through to all
+// the same.
+func TestServerOfBothErasThatStarts(t *testing.T) {
+	var ready atomic.Bool
+	var native atomic.Int64
+	server := &httpServer{initialize: agreeToInitialize}
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !ready.Load():
+			http.NotFound(w, r) // its routes are not there yet
+			return
+		case r.Header.Get("Mcp-Method") == "tools/list":
+			native.Add(1)
+		}
+		server.ServeHTTP(w, r)
+	}))
+	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(10 * time.Second).Should(gomega.Equal(keeper.Broken))
+	ready.Store(true)
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	time.Sleep(5 * time.Second)
+	state, _ := adapter.keeper.State()
+	if got := state.Catalog.Server.ProtocolVersion; got != "2026-07-28" {
+		t.Errorf("the keeper has revision %s", got)
+	}
+	native.Store(0)
+	if status, body := modernPost(t.Context(), t, url, "tools/list", ""); status != http.StatusOK || native.Load() == 0 {
+		t.Errorf("a modern client is translated: %d %s", status, body)
+	}
+}
+
+// A server without sessions that does not answer initialize at all. Its own clients, who have
+// no use for one, must not wait for that.
+func TestSilentInitializeDelaysModernClients(t *testing.T) {
+	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if e, err := wire.Scan(body); err == nil && string(e.Method) == "initialize" {
+			select {
+			case <-r.Context().Done():
+			case <-t.Context().Done():
+			}
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		without.ServeHTTP(w, r)
+	}))
+	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := adapter.keeper.State()
+		return state.Ready
+	}).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			begun := time.Now()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(
+				`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+					`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Accept", "application/json, text/event-stream")
+			request.Header.Set("MCP-Protocol-Version", "2026-07-28")
+			request.Header.Set("Mcp-Method", "server/discover")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = response.Body.Close()
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("server/discover took %s (status %d)", took, response.StatusCode)
+			}
+		})
+	}
+	clients.Wait()
+}
