@@ -170,6 +170,9 @@ func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error
 	caller := &atomic.Value{}
 	caller.Store(stateless.CallerOf(ctx))
 	server := p.adapter.newForLegacy(func(ctx context.Context) context.Context {
+		if stateless.CallerOf(ctx).Principal != "" {
+			return ctx // several may send at a time, each with a token of their own
+		}
 		return stateless.WithCaller(ctx, caller.Load().(stateless.Caller))
 	})
 	opened := session.New(&callersServer{server, caller}, p.adapter.sessionLimits(), &p.adapter.metrics)
@@ -177,7 +180,7 @@ func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error
 	return opened, nil
 }
 
-// callersServer notes what the client has shown last.
+// callersServer notes what the client has shown last, for what the session does by itself.
 type callersServer struct {
 	session.Server
 	caller *atomic.Value
