@@ -43,11 +43,7 @@ func (a *Adapter) newProxyEras() *proxyEras {
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
 	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context) (formodern.LegacyServer, error) {
-		connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", notReached, err)
-		}
-		return connection, nil
+		return p.dialLegacy(ctx)
 	})
 	e.below = stateless.New(a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
 		connection, err := p.modern.Dial(ctx, nil)
@@ -59,11 +55,25 @@ func (p *proxyEras) newEras() *eras {
 	return e
 }
 
-// callersConnection shows the server what each caller has shown us.
-type callersConnection struct{ *upstream.ModernConnection }
+// dialLegacy is for one session, of whoever the context says.
+func (p *proxyEras) dialLegacy(ctx context.Context) (stateless.Server, error) {
+	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", notReached, err)
+	}
+	return &callersConnection{connection}, nil
+}
+
+// callersConnection shows the server what the sender of each message has shown us: who
+// knows the id of a session has no more rights for that. What nobody sent is for the
+// connection to say.
+type callersConnection struct{ stateless.Server }
 
 func (c *callersConnection) Send(ctx context.Context, message []byte) error {
-	return c.ModernConnection.Send(upstream.WithHeader(ctx, authorized(stateless.CallerOf(ctx))), message)
+	if caller := stateless.CallerOf(ctx); caller.Principal != "" {
+		ctx = upstream.WithHeader(ctx, authorized(caller))
+	}
+	return c.Server.Send(ctx, message)
 }
 
 func authorized(caller stateless.Caller) http.Header {
@@ -155,9 +165,9 @@ func (p *proxyEras) open(ctx context.Context) (*session.Session, error) {
 	if !p.hasSessions(ctx) {
 		return p.openTranslated(ctx)
 	}
-	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	connection, err := p.dialLegacy(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", notReached, err)
+		return nil, err
 	}
 	opened := session.New(connection, p.adapter.sessionLimits(), &p.adapter.metrics)
 	connection.Serve(opened.Deliver, opened.End)

@@ -21,11 +21,12 @@ func (c *Connection) sendInitialize(ctx context.Context, id, message []byte) err
 		stop()
 		return err
 	}
+	flight.header = c.headerIn(ctx)
 	wait := context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, stop) })
 	return c.request(ctx, flight, func(ctx context.Context) error {
 		defer stop()
 		defer wait()
-		response, err := c.do(ctx, http.MethodPost, message, "")
+		response, err := c.post(ctx, message, flight.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -77,7 +78,7 @@ func (c *Connection) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	request := newRequest(ctx, http.MethodDelete, c.options.URL, nil)
-	request.Header = c.header.Clone()
+	request.Header = c.lastHeader().Clone()
 	request.Header.Set(frontend.HeaderSession, id)
 	if revision != "" {
 		request.Header.Set(frontend.HeaderRevision, revision)
@@ -96,7 +97,7 @@ func (l *Legacy) Sessions(ctx context.Context, header http.Header) (bool, error)
 		return false, err
 	}
 	defer c.finish(session.ErrEnded)
-	response, err := c.do(ctx, http.MethodPost, initializeRequest(), "")
+	response, err := c.post(ctx, initializeRequest(), c.header)
 	if err != nil {
 		return false, err
 	}
