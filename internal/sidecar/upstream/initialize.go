@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -20,6 +21,9 @@ import (
 func (p *Proxy) initialize(x *exchange) {
 	if x.r.Header.Get(frontend.HeaderSession) != "" {
 		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		return
+	}
+	if p.Initialize != nil && p.Initialize(x.w, x.r, session.Message{Bytes: x.message.body, Envelope: x.message.envelope}) {
 		return
 	}
 	probe := p.Probes.IsProbe(x.r)
