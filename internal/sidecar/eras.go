@@ -29,10 +29,9 @@ func (e *eras) endpoints() []*stateless.Endpoint {
 	return []*stateless.Endpoint{e.stateless, e.below}
 }
 
-// drain ends what there is for clients of both eras. Sessions that are translated need
-// theirs until they are drained themselves.
+// drain ends what there is for clients of both eras, once clients without sessions are
+// refused. Sessions that are translated need theirs until they are drained themselves.
 func (e *eras) drain(ctx context.Context, sessions func(context.Context)) {
-	e.stateless.Refuse()
 	sessions(ctx)
 	var draining sync.WaitGroup
 	for _, endpoint := range e.endpoints() {
@@ -82,12 +81,21 @@ func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 	return formodern.New(formodern.Options{
 		Acquire: acquire, OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
-			Children: a.config.MaxSessions, PerKey: a.config.MaxSessions, KeysPerPrincipal: a.config.MaxSessions, URIs: subscriptions,
+			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
 			ParkTTL: a.config.ParkTimeout, CancelGrace: cancelGrace,
 		},
 	})
 }
+
+// keysPerPrincipal is for clients that can do different things, of which few people have
+// more than one or two.
+const keysPerPrincipal = 4
+
+// perKey is how many processes there may be for clients that cannot be told apart. Nobody
+// has all of them, so that there is something left for the next; two are for a call that
+// needs another one to go on, where there are as many.
+func perKey(children int) int { return max(children/2, min(children, 2)) }
 
 // eitherWay opens sessions with the server where it has some, and else makes them of what
 // it has.
