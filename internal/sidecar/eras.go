@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -114,26 +115,44 @@ func (a *Adapter) eitherWay(native opener) opener {
 }
 
 // hasSessions says whether the server itself has sessions, which the keeper finds out
-// when it first looks. Whoever comes before that waits.
+// from the first server that works. Whoever comes before that waits: one that is sent to a
+// server without sessions is refused. If there is nothing to be found out, the client
+// learns from the server itself what is wrong with it.
 func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 	if a.config.Era != stateless.Auto {
 		return a.config.Era == stateless.Legacy, nil
 	}
-	state, err := a.looked(ctx)
+	state, err := a.await(ctx, func(s *keeper.State) bool { return s.Ready || s.Catalog != nil || hasFailed(s.Reason) })
 	return !state.Stateless, err
 }
 
-// looked is what the keeper knows once it has looked for the first time.
+// hasFailed says whether a server is known not to work, and not only not known to work.
+func hasFailed(reason keeper.Reason) bool {
+	switch reason {
+	case keeper.Starting, keeper.Silent, keeper.NoRoom, keeper.Busy:
+		return false
+	case keeper.Unstartable, keeper.Exited, keeper.Unauthorized, keeper.TooLarge, keeper.Broken:
+	}
+	return true
+}
+
+// looked is what the keeper knows once it has looked for the first time, or has waited
+// for that for a while.
 func (a *Adapter) looked(ctx context.Context) (keeper.State, error) {
+	return a.await(ctx, func(s *keeper.State) bool { return s.Reason != keeper.Starting })
+}
+
+// await waits until the keeper knows enough.
+func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (keeper.State, error) {
 	for {
 		state, changed := a.keeper.State()
-		if state.Reason != keeper.Starting {
+		if enough(&state) {
 			return state, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return state, fmt.Errorf("wait for the server to say what it speaks: %w", ctx.Err())
+			return state, fmt.Errorf("wait for the server to say what it speaks: %w", errors.Join(ctx.Err(), state.Err))
 		}
 	}
 }

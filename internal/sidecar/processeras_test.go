@@ -80,3 +80,17 @@ func TestTooManyCallsEndTheOthers(t *testing.T) {
 		}
 	}
 }
+
+// A client of a server that never says anything is told so in time.
+func TestClientOfASilentServer(t *testing.T) {
+	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
+	began := time.Now()
+	response, err := (&client{url: url, http: http.DefaultClient}).post(t.Context(), initializeMessage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if took := time.Since(began); response.StatusCode != http.StatusServiceUnavailable || took > 4*time.Second {
+		t.Errorf("%s after %s", response.Status, took)
+	}
+}
