@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -115,14 +114,19 @@ func (a *Adapter) eitherWay(native opener) opener {
 }
 
 // hasSessions says whether the server itself has sessions, which the keeper finds out
-// from the first server that works. Whoever comes before that waits: one that is sent to a
-// server without sessions is refused. If there is nothing to be found out, the client
-// learns from the server itself what is wrong with it.
+// from the first server that answers. Whoever comes before that waits: one that is sent to
+// a server without sessions is refused. If there is nothing to be found out in half of the
+// time that there is, the client learns from the server itself what is wrong with it.
 func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 	if a.config.Era != stateless.Auto {
 		return a.config.Era == stateless.Legacy, nil
 	}
-	state, err := a.await(ctx, func(s *keeper.State) bool { return s.Ready || s.Catalog != nil || hasFailed(s.Reason) })
+	waiting, cancel := context.WithTimeout(ctx, a.config.OpenTimeout/2)
+	defer cancel()
+	state, err := a.await(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || hasFailed(s.Reason) })
+	if err != nil && ctx.Err() == nil {
+		return true, nil
+	}
 	return !state.Stateless, err
 }
 
@@ -152,7 +156,7 @@ func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (k
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return state, fmt.Errorf("wait for the server to say what it speaks: %w", errors.Join(ctx.Err(), state.Err))
+			return state, fmt.Errorf("wait for the server to say what it speaks: %w", ctx.Err())
 		}
 	}
 }

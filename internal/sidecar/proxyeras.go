@@ -147,7 +147,7 @@ func (p *proxyEras) hasSessions(ctx context.Context) bool {
 	}
 	if p.asking == nil {
 		p.asking = &question{answered: make(chan struct{})}
-		go p.ask(p.asking, digest)
+		go p.ask(context.WithoutCancel(ctx), p.asking, digest)
 	}
 	asking := p.asking
 	p.mu.Unlock()
@@ -160,9 +160,9 @@ func (p *proxyEras) hasSessions(ctx context.Context) bool {
 }
 
 // ask asks the server. It lasts no longer than askTimeout, whoever waits for it.
-func (p *proxyEras) ask(into *question, digest string) {
+func (p *proxyEras) ask(ctx context.Context, into *question, digest string) {
 	defer close(into.answered)
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	sessions, certain, err := p.legacy.Sessions(ctx, nil)
 	said := opinion{of: digest, sessions: sessions || err != nil}

@@ -48,7 +48,7 @@ func TestNewsAreToldOnce(t *testing.T) {
 func TestLogsStayInTheirSession(t *testing.T) {
 	inCall := make(chan struct{}, 1)
 	leave := make(chan struct{})
-	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, body []byte) {
 		if bytes.Contains(body, []byte(`/logLevel"`)) { // hers, who wants to know
 			inCall <- struct{}{}
 			<-leave

@@ -38,7 +38,7 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 	if err != nil {
 		return err
 	}
-	c.sender = ctx
+	c.sentBy(ctx)
 	exchange, err := s.options.Modern.Call(ctx, c.request)
 	if err != nil {
 		s.forget(c)
@@ -71,6 +71,9 @@ func (s *Server) register(request session.Message) (*call, error) {
 	s.calls[c.key] = c
 	return c, nil
 }
+
+// sentBy notes the context of a message that the next request is due to.
+func (c *call) sentBy(ctx context.Context) { c.sender = ctx }
 
 // behalf is the context of another request for the call. It lasts as the call does, and
 // knows who sent what the request is due to.

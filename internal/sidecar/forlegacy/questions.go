@@ -192,7 +192,7 @@ func (s *Server) collect(c *call, r *round) (stopped string) {
 	for range r.questions {
 		select {
 		case said := <-r.answers:
-			c.sender = said.sender
+			c.sentBy(said.sender)
 			q := r.questions[said.number]
 			if q.answer = said.result; q.answer == nil && !q.excused() {
 				return "the client did not answer " + q.method + ": " + clipped(said.text)

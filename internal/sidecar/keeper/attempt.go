@@ -78,6 +78,9 @@ func (k *Keeper) open(ctx context.Context, a *attempt) {
 		a.noteRefusal()
 		return
 	}
+	if a.how == byInitialize {
+		k.set(func(s *State) { s.Opened = true })
+	}
 	a.listed, a.err = k.look(ctx, a.session)
 }
 

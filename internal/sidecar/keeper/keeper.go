@@ -65,6 +65,9 @@ type State struct {
 	// Stateless is true if the last server that worked has no sessions: it refuses to
 	// initialize, or is known never to be asked.
 	Stateless bool
+	// Opened is true if a server has ever opened a session, whatever came of asking what
+	// it offers.
+	Opened bool
 }
 
 // Reason is why a server is not ready, for programs.

@@ -301,6 +301,20 @@ func TestKeeperOfAServerThatRefusesEverything(t *testing.T) {
 	}
 }
 
+// A server that opens sessions has some, although it does not say what it offers.
+func TestKeeperOfAServerThatListsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for method, want := range map[string]bool{"initialize": false, "tools/list": true} {
+			w := watch(t, &gate{answers: map[string]string{method: ignored}}, nil)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if state, _ := w.State(); state.Opened != want || state.Ready {
+				t.Errorf("one that does not answer %s: opened %t, %s", method, state.Opened, describe(state))
+			}
+		}
+	})
+}
+
 // B7: a server of a known era is asked in no other way, whatever it answers.
 func TestKeeperOfAPinnedServer(t *testing.T) {
 	const initialize, discover, tools, listen = "initialize", "server/discover", "tools/list", "subscriptions/listen"
