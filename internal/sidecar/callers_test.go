@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -92,32 +91,5 @@ func TestTokensAreNotSwapped(t *testing.T) {
 	callers.Wait()
 	if got := swapped.Load(); got > 0 {
 		t.Errorf("%d of 1200 calls were made with somebody else's token", got)
-	}
-}
-
-// A subscription is made in the name of whoever wants it.
-func TestSubscriptionsShowTheToken(t *testing.T) {
-	server := &httpServer{initialize: refuseInitialize}
-	shown := make(chan string, 16)
-	_, url := adapterFor(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Method") == "subscriptions/listen" {
-			shown <- r.Header.Get("Authorization")
-		}
-		server.ServeHTTP(w, r)
-	}), nil)
-	<-shown // the keeper's
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
-		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: showing("Bearer one")}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close() }()
-	select {
-	case got := <-shown:
-		if got != "Bearer one" {
-			t.Errorf("it is asked for by somebody who shows %q", got)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("no subscription")
 	}
 }

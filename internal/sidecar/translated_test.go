@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ import (
 // One change is told once, however many calls are in flight.
 func TestNewsAreToldOnce(t *testing.T) {
 	leave := make(chan struct{})
+	var calls atomic.Int64
 	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, _ []byte) {
+		calls.Add(1)
 		select {
 		case <-leave:
 		case <-r.Context().Done():
@@ -31,10 +34,9 @@ func TestNewsAreToldOnce(t *testing.T) {
 	gomega.NewWithT(t).Eventually(server.listening).WithTimeout(5 * time.Second).Should(gomega.BeNumerically(">", keepers))
 	for range statelessCrowd + 2 {
 		go func() { _, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}) }()
-		time.Sleep(20 * time.Millisecond)
 	}
-	time.Sleep(time.Second)
-	t.Logf("%d subscriptions at the server", server.listening())
+	gomega.NewWithT(t).Eventually(calls.Load).WithTimeout(5 * time.Second).Should(gomega.BeNumerically("==", statelessCrowd+2))
+	gomega.NewWithT(t).Consistently(server.listening).WithTimeout(time.Second).Should(gomega.Equal(keepers + 1))
 	server.change()
 	expectChange(t, hears, "tools")
 	select {
