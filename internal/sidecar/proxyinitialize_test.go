@@ -177,3 +177,57 @@ func TestSilentInitializeDelaysModernClients(t *testing.T) {
 	}
 	clients.Wait()
 }
+
+// A server that may have no sessions, as far as can be seen, is asked once for all who
+// want to know, and again when that was a while ago. One that surely has none is not.
+func TestServerIsAskedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		code int
+		want int64 // sessions that the server opens when it can: one to see, and one for a client
+	}{"perhaps": {-32602, 2}, "surely": {-32022, 0}} {
+		t.Run(name, func(t *testing.T) {
+			var asked, native atomic.Int64
+			var better atomic.Bool
+			all := make(chan struct{})
+			release := sync.OnceFunc(func() { close(all) })
+			defer release()
+			server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+				asked.Add(1)
+				if <-all; !better.Load() {
+					replyError(w, http.StatusBadRequest, id, test.code)
+					return
+				}
+				native.Add(1)
+				agreeToInitialize(w, r, id)
+			}}
+			adapter, url := adapterFor(t, server, nil)
+			var clients sync.WaitGroup
+			for range 4 {
+				clients.Go(func() {
+					if _, err := newClient(t.Context(), url); err != nil {
+						t.Errorf("a client that is translated: %v", err)
+					}
+				})
+			}
+			gomega.NewWithT(t).Eventually(asked.Load).WithTimeout(5 * time.Second).Should(gomega.BeNumerically("==", 1))
+			release()
+			clients.Wait()
+			if asked.Load() != 1 || native.Load() != 0 {
+				t.Errorf("asked %d times for 4 clients, of which %d have a session with the server", asked.Load(), native.Load())
+			}
+			better.Store(true)
+			eras := adapter.backend.proxyEras
+			eras.mu.Lock()
+			if !eras.said.until.IsZero() {
+				eras.said.until = eras.said.until.Add(-askAgain)
+			}
+			eras.mu.Unlock()
+			if _, err := newClient(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+			if got := native.Load(); got != test.want || asked.Load() != 1+test.want {
+				t.Errorf("asked %d times, and has opened %d sessions, want %d", asked.Load(), got, test.want)
+			}
+		})
+	}
+}
