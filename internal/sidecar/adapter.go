@@ -258,7 +258,8 @@ func (a *Adapter) clientHandler() http.Handler {
 	served := routes{}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
-		served[Path] = a.backend.proxyEras.handler(proxy, onBehalf(streamable.New(options).ServeHTTP))
+		a.backend.proxyEras.translated = onBehalf(streamable.New(options).ServeHTTP)
+		served[Path] = a.backend.proxyEras.handler(proxy)
 	} else {
 		options.Stateless = a.serveStateless
 		served[Path] = streamable.New(options)
@@ -433,8 +434,12 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.hurried, cancel)()
+	// Side by side: neither kind of client may have the time of the other.
+	a.backend.eras.stateless.Refuse()
+	var draining sync.WaitGroup
 	if a.backend.proxy != nil {
-		a.backend.proxy.Drain(ctx)
+		draining.Go(func() { a.backend.proxy.Drain(ctx) })
 	}
-	a.backend.eras.drain(ctx, a.sessions.Drain)
+	draining.Go(func() { a.backend.eras.drain(ctx, a.sessions.Drain) })
+	draining.Wait()
 }

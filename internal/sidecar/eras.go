@@ -30,10 +30,9 @@ func (e *eras) endpoints() []*stateless.Endpoint {
 	return []*stateless.Endpoint{e.stateless, e.below}
 }
 
-// drain ends what there is for clients of both eras. Sessions that are translated need
-// theirs until they are drained themselves.
+// drain ends what there is for clients of both eras, once clients without sessions are
+// refused. Sessions that are translated need theirs until they are drained themselves.
 func (e *eras) drain(ctx context.Context, sessions func(context.Context)) {
-	e.stateless.Refuse()
 	sessions(ctx)
 	var draining sync.WaitGroup
 	for _, endpoint := range e.endpoints() {
@@ -84,12 +83,21 @@ func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 		Acquire: acquire, Serves: func(spoken string) []string { return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}) },
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
-			Children: a.config.MaxSessions, PerKey: a.config.MaxSessions, KeysPerPrincipal: a.config.MaxSessions, URIs: subscriptions,
+			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
 			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace,
 		},
 	})
 }
+
+// keysPerPrincipal is for clients that can do different things, of which few people have
+// more than one or two.
+const keysPerPrincipal = 4
+
+// perKey is how many processes there may be for clients that cannot be told apart. Nobody
+// has all of them, so that there is something left for the next; two are for a call that
+// needs another one to go on, where there are as many.
+func perKey(children int) int { return max(children/2, min(children, 2)) }
 
 // eitherWay opens sessions with the server where it has some, and else makes them of what
 // it has.
@@ -108,20 +116,43 @@ func (a *Adapter) eitherWay(native opener) opener {
 }
 
 // hasSessions says whether the server itself has sessions, which the keeper finds out
-// when it first looks. Whoever comes before that waits.
+// from the first server that answers. Whoever comes before that waits: one that is sent to
+// a server without sessions is refused. If there is nothing to be found out in half of the
+// time that there is, the client learns from the server itself what is wrong with it.
 func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 	if a.config.Era != stateless.Auto {
 		return a.config.Era == stateless.Legacy, nil
 	}
-	state, err := a.looked(ctx)
+	waiting, cancel := context.WithTimeout(ctx, a.config.OpenTimeout/2)
+	defer cancel()
+	state, err := a.await(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || hasFailed(s.Reason) })
+	if err != nil && ctx.Err() == nil {
+		return true, nil
+	}
 	return !state.Stateless, err
 }
 
-// looked is what the keeper knows once it has looked for the first time.
+// hasFailed says whether a server is known not to work, and not only not known to work.
+func hasFailed(reason keeper.Reason) bool {
+	switch reason {
+	case keeper.Starting, keeper.Silent, keeper.NoRoom, keeper.Busy:
+		return false
+	case keeper.Unstartable, keeper.Exited, keeper.Unauthorized, keeper.TooLarge, keeper.Broken:
+	}
+	return true
+}
+
+// looked is what the keeper knows once it has looked for the first time, or has waited
+// for that for a while.
 func (a *Adapter) looked(ctx context.Context) (keeper.State, error) {
+	return a.await(ctx, func(s *keeper.State) bool { return s.Reason != keeper.Starting })
+}
+
+// await waits until the keeper knows enough.
+func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (keeper.State, error) {
 	for {
 		state, changed := a.keeper.State()
-		if state.Reason != keeper.Starting {
+		if enough(&state) {
 			return state, nil
 		}
 		select {

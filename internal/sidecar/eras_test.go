@@ -223,3 +223,12 @@ func TestStatelessDrain(t *testing.T) {
 	<-done
 	g.Eventually(adapter.Drained()).WithTimeout(10 * time.Second).Should(gomega.BeClosed())
 }
+
+// Nobody without sessions has all the processes, where there are more than a few.
+func TestPerKey(t *testing.T) {
+	for children, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 3, 20: 10} {
+		if got := perKey(children); got != want {
+			t.Errorf("%d of %d, want %d", got, children, want)
+		}
+	}
+}

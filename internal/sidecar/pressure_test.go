@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
@@ -96,7 +97,7 @@ func TestR48ServerThatDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const body, calls = 1 << 20, 16 // few enough to be read within the time to send, on a busy machine
-	_, url := startAdapterOn(t, listener, func(c *Config) { c.BodyBytes = body + 64<<10 }, "sh", "-c",
+	_, url := startAdapterOn(t, listener, func(c *Config) { c.BodyBytes, c.Era = body+64<<10, stateless.Legacy }, "sh", "-c",
 		`read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"deaf","version":"1"}}}'; exec sleep 1000`)
 	c := mustOpen(t, url)
 	before := heap()

@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -22,9 +24,30 @@ type proxyEras struct {
 	legacy  *upstream.Legacy
 	modern  *upstream.Modern
 
-	mu       sync.Mutex // held by whoever asks the server
-	askedOf  string     // the catalogue of the server that was asked
-	sessions bool       // it has some
+	// translated has the sessions that the server does not have.
+	translated http.Handler
+
+	mu     sync.Mutex
+	said   opinion
+	asking *question // what the server is asked now, or nil
+}
+
+// opinion is what the server said when it was asked whether it has sessions.
+type opinion struct {
+	of       string // the catalogue of the server that was asked
+	sessions bool
+	until    time.Time // when it is to be asked again; never if that is zero
+}
+
+// holds says whether a server with the catalogue need not be asked.
+func (o *opinion) holds(digest string) bool {
+	return o.of == digest && (o.until.IsZero() || time.Now().Before(o.until))
+}
+
+// question is what all who want to know wait for.
+type question struct {
+	answered chan struct{}
+	sessions bool
 }
 
 // ownCalls is room for what is asked of a connection besides what clients ask.
@@ -43,27 +66,39 @@ func (a *Adapter) newProxyEras() *proxyEras {
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
 	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context) (formodern.LegacyServer, error) {
-		connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", notReached, err)
-		}
-		return connection, nil
+		return p.dialLegacy(ctx)
 	})
-	e.below = stateless.New(a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
+	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
 		connection, err := p.modern.Dial(ctx, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", notReached, err)
 		}
 		return &callersConnection{connection}, nil
-	}))
+	})
+	below.Limits.Processes = 1 // there is one server, however many connections
+	e.below = stateless.New(below)
 	return e
 }
 
-// callersConnection shows the server what each caller has shown us.
-type callersConnection struct{ *upstream.ModernConnection }
+// dialLegacy is for one session, of whoever the context says.
+func (p *proxyEras) dialLegacy(ctx context.Context) (stateless.Server, error) {
+	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", notReached, err)
+	}
+	return &callersConnection{connection}, nil
+}
+
+// callersConnection shows the server what the sender of each message has shown us: who
+// knows the id of a session has no more rights for that. What nobody sent is for the
+// connection to say.
+type callersConnection struct{ stateless.Server }
 
 func (c *callersConnection) Send(ctx context.Context, message []byte) error {
-	return c.ModernConnection.Send(upstream.WithHeader(ctx, authorized(stateless.CallerOf(ctx))), message)
+	if caller := stateless.CallerOf(ctx); caller.Principal != "" {
+		ctx = upstream.WithHeader(ctx, authorized(caller))
+	}
+	return c.Server.Send(ctx, message)
 }
 
 func authorized(caller stateless.Caller) http.Header {
@@ -90,32 +125,71 @@ func (p *proxyEras) isLegacy(ctx context.Context) bool {
 	return revision != "" && revision < frontend.Revision20260728
 }
 
-// askTimeout is for the server to say whether it has sessions.
-const askTimeout = 5 * time.Second
+const (
+	// askTimeout is for the server to say whether it has sessions.
+	askTimeout = 5 * time.Second
+	// askAgain is how long an answer is good for that may be another next time.
+	askAgain = 10 * time.Second
+)
 
 // hasSessions says whether the server itself has sessions. One that speaks the revision
-// without is asked, once. As long as it does not say, its clients ask it themselves.
+// without is asked when somebody wants a session, once for all who do. As long as it does
+// not say, its clients ask it themselves.
 func (p *proxyEras) hasSessions(ctx context.Context) bool {
 	revision, digest := p.spoken(ctx)
 	if revision < frontend.Revision20260728 {
 		return true
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.askedOf == digest {
-		return p.sessions
+	if p.said.holds(digest) {
+		defer p.mu.Unlock()
+		return p.said.sessions
 	}
+	if p.asking == nil {
+		p.asking = &question{answered: make(chan struct{})}
+		go p.ask(context.WithoutCancel(ctx), p.asking, digest)
+	}
+	asking := p.asking
+	p.mu.Unlock()
+	select {
+	case <-asking.answered:
+		return asking.sessions
+	case <-ctx.Done():
+		return true // nobody is there to be told
+	}
+}
+
+// ask asks the server. It lasts no longer than askTimeout, whoever waits for it.
+func (p *proxyEras) ask(ctx context.Context, into *question, digest string) {
+	defer close(into.answered)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	sessions, err := p.legacy.Sessions(ctx, nil)
-	if err != nil {
-		return true
+	sessions, certain, err := p.legacy.Sessions(ctx, nil)
+	said := opinion{of: digest, sessions: sessions || err != nil}
+	if !certain {
+		said.until = time.Now().Add(askAgain)
 	}
-	p.askedOf, p.sessions = digest, sessions
-	if !sessions {
-		p.adapter.config.Log.Info("The server has no sessions; clients that need one are translated")
+	log := p.adapter.config.Log
+	switch {
+	case err != nil:
+		log.V(1).Info("The server does not say whether it has sessions; clients ask it themselves", "error", err.Error())
+	case !sessions:
+		log.Info("The server has no sessions; clients that need one are translated", "certain", certain)
 	}
-	return sessions
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	into.sessions = said.sessions
+	p.said, p.asking = said, nil
+}
+
+// initialize opens sessions for clients of a server that has none.
+func (p *proxyEras) initialize(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+	if p.hasSessions(r.Context()) {
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(message.Bytes))
+	p.translated.ServeHTTP(w, r)
+	return true
 }
 
 // translate answers clients without sessions of a server that has only such.
@@ -127,18 +201,14 @@ func (p *proxyEras) translate(w http.ResponseWriter, r *http.Request, message se
 	return true
 }
 
-// handler sends each request to whoever can answer it: the server, if it speaks the
-// client's era, and else those who have the sessions that the server does not have.
-func (p *proxyEras) handler(proxy, translated http.Handler) http.Handler {
+// handler sends what belongs to a session of ours there, and all else to the proxy.
+func (p *proxyEras) handler(proxy http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(frontend.HeaderSession)
-		_, ours := p.adapter.sessions.Find(id)
-		switch {
-		case ours, id == "" && r.Method == http.MethodPost && !p.hasSessions(r.Context()):
-			translated.ServeHTTP(w, r)
-		default:
-			proxy.ServeHTTP(w, r)
+		if _, ours := p.adapter.sessions.Find(r.Header.Get(frontend.HeaderSession)); ours {
+			p.translated.ServeHTTP(w, r)
+			return
 		}
+		proxy.ServeHTTP(w, r)
 	})
 }
 
@@ -155,9 +225,9 @@ func (p *proxyEras) open(ctx context.Context) (*session.Session, error) {
 	if !p.hasSessions(ctx) {
 		return p.openTranslated(ctx)
 	}
-	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	connection, err := p.dialLegacy(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", notReached, err)
+		return nil, err
 	}
 	opened := session.New(connection, p.adapter.sessionLimits(), &p.adapter.metrics)
 	connection.Serve(opened.Deliver, opened.End)
@@ -170,6 +240,9 @@ func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error
 	caller := &atomic.Value{}
 	caller.Store(stateless.CallerOf(ctx))
 	server := p.adapter.newForLegacy(func(ctx context.Context) context.Context {
+		if stateless.CallerOf(ctx).Principal != "" {
+			return ctx // several may send at a time, each with a token of their own
+		}
 		return stateless.WithCaller(ctx, caller.Load().(stateless.Caller))
 	})
 	opened := session.New(&callersServer{server, caller}, p.adapter.sessionLimits(), &p.adapter.metrics)
@@ -177,7 +250,7 @@ func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error
 	return opened, nil
 }
 
-// callersServer notes what the client has shown last.
+// callersServer notes what the client has shown last, for what the session does by itself.
 type callersServer struct {
 	session.Server
 	caller *atomic.Value

@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 const longWait = 30 * time.Second
@@ -54,7 +56,7 @@ func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	}
 	// A server that reads and never answers.
 	adapter, url := startAdapterOn(t, listener, func(c *Config) {
-		c.Warm, c.MaxSessions, c.OpenTimeout = 0, 1, time.Hour
+		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, stateless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
 	running := adapter.backend.processes.Running.Load
 	g := gomega.NewWithT(t)

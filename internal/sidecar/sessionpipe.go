@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
@@ -104,7 +106,7 @@ func inSessions(open opener) withSession {
 			opened.End(session.ErrEnded)
 			return nil, err
 		}
-		return &sessionServer{opened, stream}, nil
+		return &sessionServer{opened: opened, stream: stream}, nil
 	}
 }
 
@@ -112,6 +114,9 @@ func inSessions(open opener) withSession {
 type sessionServer struct {
 	opened *session.Session
 	stream *session.Stream
+
+	mu       sync.Mutex
+	sweeping bool
 }
 
 func (s *sessionServer) Send(_ context.Context, message []byte) error {
@@ -119,7 +124,40 @@ func (s *sessionServer) Send(_ context.Context, message []byte) error {
 	if err != nil {
 		return err
 	}
-	return passLine(session.Message{Bytes: message, Envelope: envelope}, s.stream, s.opened)
+	err = passLine(session.Message{Bytes: message, Envelope: envelope}, s.stream, s.opened)
+	if envelope.Kind == wire.Request {
+		s.sweepSoon()
+	}
+	return err
+}
+
+// sweepInterval is how exactly time-outs are kept.
+const sweepInterval = time.Second
+
+// sweepSoon has calls ended whose time is up, as nobody else does who knows the session.
+// There is a timer while there are calls.
+func (s *sessionServer) sweepSoon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sweeping {
+		s.sweeping = true
+		time.AfterFunc(sweepInterval, s.sweep)
+	}
+}
+
+func (s *sessionServer) sweep() {
+	s.mu.Lock()
+	s.sweeping = false
+	s.mu.Unlock()
+	select {
+	case <-s.opened.Done():
+		return
+	default:
+	}
+	s.opened.Sweep(context.Background(), time.Now())
+	if s.opened.Busy() {
+		s.sweepSoon()
+	}
 }
 
 func (s *sessionServer) Serve(receive func(session.Message), ended func(error)) {

@@ -30,13 +30,13 @@ type script struct {
 	refuses  error // instead of taking a request
 }
 
-func (m *script) Call(_ context.Context, request session.Message) (Exchange, error) {
+func (m *script) Call(ctx context.Context, request session.Message) (Exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuses != nil {
 		return nil, m.refuses
 	}
-	x := &scripted{request: string(request.Bytes), envelope: request.Envelope, ready: make(chan struct{}, 1)}
+	x := &scripted{ctx: ctx, request: string(request.Bytes), envelope: request.Envelope, ready: make(chan struct{}, 1)}
 	m.requests = append(m.requests, x)
 	return x, nil
 }
@@ -50,6 +50,7 @@ func (m *script) refuse(err error) {
 
 // scripted is one request to a script.
 type scripted struct {
+	ctx      context.Context
 	request  string
 	envelope wire.Envelope
 	ready    chan struct{}
@@ -179,8 +180,13 @@ func staged(t *testing.T, test func(s *stage)) {
 // send sends a message of the client's, of which nothing may be kept.
 func (s *stage) send(message string) {
 	s.t.Helper()
+	s.sendIn(s.t.Context(), message)
+}
+
+func (s *stage) sendIn(ctx context.Context, message string) {
+	s.t.Helper()
 	text := []byte(message)
-	if err := s.server.Send(s.t.Context(), text); err != nil {
+	if err := s.server.Send(ctx, text); err != nil {
 		s.t.Fatalf("send %s: %v", message, err)
 	}
 	clear(text)

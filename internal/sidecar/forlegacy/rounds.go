@@ -24,7 +24,7 @@ func (s *Server) converse(c *call, exchange Exchange) {
 			return
 		}
 		var err error
-		exchange, err = s.options.Modern.Call(c.ctx, next)
+		exchange, err = s.options.Modern.Call(c.behalf(), next)
 		if err != nil {
 			s.fail(c, err.Error())
 			return

@@ -176,7 +176,7 @@ func (s *Server) Send(ctx context.Context, message []byte) error {
 	case wire.Request:
 		return s.request(ctx, m)
 	case wire.Response:
-		s.takeAnswer(m)
+		s.takeAnswer(ctx, m)
 	case wire.Notification:
 		s.notice(m)
 	}

@@ -20,6 +20,7 @@ type attempt struct {
 	err     error
 	refused bool // it was asked to initialize, and answered that it does not
 	certain bool // and as only servers without sessions do
+	died    bool // it ended by itself
 }
 
 // listed is what came of asking a server what it offers: a catalogue, or why there is
@@ -77,6 +78,9 @@ func (k *Keeper) open(ctx context.Context, a *attempt) {
 		a.noteRefusal()
 		return
 	}
+	if a.how == byInitialize {
+		k.set(func(s *State) { s.Opened = true })
+	}
 	a.listed, a.err = k.look(ctx, a.session)
 }
 
@@ -90,7 +94,11 @@ func (k *Keeper) giveUp(a *attempt) {
 		a.reason = Broken // its answer says all, so it is not waited for its end
 		return
 	}
-	a.reason, a.err = explain(a.err, a.connection)
+	if end := a.connection.Reason(); end != nil {
+		a.died, a.reason, a.err = true, Exited, end
+		return
+	}
+	a.reason = reasonOf(a.err)
 	if a.reason == Silent {
 		a.err = k.silence(k.patience(), a.err)
 	}
@@ -131,18 +139,22 @@ func explain(err error, connection Connection) (Reason, error) {
 	if end := connection.Reason(); end != nil {
 		return Exited, end
 	}
+	return reasonOf(err), err
+}
+
+func reasonOf(err error) Reason {
 	switch mcpprobe.ClassOf(err) {
 	case mcpprobe.Timeout:
-		return Silent, err
+		return Silent
 	case mcpprobe.Closed:
-		return Exited, err
+		return Exited
 	case mcpprobe.Unreachable:
-		return Unstartable, err
+		return Unstartable
 	case mcpprobe.Unauthorized:
-		return Unauthorized, err
+		return Unauthorized
 	case mcpprobe.Busy:
-		return Busy, err
+		return Busy
 	case mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
 	}
-	return Broken, err
+	return Broken
 }

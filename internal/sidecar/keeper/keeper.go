@@ -65,6 +65,9 @@ type State struct {
 	// Stateless is true if the last server that worked has no sessions: it refuses to
 	// initialize, or is known never to be asked.
 	Stateless bool
+	// Opened is true if a server has ever opened a session, whatever came of asking what
+	// it offers.
+	Opened bool
 }
 
 // Reason is why a server is not ready, for programs.
@@ -185,18 +188,32 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 		a = k.without(ctx, a)
 	}
 	if a.err != nil {
-		k.failed(a.reason)
+		k.failed(a)
 		return false, a.reason, a.err
 	}
+	for next := &a; next != nil; {
+		a = *next
+		next, reason, err = k.stay(ctx, a, begin)
+		begin = time.Now()
+	}
+	return true, reason, err
+}
+
+// stay stays with a server that works until it fails, or until another is to take its
+// place.
+func (k *Keeper) stay(ctx context.Context, a attempt, began time.Time) (next *attempt, reason Reason, err error) {
 	defer a.connection.Close()
 	defer a.session.Close()
 	k.noise.forget()
 	k.worked(a)
 	before, _ := k.State()
 	k.learned(a.how, a.listed)
-	k.logReady(before.Ready, a.listed, time.Since(begin))
-	reason, err = explain(k.follow(ctx, a), a.connection)
-	return true, reason, err
+	k.logReady(before.Ready, a.listed, time.Since(began))
+	if next, err = k.follow(ctx, a); next != nil {
+		return next, "", nil
+	}
+	reason, err = explain(err, a.connection)
+	return nil, reason, err
 }
 
 // learned makes known what a server that works offers. The last catalogue stays when
@@ -255,37 +272,54 @@ func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 }
 
 // follow looks again when the server says that something has changed, and asks now
-// and then whether it is alive.
-func (k *Keeper) follow(ctx context.Context, a attempt) error {
-	session := a.session
+// and then whether it is alive. If it finds another that tells more, it returns that.
+func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 	ping := time.NewTicker(k.options.PingInterval)
 	defer ping.Stop()
+	doubt := k.newDoubt(ctx, a)
+	defer doubt.end()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-session.Done():
-			return session.Err()
-		case <-session.Changed():
-			if err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
-				l, err := k.look(ctx, session)
-				if err == nil {
-					k.learned(a.how, l)
-				}
-				return err
-			}); err != nil {
-				return err
-			}
-			select { // a server that keeps changing is not asked all the time
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(k.options.Settle):
+			return nil, ctx.Err()
+		case <-a.session.Done():
+			return nil, a.session.Err()
+		case <-a.session.Changed():
+			if err := k.lookAgain(ctx, a); err != nil {
+				return nil, err
 			}
 		case <-ping.C:
-			if err := k.within(ctx, k.options.PingTimeout, session.Ping); err != nil {
-				return fmt.Errorf("ping server: %w", err)
+			if err := k.within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
+				return nil, fmt.Errorf("ping server: %w", err)
+			}
+		case <-doubt.due:
+			doubt.look()
+		case other := <-doubt.found:
+			if next := doubt.consider(other); next != nil {
+				return next, nil
 			}
 		}
+	}
+}
+
+// lookAgain asks a server that has changed what it offers. One that keeps changing is not
+// asked all the time.
+func (k *Keeper) lookAgain(ctx context.Context, a attempt) error {
+	err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
+		l, err := k.look(ctx, a.session)
+		if err == nil {
+			k.learned(a.how, l)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(k.options.Settle):
+		return nil
 	}
 }
 

@@ -60,23 +60,21 @@ func (k *Keeper) worked(a attempt) {
 		if a.how == byDiscover && a.certain {
 			k.opening = byDiscover
 		}
-	case a.listed.catalog == nil:
 	case a.listed.discovered:
 		k.opening = byEither
-	default:
-		k.opening = byInitialize
 	}
 }
 
 // failed has the next server be asked in another way, if that can help.
-func (k *Keeper) failed(reason Reason) {
+func (k *Keeper) failed(a attempt) {
 	switch {
-	case k.options.Pinned || reason != Exited && reason != Broken:
+	case k.options.Pinned || a.reason != Exited && a.reason != Broken:
 	case k.options.first() == byInitialize || k.opening == byInitialize:
 		k.opening = k.options.first()
-	default:
+	case a.died:
 		// Some servers end when the first request is not initialize. Others fail for
-		// reasons of their own, so the one after it is asked as before.
+		// reasons of their own, so the one after it is asked as before. Those that go on
+		// were asked in both ways.
 		k.opening = byInitialize
 	}
 }

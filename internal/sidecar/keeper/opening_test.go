@@ -31,7 +31,7 @@ type gate struct {
 
 	mu    sync.Mutex
 	asked [][]string // for each server, the first two methods that it was asked for
-	end   func(error)
+	end   []context.CancelCauseFunc
 }
 
 func (g *gate) connect(context.Context) (Connection, error) {
@@ -44,7 +44,7 @@ func (g *gate) connect(context.Context) (Connection, error) {
 	g.mu.Lock()
 	number := len(g.asked)
 	g.asked = append(g.asked, nil)
-	g.end = func(err error) { stop(err) }
+	g.end = append(g.end, stop)
 	g.mu.Unlock()
 	go func() {
 		time.Sleep(g.start)
@@ -127,12 +127,13 @@ func (g *gate) all() []string {
 	return slices.Compact(methods)
 }
 
-// kill ends the server that was started last.
+// kill ends the servers that have not ended.
 func (g *gate) kill() {
 	g.mu.Lock()
-	end := g.end
-	g.mu.Unlock()
-	end(errors.New("exit code 3"))
+	defer g.mu.Unlock()
+	for _, end := range g.end {
+		end(errors.New("exit code 3"))
+	}
 }
 
 // watched is a keeper in a bubble and everything that its state said.
@@ -212,7 +213,7 @@ func expectFirsts(t *testing.T, g *gate, want ...string) {
 
 // B2, L-27: a server without sessions is ready after two starts, of which the first
 // failed, and nobody is told that it did. The next process of one that has surely none
-// is not asked again.
+// is not asked again; of others some are while it is kept.
 func TestKeeperOfAServerWithoutSessions(t *testing.T) {
 	for name, test := range map[string]struct {
 		initialize string
@@ -241,7 +242,7 @@ func TestKeeperOfAServerWithoutSessions(t *testing.T) {
 				w.after(t, 2*start, starting, "ready, stateless true", "ready true, Exited: exit code 3", "ready, stateless true")
 				want := []string{"initialize", "server/discover", "server/discover"}
 				if !test.certain {
-					want = slices.Insert(want, 2, "initialize")
+					want = slices.Insert(want, 2, "initialize", "initialize", "initialize", "initialize")
 				}
 				expectFirsts(t, g, want...)
 			})
@@ -298,6 +299,20 @@ func TestKeeperOfAServerThatRefusesEverything(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that opens sessions has some, although it does not say what it offers.
+func TestKeeperOfAServerThatListsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for method, want := range map[string]bool{"initialize": false, "tools/list": true} {
+			w := watch(t, &gate{answers: map[string]string{method: ignored}}, nil)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if state, _ := w.State(); state.Opened != want || state.Ready {
+				t.Errorf("one that does not answer %s: opened %t, %s", method, state.Opened, describe(state))
+			}
+		}
+	})
 }
 
 // B7: a server of a known era is asked in no other way, whatever it answers.

@@ -87,6 +87,19 @@ func kept(header http.Header) http.Header {
 	return header
 }
 
+type headerKey struct{}
+
+// WithHeader returns a context for Send. Its header takes the place of the connection's
+// own, for servers that are to know who asks.
+func WithHeader(ctx context.Context, header http.Header) context.Context {
+	return context.WithValue(ctx, headerKey{}, kept(header))
+}
+
+func headerOf(ctx context.Context) (http.Header, bool) {
+	header, ok := ctx.Value(headerKey{}).(http.Header)
+	return header, ok
+}
+
 // forwarded are the headers that the server gets with a request.
 func forwarded(r *http.Request) http.Header {
 	header := cleaned(r.Header)

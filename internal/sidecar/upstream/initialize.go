@@ -10,18 +10,26 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
-// initialize forwards a request that opens a session. The answer is read before
-// anything is passed on, so that a session that fails to open leaves nothing
-// behind (T-15). The client may go away meanwhile; the server's answer is awaited
-// all the same, since nobody else could end the session then.
+// initialize takes a request that opens a session.
 func (p *Proxy) initialize(x *exchange) {
 	if x.r.Header.Get(frontend.HeaderSession) != "" {
 		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
+	if p.Initialize == nil || !p.Initialize(x.w, x.r, session.Message{Bytes: x.message.body, Envelope: x.message.envelope}) {
+		p.forwardInitialize(x)
+	}
+}
+
+// forwardInitialize forwards a request that opens a session. The answer is read before
+// anything is passed on, so that a session that fails to open leaves nothing
+// behind (T-15). The client may go away meanwhile; the server's answer is awaited
+// all the same, since nobody else could end the session then.
+func (p *Proxy) forwardInitialize(x *exchange) {
 	probe := p.Probes.IsProbe(x.r)
 	if err := p.table.reserve(probe); err != nil {
 		x.turnAway(err)

@@ -33,8 +33,8 @@ func NewLegacy(options ConnectionOptions) *Legacy {
 func (l *Legacy) Check(ctx context.Context) error { return l.server.check(ctx) }
 
 // Dial returns a connection for one session, if the server's port accepts connections.
-// The header goes with every request. It is for whoever uses the connection to say
-// initialize.
+// The header goes with every request, unless the context of a Send has another. It is for
+// whoever uses the connection to say initialize.
 func (l *Legacy) Dial(ctx context.Context, header http.Header) (*Connection, error) {
 	if err := l.server.check(ctx); err != nil {
 		return nil, err
@@ -46,8 +46,9 @@ func (l *Legacy) Dial(ctx context.Context, header http.Header) (*Connection, err
 type Connection struct {
 	*link
 	listening sync.Once
-	streams   atomic.Bool // the server is known to answer GET with a stream
-	away      atomic.Bool // the server was not there when it was last asked
+	streams   atomic.Bool                 // the server is known to answer GET with a stream
+	away      atomic.Bool                 // the server was not there when it was last asked
+	shown     atomic.Pointer[http.Header] // of the last Send that had one of its own
 
 	agreed struct { // with the server
 		sync.Mutex
@@ -67,11 +68,15 @@ func (c *Connection) Send(ctx context.Context, message []byte) error {
 	if err != nil {
 		return fmt.Errorf("send message to the server: %w", err)
 	}
+	if own, ok := headerOf(ctx); ok {
+		c.shown.Store(&own)
+	}
 	if envelope.Kind == wire.Request {
 		return c.sendRequest(ctx, message, envelope)
 	}
+	header := c.headerIn(ctx)
 	err = c.posts.post(ctx, c.live, posting{
-		do:      func(ctx context.Context) error { return c.tell(ctx, message) },
+		do:      func(ctx context.Context) error { return c.tell(ctx, message, header) },
 		ackWait: ackWait,
 		late:    func(<-chan error, context.CancelFunc) {}, // it is on its way, and nobody waits for more
 	})
@@ -90,6 +95,23 @@ func (c *Connection) Send(ctx context.Context, message []byte) error {
 	return nil
 }
 
+// headerIn is the header of what is sent in the context.
+func (c *Connection) headerIn(ctx context.Context) http.Header {
+	if own, ok := headerOf(ctx); ok {
+		return own
+	}
+	return c.lastHeader()
+}
+
+// lastHeader is for what no message asks for. What clients show expires, so it is not the
+// one that the session was opened with.
+func (c *Connection) lastHeader() http.Header {
+	if shown := c.shown.Load(); shown != nil {
+		return *shown
+	}
+	return c.header
+}
+
 func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope wire.Envelope) error {
 	id := envelope.ID.Of(message)
 	if string(envelope.Method) == "initialize" {
@@ -99,8 +121,9 @@ func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope w
 	if err != nil {
 		return err
 	}
+	flight.header = c.headerIn(ctx)
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		response, err := c.do(ctx, http.MethodPost, message, "")
+		response, err := c.post(ctx, message, flight.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -110,21 +133,29 @@ func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope w
 	})
 }
 
-// do makes a request in the session.
-func (c *Connection) do(ctx context.Context, method string, message []byte, lastEventID string) (*http.Response, error) {
-	request := newRequest(ctx, method, c.options.URL, message)
-	request.Header = c.header.Clone()
-	switch method {
-	case http.MethodPost:
-		request.Header.Set("Content-Type", frontend.TypeJSON)
-		request.Header.Set("Accept", acceptBoth)
-	case http.MethodGet:
-		request.Header.Set("Accept", frontend.TypeEvents)
-		request.Header.Set("Cache-Control", "no-store")
-	}
+// post posts a message in the session.
+func (c *Connection) post(ctx context.Context, message []byte, header http.Header) (*http.Response, error) {
+	request := newRequest(ctx, http.MethodPost, c.options.URL, message)
+	request.Header = header.Clone()
+	request.Header.Set("Content-Type", frontend.TypeJSON)
+	request.Header.Set("Accept", acceptBoth)
+	return c.do(request)
+}
+
+// get asks for a stream of the session, from after an event on if it has a name.
+func (c *Connection) get(ctx context.Context, lastEventID string, header http.Header) (*http.Response, error) {
+	request := newRequest(ctx, http.MethodGet, c.options.URL, nil)
+	request.Header = header.Clone()
+	request.Header.Set("Accept", frontend.TypeEvents)
+	request.Header.Set("Cache-Control", "no-store")
 	if lastEventID != "" {
 		request.Header.Set(frontend.HeaderLastEventID, lastEventID)
 	}
+	return c.do(request)
+}
+
+// do makes a request in the session.
+func (c *Connection) do(request *http.Request) (*http.Response, error) {
 	id, revision := c.known()
 	if id != "" {
 		request.Header.Set(frontend.HeaderSession, id)
@@ -133,7 +164,7 @@ func (c *Connection) do(ctx context.Context, method string, message []byte, last
 		request.Header.Set(frontend.HeaderRevision, revision)
 	}
 	response, err := c.server.send(request)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnusable) {
+	if err != nil && request.Context().Err() == nil && !errors.Is(err, errUnusable) {
 		c.away.Store(true)
 	}
 	return response, err
@@ -196,8 +227,8 @@ func (c *Connection) forgotten(status int, stream bool) bool {
 }
 
 // tell posts what has no answer.
-func (c *Connection) tell(ctx context.Context, message []byte) error {
-	response, err := c.do(ctx, http.MethodPost, message, "")
+func (c *Connection) tell(ctx context.Context, message []byte, header http.Header) error {
+	response, err := c.post(ctx, message, header)
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,12 @@ func (c *Connection) sendInitialize(ctx context.Context, id, message []byte) err
 		stop()
 		return err
 	}
+	flight.header = c.headerIn(ctx)
 	wait := context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, stop) })
 	return c.request(ctx, flight, func(ctx context.Context) error {
 		defer stop()
 		defer wait()
-		response, err := c.do(ctx, http.MethodPost, message, "")
+		response, err := c.post(ctx, message, flight.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -77,7 +78,7 @@ func (c *Connection) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	request := newRequest(ctx, http.MethodDelete, c.options.URL, nil)
-	request.Header = c.header.Clone()
+	request.Header = c.lastHeader().Clone()
 	request.Header.Set(frontend.HeaderSession, id)
 	if revision != "" {
 		request.Header.Set(frontend.HeaderRevision, revision)
@@ -88,56 +89,75 @@ func (c *Connection) leave() {
 }
 
 // Sessions says whether the server lets clients initialize, which servers of the
-// stateless revision do or do not, whatever versions they name (L-34). An error means
-// that it did not say.
-func (l *Legacy) Sessions(ctx context.Context, header http.Header) (bool, error) {
+// stateless revision do or do not, whatever versions they name (L-34). Unless that is
+// certain it may be otherwise when the server is asked again. An error means that it did
+// not say.
+func (l *Legacy) Sessions(ctx context.Context, header http.Header) (has, certain bool, err error) {
 	c, err := l.Dial(ctx, header)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer c.finish(session.ErrEnded)
-	response, err := c.do(ctx, http.MethodPost, initializeRequest(), "")
+	response, err := c.post(ctx, initializeRequest(), c.header)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if err := c.enter(response.Header.Get(frontend.HeaderSession)); err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer c.leave()
-	switch status := response.StatusCode; {
-	case status < http.StatusMultipleChoices:
-		return c.readAgreement(response)
-	case status >= http.StatusInternalServerError, status == http.StatusUnauthorized, status == http.StatusForbidden,
-		status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
-		return false, fmt.Errorf("the server answers initialize with status %d", status)
+	answer, err := c.readAgreement(response)
+	if err != nil {
+		return false, false, err
 	}
-	return false, nil
+	if _, agreed, _ := agreement(answer); agreed && response.StatusCode < http.StatusMultipleChoices {
+		return true, true, nil
+	}
+	certain, err = judgeRefusal(response.StatusCode, codeOf(answer))
+	return false, certain, err
 }
 
-// readAgreement reads the answer to initialize, whose result says yes.
-func (c *Connection) readAgreement(response *http.Response) (bool, error) {
-	if isEvents(response.Header) {
+// judgeRefusal looks at how a server refuses to initialize: as only those do that have no
+// sessions, as they may, or for a reason that has nothing to do with it.
+func judgeRefusal(status, code int) (certain bool, err error) {
+	switch code {
+	case session.CodeMethodNotFound, frontend.CodeUnsupportedRevision:
+		return true, nil
+	case wire.CodeInvalidRequest, session.CodeInvalidParams, frontend.CodeHeaderMismatch, frontend.CodeMissingCapability:
+		return false, nil // it lacks what requests of the other era have
+	case 0:
+		if status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+			return false, nil
+		}
+		return false, fmt.Errorf("the server answers initialize with status %d", status)
+	}
+	return false, fmt.Errorf("the server answers initialize with status %d and error %d", status, code)
+}
+
+// readAgreement reads the answer to initialize. An error over HTTP may have any text.
+func (c *Connection) readAgreement(response *http.Response) ([]byte, error) {
+	failed := response.StatusCode >= http.StatusMultipleChoices
+	if isEvents(response.Header) && !failed {
 		events := NewEventReader(response.Body, c.options.MessageBytes)
 		for {
 			event, err := events.Next()
 			if err != nil {
-				return false, fmt.Errorf("wait for the server to answer initialize: %w", err)
+				return nil, fmt.Errorf("wait for the server to answer initialize: %w", err)
 			}
-			if _, agreed, answered := agreement(event.Data); answered {
-				return agreed, nil
+			if _, _, answered := agreement(event.Data); answered {
+				return event.Data, nil
 			}
 		}
 	}
 	body, err := c.readBody(response)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	_, agreed, answered := agreement(body)
-	if !answered {
-		return false, fmt.Errorf("the server's answer to initialize, with status %d, is none", response.StatusCode)
+	if _, _, answered := agreement(body); !answered && !failed {
+		return nil, fmt.Errorf("the server's answer to initialize, with status %d, is none", response.StatusCode)
 	}
-	return agreed, nil
+	return body, nil
 }
 
 func initializeRequest() []byte {

@@ -59,8 +59,8 @@ func (p *place) pause(ctx context.Context) bool {
 
 // open asks for a stream, from a place on if there is one. Without a stream it says
 // whether it may be asked for again.
-func (c *Connection) open(ctx context.Context, lastID string) (stream *http.Response, again bool) {
-	response, err := c.do(ctx, http.MethodGet, nil, lastID)
+func (c *Connection) open(ctx context.Context, lastID string, header http.Header) (stream *http.Response, again bool) {
+	response, err := c.get(ctx, lastID, header)
 	if err != nil {
 		return nil, !errors.Is(err, errUnusable)
 	}
@@ -86,7 +86,7 @@ func (c *Connection) follow(ctx context.Context, flight *call, response *http.Re
 	var at place
 	err := c.read(response.Body, flight, &at)
 	for failures := 0; failures < resumeTries && !flight.answered && at.id != "" && !errors.Is(err, ErrEventTooLarge) && at.pause(ctx); {
-		stream, again := c.open(ctx, at.id)
+		stream, again := c.open(ctx, at.id, flight.header)
 		switch {
 		case stream != nil:
 			failures = 0
@@ -113,7 +113,7 @@ func (c *Connection) follow(ctx context.Context, flight *call, response *http.Re
 func (c *Connection) listen() {
 	var at place
 	for {
-		stream, again := c.open(c.live, at.id)
+		stream, again := c.open(c.live, at.id, c.lastHeader())
 		switch {
 		case stream != nil:
 			err := c.read(stream.Body, nil, &at)

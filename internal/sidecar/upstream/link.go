@@ -55,6 +55,7 @@ type call struct {
 	ctx      context.Context // ends with the connection, or when nobody waits any more
 	cancel   context.CancelFunc
 	answered bool // of interest only to whoever reads the answer
+	header   http.Header
 	// learn is shown the answer before anybody else is; may be nil.
 	learn func(answer session.Message)
 }
@@ -184,6 +185,9 @@ func (l *link) deliverOne(c *call, message []byte) {
 		return
 	}
 	received := session.Message{Bytes: message, Envelope: envelope}
+	if c != nil {
+		received.Call = c.id // whatever it is: the stream says whose
+	}
 	if envelope.Kind == wire.Response {
 		if c == nil || c.answered || !sameID(message, envelope.ID, c.id) {
 			l.junk.Inc()

@@ -46,14 +46,6 @@ type ModernConnection struct {
 	tools mirroredTools
 }
 
-type headerKey struct{}
-
-// WithHeader returns a context for Send. Its header takes the place of the connection's
-// own, for servers that are to know who asks.
-func WithHeader(ctx context.Context, header http.Header) context.Context {
-	return context.WithValue(ctx, headerKey{}, kept(header))
-}
-
 var errNoAnswers = errors.New("protocol revision " + frontend.Revision20260728 + " has no answers of clients")
 
 // Send posts a request, and returns when the server has read it. A request that is
@@ -76,10 +68,6 @@ func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
 		}
 		return nil
 	}
-	header := c.header
-	if own, ok := ctx.Value(headerKey{}).(http.Header); ok {
-		header = own
-	}
 	var learn func(session.Message)
 	if string(envelope.Method) == methodListTools {
 		learn = func(answer session.Message) { c.tools.learn(answer.Envelope.Result.Of(answer.Bytes)) }
@@ -88,9 +76,13 @@ func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
 	if err != nil {
 		return err
 	}
+	flight.header = c.header
+	if own, ok := headerOf(ctx); ok {
+		flight.header = own
+	}
 	request := session.Message{Bytes: message, Envelope: envelope}
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		return c.call(ctx, flight, request, header)
+		return c.call(ctx, flight, request)
 	})
 }
 
@@ -100,10 +92,10 @@ const headerTries = 3
 
 // call sends a request and has its answer received. One that is refused for its headers,
 // so that nothing came of it, is sent again if others can be found.
-func (c *ModernConnection) call(ctx context.Context, flight *call, request session.Message, header http.Header) error {
+func (c *ModernConnection) call(ctx context.Context, flight *call, request session.Message) error {
 	mirror := c.tools.mirror(request)
 	for try := 1; ; try++ {
-		refused, err := c.try(ctx, flight, request, withAll(header, mirror))
+		refused, err := c.try(ctx, flight, request, withAll(flight.header, mirror))
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -111,7 +103,7 @@ func (c *ModernConnection) call(ctx context.Context, flight *call, request sessi
 			return nil
 		}
 		if try < headerTries {
-			mirror = c.better(ctx, request, header, mirror)
+			mirror = c.better(ctx, request, flight.header, mirror)
 		}
 		if mirror == nil || try == headerTries {
 			c.answer(flight, refused)

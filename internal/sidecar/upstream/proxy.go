@@ -54,6 +54,9 @@ type Options struct {
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *http.Request, message session.Message) bool
+	// Initialize opens a session in the server's place, or says that the server is to; may
+	// be nil.
+	Initialize func(w http.ResponseWriter, r *http.Request, message session.Message) bool
 	// Opened is told of each session that is opened, and what it returns of its end;
 	// may be nil.
 	Opened func() (ended func(reason error))

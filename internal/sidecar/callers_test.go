@@ -1,0 +1,95 @@
+package sidecar
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The id of a session is no credential: the server sees what each message's sender shows.
+func TestSSESessionShowsItsSendersToken(t *testing.T) {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, nil)
+	seen := make(chan string, 64)
+	_, url := adapterFor(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte(`"tools/call"`)) {
+			seen <- r.Header.Get("Authorization")
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		handler.ServeHTTP(w, r)
+	}), func(c *Config) { c.LegacySSE = true })
+	token := &atomic.Value{}
+	token.Store("Bearer one")
+	clients := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.Header.Del("Authorization")
+		if shows := token.Load().(string); shows != "" {
+			r.Header.Set("Authorization", shows)
+		}
+		return http.DefaultTransport.RoundTrip(r)
+	})}
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: strings.TrimSuffix(url, Path) + "/sse", HTTPClient: clients}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for _, shows := range []string{"Bearer one", "Bearer refreshed", ""} {
+		token.Store(shows)
+		_, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "shown"})
+		if got := <-seen; got != shows {
+			t.Errorf("for a message of somebody who shows %q the server sees %q", shows, got)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Of two messages at the same time each is shown to the server with its own token.
+func TestTokensAreNotSwapped(t *testing.T) {
+	var swapped atomic.Int64
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
+		var request struct {
+			Params struct{ Arguments struct{ Who string } }
+		}
+		_ = json.Unmarshal(body, &request)
+		if "Bearer "+request.Params.Arguments.Who != r.Header.Get("Authorization") {
+			swapped.Add(1)
+		}
+		reply(w, id, `{"resultType":"complete","content":[]}`)
+	}}
+	_, url := adapterFor(t, server, nil)
+	session, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for n, who := range []string{"one", "two", "three", "four"} {
+		callers.Go(func() {
+			c := &client{url: url, session: session.session, headers: map[string]string{"Authorization": "Bearer " + who}, http: session.http}
+			for i := range 300 {
+				response, err := c.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":%q}}}`, 1000*n+i+10, who))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+		})
+	}
+	callers.Wait()
+	if got := swapped.Load(); got > 0 {
+		t.Errorf("%d of 1200 calls were made with somebody else's token", got)
+	}
+}

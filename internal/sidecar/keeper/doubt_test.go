@@ -1,0 +1,62 @@
+package keeper
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server that could not initialize for a reason of its own has sessions as soon as that
+// is over, and serves clients without them until then.
+func TestKeeperDoubts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answers: map[string]string{"initialize": "-32000"}}
+		w := watch(t, g, nil)
+		w.after(t, time.Hour, starting, "ready, stateless true")
+		asked := len(g.firsts())
+		if asked < 12 || asked > 24 {
+			t.Errorf("in an hour %d servers were started", asked)
+		}
+		g.set(nil)
+		w.after(t, lastDoubt, starting, "ready, stateless true", "ready, stateless false")
+		if got := len(g.firsts()); got != asked+1 {
+			t.Errorf("%d servers were started for a session, want one", got-asked)
+		}
+		w.after(t, time.Hour, starting, "ready, stateless true", "ready, stateless false")
+		g.kill()
+		w.after(t, time.Second, starting, "ready, stateless true", "ready, stateless false", "ready true, Exited: exit code 3", "ready, stateless false")
+	})
+}
+
+// One that says later on what it is, is not asked any more, and neither is the next.
+func TestKeeperIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answers: map[string]string{"initialize": "-32000"}}
+		w := watch(t, g, nil)
+		w.after(t, time.Second, starting, "ready, stateless true")
+		g.set(map[string]string{"initialize": "-32601"})
+		time.Sleep(time.Hour)
+		g.kill()
+		w.after(t, time.Hour, starting, "ready, stateless true", "ready true, Exited: exit code 3", "ready, stateless true")
+		expectFirsts(t, g, "initialize", "server/discover", "initialize", "server/discover")
+	})
+}
+
+// The server ends, or the keeper does, while another one is asked and does not answer.
+func TestKeeperDoubtsNoLongerThanItKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answers: map[string]string{"initialize": "-32000"}}
+		w := watch(t, g, nil)
+		w.after(t, time.Second, starting, "ready, stateless true")
+		g.set(map[string]string{"initialize": ignored})
+		time.Sleep(firstDoubt)
+		synctest.Wait()
+		if !slices.Equal(g.firsts(), []string{"initialize", "server/discover", "initialize"}) {
+			t.Fatalf("servers were asked first for %q", g.firsts())
+		}
+		g.set(nil)
+		g.kill()
+		w.after(t, time.Second, starting, "ready, stateless true", "ready true, Exited: exit code 3", "ready, stateless false")
+	})
+}

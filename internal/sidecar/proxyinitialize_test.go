@@ -1,0 +1,233 @@
+package sidecar
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+)
+
+// A request of a client without sessions waits for nobody who wants to know whether the
+// server has some.
+func TestModernClientsDoNotWaitForInitialize(t *testing.T) {
+	server := &httpServer{initialize: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
+	_, url := adapterFor(t, server, nil)
+	var clients sync.WaitGroup
+	for range 3 {
+		clients.Go(func() {
+			began := time.Now()
+			status, body := modernPost(t.Context(), t, url, "tools/list", "")
+			if took := time.Since(began); status != http.StatusOK || took > 2*time.Second {
+				t.Errorf("status %d after %v: %s", status, took, body)
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// A server is not asked for sessions on behalf of clients that have none.
+func TestServerIsNotAskedWithEveryRequest(t *testing.T) {
+	var asked atomic.Int64
+	server := &httpServer{initialize: func(w http.ResponseWriter, _ *http.Request, id string) {
+		asked.Add(1)
+		replyError(w, http.StatusInternalServerError, id, -32603)
+	}}
+	_, url := adapterFor(t, server, nil)
+	for range 20 {
+		if status, body := modernPost(t.Context(), t, url, "tools/list", ""); status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, body)
+		}
+	}
+	if got := asked.Load(); got > 2 {
+		t.Errorf("asked %d times to initialize for 20 requests of clients that have no sessions", got)
+	}
+}
+
+// A server of both eras that could not initialize once has sessions all the same.
+func TestOneRefusalIsNotForEver(t *testing.T) {
+	var asked, native atomic.Int64
+	server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+		if asked.Add(1) == 1 {
+			replyError(w, http.StatusOK, id, -32603) // such as "licence server not reached yet"
+			return
+		}
+		native.Add(1)
+		agreeToInitialize(w, r, id)
+	}}
+	_, url := adapterFor(t, server, nil)
+	if _, err := newClient(t.Context(), url); err != nil || native.Load() != 1 {
+		t.Errorf("the server was asked %d times, and has opened %d sessions: %v", asked.Load(), native.Load(), err)
+	}
+}
+
+// A modern client of a server without sessions is passed on as it was before.
+func TestModernClientsArePassedOnAsTheyAre(t *testing.T) {
+	for name, initialize := range map[string]func(http.ResponseWriter, *http.Request, string){"both": agreeToInitialize, "modern": refuseInitialize} {
+		t.Run(name, func(t *testing.T) {
+			_, url := adapterFor(t, &httpServer{initialize: initialize}, nil)
+			text := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"} {
+				request.Header.Set(name, value)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
+				t.Errorf("%s %s", response.Status, body)
+			}
+		})
+	}
+}
+
+// A server of both eras that answered nonsense while it started is passed through to all
+// the same.
+func TestServerOfBothErasThatStarts(t *testing.T) {
+	var ready atomic.Bool
+	var native atomic.Int64
+	server := &httpServer{initialize: agreeToInitialize}
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !ready.Load():
+			http.NotFound(w, r) // its routes are not there yet
+			return
+		case r.Header.Get("Mcp-Method") == "tools/list":
+			native.Add(1)
+		}
+		server.ServeHTTP(w, r)
+	}))
+	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(10 * time.Second).Should(gomega.Equal(keeper.Broken))
+	ready.Store(true)
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	state, _ := adapter.keeper.State()
+	if got := state.Catalog.Server.ProtocolVersion; got != "2026-07-28" {
+		t.Errorf("the keeper has revision %s", got)
+	}
+	native.Store(0)
+	if status, body := modernPost(t.Context(), t, url, "tools/list", ""); status != http.StatusOK || native.Load() == 0 {
+		t.Errorf("a modern client is translated: %d %s", status, body)
+	}
+}
+
+// A server without sessions that does not answer initialize at all. Its own clients, who have
+// no use for one, must not wait for that.
+func TestSilentInitializeDelaysModernClients(t *testing.T) {
+	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if e, err := wire.Scan(body); err == nil && string(e.Method) == "initialize" {
+			select {
+			case <-r.Context().Done():
+			case <-t.Context().Done():
+			}
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		without.ServeHTTP(w, r)
+	}))
+	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() bool {
+		state, _ := adapter.keeper.State()
+		return state.Ready
+	}).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			begun := time.Now()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(
+				`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+					`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Accept", "application/json, text/event-stream")
+			request.Header.Set("MCP-Protocol-Version", "2026-07-28")
+			request.Header.Set("Mcp-Method", "server/discover")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = response.Body.Close()
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("server/discover took %s (status %d)", took, response.StatusCode)
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// A server that may have no sessions, as far as can be seen, is asked once for all who
+// want to know, and again when that was a while ago. One that surely has none is not.
+func TestServerIsAskedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		code int
+		want int64 // sessions that the server opens when it can: one to see, and one for a client
+	}{"perhaps": {-32602, 2}, "surely": {-32022, 0}} {
+		t.Run(name, func(t *testing.T) {
+			var asked, native atomic.Int64
+			var better atomic.Bool
+			all := make(chan struct{})
+			release := sync.OnceFunc(func() { close(all) })
+			defer release()
+			server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+				asked.Add(1)
+				if <-all; !better.Load() {
+					replyError(w, http.StatusBadRequest, id, test.code)
+					return
+				}
+				native.Add(1)
+				agreeToInitialize(w, r, id)
+			}}
+			adapter, url := adapterFor(t, server, nil)
+			var clients sync.WaitGroup
+			for range 4 {
+				clients.Go(func() {
+					if _, err := newClient(t.Context(), url); err != nil {
+						t.Errorf("a client that is translated: %v", err)
+					}
+				})
+			}
+			gomega.NewWithT(t).Eventually(asked.Load).WithTimeout(5 * time.Second).Should(gomega.BeNumerically("==", 1))
+			release()
+			clients.Wait()
+			if asked.Load() != 1 || native.Load() != 0 {
+				t.Errorf("asked %d times for 4 clients, of which %d have a session with the server", asked.Load(), native.Load())
+			}
+			better.Store(true)
+			eras := adapter.backend.proxyEras
+			eras.mu.Lock()
+			if !eras.said.until.IsZero() {
+				eras.said.until = eras.said.until.Add(-askAgain)
+			}
+			eras.mu.Unlock()
+			if _, err := newClient(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+			if got := native.Load(); got != test.want || asked.Load() != 1+test.want {
+				t.Errorf("asked %d times, and has opened %d sessions, want %d", asked.Load(), got, test.want)
+			}
+		})
+	}
+}

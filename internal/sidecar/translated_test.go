@@ -1,0 +1,162 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/onsi/gomega"
+)
+
+// One change is told once, however many calls are in flight.
+func TestNewsAreToldOnce(t *testing.T) {
+	leave := make(chan struct{})
+	var calls atomic.Int64
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, _ []byte) {
+		calls.Add(1)
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+		reply(w, id, `{"resultType":"complete","content":[]}`)
+	}}
+	_, url := adapterFor(t, server, nil)
+	t.Cleanup(func() { close(leave) })
+	keepers := server.listening()
+	client, hears := sdkClient(t, url, "2025-11-25")
+	gomega.NewWithT(t).Eventually(server.listening).WithTimeout(5 * time.Second).Should(gomega.BeNumerically(">", keepers))
+	for range statelessCrowd + 2 {
+		go func() { _, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}) }()
+	}
+	gomega.NewWithT(t).Eventually(calls.Load).WithTimeout(5 * time.Second).Should(gomega.BeNumerically("==", statelessCrowd+2))
+	gomega.NewWithT(t).Consistently(server.listening).WithTimeout(time.Second).Should(gomega.Equal(keepers + 1))
+	server.change()
+	expectChange(t, hears, "tools")
+	select {
+	case <-hears:
+		t.Error("told twice of one change")
+	case <-time.After(2 * time.Second):
+	}
+}
+
+// A log message that came on the stream of one session's call is not another's.
+func TestLogsStayInTheirSession(t *testing.T) {
+	inCall := make(chan struct{}, 1)
+	leave := make(chan struct{})
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, body []byte) {
+		if bytes.Contains(body, []byte(`/logLevel"`)) { // hers, who wants to know
+			inCall <- struct{}{}
+			<-leave
+			reply(w, id, `{"resultType":"complete","content":[]}`)
+			return
+		}
+		sayEvent(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"his secret"}}`)
+		sayEvent(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"resultType":"complete","content":[]}}`)
+	}}
+	_, url := adapterFor(t, server, nil)
+	logs := make(chan string, 4)
+	hers, err := mcp.NewClient(&mcp.Implementation{Name: "hers", Version: "1"}, &mcp.ClientOptions{
+		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) { logs <- fmt.Sprint(r.Params.Data) },
+	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hers.Close() })
+	if err := hers.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = hers.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}) }()
+	<-inCall
+	his, _ := sdkClient(t, url, "2025-11-25")
+	if _, err := his.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case text := <-logs:
+		t.Errorf("she is told %q", text)
+	case <-time.After(time.Second):
+	}
+	close(leave)
+}
+
+// Two calls that both want log messages have them, each its own: the stream says whose.
+func TestLogsOfTwoCalls(t *testing.T) {
+	var both sync.WaitGroup
+	both.Add(2)
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, _ []byte) {
+		both.Done()
+		both.Wait()
+		sayEvent(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+		time.Sleep(100 * time.Millisecond)
+		sayEvent(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"resultType":"complete","content":[]}}`)
+	}}
+	_, url := adapterFor(t, server, nil)
+	logs := make(chan string, 4)
+	for range 2 {
+		c, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+			LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) { logs <- fmt.Sprint(r.Params.Data) },
+		}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}) }()
+	}
+	for i := range 2 {
+		select {
+		case <-logs:
+		case <-time.After(3 * time.Second):
+			t.Fatalf("log message %d is lost", i+1)
+		}
+	}
+}
+
+// Sessions that are translated leave nothing behind.
+func TestTranslatedSessionsLeaveNothing(t *testing.T) {
+	inCall := make(chan struct{}, 100)
+	server := &httpServer{initialize: refuseInitialize, call: func(_ http.ResponseWriter, r *http.Request, _ string, _ []byte) {
+		inCall <- struct{}{}
+		<-r.Context().Done()
+	}}
+	_, url := adapterFor(t, server, nil)
+	round := func() {
+		for range 15 {
+			c, err := newClient(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response, err := c.post(t.Context(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`); err == nil {
+				_ = response.Body.Close()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				if response, err := c.post(ctx, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}}`); err == nil {
+					_ = response.Body.Close()
+				}
+			}()
+			<-inCall
+			response, err := c.do(t.Context(), http.MethodDelete, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			cancel()
+			c.http.CloseIdleConnections()
+		}
+	}
+	round()
+	time.Sleep(5 * time.Second)
+	before := runtime.NumGoroutine()
+	round()
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", before+2))
+}
