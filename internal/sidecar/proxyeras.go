@@ -76,6 +76,7 @@ func (p *proxyEras) newEras() *eras {
 		return &callersConnection{connection}, nil
 	})
 	below.Limits.Processes = 1 // there is one server, however many connections
+	below.ManyListens = true   // each by whoever wants it, with what they have shown
 	e.below = stateless.New(below)
 	return e
 }
