@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,19 +113,15 @@ func (s *subject) processorTime() (sum float64) {
 	return sum
 }
 
-// quickest is the least processor time that n operations took, for each of them, in
-// several tries.
-func (s *subject) quickest(n int, operations func()) (least float64) {
-	s.t.Helper()
-	const tries = 5
-	for i := range tries {
-		begin := s.processorTime()
-		operations()
-		if took := (s.processorTime() - begin) / float64(n); i == 0 || took < least {
-			least = took
-		}
-	}
-	return least
+// eraWay is one way to be served.
+type eraWay struct {
+	name, era string
+	open      func(*testing.T, string) *eraClient
+	objects   float64
+
+	subject *subject
+	client  *eraClient
+	took    []float64 // of the adapter's processor time, for each call, in each round
 }
 
 // What a call costs where client and server have an era in common, and where they have not.
@@ -133,27 +130,37 @@ func TestEras(t *testing.T) {
 	if err := servers.Build(t.Context(), both, "test/servers/both"); err != nil {
 		t.Fatal(err)
 	}
-	const calls = 1000
-	times := map[string]float64{}
-	for _, way := range []struct {
-		name, era string
-		open      func(*testing.T, string) *eraClient
-		objects   float64
-	}{
-		{"with a session", "auto", withSession, sessionObjects},
-		{"with a session, translated", "modern", withSession, sessionTranslatedObjects},
-		{"without", "auto", without, singleObjects},
-		{"without, translated", "legacy", without, singleTranslatedObjects},
-	} {
-		t.Run(way.name, func(t *testing.T) {
-			s := start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--era", way.era, "--", both)
-			c := way.open(t, s.address)
-			used := s.cheapest(calls, func() { c.calls(calls) })
-			times[way.name] = s.quickest(calls, func() { c.calls(calls) })
-			t.Logf("%+v, %.1f µs of the adapter's", used, times[way.name]/1000)
-			atMost(t, "objects that a small call allocates", used.objects, way.objects)
-		})
+	const calls, rounds = 500, 9
+	ways := []*eraWay{
+		{name: "with a session", era: "auto", open: withSession, objects: sessionObjects},
+		{name: "with a session, translated", era: "modern", open: withSession, objects: sessionTranslatedObjects},
+		{name: "without", era: "auto", open: without, objects: singleObjects},
+		{name: "without, translated", era: "legacy", open: without, objects: singleTranslatedObjects},
 	}
-	t.Logf("times the processor time of a native call: with a session %.2f, without %.2f",
-		times["with a session, translated"]/times["with a session"], times["without, translated"]/times["without"])
+	for _, way := range ways {
+		way.subject = start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--era", way.era, "--", both)
+		way.client = way.open(t, way.subject.address)
+		used := way.subject.cheapest(calls, func() { way.client.calls(calls) })
+		atMost(t, "objects that a small call allocates, "+way.name, used.objects, way.objects)
+		t.Logf("%s: %+v", way.name, used)
+	}
+	for range rounds { // in turn, so that what else the machine does is shared
+		for _, way := range ways {
+			begin := way.subject.processorTime()
+			way.client.calls(calls)
+			way.took = append(way.took, (way.subject.processorTime()-begin)/calls)
+		}
+	}
+	t.Logf("times the processor time of a native call, in the median of %d rounds: with a session %.2f, without %.2f; without to with, both native, %.2f",
+		rounds, ratio(ways[1], ways[0]), ratio(ways[3], ways[2]), ratio(ways[2], ways[0]))
+}
+
+// ratio is by how much one way took longer than another, in the median round.
+func ratio(of, to *eraWay) float64 {
+	ratios := make([]float64, len(of.took))
+	for i := range ratios {
+		ratios[i] = of.took[i] / to.took[i]
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
 }
