@@ -90,11 +90,13 @@ func TestLogsStayInTheirSession(t *testing.T) {
 func TestLogsOfTwoCalls(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
+	told := make(chan struct{}) // closed when both were
+	defer close(told)
 	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, _ []byte) {
 		both.Done()
 		both.Wait()
 		sayEvent(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
-		time.Sleep(100 * time.Millisecond)
+		<-told
 		sayEvent(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"resultType":"complete","content":[]}}`)
 	}}
 	_, url := adapterFor(t, server, nil)
@@ -155,8 +157,12 @@ func TestTranslatedSessionsLeaveNothing(t *testing.T) {
 		}
 	}
 	round()
-	time.Sleep(5 * time.Second)
-	before := runtime.NumGoroutine()
+	before := 0
+	gomega.NewWithT(t).Eventually(func() bool { // come to rest
+		last := before
+		before = runtime.NumGoroutine()
+		return before == last
+	}).WithPolling(time.Second).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
 	round()
 	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", before+2))
 }

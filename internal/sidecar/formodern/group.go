@@ -37,6 +37,12 @@ type start struct {
 	err  error
 }
 
+// Reasons for which a request is not taken, in words for its client.
+var (
+	errCapabilities = fmt.Errorf("%w: this client uses the server with as many different capabilities as it may; one set is free when its calls are over and answered", stateless.ErrBusy)
+	errProcesses    = fmt.Errorf("%w: every process that this client may have is in use, by a call or by one that waits for its client to answer a question", stateless.ErrBusy)
+)
+
 // join returns the group of a client. Whoever has it must leave it.
 func (s *Server) join(caller stateless.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
@@ -48,7 +54,7 @@ func (s *Server) join(caller stateless.Caller, c capabilities) (*group, error) {
 	g := s.groups[name]
 	if g == nil {
 		if !s.roomForGroupLocked(caller.Principal) {
-			return nil, s.busy(fmt.Errorf("%w for clients with so many different capabilities", stateless.ErrBusy))
+			return nil, s.busy(errCapabilities)
 		}
 		g = &group{
 			server: s, name: name, caller: caller, capabilities: c,
@@ -151,7 +157,7 @@ func (s *Server) waitLocked(ctx context.Context, timeout <-chan time.Time) error
 	case <-changed:
 		return nil
 	case <-timeout:
-		return s.busy(stateless.ErrBusy)
+		return s.busy(errProcesses)
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a server process: %w", ctx.Err())
 	}

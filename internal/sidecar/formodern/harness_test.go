@@ -203,7 +203,7 @@ func (s *stage) empty() {
 func newStage(t testing.TB, change func(*Options), played func(*script)) *stage {
 	t.Helper()
 	s := &stage{TB: t, got: map[string][]string{}, last: 100}
-	options := Options{Limits: testLimits(), Serves: serves, Owner: "pod-1", Acquire: func(context.Context) (LegacyServer, error) {
+	options := Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) {
 		p := &script{t: t, answers: map[string]string{"initialize": everything, "notifications/initialized": "", "ping": `"result":{}`}}
 		if played != nil {
 			played(p)

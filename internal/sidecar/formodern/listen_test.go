@@ -271,7 +271,7 @@ func TestHolderCannotBeReplaced(t *testing.T) {
 			if n > 1 {
 				p.answers["initialize"] = `"error":{"code":-32603,"message":"no"}`
 			}
-		}, 1, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"the subscription has ended: as many calls are in flight at the server as may be: the server refused initialize: {\"code\":-32603,\"message\":\"no\"}"}}`},
+		}, 1, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"the subscription has ended: the server is busy: the server refused initialize: {\"code\":-32603,\"message\":\"no\"}"}}`},
 		"one after the other ends": {func(int, *script) {}, 4, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"the subscription has ended: ` + errPlayed.Error() + `"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

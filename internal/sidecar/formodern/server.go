@@ -22,7 +22,6 @@ package formodern
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,12 +69,7 @@ type Options struct {
 	Serves func(spoken string) []string
 	// OfferRoots lets servers ask clients for their roots.
 	OfferRoots bool
-	// Key seals what clients carry from one round to the next. Without one, of 32
-	// bytes, it is made up, which is enough for calls that live in this process.
-	Key []byte
-	// Owner names this instance in what is sealed.
-	Owner string
-	Log   logr.Logger
+	Log        logr.Logger
 }
 
 // Metrics are counted over all processes that there were.
@@ -122,14 +116,9 @@ type Server struct {
 
 // New returns a Server. Processes are started when they are needed.
 func New(options Options) *Server {
-	key := options.Key
-	if len(key) == 0 {
-		key = make([]byte, keyBytes)
-		_, _ = rand.Read(key) // which never fails
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
-		options: options, sealer: newSealer(key), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
+		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
 		backOffs: map[string]*backOff{},
 	}

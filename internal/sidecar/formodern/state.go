@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -23,10 +22,14 @@ const stateBytes = 256
 // what was asked for: both are needed to open it.
 type sealer struct{ aead cipher.AEAD }
 
-func newSealer(key []byte) sealer {
+// newSealer makes up a key. Nobody else needs it: a parked call lives in this process only,
+// and what another instance has sealed is none of ours.
+func newSealer() sealer {
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // which never fails
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(fmt.Sprintf("formodern: the key must have %d bytes", keyBytes)) // it is no client's
+		panic(err) // the key is of the right size
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
@@ -83,12 +86,11 @@ func (s sealer) open(text, bound []byte) (t ticket, ok bool) {
 	return t, time.Now().Before(t.expires)
 }
 
-// boundTo is what a ticket is bound to: this instance, whose the processes are, and what
-// was asked for. A client may spell its arguments differently the second time, so it is
+// boundTo is what a ticket is bound to: whose the processes are, and what was asked for. A client may spell its arguments differently the second time, so it is
 // what they mean that counts.
-func boundTo(owner, group, method string, name, arguments []byte) []byte {
+func boundTo(group, method string, name, arguments []byte) []byte {
 	hash := sha256.New()
-	for _, part := range [][]byte{[]byte(owner), []byte(group), []byte(method), name, canonical(arguments)} {
+	for _, part := range [][]byte{[]byte(group), []byte(method), name, canonical(arguments)} {
 		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		_, _ = hash.Write(part)
 	}

@@ -94,7 +94,7 @@ var (
 	// ErrClosed says that no more requests are taken.
 	ErrClosed = errors.New("this instance is going away")
 	// ErrBusy says that a request was not taken, and may be later.
-	ErrBusy = errors.New("as many calls are in flight at the server as may be")
+	ErrBusy = errors.New("the server is busy")
 )
 
 // process is the one process of all clients. When it ends the next client finds a fresh

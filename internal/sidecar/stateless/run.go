@@ -15,6 +15,7 @@ import (
 
 // Errors of requests that are not passed on.
 var (
+	errCalls      = fmt.Errorf("%w: as many calls are in flight there as may be", ErrBusy)
 	errListens    = errors.New("as many subscriptions are open as may be")
 	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
@@ -205,7 +206,7 @@ func (r *run) register(c *call, request session.Message) error {
 	case c.listen && r.listens >= limits.Listens:
 		return errListens
 	case !c.listen && r.inFlight >= limits.Calls:
-		return ErrBusy
+		return errCalls
 	case r.sending > limits.SendingBytes:
 		return errUnread
 	}
