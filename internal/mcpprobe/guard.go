@@ -43,6 +43,7 @@ type guard struct {
 	// broken ends, with an *Error as its cause, when the connection cannot go on.
 	broken   context.Context
 	breakOff context.CancelCauseFunc
+	gaveUp   atomic.Pointer[Error] // what the SDK said when it gave the connection up
 
 	reached   atomic.Bool  // the server was there at least once
 	junkLines atomic.Int64 // lines of a process that are no messages
@@ -89,10 +90,19 @@ func newGuard(options Options) *guard {
 // fail breaks the connection; the first reason stays.
 func (g *guard) fail(err *Error) { g.breakOff(withOp(err, "session")) }
 
-// failure is why the connection is broken, or nil.
-func (g *guard) failure() *Error {
-	err, _ := errors.AsType[*Error](context.Cause(g.broken))
-	return err
+// giveUp breaks the connection because the SDK has given it up. The SDK has only words
+// for what the guard saw on the wire, so this reason is weaker than any other.
+func (g *guard) giveUp(err *Error) {
+	err.Op = "session"
+	g.gaveUp.Store(err)
+	g.breakOff(err)
+}
+
+// failure is why the connection is broken, or nil. It is secondHand if the SDK gave
+// the connection up before the guard found a reason to break it.
+func (g *guard) failure() (err *Error, secondHand bool) {
+	err, _ = errors.AsType[*Error](context.Cause(g.broken))
+	return err, err != nil && err == g.gaveUp.Load()
 }
 
 // sent is what the guard knows of a message to the server.

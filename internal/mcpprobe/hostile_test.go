@@ -74,6 +74,31 @@ func checkStatus(t *testing.T, err error, want Class, code int) {
 	}
 }
 
+// The SDK gives the connection up for some of these statuses, on a goroutine of its own.
+// Here it has done so before the call returns.
+func TestStatusIsTheReasonAfterTheSDKGaveUp(t *testing.T) {
+	for code, want := range map[int]Class{400: Rejected, 401: Unauthorized, 403: Unauthorized, 404: Rejected, 405: Rejected} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			t.Parallel()
+			session, err := Connect(withPatience(t), HTTP(serve(t, status(methodTools, code, nil, nil)), nil), Options{})
+			if err != nil {
+				t.Fatalf("Connect: %v", err)
+			}
+			defer session.Close()
+			err = session.call(withPatience(t), methodTools, func(ctx context.Context) error {
+				_, err := session.client.ListTools(ctx, nil)
+				select {
+				case <-session.Done():
+				case <-ctx.Done():
+					t.Error("the SDK keeps the connection")
+				}
+				return err
+			})
+			checkStatus(t, err, want, code)
+		})
+	}
+}
+
 func TestP03StatusOfAStreamIsClassified(t *testing.T) {
 	for code, want := range map[int]Class{401: Unauthorized, 403: Unauthorized, 429: Busy, 503: Busy, 404: Rejected, 302: Protocol} {
 		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))

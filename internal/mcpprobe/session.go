@@ -228,11 +228,15 @@ func (s *Session) call(ctx context.Context, method string, do func(context.Conte
 	return nil
 }
 
-// explain finds the best reason for an error of the SDK.
+// explain finds the best reason for an error of the SDK. When a status breaks the
+// connection, the SDK gives the connection up before or after it returns from the call:
+// in either order the status is the reason.
 func (s *Session) explain(ctx context.Context, op string, note *note, nonsense int64, err error) error {
-	e, noted := s.guard.failure(), note.get()
+	e, noted := (*Error)(nil), note.get()
+	failure, secondHand := s.guard.failure()
 	switch {
-	case e != nil:
+	case failure != nil && !secondHand:
+		e = failure
 	case ctx.Err() != nil:
 		e = fromContext(ctx.Err())
 		switch {
@@ -247,6 +251,8 @@ func (s *Session) explain(ctx context.Context, op string, note *note, nonsense i
 		if fromWire := fromSDK(err); noted.Class == Rejected && fromWire.Class == Rejected && fromWire != noted {
 			e = &Error{Class: Rejected, Status: noted.Status, Code: fromWire.Code, Detail: fromWire.Detail}
 		}
+	case failure != nil:
+		e = failure
 	default:
 		e = fromSDK(err)
 	}
@@ -257,11 +263,12 @@ func (s *Session) explain(ctx context.Context, op string, note *note, nonsense i
 
 // watch waits for the end of the connection.
 func (s *Session) watch() {
-	e := &Error{Class: Closed, Op: "session", Detail: "the server ended the connection"}
+	e := &Error{Class: Closed, Detail: "the server ended the connection"}
 	if err := s.client.Wait(); err != nil {
-		e = fromSDK(err)
+		shared := *fromSDK(err) // may be an error that somebody else holds
+		e = &shared
 	}
-	s.guard.fail(e)
+	s.guard.giveUp(e)
 }
 
 // Close ends the session: it is deleted on an HTTP server, and the input of a

@@ -156,11 +156,20 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	case status != http.StatusOK:
 		return reply{}, refused(status)
 	}
-	if !a.budget.has(decodeCost * int(min(response.ContentLength, maxBody))) {
-		return reply{}, errNoRoom // which would be found out later otherwise
+	if !a.hasRoom(response.ContentLength) {
+		return reply{}, errNoRoom // before the answer is transferred in vain
 	}
 	err = a.read(ctx, response.Body, i.Stored, &answer)
 	return answer, err
+}
+
+// hasRoom says whether an answer of that many bytes, or of an unknown number if
+// negative, could be taken in at the moment.
+func (a *asker) hasRoom(bytes int64) bool {
+	if bytes > smallBody && len(a.waiting) == cap(a.waiting) {
+		return false
+	}
+	return a.budget.has(decodeCost * int(min(bytes, maxBody)))
 }
 
 // lost is for a request without an answer. Its words are the same every time: they

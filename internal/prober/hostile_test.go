@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,6 +381,35 @@ func TestManyLargeCatalogues(t *testing.T) {
 		if stored := got.Catalog.Stored; stored == nil || len(stored.JSON) > maxStored || !strings.Contains(stored.Trimmed, "input schemas") {
 			t.Errorf("got %+v", got.Catalog.Summary)
 		}
+	}
+}
+
+// An answer that cannot be taken in is not transferred: workers that read and
+// discard catalogues would only keep each other from decoding them.
+func TestNoRoomIsKnownBeforeTheAnswerIsRead(t *testing.T) {
+	p := newPods(t)
+	instance := p.add("large", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(smallBody+1))
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // the body never comes
+	}))
+	for name, fill := range map[string]func(*asker){
+		"answers that wait": func(a *asker) {
+			for range maxWaiting {
+				a.waiting <- struct{}{}
+			}
+		},
+		"memory": func(a *asker) { a.budget.take(inFlight) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsker(Options{ClientPort: p.clientPort, AdminPort: p.adminPort}.withDefaults())
+			defer a.close()
+			fill(a)
+			if _, err := a.fetch(t.Context(), instance, question{}); !errors.Is(err, errNoRoom) {
+				t.Errorf("got %v, want no room", err)
+			}
+		})
 	}
 }
 
