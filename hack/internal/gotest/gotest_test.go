@@ -1,0 +1,82 @@
+package gotest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// module writes a module whose tests fail in every way, for a real go test to run.
+func module(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod":         "module " + Module + "\n\ngo 1.26\n",
+		"good/a_test.go": "package good\nimport \"testing\"\nfunc TestGood(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}) }\nfunc TestSkipped(t *testing.T) { t.Skip() }\n",
+		"bad/a_test.go":  "package bad\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Run(\"a (b) it's/$c\", func(t *testing.T) { t.Error(\"broken\") }); t.Run(\"good\", func(*testing.T) {}) }\n",
+		"exits/a_test.go": "package exits\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { println(\"no server\"); os.Exit(3) }\n" +
+			"func TestNever(t *testing.T) {}\n",
+		"panics/a_test.go":  "package panics\nimport \"testing\"\nfunc TestPanics(t *testing.T) { panic(\"oops\") }\n",
+		"unbuilt/a_test.go": "package unbuilt\nimport \"testing\"\nfunc TestNever(t *testing.T) { undefinedName() }\n",
+		"none/a.go":         "package none\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestEveryFailureHasItsCommand(t *testing.T) {
+	var progress strings.Builder
+	dir := module(t)
+	result, err := Run(t.Context(), Suite{Dir: dir, Packages: []string{"./..."}, Flags: []string{"-count=1"}, Progress: &progress})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	want := map[string]string{ // the command, and what the output holds
+		`make test-one PKG=./bad RUN='^TestBad$/^a_\(b\)_it.s$/^\$c$'`: "broken",
+		`make test-one PKG=./exits`:                                    "no server",
+		`make test-one PKG=./panics RUN='^TestPanics$'`:                "oops",
+		`make test-one PKG=./unbuilt`:                                  "undefinedName",
+	}
+	got := map[string]string{}
+	for _, failure := range result.Failures {
+		command := failure.Command()
+		got[command] = want[command]
+		if !strings.Contains(failure.Output, want[command]) || !strings.Contains(progress.String(), failure.Output) {
+			t.Errorf("%s: the output is %q, want %q in it, and all of it in the progress", command, failure.Output, want[command])
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	// Of bad the test and its subtest fail; of exits and unbuilt there is only the package.
+	if result.Passed != 3 || result.Failed != 5 || result.Skipped != 1 || len(result.Packages) != 5 {
+		t.Errorf("got %d passed, %d failed, %d skipped, in %v", result.Passed, result.Failed, result.Skipped, result.Packages)
+	}
+}
+
+func TestPatternOfAFailureRunsIt(t *testing.T) {
+	result, err := Run(t.Context(), Suite{Dir: module(t), Packages: []string{"./bad"}, Flags: []string{"-count=1", "-run", pattern("TestBad/a_(b)_it's/$c")}})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	if result.Failed != 2 || result.Passed != 0 {
+		t.Errorf("got %d failed and %d passed, want the subtest, its parent and nothing else", result.Failed, result.Passed)
+	}
+}
+
+func TestGoTestCannotRun(t *testing.T) {
+	if _, err := Run(t.Context(), Suite{Dir: filepath.Join(t.TempDir(), "absent")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the directory does not exist", err)
+	}
+}
