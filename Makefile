@@ -18,7 +18,9 @@ TOOL := go tool -modfile=hack/tools/go.mod
 # The race detector needs a C compiler and its headers; a bare machine has none.
 RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && echo 'int main(void) { return 0; }' | $$(go env CC) -include stdlib.h -x c -o /dev/null - 2>/dev/null && echo -race)
 TEST_FLAGS ?=
-INTEGRATION := ./test/integration/...
+
+# Without the checkout's path in them, compiled packages serve every clone.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 ##@ Start here
 
@@ -30,8 +32,13 @@ help: ## List the targets.
 demo: ## Bring up a cluster and show an MCP server at work (needs root where there is no Docker).
 	@hack/demo.sh "$(IMG_PREFIX)" "$(VERSION)"
 
+# make verify has go vet, so the tests need not run it once more.
+TEST := go run ./hack/test
+GO_TEST_FLAGS = $(RACE) -vet=off $(TEST_FLAGS)
+
 .PHONY: test
-test: test-unit test-integration ## Run all tests that need no cluster.
+test: race-note ## Run all tests that need no cluster (4 minutes on 2 cores; the first time builds Kubernetes).
+	@$(TEST) unit integration -- $(GO_TEST_FLAGS)
 
 ##@ Test
 
@@ -41,11 +48,27 @@ race-note:
 
 .PHONY: test-unit
 test-unit: race-note ## Run the tests that need nothing but Go.
-	go test $(RACE) $(TEST_FLAGS) $$(go list ./... | grep -v /test/integration)
+	@$(TEST) unit -- $(GO_TEST_FLAGS)
 
 .PHONY: test-integration
 test-integration: race-note ## Run the tests against a real API server and kube-controller-manager (built on first use).
-	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && go test $(RACE) $(TEST_FLAGS) $(INTEGRATION)
+	@$(TEST) integration -- $(GO_TEST_FLAGS)
+
+.PHONY: test-long
+test-long: race-note ## Run the proofs that take too long for make test; CI runs them.
+	@$(TEST) long -- $(GO_TEST_FLAGS)
+
+# value: RUN is a regular expression, whose dollars are not make's.
+.PHONY: test-one
+test-one: race-note ## Run one test and see all of its output: PKG=./internal/prober RUN=TestBudget.
+	@[[ -n "$(PKG)" ]] || { echo "test-one: name the package and the test, such as: make test-one PKG=./internal/prober RUN=TestBudget" >&2; exit 2; }
+	$(if $(findstring test/integration,$(PKG)),KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} )go test $(RACE) -count=1 -v $(TEST_FLAGS) -run '$(value RUN)' $(PKG)
+
+STRESS_FLAGS ?=
+
+.PHONY: stress
+stress: ## Repeat all tests, also beside busy loops, to find flaky ones; takes hours, and resumes where it stopped.
+	go run ./hack/stress $(STRESS_FLAGS)
 
 LEAK_SESSIONS ?= 10000
 

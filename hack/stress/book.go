@@ -49,10 +49,24 @@ func openBook(path, source string) (*book, error) {
 		}
 		b.entries = append(b.entries, e)
 	}
-	if err := lines.Err(); err != nil {
+	if err := errors.Join(lines.Err(), endLastLine(file)); err != nil {
 		return nil, fmt.Errorf("read results: %w", errors.Join(err, file.Close()))
 	}
 	return b, nil
+}
+
+// endLastLine keeps the next line apart from one that was cut off.
+func endLastLine(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := file.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = file.WriteString("\n")
+	return err
 }
 
 func (b *book) close() error { return b.file.Close() }

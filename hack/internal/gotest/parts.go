@@ -17,9 +17,9 @@ var (
 
 const integration = "/test/integration"
 
-// AllPackages are the packages of the module in the working directory.
+// AllPackages are those of the module in the working directory that have tests.
 func AllPackages(ctx context.Context) ([]string, error) {
-	list := exec.CommandContext(ctx, "go", "list", "./...")
+	list := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
 	list.Stderr = os.Stderr
 	output, err := list.Output()
 	if err != nil {
