@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -26,9 +27,10 @@ func TestMain(m *testing.M) {
 	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
 }
 
+// testOptions have no limit that a slow machine can reach.
 var testOptions = Options{
 	LineBytes: 16 << 20, Max: 8, Starts: 2,
-	StartHold: 10 * time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, SendTimeout: 10 * time.Second,
+	StartHold: time.Hour, EOFGrace: time.Hour, TermGrace: time.Hour, SendTimeout: time.Hour,
 }
 
 func newPool(t *testing.T, options Options, command ...string) *Pool {
@@ -74,7 +76,7 @@ func converse(t *testing.T, pool *Pool) *conversation {
 
 func (c *conversation) send(message string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), hang.Guard)
 	defer cancel()
 	if err := c.Send(ctx, []byte(message)); err != nil {
 		c.t.Fatalf("send: %v", err)
@@ -93,7 +95,7 @@ func (c *conversation) hear() string {
 		return said
 	case err := <-c.ended:
 		c.t.Fatalf("the server ended: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang.Guard):
 		c.t.Fatal("the server says nothing")
 	}
 	return ""
@@ -104,7 +106,7 @@ func (c *conversation) end() error {
 	select {
 	case err := <-c.ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang.Guard):
 		c.t.Fatal("the server does not end")
 		return nil
 	}
@@ -112,10 +114,11 @@ func (c *conversation) end() error {
 
 func eventuallyNone(t *testing.T, pool *Pool) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(hang.Guard).Should(gomega.BeZero())
 }
 
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	c := converse(t, pool)
 	c.call("echo", `"text":"\u00e9\u200d"`)
@@ -131,6 +134,7 @@ func TestConversation(t *testing.T) {
 
 // R23: two sessions have two processes, and no state of one is seen by the other.
 func TestProcessesAreApart(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	one, two := converse(t, pool), converse(t, pool)
 	one.call("count", "")
@@ -148,8 +152,8 @@ func TestProcessesAreApart(t *testing.T) {
 	}
 }
 
-// R06, T-27: the reason for an end names exit code or signal, and the last words,
-// within 100 ms.
+// R06, T-27: the reason for an end names exit code or signal, and the last words.
+// TestDeathIsToldInTime says how soon.
 func TestReasons(t *testing.T) {
 	for name, test := range map[string]struct {
 		options      func(*Options)
@@ -163,6 +167,7 @@ func TestReasons(t *testing.T) {
 		"ended by itself": {nil, "exit", `"n":0`, []string{"exit code 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options := testOptions
 			if test.options != nil {
 				test.options(&options)
@@ -172,11 +177,7 @@ func TestReasons(t *testing.T) {
 			c.call("pid", "")
 			c.hear()
 			c.call(test.tool, test.params)
-			start := time.Now()
 			reason := c.end().Error()
-			if took := time.Since(start); took > time.Second { // TestDeathIsToldInTime is exact
-				t.Errorf("it took %s to notice", took)
-			}
 			for _, want := range test.want {
 				if !strings.Contains(reason, want) {
 					t.Errorf("reason %q, want %q in it", reason, want)
@@ -188,12 +189,12 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// The best of a few tries must keep the promise: a busy machine delays one or the
+// The best of many tries must keep the promise: a busy machine delays one or the
 // other, and a wait that does not belong there delays them all.
 func TestDeathIsToldInTime(t *testing.T) {
 	pool := newPool(t, testOptions)
 	best := time.Hour
-	for range 5 {
+	for try := 0; try < 30 && best > promise.Death; try++ {
 		c := converse(t, pool)
 		c.call("pid", "")
 		c.hear()
@@ -211,19 +212,21 @@ func TestDeathIsToldInTime(t *testing.T) {
 
 // A process that dies at once is noticed as surely as any other.
 func TestShortLivedProcesses(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions, "sh", "-c", "echo gone >&2; exit 4")
-	for range 100 {
+	for range 30 {
 		c := converse(t, pool)
 		if reason := c.end().Error(); !strings.Contains(reason, "exit code 4") {
 			t.Fatalf("ended with %q", reason)
 		}
 		c.Close()
-		gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
+		eventuallyNone(t, pool)
 	}
 }
 
 // S-03, R44: what is no message is skipped and counted.
 func TestJunk(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	c := converse(t, pool)
 	c.call("junk", "")
@@ -237,9 +240,10 @@ func TestJunk(t *testing.T) {
 
 // R47: both directions at once, each larger than any pipe.
 func TestBothDirectionsAtOnce(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	c := converse(t, pool)
-	const size = 4 << 20
+	const size = 2 << 20
 	go c.call("echo", `"text":"`+strings.Repeat("y", size)+`"`)
 	c.call("big", fmt.Sprintf(`"n":%d`, size))
 	for range 2 {
@@ -251,6 +255,7 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 
 // R46: a server that floods its standard error is not blocked by it.
 func TestStderrFlood(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	c := converse(t, pool)
 	c.call("stderr", `"n":20000,"text":"`+strings.Repeat("e", 200)+`"`)
@@ -258,14 +263,15 @@ func TestStderrFlood(t *testing.T) {
 }
 
 // A server that does not read is ended once part of a message has reached it: the
-// rest of the stream would make no sense. Whoever sends need not say how long to wait.
+// rest of the stream would make no sense. A sender need not say how long to wait.
 func TestServerThatDoesNotRead(t *testing.T) {
-	const short, long = 200 * time.Millisecond, time.Hour
+	const short, long = time.Second, time.Hour // by then part of the message is written, also on a slow machine
 	for name, test := range map[string]struct{ timeout, patience time.Duration }{
-		"for as long as the pool allows": {short, long},
-		"for as long as somebody waits":  {long, short},
+		"for as long as the pool allows":  {short, long},
+		"for as long as the sender waits": {long, short},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options := testOptions
 			options.SendTimeout = test.timeout
 			pool := newPool(t, options, "sleep", "1000")
@@ -286,30 +292,40 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// The deadline of a message is not that of those that follow it, however late they come.
+// The deadline of a message is not that of those that follow it, however late they come,
+// and nor is that of a sender who waited less.
 func TestDeadlineMoves(t *testing.T) {
-	options := testOptions
-	options.SendTimeout = 100 * time.Millisecond
 	const message = `{"jsonrpc":"2.0","method":"n"}`
-	c := converse(t, newPool(t, options, "cat"))
-	for begin := time.Now(); time.Since(begin) < 5*options.SendTimeout; {
-		c.send(message)
-		c.hear()
-	}
-	// Nor is that of somebody in a hurry, once it has passed.
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), options.SendTimeout/5)
-		if err := c.Send(ctx, []byte(message)); err != nil {
-			t.Fatalf("send in a hurry: %v", err)
-		}
-		c.hear()
-		<-ctx.Done()
-		cancel()
+	for name, patience := range map[string]time.Duration{
+		"as long as the pool allows":  2 * testOptions.SendTimeout,
+		"as long as the sender waits": hang.Guard,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := converse(t, newPool(t, testOptions, "cat"))
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if err := c.Send(ctx, []byte(message)); err != nil {
+					t.Fatalf("send: %v", err)
+				}
+				c.hear()
+				cancel()
+				if left := time.Until(c.deadline); left > min(patience, testOptions.SendTimeout) {
+					t.Errorf("the deadline of the message is in %s", left)
+				}
+				// The deadline that was set passes.
+				c.deadline = time.Now().Add(-time.Second)
+				if err := c.process.Stdin.SetWriteDeadline(c.deadline); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
 // S-06: end of input, then TERM, then KILL.
 func TestStubbornServer(t *testing.T) {
+	t.Parallel()
 	options := testOptions
 	options.EOFGrace, options.TermGrace = 50*time.Millisecond, 50*time.Millisecond
 	pool := newPool(t, options, "sh", "-c", `trap "" TERM; echo '{"jsonrpc":"2.0","method":"ready"}'; while :; do sleep 1; done`)
@@ -321,6 +337,7 @@ func TestStubbornServer(t *testing.T) {
 }
 
 func TestContentLengthFraming(t *testing.T) {
+	t.Parallel()
 	options := testOptions
 	options.Framing = wire.ContentLength
 	pool := newPool(t, options, "cat") // it answers with what it is sent
@@ -349,14 +366,14 @@ func TestLimits(t *testing.T) {
 				server.Close()
 			}
 			return err
-		}).WithTimeout(10 * time.Second).Should(gomega.Succeed())
+		}).WithTimeout(hang.Guard).Should(gomega.Succeed())
 	})
 	t.Run("R12 starts", func(t *testing.T) {
 		options := testOptions
 		options.Starts = 1
 		pool := newPool(t, options)
 		first := converse(t, pool) // says nothing, so it is still starting
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if _, err := pool.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("while the first one starts: got %v", err)
@@ -378,6 +395,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestSpares(t *testing.T) {
+	t.Parallel()
 	options := testOptions
 	options.Warm = 2
 	pool := newPool(t, options)
@@ -393,7 +411,7 @@ func TestSpares(t *testing.T) {
 		defer pool.mu.Unlock()
 		return len(pool.spares)
 	}
-	g.Eventually(spares).WithTimeout(10 * time.Second).Should(gomega.Equal(2))
+	g.Eventually(spares).WithTimeout(hang.Guard).Should(gomega.Equal(2))
 
 	pool.mu.Lock()
 	first := pool.spares[0]
@@ -404,7 +422,7 @@ func TestSpares(t *testing.T) {
 	}
 	c.call("pid", "")
 	c.hear()
-	g.Eventually(spares).WithTimeout(20 * time.Second).Should(gomega.Equal(2))
+	g.Eventually(spares).WithTimeout(hang.Guard).Should(gomega.Equal(2))
 
 	pool.mu.Lock()
 	spare := pool.spares[0]
@@ -414,7 +432,7 @@ func TestSpares(t *testing.T) {
 		pool.mu.Lock()
 		defer pool.mu.Unlock()
 		return len(pool.spares) == 2 && pool.spares[0] != spare && pool.spares[1] != spare
-	}).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 
 	c.Close()
 	cancel()
@@ -440,7 +458,7 @@ func TestNothingIsLeft(t *testing.T) {
 	_ = c.end()
 	eventuallyNone(t, pool)
 	before := descriptors()
-	for i := range 50 {
+	for i := range 21 {
 		c := converse(t, pool)
 		switch i % 3 {
 		case 0:
@@ -452,7 +470,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		_ = c.end()
 		c.Close()
-		gomega.NewWithT(t).Eventually(pool.metrics.Running.Load).WithTimeout(10 * time.Second).Should(gomega.BeZero())
+		eventuallyNone(t, pool)
 	}
-	gomega.NewWithT(t).Eventually(descriptors).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("<=", before))
+	gomega.NewWithT(t).Eventually(descriptors).WithTimeout(hang.Guard).Should(gomega.BeNumerically("<=", before))
 }

@@ -6,14 +6,15 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// Whoever has the process, an end that nobody asked for is counted, and no other.
+// Whichever part of the adapter has the process, an end that none of them asked for is counted, and no other.
 func TestCrashesAreCounted(t *testing.T) {
 	acquire := func(t *testing.T, pool *Pool) *Server {
 		t.Helper()
@@ -73,7 +74,7 @@ func TestCrashesAreCounted(t *testing.T) {
 		"one that could not be written to": {func(t *testing.T, pool *Pool) {
 			server := acquire(t, pool)
 			server.process.Stop(0)
-			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), []byte("{}")) }).WithTimeout(10 * time.Second).ShouldNot(gomega.Succeed())
+			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), []byte("{}")) }).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
 			server.Close()
 		}, 1},
 		"one that sends too much, which is ended for that": {func(t *testing.T, pool *Pool) {
@@ -88,6 +89,7 @@ func TestCrashesAreCounted(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options := testOptions
 			options.LineBytes = 64 << 10
 			pool := newPool(t, options)
@@ -100,22 +102,33 @@ func TestCrashesAreCounted(t *testing.T) {
 	}
 }
 
-// Whoever reads the log learns how a spare ended that did not stay.
-func TestSpareThatEndsSaysHow(t *testing.T) {
-	lines := make(chan string, 64)
+// newSpares has a pool keep one spare, which runs the script, until finish is called. The
+// channel has what the pool logs.
+func newSpares(t *testing.T, script string) (pool *Pool, lines <-chan string, finish func()) {
+	t.Helper()
+	logged := make(chan string, 64)
 	options := testOptions
 	options.Warm = 1
-	pool := newPool(t, options, "sh", "-c", "exit 7")
-	pool.options.Log = logr.Discard().WithSink(funcr.NewJSON(func(line string) { lines <- line }, funcr.Options{}).GetSink())
+	pool = newPool(t, options, "sh", "-c", script)
+	pool.options.Log = logr.Discard().WithSink(funcr.NewJSON(func(line string) { logged <- line }, funcr.Options{}).GetSink())
 	ctx, cancel := context.WithCancel(t.Context())
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
 		pool.Run(ctx)
 	}()
+	return pool, logged, func() {
+		cancel()
+		<-finished
+	}
+}
+
+// The log says how a spare ended that did not stay.
+func TestSpareThatEndsSaysHow(t *testing.T) {
+	t.Parallel()
+	pool, lines, finish := newSpares(t, "exit 7")
 	line := <-lines
-	cancel()
-	<-finished
+	finish()
 	if !strings.Contains(line, "exit code 7") {
 		t.Errorf("logged %s", line)
 	}

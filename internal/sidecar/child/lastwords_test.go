@@ -1,10 +1,12 @@
 package child
 
 import (
-	"context"
 	"errors"
+	"io"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -12,6 +14,7 @@ import (
 
 // What a process wrote before it ended arrives, however slowly it is taken.
 func TestLastWordsOfAProcessAreHeard(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions, "sh", "-c",
 		`for i in 1 2 3 4 5 6; do printf '{"jsonrpc":"2.0","method":"n","params":{"p":"%09000d"}}\n' $i; done`)
 	server, err := pool.Acquire(t.Context())
@@ -34,19 +37,22 @@ func TestLastWordsOfAProcessAreHeard(t *testing.T) {
 
 // Spares that end by themselves are replaced ever more slowly.
 func TestSparesThatDoNotStay(t *testing.T) {
-	options := testOptions
-	options.Warm = 1
-	pool := newPool(t, options, "sh", "-c", "sleep 0.05; exit 1")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	pool.Run(ctx)
-	if got := pool.metrics.Starts.Load(); got > 5 {
-		t.Errorf("%d starts in 3 s", got)
+	t.Parallel()
+	pool, lines, finish := newSpares(t, "sleep 0.05; exit 1")
+	for _, want := range []string{`"nextTry":"1s"`, `"nextTry":"2s"`} {
+		if line := <-lines; !strings.Contains(line, want) {
+			t.Errorf("logged %s, want %s in it", line, want)
+		}
+	}
+	finish()
+	if got := pool.metrics.Starts.Load(); got > 3 { // the first, that in its place at once, and that one's after a second
+		t.Errorf("%d starts", got)
 	}
 }
 
 // Some servers write null for what they do not have.
 func TestNullStandsForNothing(t *testing.T) {
+	t.Parallel()
 	const answer = `{"jsonrpc":"2.0","id":2,"result":{},"error":null}`
 	pool := newPool(t, testOptions, "sh", "-c", "echo '"+answer+"'; cat")
 	c := converse(t, pool)
@@ -58,6 +64,7 @@ func TestNullStandsForNothing(t *testing.T) {
 
 // A mistake in the adapter costs one session.
 func TestPanicEndsOneSession(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testOptions)
 	server, err := pool.Acquire(t.Context())
 	if err != nil {
@@ -75,4 +82,39 @@ func TestPanicEndsOneSession(t *testing.T) {
 		t.Errorf("%d panics counted", got)
 	}
 	eventuallyNone(t, pool)
+}
+
+// What is in the pipe is read also long after the deadline, up to its end; but a process
+// that holds the pipe open is not waited for.
+func TestLastWordsAfterTheDeadline(t *testing.T) {
+	const words = "last words"
+	for name, test := range map[string]struct {
+		held bool
+		want error
+	}{
+		"ended":             {false, nil}, // io.ReadAll says nothing of io.EOF
+		"held by a process": {true, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, input, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = errors.Join(output.Close(), input.Close()) })
+			if _, err := input.WriteString(words); err != nil {
+				t.Fatal(err)
+			}
+			if !test.held {
+				_ = input.Close()
+			}
+			if err := output.SetReadDeadline(time.Now().Add(-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(iotest.OneByteReader(&lastWords{output, lastBytes}))
+			if string(got) != words || !errors.Is(err, test.want) {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
 }

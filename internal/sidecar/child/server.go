@@ -224,19 +224,43 @@ func (l *lastWords) SyscallConn() (syscall.RawConn, error) { return l.output.Sys
 
 func (l *lastWords) Read(p []byte) (int, error) {
 	n, err := l.output.Read(p)
-	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left <= 0 {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left <= 0 || len(p) == 0 {
 		return n, err
 	}
-	if err := l.output.SetReadDeadline(time.Now().Add(exitGrace)); err != nil {
-		return 0, err
-	}
-	n, err = l.output.Read(p[:min(len(p), l.left)])
+	n, err = readNow(l.output, p[:min(len(p), l.left)])
 	l.left -= n
 	return n, err
 }
 
-// reasonGrace is how long the end of a process may follow that of its output.
-const reasonGrace = 300 * time.Millisecond
+// readNow reads what is there, whatever the deadline is: another deadline could pass, too,
+// before a read begins.
+func readNow(output *os.File, p []byte) (n int, err error) {
+	connection, err := output.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var readErr error
+	err = connection.Control(func(fd uintptr) {
+		for n, readErr = syscall.Read(int(fd), p); errors.Is(readErr, syscall.EINTR); {
+			n, readErr = syscall.Read(int(fd), p)
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(readErr, syscall.EAGAIN):
+		return 0, os.ErrDeadlineExceeded
+	case readErr != nil:
+		return 0, readErr
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// reasonGrace is how long the end of a process may follow that of its output, also on a
+// node that is busy.
+const reasonGrace = time.Second
 
 // Serve reads the process's messages until it ends, and then calls ended with the
 // reason. It must be called once for a server that was acquired.

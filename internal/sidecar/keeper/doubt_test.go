@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
+// seldom is for tests that last for hours, which would ask all the time.
+func seldom(o *Options) { o.PingInterval = time.Minute }
+
 // A server that could not initialize for a reason of its own has sessions as soon as that
 // is over, and serves clients without them until then.
 func TestKeeperDoubts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32000"}}
-		w := watch(t, g, nil)
+		w := watch(t, g, seldom)
 		w.after(t, time.Hour, starting, "ready, stateless true")
 		asked := len(g.firsts())
 		if asked < 12 || asked > 24 {
@@ -33,7 +36,7 @@ func TestKeeperDoubts(t *testing.T) {
 func TestKeeperIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32000"}}
-		w := watch(t, g, nil)
+		w := watch(t, g, seldom)
 		w.after(t, time.Second, starting, "ready, stateless true")
 		g.set(map[string]string{"initialize": "-32601"})
 		time.Sleep(time.Hour)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // fleet starts servers of the official SDK on pipes, and breaks them on demand.
@@ -101,7 +101,7 @@ func addTool(server *mcp.Server, name string) {
 func newKeeper(t *testing.T, f *fleet, change func(*Options)) *Keeper {
 	t.Helper()
 	options := Options{
-		Connect: f.connect, StartTimeout: 10 * time.Second, Patience: 5 * time.Second, PingInterval: 20 * time.Millisecond, PingTimeout: 5 * time.Second,
+		Connect: f.connect, StartTimeout: time.Hour, Patience: hang.Guard, PingInterval: 20 * time.Millisecond, PingTimeout: hang.Guard,
 		Settle: 10 * time.Millisecond, Log: testr.New(t),
 	}
 	if change != nil {
@@ -133,125 +133,161 @@ func summary(k *Keeper) string {
 
 func eventually(t *testing.T, k *Keeper, want string) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(func() string { return summary(k) }).WithTimeout(20 * time.Second).
-		WithPolling(time.Millisecond).Should(gomega.Equal(want))
+	var got string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the state is: %s", got)
+		}
+	}()
+	await(t, want, func() bool {
+		got = summary(k)
+		return got == want
+	})
+}
+
+// await waits for a condition. In a bubble it takes no time.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang.Guard); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// awaitStarted waits until so many servers were started.
+func (f *fleet) awaitStarted(t *testing.T, count int64) {
+	t.Helper()
+	await(t, fmt.Sprintf("%d servers", count), func() bool { return f.started.Load() == count })
 }
 
 func TestKeeperFollowsTheServer(t *testing.T) {
-	f := &fleet{}
-	k := newKeeper(t, f, nil)
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	addTool(f.current.Load().server, "second") // which it announces
-	eventually(t, k, "ready true, 2 tools, <nil>")
-	if f.started.Load() != 1 {
-		t.Errorf("%d servers were started, want one", f.started.Load())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		k := newKeeper(t, f, nil)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		addTool(f.current.Load().server, "second") // which it announces
+		eventually(t, k, "ready true, 2 tools, <nil>")
+		if f.started.Load() != 1 {
+			t.Errorf("%d servers were started, want one", f.started.Load())
+		}
+	})
 }
 
 // R11: one that dies is replaced while the state stays ready; it is not when the
 // fresh one cannot be had either, and recovers by itself.
 func TestKeeperReplacesTheDead(t *testing.T) {
-	f := &fleet{}
-	k := newKeeper(t, f, nil)
-	eventually(t, k, "ready true, 1 tools, <nil>")
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		k := newKeeper(t, f, nil)
+		eventually(t, k, "ready true, 1 tools, <nil>")
 
-	_, changed := k.State()
-	f.current.Load().stop(errors.New("exit code 3"))
-	<-changed
-	if state, _ := k.State(); !state.Ready {
-		t.Errorf("not ready after one death: %v", state.Err)
-	}
-	gomega.NewWithT(t).Eventually(f.started.Load).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("==", 2))
-	eventually(t, k, "ready true, 1 tools, <nil>")
+		_, changed := k.State()
+		f.current.Load().stop(errors.New("exit code 3"))
+		<-changed
+		if state, _ := k.State(); !state.Ready {
+			t.Errorf("not ready after one death: %v", state.Err)
+		}
+		f.awaitStarted(t, 2)
+		eventually(t, k, "ready true, 1 tools, <nil>")
 
-	f.refuse.Store(true)
-	f.current.Load().stop(errors.New("exit code 4"))
-	eventually(t, k, "ready false, 1 tools, no such command")
-	f.refuse.Store(false)
-	eventually(t, k, "ready true, 1 tools, <nil>")
+		f.refuse.Store(true)
+		f.current.Load().stop(errors.New("exit code 4"))
+		eventually(t, k, "ready false, 1 tools, no such command")
+		f.refuse.Store(false)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+	})
 }
 
 // A server that runs and does not answer is not ready, and the state says so well
 // before the server is given up.
 func TestKeeperOfASilentServer(t *testing.T) {
-	f := &fleet{}
-	f.silent.Store(true)
-	k := newKeeper(t, f, func(o *Options) {
-		o.Patience = 50 * time.Millisecond
-		o.StartTimeout = 300 * time.Millisecond
-		o.Probe.DiscoverTimeout = 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.silent.Store(true)
+		k := newKeeper(t, f, func(o *Options) {
+			o.Patience = 50 * time.Millisecond
+			o.StartTimeout = 300 * time.Millisecond
+			o.Probe.DiscoverTimeout = 100 * time.Millisecond
+		})
+		eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms")
+		await(t, "a state that says so", func() bool {
+			state, _ := k.State()
+			return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
+		})
 	})
-	eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms")
-	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := k.State()
-		return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
 }
 
 // What the first server printed in place of an answer is named, in the same words
 // before and after it is given up, and whatever the next ones print; but not to everybody.
 func TestKeeperOfANoisyServer(t *testing.T) {
-	f := &fleet{}
-	f.silent.Store(true)
-	f.noisy.Store(true)
-	k := newKeeper(t, f, func(o *Options) {
-		o.Patience = 50 * time.Millisecond
-		o.StartTimeout = 300 * time.Millisecond
-		o.Probe.DiscoverTimeout = 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.silent.Store(true)
+		f.noisy.Store(true)
+		k := newKeeper(t, f, func(o *Options) {
+			o.Patience = 50 * time.Millisecond
+			o.StartTimeout = 300 * time.Millisecond
+			o.Probe.DiscoverTimeout = 100 * time.Millisecond
+		})
+		const want = "the server runs and has not answered for more than 100ms"
+		const named = `; it wrote to standard output what is no message: "Listening on port 3000"`
+		eventually(t, k, "ready false, 0 tools, "+want+named)
+		before := f.started.Load()
+		for f.started.Load() < before+2 { // two were given up since
+			state, changed := k.State()
+			if got := state.Err.Error(); state.Reason != Silent || got != want+named {
+				t.Errorf("said of the same: %s %q", state.Reason, got)
+			}
+			if got := Brief(state.Err); got != want {
+				t.Errorf("said to everybody: %q", got)
+			}
+			<-changed
+		}
+		f.silent.Store(false)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		f.noisy.Store(false)
+		f.silent.Store(true)
+		f.current.Load().stop(errors.New("exit code 3"))
+		eventually(t, k, "ready false, 1 tools, "+want)
 	})
-	const want = "the server runs and has not answered for more than 100ms"
-	const named = `; it wrote to standard output what is no message: "Listening on port 3000"`
-	eventually(t, k, "ready false, 0 tools, "+want+named)
-	before := f.started.Load()
-	for f.started.Load() < before+2 { // two were given up since
-		state, changed := k.State()
-		if got := state.Err.Error(); state.Reason != Silent || got != want+named {
-			t.Errorf("said of the same: %s %q", state.Reason, got)
-		}
-		if got := Brief(state.Err); got != want {
-			t.Errorf("said to everybody: %q", got)
-		}
-		<-changed
-	}
-	f.silent.Store(false)
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	f.noisy.Store(false)
-	f.silent.Store(true)
-	f.current.Load().stop(errors.New("exit code 3"))
-	eventually(t, k, "ready false, 1 tools, "+want)
 }
 
 // One that falls silent is not ready although others answered before it.
 func TestKeeperOfAServerThatFallsSilent(t *testing.T) {
-	f := &fleet{}
-	k := newKeeper(t, f, func(o *Options) { o.Patience = 50 * time.Millisecond })
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	f.silent.Store(true)
-	f.current.Load().stop(errors.New("exit code 3"))
-	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := k.State()
-		return !state.Ready && state.Reason == Silent
-	}).WithTimeout(5*time.Second).Should(gomega.BeTrue(), "the keeper waits for StartTimeout")
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		k := newKeeper(t, f, func(o *Options) { o.Patience = 50 * time.Millisecond })
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		f.silent.Store(true)
+		f.current.Load().stop(errors.New("exit code 3"))
+		await(t, "a server that is silent", func() bool {
+			state, _ := k.State()
+			return !state.Ready && state.Reason == Silent
+		})
+	})
 }
 
 // No room for another process says nothing of the server: it stays ready.
 func TestKeeperWithoutRoom(t *testing.T) {
-	f := &fleet{}
-	var full atomic.Bool
-	k := newKeeper(t, f, func(o *Options) {
-		o.Connect = func(ctx context.Context) (Connection, error) {
-			if full.Load() {
-				return Connection{}, fmt.Errorf("%w: near the memory limit", ErrNoRoom)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		var full atomic.Bool
+		k := newKeeper(t, f, func(o *Options) {
+			o.Connect = func(ctx context.Context) (Connection, error) {
+				if full.Load() {
+					return Connection{}, fmt.Errorf("%w: near the memory limit", ErrNoRoom)
+				}
+				return f.connect(ctx)
 			}
-			return f.connect(ctx)
-		}
+		})
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		full.Store(true)
+		f.current.Load().stop(errors.New("exit code 3"))
+		eventually(t, k, "ready true, 1 tools, there is no room for another server process: near the memory limit")
+		full.Store(false)
+		eventually(t, k, "ready true, 1 tools, <nil>")
 	})
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	full.Store(true)
-	f.current.Load().stop(errors.New("exit code 3"))
-	eventually(t, k, "ready true, 1 tools, there is no room for another server process: near the memory limit")
-	full.Store(false)
-	eventually(t, k, "ready true, 1 tools, <nil>")
 }
 
 // A server that answers and then ends, again and again, is not started in a tight loop.
@@ -279,27 +315,31 @@ func TestKeeperSlowsDown(t *testing.T) {
 
 // Some servers end when the first request is not initialize.
 func TestKeeperOfAServerThatWantsInitializeFirst(t *testing.T) {
-	f := &fleet{initializeFirst: true}
-	k := newKeeper(t, f, nil)
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	if got := f.started.Load(); got != 2 {
-		t.Errorf("%d servers were started, want 2", got)
-	}
-	f.current.Load().stop(errors.New("exit code 3"))
-	gomega.NewWithT(t).Eventually(f.started.Load).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("==", 3))
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	if got := f.started.Load(); got != 3 {
-		t.Errorf("the keeper forgot how the server wants to be asked: %d were started", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{initializeFirst: true}
+		k := newKeeper(t, f, nil)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		if got := f.started.Load(); got != 2 {
+			t.Errorf("%d servers were started, want 2", got)
+		}
+		f.current.Load().stop(errors.New("exit code 3"))
+		f.awaitStarted(t, 3)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		if got := f.started.Load(); got != 3 {
+			t.Errorf("the keeper forgot how the server wants to be asked: %d were started", got)
+		}
+	})
 }
 
 // A server that offers more than is taken works all the same.
 func TestKeeperOfTooMuch(t *testing.T) {
-	k := newKeeper(t, &fleet{}, func(o *Options) { o.Probe.Limits.ItemBytes = 5 })
-	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := k.State()
-		return state.Ready && state.Reason == TooLarge && state.Err != nil && state.Catalog == nil
-	}).WithTimeout(5 * time.Second).Should(gomega.BeTrue())
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t, &fleet{}, func(o *Options) { o.Probe.Limits.ItemBytes = 5 })
+		await(t, "a server that offers too much", func() bool {
+			state, _ := k.State()
+			return state.Ready && state.Reason == TooLarge && state.Err != nil && state.Catalog == nil
+		})
+	})
 }
 
 // A server that wants credentials is there, and its clients may have them.
@@ -311,10 +351,10 @@ func TestKeeperWithoutCredentials(t *testing.T) {
 			return Connection{Target: mcpprobe.HTTP(server.URL, nil), Close: func() {}, Reason: func() error { return nil }}, nil
 		}
 	})
-	gomega.NewWithT(t).Eventually(func() bool {
+	await(t, "a server that wants credentials", func() bool {
 		state, _ := k.State()
 		return state.Ready && state.Reason == Unauthorized && state.Catalog == nil
-	}).WithTimeout(5 * time.Second).Should(gomega.BeTrue())
+	})
 }
 
 func TestReasons(t *testing.T) {

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/onsi/gomega"
 )
 
 type logLine struct {
@@ -65,35 +65,36 @@ func (wordy) Brief() string { return "exit code 3" }
 
 // The log says once what is wrong, again when that changes, and when it is over.
 func TestKeeperLog(t *testing.T) {
-	log, f := &memory{}, &fleet{}
-	f.refuse.Store(true)
-	k := newKeeper(t, f, func(o *Options) { o.Log = log.logger(t) })
-	g := gomega.NewWithT(t)
-	g.Eventually(func() int { return len(log.at(1)) }).WithTimeout(10 * time.Second).Should(gomega.BeNumerically(">", 1))
-	f.refuse.Store(false)
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	f.current.Load().stop(wordy{})
-	g.Eventually(f.started.Load).WithTimeout(10 * time.Second).Should(gomega.BeNumerically("==", 2))
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	f.refuse.Store(true)
-	f.current.Load().stop(wordy{})
-	g.Eventually(func() int { return len(log.at(0)) }).WithTimeout(10 * time.Second).Should(gomega.BeNumerically(">=", 4))
-	want := []string{
-		"Server does not work yet: no such command",
-		"Server is ready",
-		"Server was lost: exit code 3",
-		"Server does not work any more: no such command",
-	}
-	if diff := cmp.Diff(want, log.at(0)); diff != "" {
-		t.Errorf("at level 0 (-want +got):\n%s", diff)
-	}
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	for _, line := range log.lines {
-		if line.Msg == "Server is ready" && line.Level == 0 && (line.Tools == nil || *line.Tools != 1 || line.Took == "") {
-			t.Errorf("ready: %+v", line)
+	synctest.Test(t, func(t *testing.T) {
+		log, f := &memory{}, &fleet{}
+		f.refuse.Store(true)
+		k := newKeeper(t, f, func(o *Options) { o.Log = log.logger(t) })
+		await(t, "two more failures", func() bool { return len(log.at(1)) > 1 })
+		f.refuse.Store(false)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		f.current.Load().stop(wordy{})
+		f.awaitStarted(t, 2)
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		f.refuse.Store(true)
+		f.current.Load().stop(wordy{})
+		await(t, "four lines", func() bool { return len(log.at(0)) >= 4 })
+		want := []string{
+			"Server does not work yet: no such command",
+			"Server is ready",
+			"Server was lost: exit code 3",
+			"Server does not work any more: no such command",
 		}
-	}
+		if diff := cmp.Diff(want, log.at(0)); diff != "" {
+			t.Errorf("at level 0 (-want +got):\n%s", diff)
+		}
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		for _, line := range log.lines {
+			if line.Msg == "Server is ready" && line.Level == 0 && (line.Tools == nil || *line.Tools != 1 || line.Took == "") {
+				t.Errorf("ready: %+v", line)
+			}
+		}
+	})
 }
 
 // What is no fault of the server's is not called one.
@@ -106,12 +107,18 @@ func TestKeeperLogOfOtherReasons(t *testing.T) {
 		"other":   {errors.New("no such command"), "Server does not work yet: no such command"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := &memory{}
-			newKeeper(t, &fleet{}, func(o *Options) {
-				o.Log = log.logger(t)
-				o.Connect = func(context.Context) (Connection, error) { return Connection{}, test.err }
+			synctest.Test(t, func(t *testing.T) {
+				log := &memory{}
+				newKeeper(t, &fleet{}, func(o *Options) {
+					o.Log = log.logger(t)
+					o.Connect = func(context.Context) (Connection, error) { return Connection{}, test.err }
+				})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if diff := cmp.Diff([]string{test.want}, log.at(0)); diff != "" {
+					t.Errorf("at level 0 (-want +got):\n%s", diff)
+				}
 			})
-			gomega.NewWithT(t).Eventually(func() []string { return log.at(0) }).WithTimeout(10 * time.Second).Should(gomega.Equal([]string{test.want}))
 		})
 	}
 }

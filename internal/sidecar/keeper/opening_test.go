@@ -398,28 +398,30 @@ func TestKeeperWithoutRoomForTheSecond(t *testing.T) {
 // What clients can use is said in the catalogue, under a digest of its own, and is not
 // taken for what the server lists.
 func TestKeeperSaysWhatIsServed(t *testing.T) {
-	f := &fleet{initializeFirst: true}
-	k := newKeeper(t, f, func(o *Options) {
-		o.Serves = func(own mcpprobe.Server) []string { return []string{"2026-07-28", own.ProtocolVersion} }
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{initializeFirst: true}
+		k := newKeeper(t, f, func(o *Options) {
+			o.Serves = func(own mcpprobe.Server) []string { return []string{"2026-07-28", own.ProtocolVersion} }
+		})
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		state, _ := k.State()
+		if diff := cmp.Diff([]string{"2026-07-28", "2025-11-25"}, state.Catalog.Server.ProtocolVersions); diff != "" {
+			t.Errorf("served (-want +got):\n%s", diff)
+		}
+		data, err := json.Marshal(state.Catalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mcpprobe.DecodeCatalog(data, mcpprobe.Limits{}); err != nil {
+			t.Error(err)
+		}
+		digest := state.Catalog.Digest
+		_, changed := k.State()
+		f.current.Load().stop(errors.New("exit code 3"))
+		<-changed
+		eventually(t, k, "ready true, 1 tools, <nil>")
+		if state, _ = k.State(); state.Catalog.Digest != digest || f.started.Load() != 3 {
+			t.Errorf("%d servers were started, want 3; the digest was %s and is %s", f.started.Load(), digest, state.Catalog.Digest)
+		}
 	})
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	state, _ := k.State()
-	if diff := cmp.Diff([]string{"2026-07-28", "2025-11-25"}, state.Catalog.Server.ProtocolVersions); diff != "" {
-		t.Errorf("served (-want +got):\n%s", diff)
-	}
-	data, err := json.Marshal(state.Catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := mcpprobe.DecodeCatalog(data, mcpprobe.Limits{}); err != nil {
-		t.Error(err)
-	}
-	digest := state.Catalog.Digest
-	_, changed := k.State()
-	f.current.Load().stop(errors.New("exit code 3"))
-	<-changed
-	eventually(t, k, "ready true, 1 tools, <nil>")
-	if state, _ = k.State(); state.Catalog.Digest != digest || f.started.Load() != 3 {
-		t.Errorf("%d servers were started, want 3; the digest was %s and is %s", f.started.Load(), digest, state.Catalog.Digest)
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // A client that stops in the middle of its body is not waited for.
@@ -18,7 +20,7 @@ func TestBodyThatStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
-	if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", c.postTo); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -37,9 +39,6 @@ var echoServer string
 func TestMain(m *testing.M) {
 	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
 }
-
-// patience is for what happens soon, on a busy machine.
-const patience = 20 * time.Second
 
 // endpoint is a Transport behind a real HTTP server, with a process for each
 // session.
@@ -67,19 +66,19 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 		t:        t,
 		registry: session.NewRegistry(session.Policy{Max: 16, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
 		pool: child.NewPool(direct, child.Options{
-			LineBytes: 64 << 20, Max: 24, Starts: 4,
-			StartHold: time.Second, EOFGrace: 5 * time.Second, TermGrace: time.Second, SendTimeout: 10 * time.Second, Log: testr.New(t),
+			LineBytes: 64 << 20, Max: 24, Starts: 24,
+			StartHold: time.Hour, EOFGrace: time.Hour, TermGrace: time.Hour, SendTimeout: time.Hour, Log: testr.New(t),
 		}),
 		limits: session.Limits{
 			Calls: 64, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
-			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: 5 * time.Second,
+			CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: time.Hour,
 		},
 	}
 	options := Options{
 		Sessions: e.registry, Origins: origin.Policy{Hosts: []string{"localhost"}},
 		Open: e.open, MintToken: rand.Text, PostTo: MessagesPath,
-		BodyBytes: 1 << 20, OpenTimeout: patience, WriteTimeout: 10 * time.Second,
-		KeepAlive: time.Minute,
+		BodyBytes: 1 << 20, OpenTimeout: time.Hour, WriteTimeout: time.Hour,
+		KeepAlive: time.Hour,
 	}
 	if change != nil {
 		change(e, &options)
@@ -88,7 +87,14 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 	mux := http.NewServeMux()
 	mux.HandleFunc(StreamPath, e.transport.ServeStream)
 	mux.HandleFunc(MessagesPath, e.transport.ServeMessages)
-	server := httptest.NewServer(mux)
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if err := c.(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil { // so that little fits into it
+			t.Error(err)
+		}
+		return ctx
+	}
+	server.Start()
 	e.url = server.URL
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
@@ -116,13 +122,13 @@ func (e *endpoint) open(ctx context.Context) (*session.Session, error) {
 func (e *endpoint) eventuallyRunning(n int) {
 	e.t.Helper()
 	g := gomega.NewWithT(e.t)
-	g.Eventually(e.registry.Len).WithTimeout(patience).Should(gomega.Equal(n), "sessions")
-	g.Eventually(e.pool.Metrics().Running.Load).WithTimeout(patience).Should(gomega.Equal(int64(n)), "processes")
+	g.Eventually(e.registry.Len).WithTimeout(hang.Guard).Should(gomega.Equal(n), "sessions")
+	g.Eventually(e.pool.Metrics().Running.Load).WithTimeout(hang.Guard).Should(gomega.Equal(int64(n)), "processes")
 	g.Eventually(func() int {
 		e.transport.mu.Lock()
 		defer e.transport.mu.Unlock()
 		return len(e.transport.connections)
-	}).WithTimeout(patience).Should(gomega.Equal(n), "connections")
+	}).WithTimeout(hang.Guard).Should(gomega.Equal(n), "connections")
 }
 
 // answer is an HTTP response that was read to its end.

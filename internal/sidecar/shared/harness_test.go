@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -21,18 +22,15 @@ func TestMain(m *testing.M) {
 	os.Exit(servers.Run(m, map[string]*string{"test/servers/echo": &echoServer}))
 }
 
-// patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
-
 func testOptions() Options {
 	return Options{
 		Session: session.Limits{
 			Calls: 256, Streams: 4, ReplayBytes: 0, PendingBytes: 16 << 20, TotalBytes: 64 << 20,
-			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
+			CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: hang.Guard,
 		},
 		SessionMetrics: &session.Metrics{},
 		Calls:          1 << 16, Subscriptions: 8, InputBytes: 1 << 20, BacklogBytes: 16 << 20,
-		StartTimeout: patience, SendTimeout: patience, StuckTimeout: patience / 3,
+		StartTimeout: hang.Guard, SendTimeout: hang.Guard, StuckTimeout: hang.Guard / 3,
 	}
 }
 
@@ -145,7 +143,7 @@ func (f *fake) awaitHeard(count int) []string {
 // await waits for what another goroutine does without telling.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(hang.Guard)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !done() {
@@ -192,7 +190,7 @@ func connect(t *testing.T, p *Process) *client {
 
 func opened(t *testing.T, p *Process) *session.Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	s, err := p.Open(ctx)
 	if err != nil {
@@ -252,7 +250,7 @@ func all(t *testing.T, stream *session.Stream) (got []string) {
 // next waits for the next event on a stream.
 func next(t *testing.T, stream *session.Stream) (string, bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(hang.Guard)
 	for {
 		event, ok, end := stream.Take()
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // busyServer takes nothing.
@@ -175,7 +176,7 @@ func awaitMessage(t *testing.T, call *Call) (message []byte, last bool) {
 		}
 		select {
 		case <-call.Ready():
-		case <-time.After(patience):
+		case <-time.After(hang.Guard):
 			t.Fatal("no message")
 		}
 	}
@@ -219,15 +220,15 @@ func TestToolListsAreKeptByDigests(t *testing.T) {
 			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{}`})
 		}
 	}, nil)
-	const each = 1 << 20
-	for i := range 32 {
+	const clients, each = 16, 1 << 16
+	for i := range clients {
 		body := enveloped("1", "tools/call", `"name":"x",`)
 		body = strings.Replace(body, `clientCapabilities":{`, `clientCapabilities":{"x`+strconv.Itoa(i)+`":"`+strings.Repeat("x", each)+`"`, 1)
 		s.post(body).want(200)
 	}
 	running := s.endpoint.process.all()[0]
-	if got := len(running.tools.byWhom); got != 32 { // by keys of a fixed length
-		t.Errorf("%d lists are known, want 32", got)
+	if got := len(running.tools.byWhom); got != clients { // by keys of a fixed length
+		t.Errorf("%d lists are known, want %d", got, clients)
 	}
 }
 

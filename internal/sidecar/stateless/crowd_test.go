@@ -48,7 +48,7 @@ func (e *Endpoint) others() int {
 // A request that finds the process crowded does not wait for another one, but those after
 // it find one. It ends when nobody needs it, and requests go to the first again.
 func TestCrowd(t *testing.T) {
-	s, first, calls := newCrowd(t, func(o *Options) { o.Limits.IdleTimeout = 100 * time.Millisecond })
+	s, first, calls := newCrowd(t, nil)
 	late := s.post(enveloped("3", "some/method", ""))
 	second := s.process()
 	await(t, "the second process to be known", func() bool { return s.endpoint.others() == 1 })
@@ -63,10 +63,26 @@ func TestCrowd(t *testing.T) {
 	}
 	again := s.post(enveloped("5", "some/method", ""))
 	request := first.next(t) // which is not crowded any more
+	await(t, "the second process to have no calls", func() bool {
+		load, _ := s.endpoint.crowd.all()[0].load()
+		return load == 0
+	})
+	s.endpoint.crowd.all()[0].idleNow(t)
 	<-second.closed
 	await(t, "the second process to be forgotten", func() bool { return s.endpoint.others() == 0 })
 	first.answer(request, `"result":{}`)
 	again.want(200)
+}
+
+// idleNow lets the time pass after which a process ends that has nothing to do. The time
+// itself is TestIdle's.
+func (r *run) idleNow(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.idle.Reset(0) {
+		t.Error("the process would never end")
+	}
 }
 
 // N-06: whichever process has news, every client gets those that it asked for; and each
@@ -124,6 +140,18 @@ func TestCrowdWithoutRoom(t *testing.T) {
 	for i := range 4 {
 		calls = append(calls, s.post(enveloped("1", "some/method", "")))
 		await(t, "the call to be there", func() bool { return s.endpoint.inFlight() == 3+i })
+		if i > 0 {
+			continue
+		}
+		await(t, "the start to fail", func() bool {
+			s.endpoint.crowd.mu.Lock()
+			defer s.endpoint.crowd.mu.Unlock()
+			failed := !s.endpoint.crowd.retryAt.IsZero()
+			if failed { // the next requests come before that, also on a slow machine
+				s.endpoint.crowd.retryAt = s.endpoint.crowd.retryAt.Add(time.Hour)
+			}
+			return failed
+		})
 	}
 	for range calls {
 		first.answer(first.next(t), `"result":{}`)
@@ -131,7 +159,9 @@ func TestCrowdWithoutRoom(t *testing.T) {
 	for _, call := range calls {
 		call.want(200)
 	}
-	await(t, "the start to fail", func() bool { return started.Load() == 2 })
+	if got := started.Load(); got != 2 {
+		t.Errorf("%d processes were asked for, want 2", got)
+	}
 }
 
 // A drain waits for calls at every process.
@@ -167,7 +197,7 @@ func TestCrowdDrains(t *testing.T) {
 
 // A subscription outlives many other processes, and must not keep them.
 func TestCrowdIsForgotten(t *testing.T) {
-	s, first, _ := newCrowd(t, func(o *Options) { o.Limits.IdleTimeout, o.Limits.Calls = 20*time.Millisecond, 100 })
+	s, first, _ := newCrowd(t, func(o *Options) { o.Limits.Calls = 100 })
 	for range 2 {
 		first.next(t)
 	}
@@ -175,7 +205,9 @@ func TestCrowdIsForgotten(t *testing.T) {
 	for range 5 {
 		s.post(enveloped("3", "some/method", ""))
 		second := s.process()
-		<-second.closed // nobody needs it
+		await(t, "it to be known", func() bool { return s.endpoint.others() == 1 })
+		s.endpoint.crowd.all()[0].idleNow(t)
+		<-second.closed
 		await(t, "it to be forgotten", func() bool { return s.endpoint.others() == 0 })
 		s.endpoint.crowd.mu.Lock()
 		s.endpoint.crowd.retryAt = time.Time{}
@@ -281,9 +313,5 @@ func TestCrowdStartOutlivesTheFirst(t *testing.T) {
 	close(release)
 	other := s.process()
 	await(t, "the other process to be known", func() bool { return s.endpoint.others() == 1 })
-	select {
-	case <-other.sent:
-	case <-time.After(time.Second):
-		t.Error("the other process is not asked for news")
-	}
+	s.wantUpstream(other, allKinds)
 }

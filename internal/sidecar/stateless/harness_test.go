@@ -16,15 +16,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-const patience = 10 * time.Second
-
+// testLimits have no time that a slow machine can reach.
 func testLimits() Limits {
 	return Limits{
 		Calls: 8, Listens: 4, Crowd: 1000, Processes: 1, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20,
-		StartTimeout: patience, Silence: patience, CallTimeout: time.Minute, IdleTimeout: time.Hour, StuckTimeout: time.Hour, CommitAfter: time.Minute,
-		WriteTimeout: time.Minute, KeepAlive: time.Minute,
+		StartTimeout: time.Hour, Silence: time.Hour, CallTimeout: time.Hour, IdleTimeout: time.Hour, StuckTimeout: time.Hour, CommitAfter: time.Hour,
+		WriteTimeout: time.Hour, KeepAlive: time.Hour,
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *script) next(t *testing.T) session.Message {
 	select {
 	case message := <-s.sent:
 		return message
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Fatal("the process is sent nothing")
 		return session.Message{}
 	}
@@ -165,7 +165,7 @@ func (s *stage) process() *script {
 	select {
 	case p := <-s.started:
 		return p
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		s.Fatal("no process is started")
 		return nil
 	}
@@ -209,7 +209,7 @@ func (p *posted) response() *http.Response {
 	p.stage.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		p.stage.Fatal("no answer")
 	}
 	if p.err != nil {
@@ -259,7 +259,7 @@ func (p *posted) event() string {
 			p.stage.Errorf("got %q, want an event", text)
 		}
 		return strings.TrimSuffix(data, "\n\n")
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		p.stage.Fatal("no event")
 		return ""
 	}
@@ -275,7 +275,7 @@ func (s *stage) equal(what, got, want string) {
 // await waits for a condition.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hang.Guard); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -322,11 +322,19 @@ func TestDeath(t *testing.T) {
 	fresh.answer(request, `"result":{}`)
 	again.want(200, `"result":{}`)
 	// Those that do not last are not followed by others at once.
+	before := time.Now()
 	fresh.end(errDied)
 	await(t, "the end", func() bool {
 		s.endpoint.process.mu.Lock()
 		defer s.endpoint.process.mu.Unlock()
-		return s.endpoint.process.failures == 2
+		ended := s.endpoint.process.failures == 2
+		if ended {
+			if wait := s.endpoint.process.retryAt.Sub(before); wait < firstBackOff {
+				t.Errorf("the next start is after %s", wait)
+			}
+			s.endpoint.process.retryAt = before.Add(time.Hour) // so that the next request comes before it, also on a slow machine
+		}
+		return ended
 	})
 	s.post(enveloped("1", "some/method", "")).want(503, "the next start is in", errDied.Error())
 }
@@ -389,7 +397,7 @@ func TestListenToLongNames(t *testing.T) {
 	s.post(enveloped("3", methodListen, uri(1))).want(503, "long names")
 }
 
-// Whoever subscribes to much must not hold up everybody at each change of subscriptions.
+// A client that subscribes to much must not hold up all others at each change of subscriptions.
 func TestListenToMuch(t *testing.T) {
 	r := &run{options: &Options{}, open: map[*call]struct{}{}}
 	uris := map[string]struct{}{}
@@ -401,12 +409,17 @@ func TestListenToMuch(t *testing.T) {
 	for range 1023 {
 		r.hub.listeners[&call{run: r}] = &listener{filter: filter{uris: uris}, told: true}
 	}
-	begun := time.Now()
-	r.mu.Lock()
-	c := &call{run: r, wake: make(chan struct{}, 1)}
-	r.listenLocked(c, filter{uris: map[string]struct{}{}})
-	r.mu.Unlock()
-	if took := time.Since(begun); took > 50*time.Millisecond {
-		t.Errorf("nothing goes to or from the process for %s because one client more listens", took)
+	const most = 50 * time.Millisecond
+	best := time.Hour
+	for try := 0; try < 20 && best > most; try++ { // a busy machine delays one or the other
+		begun := time.Now()
+		r.mu.Lock()
+		c := &call{run: r, wake: make(chan struct{}, 1)}
+		r.listenLocked(c, filter{uris: map[string]struct{}{}})
+		r.mu.Unlock()
+		best = min(best, time.Since(begun))
+	}
+	if best > most {
+		t.Errorf("nothing goes to or from the process for %s at best because one client more listens", best)
 	}
 }

@@ -45,7 +45,7 @@ func scannedBytes(text []byte) session.Message {
 // R25, R55: whatever ids and tokens clients choose, at the same time and equal ones, each
 // gets what is its own, all of it, and nothing of anybody else. Some go away meanwhile.
 func TestNeverMixedUp(t *testing.T) {
-	const clients, requests = 8, 60
+	const clients, requests = 8, 30
 	s := newStage(t, func(o *Options) {
 		o.Era, o.Limits.Calls = Modern, clients*requests
 		acquire := o.Acquire

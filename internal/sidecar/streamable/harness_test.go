@@ -47,9 +47,10 @@ type endpoint struct {
 	servers []*pipeServer
 }
 
+// testLimits have no time that a slow machine can reach.
 var testLimits = session.Limits{
 	Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
-	CommitAfter: 100 * time.Millisecond, CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: 5 * time.Second,
+	CommitAfter: time.Hour, CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: time.Hour,
 }
 
 func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
@@ -66,7 +67,7 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 			ids++
 			return fmt.Sprintf("session-%d", ids)
 		},
-		BodyBytes: 16 << 20, OpenTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		BodyBytes: 16 << 20, OpenTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour,
 		KeepAlive: 50 * time.Millisecond, Retry: 200 * time.Millisecond,
 	}
 	if change != nil {

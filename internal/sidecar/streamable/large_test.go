@@ -5,73 +5,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-type bigServer struct{ deliver func(string) }
+// bigServer answers a call by a large result, after a notification if there is one.
+type bigServer struct {
+	opened *session.Session
+	before string
+	size   int
+}
 
-func (b *bigServer) Send(_ context.Context, m []byte) error {
-	e, err := wire.Scan(m)
-	if err != nil {
-		return err
-	}
-	id := string(e.ID.Of(m))
-	switch string(e.Method) {
-	case "initialize":
-		go b.deliver(`{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"b","version":"1"}}}`)
-	case "tools/call":
-		go func() {
-			b.deliver(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
-			b.deliver(`{"jsonrpc":"2.0","id":` + id + `,"result":{"x":"` + strings.Repeat("x", 40<<20) + `"}}`)
-		}()
-	}
+func (b *bigServer) Send(context.Context, []byte) error {
+	go func() {
+		for _, text := range []string{b.before, `{"jsonrpc":"2.0","id":5,"result":{"x":"` + strings.Repeat("x", b.size) + `"}}`} {
+			if envelope, err := wire.Scan([]byte(text)); err == nil {
+				b.opened.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
+			}
+		}
+	}()
 	return nil
 }
-func (b *bigServer) Close() {}
 
-// A client that keeps reading must get all of a large event, however long it takes.
-func TestLargeEventToSteadyReader(t *testing.T) {
-	e := newEndpoint(t, func(o *Options) {
-		o.WriteTimeout = 500 * time.Millisecond
-		o.Open = func(context.Context) (*session.Session, error) {
-			b := &bigServer{}
-			opened := session.New(b, testLimits, &session.Metrics{})
-			b.deliver = func(text string) {
-				m := []byte(text)
-				envelope, err := wire.Scan(m)
-				if err != nil {
-					panic(err)
-				}
-				opened.Deliver(session.Message{Bytes: m, Envelope: envelope})
-			}
-			return opened, nil
-		}
-	})
-	id := e.openSession("2025-06-18")
-	response := e.post(id, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}`)
-	if response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status)
+func (*bigServer) Close() {}
+
+// steady is a client that reads so many bytes in a second.
+type steady struct {
+	sink
+	rate, got int
+	deadline  time.Time
+}
+
+func (s *steady) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(s.rate))
+	if time.Now().After(s.deadline) {
+		return 0, os.ErrDeadlineExceeded
 	}
-	total, chunk := 0, make([]byte, 1<<20)
-	for {
-		n, err := io.ReadFull(response.Body, chunk)
-		total += n
-		if err != nil {
-			if total < 40<<20 || !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("cut after %d bytes: %v", total, err)
-			}
-			return
-		}
-		time.Sleep(50 * time.Millisecond) // it reads steadily, 20 MB a second, and no faster
+	s.got += len(b)
+	return len(b), nil
+}
+
+func (s *steady) Flush() {}
+
+func (s *steady) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	return nil
+}
+
+// A client that keeps reading must get all of a large answer, however long it takes.
+func TestLargeAnswerToSteadyReader(t *testing.T) {
+	const size, timeout = 4 << 20, time.Second
+	for name, test := range map[string]struct {
+		before string // what the server says before its answer
+		rate   int
+		all    bool
+	}{
+		"an event":           {`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`, size / 10, true},
+		"a body":             {"", size / 10, true},
+		"an event, too slow": {`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`, 32 << 10, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &bigServer{before: test.before, size: size}
+				server.opened = session.New(server, testLimits, &session.Metrics{})
+				server.opened.Revision = revision20250618
+				registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+				slot, err := registry.Reserve()
+				if err != nil {
+					t.Fatal(err)
+				}
+				slot.Fill("s", server.opened)
+				handler := New(Options{
+					Sessions: registry, BodyBytes: 1 << 20, OpenTimeout: time.Hour, ReadTimeout: time.Hour,
+					WriteTimeout: timeout, KeepAlive: time.Hour, Retry: time.Hour,
+				})
+				request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}`))
+				request.Header.Set("Content-Type", typeJSON)
+				request.Header.Set("Accept", typeJSON+", "+typeEvents)
+				request.Header.Set(headerSession, "s")
+				client := &steady{sink: sink{http.Header{}}, rate: test.rate}
+				handler.ServeHTTP(client, request)
+				if all := client.got >= size; all != test.all {
+					t.Errorf("got %d bytes of %d", client.got, size)
+				}
+				server.opened.End(errors.New("over"))
+			})
+		})
 	}
 }
 
@@ -90,6 +120,9 @@ func TestAnnouncedBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = connection.Close() }()
+		if err := connection.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
+			t.Fatal(err)
+		}
 		connections[i] = connection
 		if _, err := fmt.Fprintf(connection, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 16<<20); err != nil {
 			t.Fatal(err)

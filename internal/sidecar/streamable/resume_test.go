@@ -4,9 +4,10 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // T-21, T-22: the event that a resumed stream begins with stands for what the client
@@ -39,6 +40,6 @@ func TestResumedStreamBeginsWhereItWas(t *testing.T) {
 			resumed = read(response.Body)
 		}
 		return response.StatusCode
-	}).WithTimeout(5 * time.Second).Should(gomega.Equal(200))
+	}).WithTimeout(hang.Guard).Should(gomega.Equal(200))
 	gomega.NewWithT(t).Expect(resumed).To(gomega.Equal(sent[2:]))
 }
