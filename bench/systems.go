@@ -74,10 +74,8 @@ func prepare(ctx context.Context, dir string, withPeers bool) (*tools, error) {
 	if err := os.Setenv("CGO_ENABLED", "0"); err != nil {
 		return nil, fmt.Errorf("build programs: %w", err)
 	}
-	for _, source := range programs {
-		if err := servers.Build(ctx, t.path(filepath.Base(source)), source); err != nil {
-			return nil, err
-		}
+	if err := servers.BuildAll(ctx, dir, programs...); err != nil {
+		return nil, err
 	}
 	if withPeers {
 		root, err := moduleRoot(ctx)

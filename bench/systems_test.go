@@ -2,25 +2,39 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
+
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
+type work map[string]func(context.Context, *cell) (values, error)
+
 // The systems that need no npm do a little of everything, so that the benchmark
-// works on the day when somebody needs it. What it measures here means nothing.
-func TestSystemsWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs programs")
-	}
+// works on the day when it is needed. What it measures here means nothing.
+func TestLongSystemsWork(t *testing.T) {
 	tools, err := prepare(t.Context(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := map[string]func(context.Context, *cell) (values, error){
+	work{
 		"calls-8": calls(8), "initialize": opening, "request-1m": largeRequest(mebibyte), "progress": progress, "idle": idle(20), "kill": kill,
 		"paced": paced, "slow-same": slowReaderSame,
+	}.by(t, tools, pipe, netHTTP, naive, adapter, adapterLauncher, sdkBridge)
+}
+
+// The adapter and the bound that it is compared with do some of it.
+func TestSystemsWork(t *testing.T) {
+	tools := &tools{dir: t.TempDir()}
+	if err := errors.Join(servers.BuildAll(t.Context(), tools.dir, "bench/bounds/naive", "cmd/sidecar", "test/servers/echo"), tools.openToNobody()); err != nil {
+		t.Fatal(err)
 	}
-	tried := []string{pipe, netHTTP, naive, adapter, adapterLauncher, sdkBridge}
+	work{"calls-8": calls(2), "initialize": opening, "progress": progress}.by(t, tools, naive, adapter)
+}
+
+// by has systems do the work.
+func (work work) by(t *testing.T, tools *tools, tried ...string) {
 	for _, s := range systems {
 		if !slices.Contains(tried, s.Name) {
 			continue

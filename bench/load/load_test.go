@@ -11,7 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestVerify(t *testing.T) {
@@ -158,10 +161,14 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// fake answers at once.
-type fake struct{ calls atomic.Int64 }
+// fake answers at once, or after a time.
+type fake struct {
+	takes time.Duration
+	calls atomic.Int64
+}
 
 func (f *fake) Do(*Call, func([]byte) error) error {
+	time.Sleep(f.takes)
 	f.calls.Add(1)
 	return nil
 }
@@ -169,21 +176,27 @@ func (f *fake) Do(*Call, func([]byte) error) error {
 func (f *fake) Close() error { return nil }
 
 func TestLoop(t *testing.T) {
-	one, two := new(fake), new(fake)
-	marks := 0
-	var before int64
-	result, err := Loop(t.Context(), []Session{one, two}, Timing{5 * time.Millisecond, 20 * time.Millisecond},
-		func(s Session, _, _ int) error { return s.Do(nil, nil) },
-		func() error {
-			if marks++; marks == 1 {
-				before = one.calls.Load() + two.calls.Load()
-			}
-			return nil
-		})
-	all := one.calls.Load() + two.calls.Load()
-	if err != nil || marks != 2 || before == 0 || result.Calls == 0 || int64(result.Calls) > all-before+2 { // each may have been under way
-		t.Errorf("%d calls were measured of %d after %d, %d marks, %v", result.Calls, all, before, marks, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		// Nothing happens at the moment when a phase ends.
+		one, two := &fake{takes: 2 * time.Millisecond}, &fake{takes: 2 * time.Millisecond}
+		var marks []int64 // the calls that were answered by then
+		result, err := Loop(t.Context(), []Session{one, two}, Timing{5 * time.Millisecond, 20 * time.Millisecond},
+			func(s Session, _, _ int) error { return s.Do(nil, nil) },
+			func() error {
+				marks = append(marks, one.calls.Load()+two.calls.Load())
+				return nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]int64{4, 24}, marks); diff != "" {
+			t.Errorf("calls before the marks (-want +got):\n%s", diff)
+		}
+		// Those under way when measuring ends are waited for, and do not count.
+		if all := one.calls.Load() + two.calls.Load(); result.Calls != 20 || all != 26 || result.Elapsed != 20*time.Millisecond {
+			t.Errorf("%d calls were measured in %s, of %d; want 20 in 20 ms, of 26", result.Calls, result.Elapsed, all)
+		}
+	})
 }
 
 // A bridge that fails has no speed.

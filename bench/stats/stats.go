@@ -33,7 +33,13 @@ func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return quantile(sorted, q)
+}
+
+// quantile is Quantile of values that are sorted.
+func quantile(sorted []float64, q float64) float64 {
 	position := q * float64(len(sorted)-1)
 	below := int(position)
 	if below+1 >= len(sorted) {
@@ -74,7 +80,8 @@ func Paired(values, base map[int]float64, seed uint64) Ratio {
 		for j := range drawn {
 			drawn[j] = ratios[random.IntN(len(ratios))]
 		}
-		medians[i] = Median(drawn)
+		slices.Sort(drawn)
+		medians[i] = quantile(drawn, 0.5)
 	}
 	return Ratio{N: len(ratios), Median: Median(ratios), Low: Quantile(medians, 0.025), High: Quantile(medians, 0.975)}
 }

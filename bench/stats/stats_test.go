@@ -57,7 +57,7 @@ func TestPairedIsPaired(t *testing.T) {
 func TestPairedBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	missed := 0
-	const trials = 200
+	const trials = 40
 	for trial := range trials {
 		values, base := map[int]float64{}, map[int]float64{}
 		for round := range 12 {

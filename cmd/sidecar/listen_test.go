@@ -14,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // R52: unless it is told otherwise, the adapter is there for its own machine only.
@@ -53,13 +53,15 @@ func TestR52ProgramListensOnLoopback(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can have a network of its own")
 	}
+	t.Parallel()
 	var output bytes.Buffer
 	program := exec.CommandContext(t.Context(), "sh", "-c", `ip link set lo up && exec "$0" serve -- cat`, os.Args[0])
-	program.Env = append(os.Environ(), asSidecar+"=1")
+	// Under the race detector it would take a second longer to exit.
+	program.Env = append(os.Environ(), asSidecar+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	program.Stdout, program.Stderr = &output, &output
 	program.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	program.Cancel = func() error { return program.Process.Signal(syscall.SIGTERM) }
-	program.WaitDelay = 20 * time.Second
+	program.WaitDelay = hang.Guard
 	if err := program.Start(); errors.Is(err, syscall.EPERM) {
 		t.Skipf("no network of its own can be had: %v", err)
 	} else if err != nil {
@@ -70,7 +72,7 @@ func TestR52ProgramListensOnLoopback(t *testing.T) {
 		var err error
 		found, err = listening(program.Process.Pid)
 		return len(found), err
-	}).WithTimeout(20 * time.Second).Should(gomega.BeNumerically(">=", 2))
+	}).WithTimeout(hang.Guard).Should(gomega.BeNumerically(">=", 2))
 	for _, address := range found {
 		if !address.Addr().IsLoopback() {
 			t.Errorf("it listens at %s", address)

@@ -39,6 +39,7 @@ func TestCommandLine(t *testing.T) {
 		"nonsense":       {[]string{"sevre"}, 2, "", "sidecar: there is no command \"sevre\"\nsee sidecar help\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			program := exec.CommandContext(t.Context(), sidecarProgram, test.args...)
 			var stdout, stderr bytes.Buffer
 			program.Stdout, program.Stderr = &stdout, &stderr

@@ -24,7 +24,8 @@ import (
 )
 
 // sidecarOnly keeps these tests quick: the manager's dependencies take minutes to
-// compile for an image the first time, and go the same way.
+// compile for an image the first time, and go the same way. The tests whose names begin
+// with TestLong build the real sidecar, the others the one of stub.
 func sidecarOnly(t *testing.T) []definition {
 	t.Helper()
 	for _, candidate := range definitions {
@@ -50,14 +51,45 @@ func checkout(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, file), string(content))
 	}
 	return dir
 }
 
-func TestSameSourceSameBytes(t *testing.T) {
+// stub is a checkout whose programs only tell their version.
+func stub(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "internal/version"), os.DirFS("../../internal/version")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.mod"), "module github.com/slipway-mcp/slipway\n\ngo 1.26\n")
+	for _, program := range sidecarOnly(t)[0].programs {
+		write(t, filepath.Join(dir, program, "main.go"), `package main
+
+import "github.com/slipway-mcp/slipway/internal/version"
+
+func main() { println("`+filepath.Base(program)+`", version.Get().String()) }
+`)
+	}
+	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSameSourceSameBytes(t *testing.T) { sameSourceSameBytes(t, stub) }
+
+func TestLongSameSourceSameBytes(t *testing.T) { sameSourceSameBytes(t, checkout) }
+
+func sameSourceSameBytes(t *testing.T, checkout func(*testing.T) string) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	var archives [2][]byte
 	var lines [2]string
@@ -89,12 +121,20 @@ func TestSameSourceSameBytes(t *testing.T) {
 	}
 }
 
-func TestImage(t *testing.T) {
+func TestImage(t *testing.T) { testImage(t, stub(t)) }
+
+func TestLongImage(t *testing.T) { testImage(t, checkout(t)) }
+
+// testImage builds an image of a checkout and looks at it. The checkout is committed to a
+// repository of its own, in which nothing changes meanwhile.
+func testImage(t *testing.T, root string) {
+	ownGit(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	commit(t, root)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	opts := options{
-		root: "../..", out: t.TempDir(), definitions: sidecarOnly(t),
+		root: root, out: t.TempDir(), definitions: sidecarOnly(t),
 		prefix: strings.TrimPrefix(server.URL, "http://") + "/slipway", version: "v1.2.3", push: true,
 	}
 	if err := parsePlatforms("linux/"+runtime.GOARCH, &opts); err != nil {
@@ -113,9 +153,9 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := readSource(t.Context(), "../..")
-	if err != nil {
-		t.Fatal(err)
+	src, err := readSource(t.Context(), root)
+	if err != nil || len(src.commit) != 40 {
+		t.Fatalf("commit %q, %v", src.commit, err)
 	}
 	want := v1.Config{
 		Entrypoint: []string{"/sidecar"},
@@ -137,7 +177,7 @@ func TestImage(t *testing.T) {
 
 	dir := extract(t, image)
 	for _, program := range []string{"sidecar", "launcher"} {
-		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), "--version").Output()
+		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), "--version").CombinedOutput()
 		if got, want := string(output), program+" v1.2.3 (commit "+src.commit+", "; err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s --version: %q, %v; want it to begin with %q", program, got, err, want)
 		}
@@ -194,8 +234,9 @@ func extract(t *testing.T, image v1.Image) string {
 	}
 }
 
-func TestReadSource(t *testing.T) {
-	t.Setenv("SOURCE_DATE_EPOCH", "")
+// ownGit has git work in the directories of a test as it does everywhere else.
+func ownGit(t *testing.T) {
+	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
 	t.Setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z")
@@ -208,6 +249,24 @@ func TestReadSource(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// commit makes a directory a repository, or what changed in it another commit.
+func commit(t *testing.T, dir string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"add", "--all"},
+		{"-c", "user.name=n", "-c", "user.email=e@example.dev", "commit", "--quiet", "--allow-empty", "--message", "first"},
+	} {
+		if _, err := git(t.Context(), dir, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReadSource(t *testing.T) {
+	ownGit(t)
+	t.Setenv("SOURCE_DATE_EPOCH", "")
 	dir := t.TempDir()
 	check := func(when, commit, created string) {
 		t.Helper()
@@ -231,7 +290,7 @@ func TestReadSource(t *testing.T) {
 	check("outside of git", "unknown", "1970-01-01T00:00:00Z")
 	run("init", "--quiet")
 	check("before the first commit", "unknown", "1970-01-01T00:00:00Z")
-	run("-c", "user.name=n", "-c", "user.email=e@example.dev", "commit", "--quiet", "--allow-empty", "--message", "first")
+	commit(t, dir)
 	head := run("rev-parse", "HEAD")
 	check("at a commit", head, "2026-01-02T03:04:05Z")
 	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {

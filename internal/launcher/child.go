@@ -58,9 +58,10 @@ func (c *child) killLocked() {
 
 // finish makes the end known, when the last words have been heard.
 func (c *child) finish(exit Exit) {
+	c.stderr.hurry()
 	select {
 	case <-c.stderr.done:
-	case <-time.After(stderrWait):
+	case <-c.stderr.heard:
 	}
 	exit.Stderr = c.stderr.tail()
 	c.exited.come(exit)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func TestDrainWaitsForTheAdapter(t *testing.T) {
@@ -62,7 +64,7 @@ func TestDrainReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			socket := newSocket(t)
 			test.host(t, socket)
-			limit := patience
+			limit := hang.Guard
 			if test.wantErr != nil {
 				limit = 20 * time.Millisecond
 			}

@@ -15,17 +15,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 const (
-	patience = 20 * time.Second // for what must happen, on a busy machine
-
 	// Variables of the launcher that the tests start.
 	testSocket = "LAUNCHER_TEST_SOCKET"
 	testGrace  = "LAUNCHER_TEST_GRACE"
 	testRoot   = "LAUNCHER_TEST_ROOT" // of the cgroup files
 	testErrno  = "LAUNCHER_TEST_ERRNO"
 	testJoin   = "LAUNCHER_TEST_JOIN" // a cgroup to enter first
+
+	// longGrace is for processes that end with TERM.
+	longGrace = "2m"
 )
 
 // TestMain makes this binary its own launcher and its own servers.
@@ -40,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // helperLauncher runs a launcher as the environment says.
 func helperLauncher(command []string) int {
-	opts := Options{Command: command, root: os.Getenv(testRoot)}
+	opts := Options{Command: command, root: os.Getenv(testRoot), slack: hang.Guard}
 	opts.Grace, _ = time.ParseDuration(os.Getenv(testGrace))
 	if errno, err := strconv.Atoi(os.Getenv(testErrno)); err == nil {
 		opts.fork = failingFork(syscall.Errno(errno))
@@ -84,7 +87,7 @@ func startLauncher(t *testing.T, socket string, env []string, command ...string)
 	t.Helper()
 	l := &testLauncher{log: &safeBuffer{}, exited: make(chan struct{})}
 	l.Cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"helper", "launcher"}, helperCommand(command...)...)...)
-	l.Env = append(append(os.Environ(), testSocket+"="+socket, testGrace+"=2s"), env...)
+	l.Env = append(append(os.Environ(), testSocket+"="+socket, testGrace+"="+longGrace), env...)
 	l.run(t)
 	return l
 }
@@ -104,7 +107,7 @@ func (l *testLauncher) run(t *testing.T) {
 		_ = l.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-l.exited:
-		case <-time.After(patience):
+		case <-time.After(hang.Guard):
 			_ = l.Process.Kill()
 			t.Errorf("launcher did not end; it wrote:\n%s", l.log)
 			return
@@ -161,7 +164,7 @@ func startPair(t *testing.T, env []string, command ...string) (*Host, *testLaunc
 
 func awaitLauncher(t *testing.T, host *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	if err := host.WaitConnected(ctx); err != nil {
 		t.Fatal(err)
@@ -191,7 +194,7 @@ func exitOf(t *testing.T, process *Process) Exit {
 	t.Helper()
 	select {
 	case <-process.Done():
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Fatalf("process %d did not end", process.PID)
 	}
 	return process.Exit()
@@ -202,12 +205,12 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
-	limit := time.After(patience)
+	limit := time.After(hang.Guard)
 	for !condition() {
 		select {
 		case <-ticker.C:
 		case <-limit:
-			t.Fatalf("not in %v: %s", patience, what)
+			t.Fatalf("not in %v: %s", hang.Guard, what)
 		}
 	}
 }

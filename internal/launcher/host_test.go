@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // fakeLauncher speaks the protocol by hand.
@@ -34,7 +36,7 @@ func newFake(t *testing.T, host *Host, socket string) *fakeLauncher {
 	t.Helper()
 	f := &fakeLauncher{conn: connectTo(t, socket), t: t, socket: socket}
 	f.must(f.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: testEpoch}))
-	if m, err := f.receiveWithin(patience); err != nil || m.Kind != kindWelcome {
+	if m, err := f.receiveWithin(hang.Guard); err != nil || m.Kind != kindWelcome {
 		t.Fatalf("answer to hello: %+v, %v", m, err)
 	}
 	eventually(t, "the welcome is followed by requests", host.Connected)
@@ -79,7 +81,7 @@ func (f *fakeLauncher) lifeline(hello message, files ...*os.File) *conn {
 // closed requires that the host hangs up.
 func (f *fakeLauncher) closed(c *conn) {
 	f.t.Helper()
-	if m, err := c.receiveWithin(patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if m, err := c.receiveWithin(hang.Guard); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		f.t.Errorf("the connection stays open: %+v, %v", m, err)
 	}
 }
@@ -134,7 +136,7 @@ func TestHostileLauncher(t *testing.T) {
 		}},
 		"wrong version": {keepControl: true, act: func(t *testing.T, f *fakeLauncher) {
 			life := f.lifeline(message{Epoch: testEpoch, ID: 1, Version: 99}, newPipe(t, true), newPipe(t, false))
-			if m, err := life.receiveWithin(patience); err != nil || m.Kind != kindReject || !strings.Contains(m.Text, "version 99") {
+			if m, err := life.receiveWithin(hang.Guard); err != nil || m.Kind != kindReject || !strings.Contains(m.Text, "version 99") {
 				t.Errorf("answer: %+v, %v", m, err)
 			}
 			f.closed(life)
@@ -165,7 +167,7 @@ func TestHostileLauncher(t *testing.T) {
 		"second launcher": {keepControl: true, act: func(t *testing.T, f *fakeLauncher) {
 			c := connectTo(t, f.socket)
 			f.must(c.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: "E2"}))
-			if m, err := c.receiveWithin(patience); err != nil || m.Kind != kindReject {
+			if m, err := c.receiveWithin(hang.Guard); err != nil || m.Kind != kindReject {
 				t.Errorf("answer: %+v, %v", m, err)
 			}
 			f.closed(c)
@@ -193,7 +195,7 @@ func (test hostile) run(t *testing.T, host *Host, socket string) {
 		_, err := host.Spawn(ctx, "x")
 		spawned <- err
 	}()
-	if m, err := f.receiveWithin(patience); err != nil || m.Kind != kindSpawn || m.ID != 1 {
+	if m, err := f.receiveWithin(hang.Guard); err != nil || m.Kind != kindSpawn || m.ID != 1 {
 		t.Fatalf("request: %+v, %v", m, err)
 	}
 	test.act(t, f)
@@ -237,7 +239,7 @@ func TestHostileLifeline(t *testing.T) {
 				}
 				spawned <- process
 			}()
-			if m, err := f.receiveWithin(patience); err != nil || m.Kind != kindSpawn {
+			if m, err := f.receiveWithin(hang.Guard); err != nil || m.Kind != kindSpawn {
 				t.Fatalf("request: %+v, %v", m, err)
 			}
 			life := f.lifeline(message{Epoch: testEpoch, ID: 1, PID: 42}, newPipe(t, true), newPipe(t, false))
@@ -259,7 +261,7 @@ func TestStopIsPassedOn(t *testing.T) {
 	host := listen(t, socket, HostOptions{})
 	f := newFake(t, host, socket)
 	go func() { _, _ = host.Spawn(t.Context(), "x") }()
-	if _, err := f.receiveWithin(patience); err != nil {
+	if _, err := f.receiveWithin(hang.Guard); err != nil {
 		t.Fatal(err)
 	}
 	life := f.lifeline(message{Epoch: testEpoch, ID: 1}, newPipe(t, true), newPipe(t, false))
@@ -270,7 +272,7 @@ func TestStopIsPassedOn(t *testing.T) {
 		c.stop(1500 * time.Millisecond)
 	}
 	link.mu.Unlock()
-	if m, err := life.receiveWithin(patience); err != nil || m.Kind != kindStop || m.Grace != 1500 {
+	if m, err := life.receiveWithin(hang.Guard); err != nil || m.Kind != kindStop || m.Grace != 1500 {
 		t.Errorf("stop: %+v, %v", m, err)
 	}
 }
@@ -292,7 +294,7 @@ func TestPeerUser(t *testing.T) {
 			host := listen(t, socket, HostOptions{AllowedUIDs: test.allowed})
 			c := connectTo(t, socket)
 			_ = c.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: testEpoch})
-			m, err := c.receiveWithin(patience)
+			m, err := c.receiveWithin(hang.Guard)
 			if got := err == nil && m.Kind == kindWelcome; got != test.want {
 				t.Errorf("welcome %v (%v), want %v", got, err, test.want)
 			}

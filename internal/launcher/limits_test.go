@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -124,10 +126,12 @@ func TestR05RefusedNearTheLimits(t *testing.T) {
 	for name, test := range tests {
 		for version := 1; version <= 2; version++ {
 			t.Run(fmt.Sprintf("%s v%d", name, version), func(t *testing.T) {
-				if version == 1 && test.limits[1] == "max" {
-					test.limits[1] = strconv.Itoa(1<<63 - 4096)
+				t.Parallel()
+				limits := test.limits
+				if version == 1 && limits[1] == "max" {
+					limits[1] = strconv.Itoa(1<<63 - 4096)
 				}
-				root := container(t, version, test.limits[0], test.limits[1], test.limits[2], test.limits[3])
+				root := container(t, version, limits[0], limits[1], limits[2], limits[3])
 				host, _ := startPair(t, []string{testRoot + "=" + root}, "echo")
 				process, err := host.Spawn(t.Context(), "x")
 				if err == nil {
@@ -145,6 +149,7 @@ func TestR05RefusedNearTheLimits(t *testing.T) {
 func TestR05ForkRefusedByTheKernel(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM} {
 		t.Run(errno.Error(), func(t *testing.T) {
+			t.Parallel()
 			host, l := startPair(t, []string{fmt.Sprintf("%s=%d", testErrno, int(errno))}, "echo")
 			first := spawn(t, host)
 			theirs := descriptors(t, l.Process.Pid)
@@ -165,7 +170,7 @@ func limitedCgroup(t *testing.T) (dir string, limit func(int)) {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
 		t.Skip("not privileged")
 	}
-	dir = fmt.Sprintf("/sys/fs/cgroup/pids/launcher-test-%d", os.Getpid())
+	dir = fmt.Sprintf("/sys/fs/cgroup/pids/launcher-test-%d-%s", os.Getpid(), filepath.Base(t.Name()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no cgroup of our own: %v", err)
 	}
@@ -180,6 +185,7 @@ func limitedCgroup(t *testing.T) (dir string, limit func(int)) {
 }
 
 func TestR05RealPIDLimit(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env  []string
 		room func(now uint64) int
@@ -190,6 +196,7 @@ func TestR05RealPIDLimit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir, limit := limitedCgroup(t)
 			host, l := startPair(t, append(test.env, testJoin+"="+dir), "=cat")
 			first := spawn(t, host)
@@ -236,6 +243,7 @@ func TestOutOfMemoryIsTold(t *testing.T) {
 	counters := map[int]string{1: "sys/fs/cgroup/memory/memory.oom_control", 2: "sys/fs/cgroup/memory.events"}
 	for version, counter := range counters {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			t.Parallel()
 			root := container(t, version, "0", "100000000", "1", "100")
 			direct := newDirect(t, Options{Command: helperCommand("echo"), root: root})
 			kill := func() Exit {
@@ -267,21 +275,19 @@ func TestOutOfMemoryIsTold(t *testing.T) {
 
 // R05: processes that start at the same time are not all promised the same room.
 func TestR05RoomIsKeptForTheYoung(t *testing.T) {
-	root := container(t, 2, "1", "max", "1", "60")
-	host, _ := startPair(t, []string{testRoot + "=" + root}, "echo")
-	started := 0
-	var refused *RefusedError
-	for range 10 {
-		process, err := host.Spawn(t.Context(), "x")
-		if err != nil {
-			refused, _ = errors.AsType[*RefusedError](err)
-			break
-		}
-		started++
-		t.Cleanup(process.abandon)
-	}
 	// The count in this container stays at 1: only the reserve can refuse.
-	if refused == nil || refused.Reason != ReasonPIDs || started != 3 {
-		t.Errorf("%d started, then %v", started, refused)
-	}
+	super := &supervisor{limits: findCgroups(container(t, 2, "1", "max", "1", "60"))}
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 { // they grow up
+			for n := range 3 {
+				if err := super.findRoom(); err != nil {
+					t.Errorf("process %d: %v", n+1, err)
+				}
+			}
+			if refused, ok := errors.AsType[*RefusedError](super.findRoom()); !ok || refused.Reason != ReasonPIDs {
+				t.Errorf("process 4: %v, want reason %q", refused, ReasonPIDs)
+			}
+			time.Sleep(youth + 1)
+		}
+	})
 }

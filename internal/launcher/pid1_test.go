@@ -60,13 +60,14 @@ func TestAsUnprivilegedPID1(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a PID namespace takes root")
 	}
+	t.Parallel()
 	socket := newSocket(t)
 	program := filepath.Join(filepath.Dir(socket), "launcher")
 	copyProgram(t, program)
 	host := listen(t, socket, HostOptions{AllowedUIDs: []uint32{serverUser}})
 	l := &testLauncher{log: &safeBuffer{}, exited: make(chan struct{})}
 	l.Cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, "helper", "pid1", program, "helper", "tree")
-	l.Env = append(os.Environ(), testSocket+"="+socket, testGrace+"=200ms")
+	l.Env = append(os.Environ(), testSocket+"="+socket, testGrace+"="+longGrace)
 	l.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	l.run(t)
 	awaitLauncher(t, host)

@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // helper is one of the programs that the tests start.
@@ -28,6 +29,7 @@ func helper(name string, args []string) int {
 	case "echo":
 		_, _ = io.Copy(os.Stdout, os.Stdin)
 	case "exit": // when told to, with these words
+		fmt.Println("ready")
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		fmt.Fprintln(os.Stderr, args[1])
 		code, _ := strconv.Atoi(args[0])
@@ -105,11 +107,10 @@ func helperBranch(kind string) {
 		startBranch("daemon")
 		return
 	case "heavy": // takes long to die, and keeps its child for so long
-		memory := make([]byte, 512<<20)
-		for i := 0; i < len(memory); i += os.Getpagesize() {
-			memory[i] = 1
+		// The kernel fills it: under the race detector that takes us seconds.
+		if _, err := syscall.Mmap(-1, 0, 256<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_POPULATE); err != nil {
+			fmt.Println(kind, err)
 		}
-		defer runtime.KeepAlive(memory)
 		startBranch("daemon")
 	}
 	fmt.Println(kind, os.Getpid())
@@ -126,7 +127,7 @@ func readTree(t *testing.T, process *Process) map[string]int {
 
 func readPIDs(t *testing.T, process *Process, count int) map[string]int {
 	t.Helper()
-	if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := process.Stdout.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
 		t.Fatal(err)
 	}
 	pids := map[string]int{}
@@ -150,18 +151,24 @@ func readPIDs(t *testing.T, process *Process, count int) map[string]int {
 	return pids
 }
 
-// echoes checks that a process answers.
-func echoes(t *testing.T, process *Process) {
+// readWords reads what a process must write next.
+func readWords(t *testing.T, process *Process, want string) {
 	t.Helper()
-	if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf("to %d\n", process.PID)
-	if _, err := process.Stdin.WriteString(want); err != nil {
+	if err := process.Stdout.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(process.Stdout, got); err != nil || string(got) != want {
-		t.Fatalf("echo: %q, %v; want %q", got, err, want)
+		t.Fatalf("process %d wrote %q, %v; want %q", process.PID, got, err, want)
 	}
+}
+
+// echoes checks that a process answers.
+func echoes(t *testing.T, process *Process) {
+	t.Helper()
+	want := fmt.Sprintf("to %d\n", process.PID)
+	if _, err := process.Stdin.WriteString(want); err != nil {
+		t.Fatal(err)
+	}
+	readWords(t, process, want)
 }

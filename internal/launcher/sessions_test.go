@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // Both ways of starting processes must behave the same.
@@ -35,9 +38,7 @@ func newDirect(t *testing.T, opts Options) *Direct {
 	if opts.Stderr == nil {
 		opts.Stderr = &safeBuffer{}
 	}
-	if opts.Grace == 0 {
-		opts.Grace = 2 * time.Second
-	}
+	opts.Grace, opts.slack = hang.Guard, hang.Guard
 	direct, err := NewDirect(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,22 @@ func newDirect(t *testing.T, opts Options) *Direct {
 	return direct
 }
 
+// atOnce requires that one of several attempts takes hardly any time. What else the
+// machine does only ever adds to it.
+func atOnce(t *testing.T, attempt func() time.Duration) {
+	t.Helper()
+	const attempts, limit = 20, 500 * time.Millisecond
+	best := hang.Guard
+	for n := 0; n < attempts && best > limit; n++ {
+		best = min(best, attempt())
+	}
+	if best > limit {
+		t.Errorf("the end was seen after %v in the best of %d attempts, want at once", best, attempts)
+	}
+}
+
 func TestR06ExitIsSeenAtOnceWithStandardError(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		end  func(t *testing.T, process *Process)
 		want Exit
@@ -76,7 +92,7 @@ func TestR06ExitIsSeenAtOnceWithStandardError(t *testing.T) {
 			want: Exit{Signal: syscall.SIGKILL},
 		},
 		"stopped": {
-			end:  func(_ *testing.T, process *Process) { process.Stop(time.Minute) },
+			end:  func(_ *testing.T, process *Process) { process.Stop(hang.Guard) },
 			want: Exit{Signal: syscall.SIGTERM},
 		},
 		"stopped without grace": {
@@ -87,32 +103,30 @@ func TestR06ExitIsSeenAtOnceWithStandardError(t *testing.T) {
 	eachSpawner(t, func(t *testing.T, from spawner) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
-				best := time.Hour
-				for range 5 {
+				atOnce(t, func() time.Duration {
 					process := spawn(t, from)
+					readWords(t, process, "ready\n")
 					began := time.Now()
 					test.end(t, process)
 					exit := exitOf(t, process)
-					best = min(best, time.Since(began))
+					took := time.Since(began)
 					if diff := cmp.Diff(test.want, exit); diff != "" {
 						t.Fatalf("exit (-want +got):\n%s", diff)
 					}
-				}
-				t.Logf("seen after %v", best)
-				if best > 100*time.Millisecond {
-					t.Errorf("the end was seen after %v at best, want 100 ms", best)
-				}
+					return took
+				})
 			})
 		}
 	}, "exit", "3", "cannot open /data")
 }
 
 func TestR03NothingOfATreeIsLeft(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		end  func(process *Process)
 		want Exit
 	}{
-		"stopped":     {func(process *Process) { process.Stop(100 * time.Millisecond) }, Exit{Signal: syscall.SIGTERM}},
+		"stopped":     {func(process *Process) { process.Stop(hang.Guard) }, Exit{Signal: syscall.SIGTERM}},
 		"killed":      {func(process *Process) { process.Stop(0) }, Exit{Signal: syscall.SIGKILL}},
 		"leader died": {func(process *Process) { _ = syscall.Kill(process.PID, syscall.SIGSEGV) }, Exit{Code: 2}},
 	}
@@ -144,6 +158,7 @@ func TestR03NothingOfATreeIsLeft(t *testing.T) {
 }
 
 func TestR03ChildOfOneThatIsLongInDying(t *testing.T) {
+	t.Parallel()
 	eachSpawner(t, func(t *testing.T, from spawner) {
 		process := spawn(t, from)
 		pids := readPIDs(t, process, 3)
@@ -157,43 +172,31 @@ func TestR03ChildOfOneThatIsLongInDying(t *testing.T) {
 
 // A process that hides completely is out of reach, but delays nobody.
 func TestR06ExitDoesNotWaitForEscapees(t *testing.T) {
+	t.Parallel()
 	eachSpawner(t, func(t *testing.T, from spawner) {
-		best := time.Hour
-		for range 3 {
+		atOnce(t, func() time.Duration {
 			process := spawn(t, from)
 			escaped := readPIDs(t, process, 1)["escaped"]
 			began := time.Now()
 			_ = process.Stdin.Close()
 			exitOf(t, process)
-			best = min(best, time.Since(began))
+			took := time.Since(began)
 			if !running(escaped) {
 				t.Error("the escapee was found after all: say so in doc.go")
 			}
 			_ = syscall.Kill(escaped, syscall.SIGKILL)
-		}
-		t.Logf("seen after %v", best)
-		if best > 100*time.Millisecond {
-			t.Errorf("the end was seen after %v at best, want 100 ms", best)
-		}
+			return took
+		})
 	}, "escape")
 }
 
 func TestR46StandardErrorNeverBlocks(t *testing.T) {
-	const size = 8 << 20
-	answers := func(t *testing.T, process *Process) {
-		t.Helper()
-		if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		answer := make([]byte, 5)
-		if _, err := io.ReadFull(process.Stdout, answer); err != nil || string(answer) != "done\n" {
-			t.Fatalf("answer: %q, %v", answer, err)
-		}
-	}
+	t.Parallel()
+	const size = 1 << 20 // many times what a pipe holds
 	t.Run("read", func(t *testing.T) {
 		eachSpawner(t, func(t *testing.T, from spawner) {
 			process := spawn(t, from)
-			answers(t, process)
+			readWords(t, process, "done\n")
 			_ = process.Stdin.Close()
 			exit := exitOf(t, process)
 			if !strings.HasSuffix(exit.Stderr, "very many...\n") || !strings.HasPrefix(exit.Stderr, "a line of ") || len(exit.Stderr) > maxTail {
@@ -207,31 +210,41 @@ func TestR46StandardErrorNeverBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		direct := newDirect(t, Options{Command: helperCommand("flood", strconv.Itoa(size)), Stderr: writer})
-		for range 4 {
-			answers(t, spawn(t, direct))
+		for range 4 { // more than the queue and what is being written hold together
+			readWords(t, spawn(t, direct), "done\n")
 		}
-		log := make(chan string)
+		said := make(chan struct{})
 		go func() {
-			data, _ := io.ReadAll(reader)
-			log <- string(data)
+			dropped := regexp.MustCompile(`^launcher: \d+ lines of standard error were dropped`)
+			for lines := bufio.NewScanner(reader); lines.Scan(); {
+				if dropped.Match(lines.Bytes()) {
+					close(said)
+					break
+				}
+			}
+			_, _ = io.Copy(io.Discard, reader)
 		}()
+		select {
+		case <-said:
+		case <-time.After(hang.Guard):
+			t.Error("the log does not say that lines were dropped")
+		}
 		if err := direct.Close(); err != nil {
 			t.Error(err)
 		}
 		_ = writer.Close()
-		if !regexp.MustCompile(`(?m)^launcher: \d+ lines of standard error were dropped`).MatchString(<-log) {
-			t.Error("the log does not say that lines were dropped")
-		}
 	})
 }
 
 func TestStandardErrorIsLoggedWithTheLabel(t *testing.T) {
+	t.Parallel()
 	log := &safeBuffer{}
 	direct := newDirect(t, Options{Command: helperCommand("exit", "0", "first\nsecond"), Stderr: log})
 	process, err := direct.Spawn(t.Context(), "session a]\n")
 	if err != nil {
 		t.Fatal(err)
 	}
+	readWords(t, process, "ready\n")
 	_ = process.Stdin.Close()
 	_ = process.Stdout.Close()
 	exitOf(t, process)
@@ -240,7 +253,8 @@ func TestStandardErrorIsLoggedWithTheLabel(t *testing.T) {
 }
 
 func TestR47BothDirectionsAtOnce(t *testing.T) {
-	const size = 4 << 20
+	t.Parallel()
+	const size = 256 << 10 // more than both pipes hold
 	eachSpawner(t, func(t *testing.T, from spawner) {
 		process := spawn(t, from)
 		sent := pattern(size, 2)
@@ -268,7 +282,7 @@ func TestProcessEnvironment(t *testing.T) {
 		marks := map[string]bool{}
 		for range 2 {
 			process := spawn(t, from)
-			if err := process.Stdout.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			if err := process.Stdout.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
 				t.Fatal(err)
 			}
 			var text []byte
@@ -328,6 +342,7 @@ func TestCommandThatCannotStart(t *testing.T) {
 }
 
 func TestDirectLeavesOtherChildrenAlone(t *testing.T) {
+	t.Parallel()
 	direct := newDirect(t, Options{Command: helperCommand("echo")})
 	process := spawn(t, direct)
 	echoes(t, process)

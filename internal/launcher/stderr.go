@@ -6,11 +6,15 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 const (
 	maxLine    = 8 << 10  // longer lines are logged in pieces
 	readBuffer = 16 << 10 // held only while there is something to read
+
+	// lastReads is enough for the largest pipe that a process can have.
+	lastReads = 1<<20/readBuffer + 1
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
@@ -21,7 +25,8 @@ type stderrPump struct {
 	file   *os.File
 	prefix string
 	sink   *sink
-	done   chan struct{}
+	done   chan struct{} // closed when nobody has it open any more
+	heard  chan struct{} // closed when all is known that was written before hurry
 
 	line []byte // begun and not ended
 
@@ -36,6 +41,7 @@ func newStderrPump(fd int, label string, sink *sink) *stderrPump {
 		prefix: "[" + label + "] ",
 		sink:   sink,
 		done:   make(chan struct{}),
+		heard:  make(chan struct{}),
 	}
 }
 
@@ -47,15 +53,36 @@ func (p *stderrPump) run() {
 		return
 	}
 	for end := false; !end; {
-		if err := raw.Read(func(fd uintptr) bool {
+		err := raw.Read(func(fd uintptr) bool {
 			var ready bool
 			ready, end = p.readOnce(int(fd))
 			return ready
-		}); err != nil {
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			end, err = p.catchUp(raw)
+		}
+		if err != nil {
 			break
 		}
 	}
 	p.flush()
+}
+
+// hurry has all read that is in the pipe now, for a process that has ended: what it
+// wrote is there. A process that left its group may keep the pipe open.
+func (p *stderrPump) hurry() {
+	_ = p.file.SetReadDeadline(time.Unix(1, 0)) // after the end it fails, and everything is known
+}
+
+// catchUp reads what is in the pipe without waiting for more.
+func (p *stderrPump) catchUp(raw syscall.RawConn) (end bool, err error) {
+	err = raw.Control(func(fd uintptr) {
+		for n, ready := 0, true; ready && !end && n < lastReads; n++ {
+			ready, end = p.readOnce(int(fd))
+		}
+	})
+	close(p.heard)
+	return end, errors.Join(err, p.file.SetReadDeadline(time.Time{}))
 }
 
 // flush logs a last line that has no end.

@@ -3,10 +3,14 @@ package launcher
 import (
 	"bytes"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func TestLinesAreBounded(t *testing.T) {
@@ -35,7 +39,7 @@ func TestLinesAreBounded(t *testing.T) {
 				pump.take([]byte(chunk))
 			}
 			pump.flush()
-			pump.sink.close(patience)
+			pump.sink.close(hang.Guard)
 			var want strings.Builder
 			for _, line := range test.want {
 				want.WriteString("[l] " + line + "\n")
@@ -84,12 +88,18 @@ func slicesOf(text string, count int) []string {
 }
 
 func TestSinkThatIsStuck(t *testing.T) {
-	release := make(chan struct{})
+	writing, release := make(chan struct{}, 1), make(chan struct{})
 	s := newSink(writerFunc(func(p []byte) (int, error) {
+		select {
+		case writing <- struct{}{}:
+		default: // it is known
+		}
 		<-release
 		return len(p), nil
 	}))
 	line := bytes.Repeat([]byte("x"), 1<<10)
+	s.line("", line)
+	<-writing // from now on nothing is taken off the queue
 	for range 4 * maxQueued / len(line) {
 		s.line("", line)
 	}
@@ -102,6 +112,52 @@ func TestSinkThatIsStuck(t *testing.T) {
 	s.close(time.Millisecond) // gives up
 	close(release)
 	<-s.idle
+}
+
+// A process that left the group keeps the pipe open, so that standard error has no end.
+// What the dead process wrote is known all the same, however late its reader gets to run.
+func TestLastWordsAreHeard(t *testing.T) {
+	for name, words := range map[string]string{"few": "cannot open /data\n", "all that a pipe holds": strings.Repeat("0123456\n", 8<<10), "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			var fds [2]int
+			if err := syscall.Pipe2(fds[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := syscall.Write(fds[1], []byte(words)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				log := &safeBuffer{}
+				sink := newSink(log)
+				c := &child{stderr: newStderrPump(fds[0], "l", sink), exited: newExitEvent()}
+				go c.finish(Exit{Code: 3})
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				select {
+				case <-c.exited.done:
+					t.Errorf("the end was told before its last words were read: %+v", c.exited.exit)
+				default:
+				}
+				go c.stderr.run()
+				<-c.exited.done
+				if got, want := c.exited.exit.Stderr, words[max(len(words)-maxTail, 0):]; !strings.HasSuffix(want, got) || len(want)-len(got) > 8 {
+					t.Errorf("standard error: %d bytes, %.80q, want %.80q", len(got), got, want)
+				}
+				// The one that has it open is still heard.
+				if _, err := syscall.Write(fds[1], []byte("later\n")); err != nil {
+					t.Error(err)
+				}
+				if err := syscall.Close(fds[1]); err != nil {
+					t.Error(err)
+				}
+				<-c.stderr.done
+				sink.close(time.Hour)
+				if !strings.HasSuffix(log.String(), "[l] later\n") {
+					t.Errorf("the log ends with %q", log.String()[max(len(log.String())-80, 0):])
+				}
+			})
+		})
+	}
 }
 
 type writerFunc func([]byte) (int, error)

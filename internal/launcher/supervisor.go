@@ -23,10 +23,6 @@ const (
 	// closeSlack is what the end may take on top of the grace: for KILL, for
 	// collecting the dead, for the last lines of the log.
 	closeSlack = 3 * time.Second
-
-	// stderrWait bounds the wait for the last words of a dead process. Somebody
-	// who left its group may keep the pipe open.
-	stderrWait = 30 * time.Millisecond
 )
 
 // Options say what is started for each session, and how.
@@ -48,8 +44,10 @@ type Options struct {
 	// is os.Stderr.
 	Stderr io.Writer
 
-	root string // in which proc/self/cgroup is looked up; for tests
-	fork func(argv0 string, argv []string, attr *syscall.ProcAttr) (int, error)
+	// For tests.
+	root  string        // in which proc/self/cgroup is looked up
+	slack time.Duration // in place of closeSlack
+	fork  func(argv0 string, argv []string, attr *syscall.ProcAttr) (int, error)
 }
 
 // supervisor starts processes, collects the dead and ends sessions.
@@ -91,6 +89,9 @@ func newSupervisor(opts Options, adopts bool) (*supervisor, error) {
 	}
 	if opts.root == "" {
 		opts.root = "/"
+	}
+	if opts.slack == 0 {
+		opts.slack = closeSlack
 	}
 	if opts.fork == nil {
 		opts.fork = syscall.ForkExec
@@ -263,7 +264,7 @@ func (s *supervisor) close() error {
 	children := s.alive()
 	children = append(children, s.sweeper.pending()...)
 	s.endAll(s.opts.Grace)
-	limit := time.After(s.opts.Grace + closeSlack)
+	limit := time.After(s.opts.Grace + s.opts.slack)
 	for i, c := range children {
 		for _, step := range []chan struct{}{c.exited.done, c.gone} {
 			select {

@@ -9,16 +9,15 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/test/servers"
 )
 
 // The programs take the arguments that pods give them. Each is told one thing more at
 // the end, about which it complains only when everything before it was fine.
 func TestProgramsTakeTheArguments(t *testing.T) {
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/",
-		"github.com/slipway-mcp/slipway/cmd/sidecar", "github.com/slipway-mcp/slipway/cmd/launcher")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := servers.BuildAll(t.Context(), dir, "cmd/sidecar", "cmd/launcher"); err != nil {
+		t.Fatal(err)
 	}
 	run := func(t *testing.T, program string, args []string, want string) {
 		t.Helper()

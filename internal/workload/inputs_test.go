@@ -89,7 +89,11 @@ func TestSchemaDefaultsAreKnown(t *testing.T) {
 			walk(inner, property)
 		}
 	}
-	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	crd, err := readCRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults in the schema (-known +there): see the comment of hashed\n%s", diff)

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-const patience = 30 * time.Second
+	"github.com/slipway-mcp/slipway/test/hang"
+)
 
 // Serve runs the adapter with the server's command behind it, until the test is over,
 // and returns its URL.
@@ -75,7 +75,7 @@ func Start(t *testing.T, binary string, args ...string) string {
 		return url
 	case <-drained:
 		t.Fatal("the sidecar ended before it listened")
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Fatal("the sidecar does not say where it listens")
 	}
 	return ""

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // fakeGo stands in for go. As the real one, it compiles in a process of its own.
@@ -107,7 +109,7 @@ func (b kubeBuild) start() (build *exec.Cmd, compiler int) {
 
 func (b kubeBuild) eventually(what string, condition func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(hang.Guard); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("waited in vain: %s", what)
 		}
@@ -126,6 +128,25 @@ func (b kubeBuild) locked() bool {
 		b.Fatal(err)
 	}
 	return err != nil
+}
+
+// holders are the processes that have the lock's file open.
+func (b kubeBuild) holders() (pids []int) {
+	b.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && target == filepath.Join(b.cache, "kube", "lock") {
+			pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+			if err != nil {
+				b.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 func (b kubeBuild) unfinished() []string {
@@ -178,19 +199,22 @@ func TestKilledKubeBuildIsLockedWhileItCompiles(t *testing.T) {
 	if err := build.Wait(); err == nil {
 		t.Error("not killed")
 	}
-	// Longer than the script's own last sleep, which has the lock as well.
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if !b.locked() {
-			t.Fatal("not locked, although something still compiles")
-		}
+	group, err := syscall.Getpgid(compiler)
+	if err != nil || group == syscall.Getpgrp() {
+		t.Fatalf("the compiler's process group: %d, %v", group, err)
+	}
+	b.eventually("the script's own last sleep, which has the lock as well, ends", func() bool {
+		return !slices.ContainsFunc(b.holders(), func(pid int) bool {
+			of, err := syscall.Getpgid(pid)
+			return err == nil && of != group
+		})
+	})
+	if !b.locked() {
+		t.Fatal("not locked, although something still compiles")
 	}
 	stale := b.unfinished()
 	if len(stale) != 1 {
 		t.Fatalf("unfinished: %v", stale)
-	}
-	group, err := syscall.Getpgid(compiler)
-	if err != nil || group == syscall.Getpgrp() {
-		t.Fatalf("the compiler's process group: %d, %v", group, err)
 	}
 	if err := syscall.Kill(-group, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

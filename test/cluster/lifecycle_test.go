@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/cluster/internal/local"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/proc"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // TestLifecycle takes a real local cluster up and down, with all that can happen
@@ -274,7 +275,7 @@ func (h *harness) interruptedUp() {
 			h.Fatal(err)
 		}
 		path := filepath.Join(h.dir, "run", record+".json")
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang.Guard); ; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(path); err == nil {
 				break
 			}
@@ -339,7 +340,7 @@ func (h *harness) kill(processes ...proc.Identity) {
 			h.Errorf("kill process %d: %v", process.PID, err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(processes, proc.Identity.Alive); {
+	for deadline := time.Now().Add(hang.Guard); slices.ContainsFunc(processes, proc.Identity.Alive); {
 		if time.Now().After(deadline) {
 			h.Fatal("killed processes are still alive")
 		}

@@ -75,7 +75,7 @@ func atMost(t *testing.T, what string, got, limit float64) {
 }
 
 func TestSmallCall(t *testing.T) {
-	const calls = 1000
+	const calls = 300
 	text := bytes.Repeat([]byte("x"), 200)
 	arguments := fmt.Appendf(nil, `"text":"%s"`, text)
 	measure := func(s *subject) usage {
@@ -95,7 +95,7 @@ func TestSmallCall(t *testing.T) {
 }
 
 func TestLargeMessage(t *testing.T) {
-	const size, calls = 1 << 20, 20
+	const size, calls = 1 << 20, 8
 	adapter := startAdapter(t)
 	for name, test := range map[string]struct {
 		call  func(number int) load.Call
@@ -123,7 +123,7 @@ func TestLargeMessage(t *testing.T) {
 }
 
 func TestProgressEvents(t *testing.T) {
-	const calls, events = 10, 1000
+	const calls, events = 4, 1000
 	adapter := startAdapter(t)
 	c := &caller{t: t, session: open(t, adapter)}
 	arguments := fmt.Appendf(nil, `"n":%d,"size":100`, events)

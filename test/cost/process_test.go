@@ -2,7 +2,6 @@ package cost
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,11 +20,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-mcp/slipway/test/servers"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // The programs, as TestMain has built them.
-var adapterProgram, emptyProgram, echoServer string
+var adapterProgram, emptyProgram, echoServer, bothServer string
 
 // The programs are built without the race detector whatever the tests are built with,
 // because it allocates.
@@ -34,11 +34,9 @@ func run(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "slipway-cost")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
-		adapterProgram, emptyProgram, echoServer = filepath.Join(dir, "sidecar"), filepath.Join(dir, "netecho"), filepath.Join(dir, "echo")
-		err = errors.Join(
-			buildWithMeter(dir, adapterProgram, "cmd/sidecar"),
-			buildWithMeter(dir, emptyProgram, "bench/bounds/netecho"),
-			servers.Build(context.Background(), echoServer, "test/servers/echo"))
+		adapterProgram, emptyProgram = filepath.Join(dir, "sidecar"), filepath.Join(dir, "netecho")
+		echoServer, bothServer = filepath.Join(dir, "echo"), filepath.Join(dir, "both")
+		err = build(dir, []string{"cmd/sidecar", "bench/bounds/netecho"}, []string{"test/servers/echo", "test/servers/both"})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,31 +45,35 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// buildWithMeter builds a program of this module with testdata/meter.go in it.
-func buildWithMeter(dir, path, program string) error {
+// build builds programs of this module into a directory, some of them with
+// testdata/meter.go in them.
+func build(dir string, metered, others []string) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	overlay := path + ".json"
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(here, "..", "..", program, "meter.go"): filepath.Join(here, "testdata", "meter.go"),
-	}})
+	overlay, replaced := filepath.Join(dir, "overlay.json"), map[string]string{}
+	args := []string{"build", "-ldflags=-w", "-overlay", overlay, "-o", dir + string(filepath.Separator)}
+	for _, program := range metered {
+		replaced[filepath.Join(here, "..", "..", program, "meter.go")] = filepath.Join(here, "testdata", "meter.go")
+	}
+	for _, program := range slices.Concat(metered, others) {
+		args = append(args, "github.com/slipway-mcp/slipway/"+program)
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-overlay", overlay, "-o", path, "github.com/slipway-mcp/slipway/"+program)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s in %s: %w: %s", program, dir, err, out)
+	command := exec.Command("go", args...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build programs: %w: %s", err, out)
 	}
 	return nil
 }
-
-const patience = 30 * time.Second
 
 // subject is a program with a meter.
 type subject struct {
@@ -154,7 +156,7 @@ func (s *subject) listen() statement {
 	select {
 	case line := <-s.said:
 		return line
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		s.t.Fatal("the program says nothing")
 	}
 	return statement{}

@@ -13,10 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// patience is for each of the features.
-const patience = 10 * time.Second
+// again is after how long a client asks once more for a notification.
+const again = 500 * time.Millisecond
 
 // goClient is a client of the official SDK for Go. It does what features.mjs does.
 type goClient struct {
@@ -81,7 +83,7 @@ func (c *goClient) connect(ctx context.Context, at address) error {
 	}
 	// Streams live as long as the context that they are opened with.
 	ctx, c.cancel = context.WithCancel(ctx)
-	timer := time.AfterFunc(patience, c.cancel)
+	timer := time.AfterFunc(hang.Guard, c.cancel)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, options).
 		Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: pinned})
 	timer.Stop()
@@ -126,7 +128,7 @@ func (c *goClient) provoke(ctx context.Context, tool string, told func() bool) e
 		if _, err := c.call(ctx, tool, map[string]any{"key": c.key}); err != nil {
 			return err
 		}
-		soon, cancel := context.WithTimeout(ctx, patience/20)
+		soon, cancel := context.WithTimeout(ctx, again)
 		err := until(soon, func() (met bool, err error) {
 			c.note(func() { met = told() })
 			return met, nil

@@ -9,11 +9,13 @@ import (
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // use uses a feature, as features.mjs does.
 func (c *goClient) use(ctx context.Context, feature string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, hang.Guard)
 	defer cancel()
 	return map[string]func(context.Context) error{
 		"tools": c.useTools, "resources": c.useResources, "prompts": c.usePrompts,

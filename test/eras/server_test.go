@@ -15,9 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slipway-mcp/slipway/test/adapter"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // address is where clients find the adapter.
@@ -108,7 +108,7 @@ func processesOf(t *testing.T, word string) (found []string) {
 func node(modules, script string) func(t *testing.T, at address, revision, key string) report {
 	return func(t *testing.T, at address, revision, key string) (got report) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*hang.Guard)
 		defer cancel()
 		url, transport := at.of(revision)
 		command := exec.CommandContext(ctx, "node", script, modules, url, transport, revision, key)

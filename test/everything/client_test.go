@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
 
-// patience is for what happens soon, on a busy machine.
-const patience = 40 * time.Second
+	"github.com/slipway-mcp/slipway/test/hang"
+)
 
 // client is the official client, with what it was told so far.
 type client struct {
@@ -116,8 +115,8 @@ func receive[T any](t *testing.T, from <-chan T) (received T) {
 	t.Helper()
 	select {
 	case received = <-from:
-	case <-time.After(patience):
-		t.Fatalf("nothing arrived within %s", patience)
+	case <-time.After(hang.Guard):
+		t.Fatalf("nothing arrived within %s", hang.Guard)
 	}
 	return received
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/test/adapter"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // TestStreamableHTTP runs the adapter as a process, as people do.
@@ -52,8 +53,8 @@ func TestHTTPSSE(t *testing.T) {
 	})
 	// E-06, S-06: with its timers running this server ignores the end of its input.
 	g := gomega.NewWithT(t)
-	g.Eventually(endpoint.sessions.Len).WithTimeout(patience).Should(gomega.BeZero(), "sessions")
-	g.Eventually(endpoint.pool.Metrics().Running.Load).WithTimeout(patience).Should(gomega.BeZero(), "processes")
+	g.Eventually(endpoint.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero(), "sessions")
+	g.Eventually(endpoint.pool.Metrics().Running.Load).WithTimeout(hang.Guard).Should(gomega.BeZero(), "processes")
 	if starts, crashes := endpoint.pool.Metrics().Starts.Load(), endpoint.pool.Metrics().Crashes.Load(); starts != 4 || crashes != 0 {
 		t.Errorf("%d processes started and %d crashed, want 4 and none", starts, crashes)
 	}

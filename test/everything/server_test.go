@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/npm"
 )
 
@@ -48,7 +49,7 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 	e := &endpoint{
 		pool: child.NewPool(direct, child.Options{
 			LineBytes: 16 << 20, Max: 8, Starts: 4,
-			StartHold: 5 * time.Second, EOFGrace: 500 * time.Millisecond, TermGrace: 2 * time.Second, SendTimeout: 10 * time.Second, Log: testr.New(t),
+			StartHold: 5 * time.Second, EOFGrace: 500 * time.Millisecond, TermGrace: 2 * time.Second, SendTimeout: hang.Guard, Log: testr.New(t),
 		}),
 		sessions: session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
 	}
@@ -62,12 +63,12 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 			}
 			opened := session.New(server, session.Limits{
 				Calls: 64, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 32 << 20,
-				CallTimeout: time.Minute, CancelGrace: 5 * time.Second, DeliveryTimeout: 5 * time.Second,
+				CallTimeout: hang.Guard, CancelGrace: 5 * time.Second, DeliveryTimeout: hang.Guard,
 			}, metrics)
 			server.Serve(opened.Deliver, opened.End)
 			return opened, nil
 		},
-		BodyBytes: 1 << 20, OpenTimeout: patience, WriteTimeout: 10 * time.Second, KeepAlive: time.Second,
+		BodyBytes: 1 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc(legacysse.StreamPath, transport.ServeStream)

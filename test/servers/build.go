@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Run builds programs of this module, given by their directory, says where they are,
@@ -35,18 +38,32 @@ func run(m interface{ Run() int }, programs map[string]*string) (code int, err e
 	}
 	for program, path := range programs {
 		*path = filepath.Join(dir, filepath.Base(program))
-		if err := Build(context.Background(), *path, program); err != nil {
-			return 1, err
-		}
+	}
+	if err := BuildAll(context.Background(), dir, slices.Collect(maps.Keys(programs))...); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
 }
 
+// BuildAll builds programs of this module, given by their directories, into a directory
+// that is there, each under the last part of its own directory's name. All at once is
+// quicker than one after the other.
+func BuildAll(ctx context.Context, dir string, programs ...string) error {
+	return build(ctx, dir+string(filepath.Separator), programs)
+}
+
 // Build builds one program of this module, given by its directory.
 func Build(ctx context.Context, path, program string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/slipway-mcp/slipway/"+program)
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", program, err, out)
+	return build(ctx, path, []string{program})
+}
+
+func build(ctx context.Context, output string, programs []string) error {
+	args := []string{"build", "-ldflags=-w", "-o", output} // a third of the linker's work is for debuggers
+	for _, program := range programs {
+		args = append(args, "github.com/slipway-mcp/slipway/"+program)
+	}
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", strings.Join(programs, ", "), err, out)
 	}
 	return nil
 }

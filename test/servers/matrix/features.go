@@ -14,7 +14,7 @@ const (
 	plainURI = "matrix://plain"
 	itemURI  = "matrix://item/"
 	steps    = 3
-	patience = 5 * time.Second // with clients
+	patience = time.Minute // with clients
 )
 
 // mine is the argument of tools that do something for one client.

@@ -46,7 +46,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestLongStateDirectoryIsRefused(t *testing.T) {
+func TestStateDirectoryIsRefusedForItsLength(t *testing.T) {
 	_, err := New("/"+strings.Repeat("x", maxDir), "/repo", os.Stdout)
 	if err == nil || !strings.Contains(err.Error(), "socket paths") {
 		t.Errorf("error %v", err)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func TestCancelledBuildMayCleanUp(t *testing.T) {
@@ -32,7 +34,7 @@ while :; do sleep 0.05; done
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
-	for deadline := time.Now().Add(30 * time.Second); !exists("started"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(hang.Guard); !exists("started"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("build.sh has not been started")
 		}

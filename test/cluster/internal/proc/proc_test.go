@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func TestParseStat(t *testing.T) {
@@ -73,7 +76,7 @@ func TestThreadsOutliveTheFirst(t *testing.T) {
 	if !identity.Alive() {
 		t.Error("it is said to be dead")
 	}
-	if err := Stop(t.Context(), 10*time.Second, identity); err != nil {
+	if err := Stop(t.Context(), hang.Guard, identity); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 }
@@ -163,8 +166,9 @@ func TestStartedProcessHasItsOwnSession(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	process := start(t, "sleep", "600.25")
-	found, err := Find(func(argv []string) bool { return slices.Contains(argv, "600.25") })
+	word := fmt.Sprintf("600.%d", os.Getpid()) // that no other run of this test has
+	process := start(t, "sleep", word)
+	found, err := Find(func(argv []string) bool { return slices.Contains(argv, word) })
 	if err != nil {
 		t.Fatal(err)
 	}
