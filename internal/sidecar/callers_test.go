@@ -16,6 +16,7 @@ import (
 
 // The id of a session is no credential: the server sees what each message's sender shows.
 func TestSSESessionShowsItsSendersToken(t *testing.T) {
+	t.Parallel()
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, nil)
 	seen := make(chan string, 64)
 	_, url := adapterFor(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,6 +58,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // Of two messages at the same time each is shown to the server with its own token.
 func TestTokensAreNotSwapped(t *testing.T) {
+	t.Parallel()
+	const calls = 50 // of each client
 	var swapped atomic.Int64
 	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
 		var request struct {
@@ -77,7 +80,7 @@ func TestTokensAreNotSwapped(t *testing.T) {
 	for n, who := range []string{"one", "two", "three", "four"} {
 		callers.Go(func() {
 			c := &client{url: url, session: session.session, headers: map[string]string{"Authorization": "Bearer " + who}, http: session.http}
-			for i := range 300 {
+			for i := range calls {
 				response, err := c.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":%q}}}`, 1000*n+i+10, who))
 				if err != nil {
 					t.Error(err)
@@ -90,6 +93,6 @@ func TestTokensAreNotSwapped(t *testing.T) {
 	}
 	callers.Wait()
 	if got := swapped.Load(); got > 0 {
-		t.Errorf("%d of 1200 calls were made with somebody else's token", got)
+		t.Errorf("%d of %d calls were made with another client's token", got, 4*calls)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // A browser asks beforehand whether a page may call, and whether it may read what is
 // answered, at every endpoint.
 func TestBrowserMayCall(t *testing.T) {
+	t.Parallel()
 	const page = "https://chat.example.com"
 	upstream := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*") // as some frameworks do

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // While sessions at the server itself are drained, clients that are translated are refused.
 func TestDrainRefusesTranslatedClients(t *testing.T) {
+	t.Parallel()
 	inCall := make(chan struct{})
 	leave := make(chan struct{})
 	var calls atomic.Int64
@@ -49,7 +51,7 @@ func TestDrainRefusesTranslatedClients(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() error {
 		_, err := newClient(t.Context(), url) // a native one is refused
 		return err
-	}).WithTimeout(2 * time.Second).ShouldNot(gomega.Succeed())
+	}).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
 	if status, body := modernPost(t.Context(), t, url, "tools/call", `"name":"t",`); status != http.StatusServiceUnavailable {
 		t.Errorf("a new request while the adapter drains: %d %s", status, body)
 	}
@@ -60,6 +62,7 @@ func TestDrainRefusesTranslatedClients(t *testing.T) {
 // Calls of clients that are translated may finish in the time of the drain, whatever else
 // is waited for.
 func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
+	t.Parallel()
 	inCall := make(chan struct{}, 2)
 	leave := make(chan struct{})
 	server := &httpServer{noDiscover: true, initialize: agreeToInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
@@ -71,7 +74,7 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 		<-leave
 		reply(w, id, `{"content":[{"type":"text","text":"finished"}]}`)
 	}}
-	adapter, url := adapterFor(t, server, func(c *Config) { c.DrainTimeout = 5 * time.Second })
+	adapter, url := adapterFor(t, server, nil)
 	native, err := newClient(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +95,7 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() int {
 		status, _ := modernPost(t.Context(), t, url, "tools/list", "")
 		return status
-	}).WithTimeout(3 * time.Second).Should(gomega.Equal(http.StatusServiceUnavailable))
+	}).WithTimeout(hang.Guard).Should(gomega.Equal(http.StatusServiceUnavailable))
 	close(leave)
 	if body := <-answer; !strings.Contains(body, "finished") {
 		t.Errorf("it was taken and cut off: %s", body)

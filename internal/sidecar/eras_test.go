@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // sdkClient is a client of the official SDK. Changes of the tools that it is told of are
@@ -49,7 +50,7 @@ func expectChange(t *testing.T, changes <-chan string, want string) {
 		if got != want {
 			t.Errorf("told of %s, want %s", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Guard):
 		t.Fatalf("not told of %s", want)
 	}
 }
@@ -58,8 +59,10 @@ func expectChange(t *testing.T, changes <-chan string, want string) {
 // sessions share a process, those with have one each, and each hears of the changes in
 // its own.
 func TestBothEras(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Config){"a process for each session": nil, "one for all": func(c *Config) { c.Shared = true }} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			_, url := startAdapterOn(t, newListener(t), change, bothServer)
 			one, oneHears := sdkClient(t, url, "")
 			old, oldHears := sdkClient(t, url, "2025-11-25")
@@ -96,6 +99,7 @@ func TestBothEras(t *testing.T) {
 
 // M-09, S-10: a client that goes away from a call has cancelled it, at the server itself.
 func TestStatelessCancellation(t *testing.T) {
+	t.Parallel()
 	_, url := startAdapterOn(t, newListener(t), nil, bothServer)
 	client, hears := sdkClient(t, url, "")
 	ctx, leave := context.WithCancel(t.Context())
@@ -109,12 +113,13 @@ func TestStatelessCancellation(t *testing.T) {
 	expectChange(t, hears, "progress")
 	leave()
 	<-done
-	gomega.NewWithT(t).Eventually(func() string { return callTool(t, client, "cancelled") }).WithTimeout(10 * time.Second).Should(gomega.Equal("1"))
+	gomega.NewWithT(t).Eventually(func() string { return callTool(t, client, "cancelled") }).WithTimeout(hang.Guard).Should(gomega.Equal("1"))
 }
 
 // S-08: the process dies; the call is told, without the process's last words, which may
 // be about somebody else, and the next call has a fresh process.
 func TestStatelessDeath(t *testing.T) {
+	t.Parallel()
 	_, url := startAdapterOn(t, newListener(t), nil, bothServer)
 	client, _ := sdkClient(t, url, "")
 	pid := callTool(t, client, "pid")
@@ -129,6 +134,7 @@ func TestStatelessDeath(t *testing.T) {
 
 // B2, B3: clients of either era find their own at every server, whatever it speaks.
 func TestServersOfOneEra(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		era     stateless.Era
 		shared  bool
@@ -145,6 +151,7 @@ func TestServersOfOneEra(t *testing.T) {
 		"both, shared":            {stateless.Auto, true, []string{bothServer}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
 			for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 				client, _ := sdkClient(t, url, revision)
@@ -162,6 +169,7 @@ func TestServersOfOneEra(t *testing.T) {
 // The manager's probe opens a session, and makes nobody find out what the server speaks
 // besides. With a server that is known to have none, it does without.
 func TestProbeOfEachEra(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		era      stateless.Era
 		command  []string
@@ -172,6 +180,7 @@ func TestProbeOfEachEra(t *testing.T) {
 		"modern, which is known": {stateless.Modern, []string{eraFilter, "modern", bothServer}, "2026-07-28", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) {
 				c.Era, c.Key = test.era, []byte(probeTestKey)
 			}, test.command...)
@@ -189,14 +198,15 @@ func TestProbeOfEachEra(t *testing.T) {
 			gomega.NewWithT(t).Eventually(func() bool {
 				state, _ := adapter.keeper.State()
 				return state.Ready
-			}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 		})
 	}
 }
 
 // N-05: clients that listen do not hold up a drain, and calls in flight are waited for.
 func TestStatelessDrain(t *testing.T) {
-	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.DrainTimeout = time.Minute }, bothServer)
+	t.Parallel()
+	adapter, url := startAdapterOn(t, newListener(t), nil, bothServer)
 	client, hears := sdkClient(t, url, "")
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -213,7 +223,7 @@ func TestStatelessDrain(t *testing.T) {
 	g.Eventually(func() error {
 		_, err := client.ListTools(t.Context(), nil)
 		return err
-	}).WithTimeout(10 * time.Second).Should(gomega.HaveOccurred())
+	}).WithTimeout(hang.Guard).Should(gomega.HaveOccurred())
 	select {
 	case <-adapter.Drained():
 		t.Error("the call in flight was not waited for")
@@ -221,7 +231,7 @@ func TestStatelessDrain(t *testing.T) {
 	}
 	leave()
 	<-done
-	g.Eventually(adapter.Drained()).WithTimeout(10 * time.Second).Should(gomega.BeClosed())
+	g.Eventually(adapter.Drained()).WithTimeout(hang.Guard).Should(gomega.BeClosed())
 }
 
 // Nobody without sessions has all the processes, where there are more than a few.

@@ -13,6 +13,7 @@ const initializeBody = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{
 
 // Nobody starts a server that speaks HTTP, so it is not said that this failed.
 func TestServerIsNotThere(t *testing.T) {
+	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	at, err := url.Parse(gone.URL)
 	if err != nil {

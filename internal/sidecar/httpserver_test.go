@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // httpServer is a server that speaks Streamable HTTP, as the test wants it to.
@@ -129,7 +129,7 @@ func adapterFor(t *testing.T, server http.Handler, change func(*Config)) (*Adapt
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ := adapter.keeper.State()
 		return state.Catalog != nil
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	return adapter, url
 }
 

@@ -3,12 +3,14 @@ package sidecar
 import (
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // Memory that a burst has left behind is collected soon after it, without anybody asking.
+// Parallel tests would not let the process come to rest.
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	startAdapter(t, nil)
 	collected := make(chan struct{})
@@ -19,5 +21,5 @@ func TestMemoryIsGivenBackAtRest(t *testing.T) {
 		}
 		runtime.AddCleanup(&waste[63][0], func(struct{}) { close(collected) }, struct{}{})
 	}()
-	gomega.NewWithT(t).Eventually(collected).WithTimeout(10 * time.Second).Should(gomega.BeClosed())
+	gomega.NewWithT(t).Eventually(collected).WithTimeout(hang.Guard).Should(gomega.BeClosed())
 }

@@ -12,6 +12,7 @@ import (
 
 // Whoever has the address but not the path is told where to go.
 func TestOtherPaths(t *testing.T) {
+	t.Parallel()
 	_, plain := startAdapter(t, nil)
 	_, legacy := startAdapter(t, func(c *Config) { c.LegacySSE = true })
 	_, proxy := startAdapter(t, func(c *Config) {
@@ -46,6 +47,7 @@ func TestOtherPaths(t *testing.T) {
 // R20: a client of the official SDK learns that its session is gone. Were the error the
 // answer to its request, by the request's id, it would keep the session.
 func TestSDKLearnsThatTheSessionIsGone(t *testing.T) {
+	t.Parallel()
 	_, url := startAdapter(t, nil)
 	connected, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})

@@ -43,6 +43,7 @@ func (w *headerWatch) saw(name string) bool {
 // Architecture §4.5: when every slot is taken the manager's probe still finds one,
 // and nobody else does. Whatever the server speaks, it never learns of it.
 func TestProbeHasASlotOfItsOwn(t *testing.T) {
+	t.Parallel()
 	one := func(server *mcp.Server) func(*http.Request) *mcp.Server {
 		return func(*http.Request) *mcp.Server { return server }
 	}
@@ -63,6 +64,7 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 		"sse": {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, sseServer) }, sseServer},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			adapter, url := startAdapter(t, func(c *Config) {
 				c.MaxSessions, c.Key = 1, []byte(probeTestKey)
 				test.change(c)

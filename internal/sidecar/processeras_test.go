@@ -5,47 +5,70 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// A client that comes while a slow server without sessions starts is not sent to it.
+// A client that comes while a slow server without sessions starts is not sent to it, not
+// even when the server has been silent for longer than the keeper is patient.
 func TestSlowModernServer(t *testing.T) {
-	_, url := startAdapterOn(t, newListener(t), nil, "sh", "-c", "sleep 5; exec "+eraFilter+" modern "+bothServer)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = time.Hour },
+		"sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
-	c := &client{url: url, http: http.DefaultClient}
-	response, err := c.post(ctx, initializeMessage)
-	if err != nil {
+	answered := make(chan string, 1)
+	go func() {
+		response, err := (&client{url: url, http: http.DefaultClient}).post(ctx, initializeMessage)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, _ := io.ReadAll(response.Body)
+		answered <- response.Status + " " + string(body)
+	}()
+	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(keeper.Silent))
+	if len(answered) > 0 {
+		t.Fatalf("before the server has said anything: %s", <-answered)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, _ := io.ReadAll(response.Body)
-	if !bytes.Contains(body, []byte(`"serverInfo"`)) {
-		t.Errorf("a client that came at the start: %s %s", response.Status, body)
+	if got := <-answered; !strings.Contains(got, `"serverInfo"`) {
+		t.Errorf("a client that came at the start: %s", got)
 	}
 }
 
 // A process of both eras that could not initialize once, for a reason of its own, has
 // sessions all the same.
 func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
+	t.Parallel()
 	first := t.TempDir() + "/first"
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
 		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
 	adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Warm = 0 }, "sh", "-c", script)
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(20 * time.Second).Should(gomega.BeTrue())
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(10 * time.Second).Should(gomega.BeFalse())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
 }
 
 // A client that makes more calls than a session may have is refused the last; those before
 // it go on.
 func TestTooManyCallsEndNoOthers(t *testing.T) {
+	t.Parallel()
 	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = stateless.Legacy, true, 3 }, bothServer)
 	one, hears := sdkClient(t, url, "")
 	type end struct {
@@ -72,7 +95,7 @@ func TestTooManyCallsEndNoOthers(t *testing.T) {
 			if call.token < "c" || call.err == nil || !strings.Contains(call.err.Error(), "Service Unavailable") {
 				t.Errorf("call %s ended by %v", call.token, call.err)
 			}
-		case <-time.After(2 * leaseTimeout):
+		case <-time.After(hang.Guard):
 			t.Fatal("a call too many is not refused")
 		}
 	}
@@ -82,17 +105,35 @@ func TestTooManyCallsEndNoOthers(t *testing.T) {
 	}
 }
 
-// A client of a server that never says anything is told so in time.
+// A client of a server that never says anything is told so.
 func TestClientOfASilentServer(t *testing.T) {
+	t.Parallel()
 	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
-	began := time.Now()
-	response, err := (&client{url: url, http: http.DefaultClient}).post(t.Context(), initializeMessage)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+	defer cancel()
+	response, err := (&client{url: url, http: http.DefaultClient}).post(ctx, initializeMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, _ := io.ReadAll(response.Body)
-	if took := time.Since(began); !bytes.Contains(body, []byte(`"error"`)) || took > 4*time.Second {
-		t.Errorf("%s %s after %s", response.Status, body, took)
+	if body, _ := io.ReadAll(response.Body); !bytes.Contains(body, []byte(`"error"`)) || !bytes.Contains(body, []byte(`within 2s`)) {
+		t.Errorf("%s %s", response.Status, body)
 	}
+}
+
+// The client of a server that the keeper learns nothing of waits for the keeper for half of
+// its time, and has the other half for the server to say what is wrong with it.
+func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := Defaults()
+		config.Log = logr.Discard()
+		adapter := New(nil, config) // whose keeper does not run
+		ctx, cancel := context.WithTimeout(t.Context(), config.OpenTimeout)
+		defer cancel()
+		began := time.Now()
+		hasSessions, err := adapter.hasSessions(ctx)
+		if took := time.Since(began); !hasSessions || err != nil || took != config.OpenTimeout/2 {
+			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, config.OpenTimeout)
+		}
+	})
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // shownServer says what whoever calls it has shown, over HTTP.
@@ -74,6 +74,7 @@ func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
 // Clients of either era, and of the older transport, find their own at every server that
 // speaks HTTP, and the server sees what each of them shows to be let in.
 func TestHTTPServersOfOneEra(t *testing.T) {
+	t.Parallel()
 	with := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, nil)
 	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})
 	for name, test := range map[string]struct {
@@ -85,12 +86,13 @@ func TestHTTPServersOfOneEra(t *testing.T) {
 		"both":   {&requests{next: without}, "server/discover"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			at := serveHTTP(t, test.handler)
 			adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL, c.LegacySSE = StreamableHTTP, at, true })
 			gomega.NewWithT(t).Eventually(func() bool {
 				state, _ := adapter.keeper.State()
 				return state.Ready
-			}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-03-26", "2024-11-05"} {
 				for _, shows := range []string{"Bearer one", "Bearer two"} {
 					clients := &http.Client{Transport: showing(shows)}

@@ -12,6 +12,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // memory is a log that is kept.
@@ -50,6 +52,7 @@ func (m *memory) text() string {
 // Whoever reads the log can follow a session by its number, and nobody can use it by
 // what is in the log.
 func TestSessionsAreLogged(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Config)
 		call   string // what ends the session
@@ -67,6 +70,7 @@ func TestSessionsAreLogged(t *testing.T) {
 		}, "", "", "the session was idle for too long (1s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			log := &memory{}
 			_, url := startAdapter(t, func(c *Config) {
 				if test.change != nil {
@@ -86,7 +90,7 @@ func TestSessionsAreLogged(t *testing.T) {
 				_ = response.Body.Close()
 			}
 			g := gomega.NewWithT(t)
-			g.Eventually(func() int { return len(log.with("Session ended")) }).WithTimeout(20 * time.Second).Should(gomega.Equal(1))
+			g.Eventually(func() int { return len(log.with("Session ended")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
 			opened, ended := log.with("Session opened"), log.with("Session ended")
 			if len(opened) != 1 || opened[0]["level"] != 1. || opened[0]["session"] == "" || opened[0]["session"] != ended[0]["session"] {
 				t.Errorf("opened %v, ended %v", opened, ended)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // countingServer is an MCP server of the official SDK with one tool that counts.
@@ -39,6 +41,7 @@ func serveHTTP(t *testing.T, handler http.Handler) *url.URL {
 // Whatever the server speaks, and however its processes are shared, clients of both
 // transports find it, and the keeper knows what it offers.
 func TestEveryBackend(t *testing.T) {
+	t.Parallel()
 	always := func(server *mcp.Server) func(*http.Request) *mcp.Server {
 		return func(*http.Request) *mcp.Server { return server }
 	}
@@ -57,6 +60,7 @@ func TestEveryBackend(t *testing.T) {
 		}, "2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			adapter, address := startAdapter(t, test.change)
 			gomega.NewWithT(t).Eventually(func() error {
 				state, _ := adapter.keeper.State()
@@ -64,7 +68,7 @@ func TestEveryBackend(t *testing.T) {
 					return nil
 				}
 				return state.Err
-			}).WithTimeout(20 * time.Second).Should(gomega.Succeed())
+			}).WithTimeout(hang.Guard).Should(gomega.Succeed())
 			state, _ := adapter.keeper.State()
 			if len(state.Catalog.Tools) == 0 {
 				t.Errorf("the keeper knows of no tools: %+v", state.Catalog)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // inside says that the test runs in a network of its own already.
@@ -34,7 +36,7 @@ func inOwnNetwork(t *testing.T) bool {
 			t.Skipf("packets cannot be dropped: %v", err)
 		}
 	}
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	again.Env = append(os.Environ(), inside+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	out, err := again.CombinedOutput()
@@ -63,7 +65,8 @@ func vanish(t *testing.T, port int) {
 	}
 }
 
-// openStream opens an event stream on a connection of its own and returns its port.
+// openStream opens an event stream on a connection of its own and returns its port. It
+// returns no response when the session is gone.
 func openStream(t *testing.T, url, session string) (response *http.Response, port int) {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -75,11 +78,18 @@ func openStream(t *testing.T, url, session string) (response *http.Response, por
 	}}
 	c := &client{url: url, session: session, http: &http.Client{Transport: transport}}
 	response, err := c.do(t.Context(), http.MethodGet, "")
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("open stream: %v, %v", response, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
-	return response, port
+	switch response.StatusCode {
+	case http.StatusOK:
+		return response, port
+	case http.StatusNotFound:
+		return nil, 0
+	}
+	t.Fatalf("open stream: %s", response.Status)
+	return nil, 0
 }
 
 // R04: a client's machine loses its power or its network: no packet ever says so.
@@ -94,13 +104,24 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.IdleTimeout = time.Second }, echoServer)
-		c := mustOpen(t, url)
-		_, port := openStream(t, url, c.session)
 		g := gomega.NewWithT(t)
-		// As long as the peer is there, its silence is none: the kernel asks.
-		g.Consistently(adapter.sessions.Len).WithTimeout(3 * time.Second).Should(gomega.Equal(1))
-		vanish(t, port)
-		g.Eventually(adapter.sessions.Len).WithTimeout(12 * time.Second).Should(gomega.BeZero()) // before we write anything
+		for attempt := range 3 { // the machine may be too busy to see in time what the kernel did
+			var stream *http.Response
+			var port int
+			began := time.Now()
+			for stream == nil { // a session that was idle before its stream is opened anew
+				stream, port = openStream(t, url, mustOpen(t, url).session)
+			}
+			if attempt == 0 { // as long as the peer is there, its silence is none: the kernel asks
+				g.Consistently(adapter.sessions.Len).WithTimeout(3 * time.Second).ShouldNot(gomega.BeZero())
+			}
+			vanish(t, port)
+			g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			if time.Since(began) < keepAlive { // before the adapter has written anything
+				return
+			}
+		}
+		t.Error("a client that has vanished is not noticed before the adapter writes something")
 	})
 	t.Run("something on its way", func(t *testing.T) {
 		listener, err := listen(t.Context(), "127.0.0.1:0", time.Hour, 2*time.Second)
@@ -110,6 +131,9 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.LegacySSE = true }, echoServer)
 		base := strings.TrimSuffix(url, Path)
 		stream, port := openStream(t, base+"/sse", "")
+		if stream == nil {
+			t.Fatal("there is no stream")
+		}
 		first := make([]byte, 4096)
 		n, err := stream.Body.Read(first)
 		if err != nil {
@@ -123,7 +147,7 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			t.Fatalf("post: %v, %v", response, err)
 		}
 		_ = response.Body.Close()
-		gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(12 * time.Second).Should(gomega.BeZero())
+		gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 	})
 }
 
