@@ -19,11 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 type object = *unstructured.Unstructured
@@ -41,8 +44,7 @@ func startCluster(dir string) (*cluster, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	// Two cores that also compile can be slow; the default is 20 s.
-	env := &envtest.Environment{ControlPlaneStartTimeout: time.Minute}
+	env := &envtest.Environment{ControlPlaneStartTimeout: hang.Guard}
 	config, err := env.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start API server: %w", errors.Join(err, env.Stop()))
@@ -73,7 +75,7 @@ func (c *cluster) install(ctx context.Context, objects []object) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, hang.Guard)
 	defer cancel()
 	for _, o := range objects {
 		if !isCRD(o) {
@@ -109,6 +111,23 @@ func (c *cluster) established(ctx context.Context, name string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// groups are the API groups that the server serves.
+func (c *cluster) groups() ([]string, error) {
+	discovered, err := discovery.NewDiscoveryClientForConfig(c.env.Config)
+	if err != nil {
+		return nil, err
+	}
+	list, err := discovered.ServerGroups()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, group := range list.Groups {
+		names = append(names, group.Name)
+	}
+	return names, nil
 }
 
 // token is a token of the ServiceAccount, as a pod of it would have.

@@ -10,10 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/slipway-mcp/slipway/test/integration/loopback"
 )
 
 const (
@@ -35,11 +40,13 @@ var (
 	managerBinary string
 	installer     []object
 	shared        *cluster
+	network       *loopback.Network // of the managers
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
+	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	os.Exit(runTests(m))
 }
 
@@ -54,7 +61,7 @@ func runTests(m *testing.M) (code int) {
 		return 1
 	}
 	defer func() {
-		if err := errors.Join(shared.stop(), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(shared.stop(), os.RemoveAll(dir), network.Close()); err != nil {
 			fmt.Fprintln(os.Stderr, "clean up:", err)
 			code = 1
 		}
@@ -66,15 +73,18 @@ func runTests(m *testing.M) (code int) {
 	return m.Run()
 }
 
+// setUp starts the API server while the linker works.
 func setUp(ctx context.Context, dir string) error {
-	var err error
-	if managerBinary, err = buildManager(ctx, dir); err != nil {
-		return err
-	}
-	if installer, err = renderInstaller(ctx, filepath.Join(dir, "install.yaml"), "registry.example:5000/slipway", testVersion); err != nil {
-		return err
-	}
-	if shared, err = startCluster(filepath.Join(dir, "shared")); err != nil {
+	var parts sync.WaitGroup
+	var problems [4]error
+	parts.Go(func() { shared, problems[0] = startCluster(filepath.Join(dir, "shared")) })
+	parts.Go(func() { managerBinary, problems[1] = buildManager(ctx, dir) })
+	parts.Go(func() {
+		installer, problems[2] = renderInstaller(ctx, filepath.Join(dir, "install.yaml"), "registry.example:5000/slipway", testVersion)
+	})
+	network, problems[3] = loopback.Claim(ctx)
+	parts.Wait()
+	if err := errors.Join(problems[:]...); err != nil {
 		return err
 	}
 	return shared.install(ctx, installer)
@@ -83,7 +93,7 @@ func setUp(ctx context.Context, dir string) error {
 func buildManager(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, "manager")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "-ldflags",
-		"-X github.com/slipway-mcp/slipway/internal/version.version="+testVersion, "./cmd/manager")
+		"-w -X github.com/slipway-mcp/slipway/internal/version.version="+testVersion, "./cmd/manager")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build manager: %w\n%s", err, output)

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,19 +15,18 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func TestManagerStartsAndStops(t *testing.T) {
 	g := NewWithT(t)
-	manager := startManager(t, shared, managerAccount, "")
-	g.Eventually(manager.ready).WithTimeout(readyTimeout).Should(Succeed())
+	manager := startManager(t, managerAccount, "")
+	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
+	g.Eventually(manager.answer).WithArguments("/healthz").WithTimeout(hang.Guard).Should(Equal(http.StatusOK))
 
-	code, _, err := manager.probe("/healthz")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(code).To(Equal(http.StatusOK))
-
-	g.Eventually(holder).WithArguments(t).WithTimeout(readyTimeout).ShouldNot(BeEmpty(), "nobody holds the lease")
-	g.Eventually(leaderElectionEvents).WithArguments(t).WithTimeout(readyTimeout).ShouldNot(BeEmpty(), "no Event tells of the election")
+	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty(), "nobody holds the lease")
+	g.Eventually(leaderElectionEvents).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty(), "no Event tells of the election")
 
 	manager.stop()
 	g.Expect(holder(t)).To(BeEmpty(), "the lease was not released")
@@ -40,8 +38,8 @@ func TestManagerStartsAndStops(t *testing.T) {
 
 func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	g := NewWithT(t)
-	manager := startManager(t, shared, managerAccount, "")
-	g.Eventually(manager.ready).WithTimeout(readyTimeout).Should(Succeed())
+	manager := startManager(t, managerAccount, "")
+	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
 
 	namespace := newNamespace(t, shared, "metrics-")
 	stranger := newAccount(t, shared, namespace, "stranger")
@@ -72,7 +70,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 					return
 				}
 				g.Expect(body).To(MatchRegexp(`(?m)^slipway_build_info\{commit="[^"]+",go_version="go1\.[^"]+",version="` + testVersion + `"\} 1$`))
-			}).WithTimeout(stopTimeout).Should(Succeed())
+			}).WithTimeout(hang.Guard).Should(Succeed())
 		})
 	}
 	manager.stop()
@@ -80,29 +78,37 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 
 func TestStandbyTakesOver(t *testing.T) {
 	g := NewWithT(t)
-	first := startManager(t, shared, managerAccount, "")
-	g.Eventually(holder).WithArguments(t).WithTimeout(readyTimeout).ShouldNot(BeEmpty())
+	// A lease that does not end by itself while the test waits. If the test fails, no manager
+	// releases it for the next one.
+	const election = ", leaseDuration: 2h, renewDeadline: 1h, retryPeriod: 200ms"
+	t.Cleanup(func() {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: leaseName}}
+		if err := shared.client.Delete(context.WithoutCancel(t.Context()), lease); err != nil {
+			t.Error(err)
+		}
+	})
+	first := startElected(t, managerAccount, election, "")
+	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty())
 	leader := holder(t)
 
-	second := startManager(t, shared, managerAccount, "")
-	g.Eventually(second.ready).WithTimeout(readyTimeout).Should(Succeed(), "a standby is ready, too")
+	second := startElected(t, managerAccount, election, "")
+	g.Eventually(second.ready).WithTimeout(hang.Guard).Should(Succeed(), "a standby is ready, too")
 	g.Expect(holder(t)).To(Equal(leader))
 
 	first.stop()
-	// Two attempts at most. Without the release it would be the lease's 15 s.
-	g.Eventually(holder).WithArguments(t).WithTimeout(6 * time.Second).ShouldNot(Or(BeEmpty(), Equal(leader)))
+	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(Or(BeEmpty(), Equal(leader)), "the lease was not released")
 	second.stop()
 	g.Expect(holder(t)).To(BeEmpty())
 }
 
 func TestStandbyLeavesTheLeaseAlone(t *testing.T) {
 	g := NewWithT(t)
-	first := startManager(t, shared, managerAccount, "")
-	g.Eventually(holder).WithArguments(t).WithTimeout(readyTimeout).ShouldNot(BeEmpty())
+	first := startManager(t, managerAccount, "")
+	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty())
 	leader := holder(t)
 
-	second := startManager(t, shared, managerAccount, "")
-	g.Eventually(second.ready).WithTimeout(readyTimeout).Should(Succeed())
+	second := startManager(t, managerAccount, "")
+	g.Eventually(second.ready).WithTimeout(hang.Guard).Should(Succeed())
 	second.stop()
 	g.Expect(holder(t)).To(Equal(leader))
 	first.stop()
@@ -110,8 +116,8 @@ func TestStandbyLeavesTheLeaseAlone(t *testing.T) {
 
 func TestManagerStopsWhileStarting(t *testing.T) {
 	g := NewWithT(t)
-	manager := startManager(t, shared, managerAccount, "")
-	g.Eventually(manager.stderr.String).WithTimeout(readyTimeout).Should(ContainSubstring("Starting manager"))
+	manager := startManager(t, managerAccount, "")
+	g.Eventually(manager.stderr.String).WithTimeout(hang.Guard).Should(ContainSubstring("Starting manager"))
 	manager.stop()
 }
 
@@ -135,7 +141,7 @@ func TestManagerRefusesToStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			manager := start(t, test.args...)
-			g.Expect(manager.wait(readyTimeout)).To(Equal(1))
+			g.Expect(manager.wait()).To(Equal(1))
 			lines := strings.Split(strings.TrimSpace(manager.stderr.String()), "\n")
 			g.Expect(lines[len(lines)-1]).To(And(ContainSubstring(`"level":"error"`), ContainSubstring(test.want)))
 			g.Expect(strings.Count(manager.stderr.String(), `"level":"error"`)).To(Equal(1), "one line for one error")
@@ -155,39 +161,30 @@ func TestManagerTellsItsVersion(t *testing.T) {
 
 func TestManagerWaitsForTheCRD(t *testing.T) {
 	g := NewWithT(t)
-	c, err := startCluster(filepath.Join(t.TempDir(), "bare"))
-	g.Expect(err).NotTo(HaveOccurred())
+	crds := slices.DeleteFunc(slices.Clone(installer), func(o object) bool { return !isCRD(o) })
+	g.Expect(crds).NotTo(BeEmpty())
 	t.Cleanup(func() {
-		if err := c.stop(); err != nil {
+		// For the tests that come after one that failed.
+		if err := shared.install(context.WithoutCancel(t.Context()), crds); err != nil {
 			t.Error(err)
 		}
 	})
-	var crds, rest []object
-	for _, o := range installer {
-		if isCRD(o) {
-			crds = append(crds, o)
-		} else {
-			rest = append(rest, o)
-		}
+	for _, crd := range crds {
+		g.Expect(shared.client.Delete(t.Context(), crd.DeepCopy())).To(Succeed())
 	}
-	g.Expect(crds).NotTo(BeEmpty())
-	g.Expect(c.install(t.Context(), rest)).To(Succeed())
+	g.Eventually(shared.groups).WithTimeout(hang.Guard).ShouldNot(ContainElement("mcp.slipway.dev"))
 
-	manager := startManager(t, c, managerAccount, "")
+	manager := startManager(t, managerAccount, "")
 	g.Eventually(func() string {
 		_, reason, _ := manager.probe("/readyz/cache")
 		return reason
-	}).WithTimeout(readyTimeout).Should(ContainSubstring("install the CustomResourceDefinition mcpservers.mcp.slipway.dev"))
-	code, _, err := manager.probe("/readyz")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(code).To(Equal(http.StatusInternalServerError))
-	code, _, err = manager.probe("/healthz")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(code).To(Equal(http.StatusOK), "a restart would not help")
+	}).WithTimeout(hang.Guard).Should(ContainSubstring("install the CustomResourceDefinition mcpservers.mcp.slipway.dev"))
+	g.Eventually(manager.answer).WithArguments("/readyz").WithTimeout(hang.Guard).Should(Equal(http.StatusInternalServerError))
+	g.Eventually(manager.answer).WithArguments("/healthz").WithTimeout(hang.Guard).Should(Equal(http.StatusOK), "a restart would not help")
 	g.Expect(manager.stderr.String()).To(ContainSubstring("install the CustomResourceDefinition"), "the log says it, too")
 
-	g.Expect(c.install(t.Context(), crds)).To(Succeed())
-	g.Eventually(manager.ready).WithTimeout(readyTimeout).Should(Succeed())
+	g.Expect(shared.install(t.Context(), crds)).To(Succeed())
+	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
 	manager.stop()
 }
 
@@ -208,19 +205,19 @@ func TestManagerKeepsToItsNamespaces(t *testing.T) {
 
 	t.Run("ready in its own", func(t *testing.T) {
 		g := NewWithT(t)
-		manager := startManager(t, shared, team, "namespaces: ["+team+"]\n")
-		g.Eventually(manager.ready).WithTimeout(readyTimeout).Should(Succeed())
+		manager := startManager(t, team, "namespaces: ["+team+"]\n")
+		g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
 		manager.stop()
 	})
 	t.Run("not ready in all", func(t *testing.T) {
 		g := NewWithT(t)
-		manager := startManager(t, shared, team, "")
+		manager := startManager(t, team, "")
 		// client-go logs the refusal after the list was tried, of whatever it lists first.
-		g.Eventually(manager.stderr.String).WithTimeout(readyTimeout).Should(ContainSubstring("forbidden"))
+		g.Eventually(manager.stderr.String).WithTimeout(hang.Guard).Should(ContainSubstring("forbidden"))
 		g.Eventually(func() (string, error) {
 			_, reason, err := manager.probe("/readyz/cache")
 			return reason, err
-		}).WithTimeout(readyTimeout).Should(ContainSubstring("check that its ClusterRole may list and watch mcpservers"))
+		}).WithTimeout(hang.Guard).Should(ContainSubstring("check that its ClusterRole may list and watch mcpservers"))
 		manager.stop()
 	})
 }

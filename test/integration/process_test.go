@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,11 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-const (
-	readyTimeout = 30 * time.Second
-	stopTimeout  = 5 * time.Second
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // running is a manager in a process of its own.
@@ -35,21 +31,28 @@ type running struct {
 
 // startManager starts a manager as the ServiceAccount account. extra is added to
 // its configuration.
-func startManager(t *testing.T, c *cluster, account, extra string) *running {
+func startManager(t *testing.T, account, extra string) *running {
 	t.Helper()
-	kubeconfig, err := c.kubeconfig(t.Context(), systemNamespace, account)
+	return startElected(t, account, "", extra)
+}
+
+// startElected is the same, and election is added to what says how leaders are elected.
+func startElected(t *testing.T, account, election, extra string) *running {
+	t.Helper()
+	kubeconfig, err := shared.kubeconfig(t.Context(), systemNamespace, account)
 	if err != nil {
 		t.Fatal(err)
 	}
-	health, metrics := freeAddress(t), freeAddress(t)
+	address := network.Address()
+	health, metrics := address+":8081", address+":8443"
 	config := fmt.Sprintf(`
 apiVersion: config.slipway.dev/v1alpha1
 kind: ManagerConfiguration
-leaderElection: {namespace: %s}
+leaderElection: {namespace: %s%s}
 health: {bindAddress: "%s"}
 metrics: {bindAddress: "%s"}
 adapter: {image: "registry.example/slipway/sidecar:test"}
-%s`, systemNamespace, health, metrics, extra)
+%s`, systemNamespace, election, health, metrics, extra)
 	r := start(t, "--kubeconfig", kubeconfig, "--config", writeFile(t, config))
 	r.health, r.metrics = "http://"+health, "https://"+metrics+"/metrics"
 	return r
@@ -80,13 +83,13 @@ func start(t *testing.T, args ...string) *running {
 }
 
 // wait returns the exit code of a process that ends by itself.
-func (r *running) wait(timeout time.Duration) int {
+func (r *running) wait() int {
 	r.t.Helper()
 	select {
 	case <-r.exited:
 		return r.command.ProcessState.ExitCode()
-	case <-time.After(timeout):
-		r.t.Fatalf("the manager still runs after %s", timeout)
+	case <-time.After(hang.Guard):
+		r.t.Fatal("the manager still runs")
 		return -1
 	}
 }
@@ -97,16 +100,23 @@ func (r *running) stop() {
 	if err := r.command.Process.Signal(syscall.SIGTERM); err != nil {
 		r.t.Fatalf("signal manager: %v", err)
 	}
-	if code := r.wait(stopTimeout); code != 0 {
+	if code := r.wait(); code != 0 {
 		r.t.Errorf("exit code after SIGTERM: %d, want 0", code)
 	}
 }
 
-// probe asks a health endpoint the way the kubelet does: for a second at most.
+// probe asks a health endpoint the way the kubelet does: for a second at most. It is for
+// Eventually: on a busy machine not every answer comes in time.
 func (r *running) probe(path string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
 	defer cancel()
 	return get(ctx, http.DefaultClient, r.health+path, "")
+}
+
+// answer is the code with which a health endpoint answers.
+func (r *running) answer(path string) (int, error) {
+	code, _, err := r.probe(path)
+	return code, err
 }
 
 // ready reports why the manager is not ready, for Eventually.
@@ -152,17 +162,6 @@ func writeFile(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freeAddress is an address that nobody listened at a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // buffer is written by the process while tests read it.

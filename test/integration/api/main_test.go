@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 var (
@@ -25,6 +26,7 @@ var (
 	// apiServer is what the tests talk to; TestMain starts it.
 	apiServer  client.Client
 	kubeconfig string
+	kubeCache  string // what kubectl keeps of another API server at this address is not for this one
 	assets     = os.Getenv("KUBEBUILDER_ASSETS")
 )
 
@@ -41,7 +43,7 @@ func run(m *testing.M) (code int, err error) {
 	if assets == "" {
 		return 1, errors.New("KUBEBUILDER_ASSETS is not set: run `make test-integration`, which finds or builds an API server")
 	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{crdFile}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{crdFile}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: hang.Guard}
 	// Also when it starts only half: a CRD that is refused leaves etcd running.
 	defer func() { err = errors.Join(err, env.Stop()) }()
 	config, err := env.Start()
@@ -67,7 +69,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("make directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubeconfig = filepath.Join(dir, "kubeconfig")
+	kubeconfig, kubeCache = filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		return 1, fmt.Errorf("write kubeconfig: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // What a user sees who wrote only what must be written.
@@ -51,7 +51,7 @@ func TestKubectlExplainReadsLikeDocumentation(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() (err error) {
 		text, err = runKubectl(t, "explain", "mcpserver.spec.transport", "--recursive")
 		return err
-	}).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	}).WithTimeout(hang.Guard).Should(gomega.Succeed())
 	for _, want := range []string{
 		"transport says how the server in the image speaks MCP:",
 		"type\t<string> -required-",
@@ -105,7 +105,7 @@ func TestKubectl(t *testing.T) {
 		"by transport":     {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"by image":         {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"outdated adapter": {[]string{"get", "mcpserver", "--field-selector", "status.adapter.outdated=true", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
-		"wait":             {[]string{"wait", "--for=condition=Ready", "mcpserver/kubectl", "--timeout=5s"}, []string{"condition met"}},
+		"wait":             {[]string{"wait", "--for=condition=Ready", "mcpserver/kubectl", "--timeout=" + hang.Guard.String()}, []string{"condition met"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(strings.Fields(kubectl(t, test.args...)), " ")
@@ -178,7 +178,7 @@ func kubectl(t *testing.T, args ...string) string {
 
 func runKubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	command := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", kubeconfig, "--cache-dir", kubeCache}, args...)...)
 	out, err := command.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, exit.Stderr)

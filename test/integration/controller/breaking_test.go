@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,7 +31,7 @@ func killEcho(t *testing.T, namespace string) {
 	t.Helper()
 	for _, pod := range listed(t, namespace, &corev1.PodList{}) {
 		for _, pid := range childrenOf(t, shared.kubelet.launcherOf(pod.GetUID()).Pid) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // it ended by itself
 				t.Errorf("kill %d: %v", pid, err)
 			}
 		}

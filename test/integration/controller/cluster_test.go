@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
+	"github.com/slipway-mcp/slipway/test/integration/loopback"
 )
 
 const root = "../../.."
@@ -33,6 +34,7 @@ const operatorUser = "slipway-manager"
 // kubelet, and a client that may do everything.
 type cluster struct {
 	env         *envtest.Environment
+	network     *loopback.Network // of the pods
 	scheme      *runtime.Scheme
 	client      client.WithWatch
 	operator    *rest.Config
@@ -44,7 +46,7 @@ type cluster struct {
 
 func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 	c = &cluster{scheme: runtime.NewScheme(), env: &envtest.Environment{
-		ControlPlaneStartTimeout: time.Minute,
+		ControlPlaneStartTimeout: hang.Guard,
 		CRDDirectoryPaths:        []string{filepath.Join(root, "config/crd/bases")}, ErrorIfCRDPathMissing: true,
 	}}
 	defer func() {
@@ -53,6 +55,9 @@ func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 		}
 	}()
 	if err := errors.Join(os.MkdirAll(dir, 0o700), clientgoscheme.AddToScheme(c.scheme), mcpv1alpha1.AddToScheme(c.scheme)); err != nil {
+		return c, err
+	}
+	if c.network, err = loopback.Claim(ctx); err != nil {
 		return c, err
 	}
 	// The default has room for 254 Services.
@@ -75,7 +80,7 @@ func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 	if err := c.addOperator(ctx); err != nil {
 		return c, err
 	}
-	c.kubelet, err = startKubelet(c.client, filepath.Join(dir, "pods"))
+	c.kubelet, err = startKubelet(c.client, c.network, filepath.Join(dir, "pods"))
 	return c, err
 }
 
@@ -151,5 +156,5 @@ func (c *cluster) stop() error {
 		problems = append(problems, c.controllers.Process.Signal(syscall.SIGTERM))
 		_ = c.controllers.Wait() // it was ended by a signal
 	}
-	return errors.Join(append(problems, c.env.Stop())...)
+	return errors.Join(append(problems, c.env.Stop(), c.network.Close())...)
 }

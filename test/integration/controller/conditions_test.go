@@ -2,6 +2,7 @@ package controller
 
 import (
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -9,15 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // What clients meet at an instance decides on Verified, in every direction.
 func TestVerified(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	const address = "127.79.0.1"
+	address := shared.network.Address()
 	var answer atomic.Int64
 	answer.Store(http.StatusUnauthorized)
 	standIn(t, address, func(w http.ResponseWriter, _ *http.Request) {
@@ -47,7 +50,7 @@ func TestUnreachable(t *testing.T) {
 	namespace := newNamespace(t)
 	startOperator(t, namespace, nil)
 	server := newServer(namespace, "echo")
-	server.Spec.Image = "localhost:1/simulated-at-127.79.0.2:1" // where nobody listens
+	server.Spec.Image = "localhost:1/simulated-at-" + shared.network.Address() + ":1" // where no process listens
 	create(t, server)
 	eventually(t, server, "Verified", "Unknown Unreachable", "Available", "True Available", "Ready", "True Ready", "Stalled", "absent")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:1" })
@@ -67,12 +70,9 @@ func TestPodsThatDoNotCome(t *testing.T) {
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:1" })
 	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
 
-	quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(namespace, "none")}
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	create(t, quota)
-	quota.Status.Hard = quota.Spec.Hard
-	quota.Status.Used = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	g.Expect(shared.client.Status().Update(t.Context(), quota)).To(Succeed())
+	quota := forbid(t, namespace, corev1.ResourcePods, &corev1.Pod{
+		ObjectMeta: objectMeta(namespace, "none"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "none"}}},
+	})
 	other := newServer(namespace, "other")
 	create(t, other)
 	eventually(t, other, "Available", "False PodsNotCreated", "Reconciling", "True PodsNotCreated", "Stalled", "absent")
@@ -80,6 +80,22 @@ func TestPodsThatDoNotCome(t *testing.T) {
 	g.Expect(shared.client.Delete(t.Context(), quota)).To(Succeed())
 	change(t, other, func(s *mcpv1alpha1.MCPServer) { s.Spec.Args = []string{"--page", "5"} }) // rather than wait for the Deployment's next try
 	eventually(t, other, "Ready", "True Ready")
+}
+
+// forbid has a quota of none of a resource, of which object is one, and waits until the
+// API server keeps to it. No controller fills in the status here.
+func forbid(t *testing.T, namespace string, name corev1.ResourceName, object client.Object) *corev1.ResourceQuota {
+	t.Helper()
+	g := NewWithT(t)
+	none := corev1.ResourceList{name: resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(namespace, "none"), Spec: corev1.ResourceQuotaSpec{Hard: none}}
+	create(t, quota)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	g.Expect(shared.client.Status().Update(t.Context(), quota)).To(Succeed())
+	g.Eventually(func() error {
+		return shared.client.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
+	}).WithTimeout(hang.Guard).Should(MatchError(ContainSubstring("exceeded quota")))
+	return quota
 }
 
 // Instances that offer different things work, and that is told.
@@ -90,8 +106,11 @@ func TestInstancesDisagree(t *testing.T) {
 	startOperator(t, namespace, nil)
 	server := newServer(namespace, "echo")
 	server.Spec.Replicas = new(int32(2))
-	// Its launcher, which is another process in each pod, decides how many tools it has.
-	server.Spec.Command = []string{"sh", "-c", `exec "` + hostileServer + `" tools "$(( PPID % 97 + 1 ))"`}
+	// Its launcher, which is another process in each pod, decides how many tools it has:
+	// one if it is the first.
+	first := filepath.Join(t.TempDir(), "first")
+	server.Spec.Command = []string{"sh", "-c", `ln -s "$PPID" ` + first + ` 2>/dev/null; tools=2; [ "$(readlink ` + first + `)" = "$PPID" ] && tools=1
+exec "` + hostileServer + `" tools "$tools"`}
 	create(t, server)
 	eventually(t, server, "Verified", "True InstancesDisagree", "Ready", "True Ready")
 	digests := map[string]bool{}
@@ -141,12 +160,9 @@ func TestRetrying(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace := newNamespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(namespace, "none")}
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
-	create(t, quota)
-	quota.Status.Hard = quota.Spec.Hard
-	quota.Status.Used = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
-	g.Expect(shared.client.Status().Update(t.Context(), quota)).To(Succeed())
+	quota := forbid(t, namespace, corev1.ResourceServices, &corev1.Service{
+		ObjectMeta: objectMeta(namespace, "none"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
 	startOperator(t, namespace, nil)
 	server := newServer(namespace, "echo")
 	create(t, server)

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // A server that has no sessions is ready and verified, whether the spec says so or not.
@@ -36,8 +37,10 @@ func TestEraOfTheSpec(t *testing.T) {
 
 	before := status(t, both).Instances[0].Pod
 	change(t, both, func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraLegacy })
-	g.Eventually(func() string { return status(t, both).ServerInfo.ProtocolVersion }).WithTimeout(soon).Should(Equal("2025-11-25"))
+	g.Eventually(func() string { return status(t, both).ServerInfo.ProtocolVersion }).WithTimeout(hang.Guard).Should(Equal("2025-11-25"))
 	eventually(t, both, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
-	g.Expect(status(t, both).Instances).To(HaveExactElements(HaveField("Pod", Not(Equal(before)))))
+	// A pod that drains is still told of.
+	g.Eventually(func() []mcpv1alpha1.Instance { return status(t, both).Instances }).WithTimeout(hang.Guard).
+		Should(HaveExactElements(HaveField("Pod", Not(Equal(before)))))
 	g.Expect(status(t, both).ServerInfo.ProtocolVersions).To(ContainElement("2025-11-25"))
 }

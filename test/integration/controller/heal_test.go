@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // What the server offers is written again when somebody changes or deletes it.
@@ -24,12 +25,12 @@ func TestCatalogueIsHealed(t *testing.T) {
 		}
 		return catalog.Data["catalog.json"]
 	}
-	g.Eventually(text).WithTimeout(soon).ShouldNot(BeEmpty())
+	g.Eventually(text).WithTimeout(hang.Guard).ShouldNot(BeEmpty())
 	want := text()
 	change(t, catalog, func(c *corev1.ConfigMap) { c.Data["catalog.json"] = "{}" })
-	g.Eventually(text).WithTimeout(soon).Should(Equal(want))
+	g.Eventually(text).WithTimeout(hang.Guard).Should(Equal(want))
 	g.Expect(shared.client.Delete(t.Context(), catalog)).To(Succeed())
-	g.Eventually(text).WithTimeout(soon).Should(Equal(want))
+	g.Eventually(text).WithTimeout(hang.Guard).Should(Equal(want))
 }
 
 // A key that was deleted is made anew, and the pods get it.
@@ -49,8 +50,8 @@ func TestKeyIsMadeAnew(t *testing.T) {
 			return old
 		}
 		return string(fresh.Data["key"])
-	}).WithTimeout(soon).ShouldNot(Equal(old))
-	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).ShouldNot(ContainElements(before))
+	}).WithTimeout(hang.Guard).ShouldNot(Equal(old))
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).ShouldNot(ContainElements(before))
 	eventually(t, server, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
 }
 
@@ -69,7 +70,7 @@ func TestSuspendOfARefusedServer(t *testing.T) {
 	eventually(t, server, "Accepted", "False ReferenceNotFound", "Available", "True Available")
 	g.Expect(podNames(t, namespace)).To(HaveLen(1), "a missing Secret ended what runs")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
-	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).Should(BeEmpty())
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty())
 }
 
 // A server may name the ServiceAccount that was made for it, and it stays.
@@ -80,7 +81,7 @@ func TestOwnServiceAccountByName(t *testing.T) {
 	account := &corev1.ServiceAccount{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), account)).To(Succeed())
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "echo" })
-	g.Eventually(func() int64 { return status(t, server).ObservedGeneration }).WithTimeout(soon).Should(BeEquivalentTo(2))
+	g.Eventually(func() int64 { return status(t, server).ObservedGeneration }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
 	after := &corev1.ServiceAccount{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), after)).To(Succeed())
@@ -88,7 +89,7 @@ func TestOwnServiceAccountByName(t *testing.T) {
 
 	create(t, &corev1.ServiceAccount{ObjectMeta: objectMeta(namespace, "robot")})
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "robot" })
-	g.Eventually(func() []string { return owned(t, namespace) }).WithTimeout(soon).ShouldNot(ContainElement("ServiceAccount echo"))
+	g.Eventually(func() []string { return owned(t, namespace) }).WithTimeout(hang.Guard).ShouldNot(ContainElement("ServiceAccount echo"))
 	if got := templateOf(t, server).Spec.ServiceAccountName; got != "robot" {
 		t.Errorf("the account is gone while pods still run as %s", got)
 	}
@@ -105,10 +106,10 @@ func TestRolloutRestart(t *testing.T) {
 	const annotation = "kubectl.kubernetes.io/restartedAt"
 	patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"`+annotation+`":"now"}}}}}`))
 	g.Expect(shared.client.Patch(t.Context(), deployment, patch, client.FieldOwner("kubectl-rollout"))).To(Succeed())
-	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(soon).ShouldNot(ContainElements(before))
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).ShouldNot(ContainElements(before))
 	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(81)) }) // has everything applied again
-	g.Eventually(func() string { return status(t, server).Address.URL }).WithTimeout(soon).Should(ContainSubstring(":81"))
+	g.Eventually(func() string { return status(t, server).Address.URL }).WithTimeout(hang.Guard).Should(ContainSubstring(":81"))
 	if got := templateOf(t, server).Annotations[annotation]; got != "now" {
 		t.Errorf("the restart was undone: %q", got)
 	}

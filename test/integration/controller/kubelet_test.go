@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
+	"github.com/slipway-mcp/slipway/test/integration/loopback"
 )
 
 // kubelet stands in for one: it runs the adapter and the launcher of each pod as
@@ -34,23 +35,32 @@ import (
 // is not ready. An image called simulated-at-ADDRESS:1 is not
 // run: its pod is ready as soon as it is seen, and somebody else answers there.
 type kubelet struct {
-	client client.WithWatch
-	dir    string
-	end    context.CancelFunc
-	done   sync.WaitGroup
-	number atomic.Uint32
+	client  client.WithWatch
+	network *loopback.Network
+	dir     string
+	end     context.CancelFunc
+	done    sync.WaitGroup
 
 	mu        sync.Mutex
-	pods      map[types.UID]context.CancelFunc
+	pods      map[types.UID]runningPod
+	abandoned map[string]bool // namespaces
 	launchers map[types.UID]*os.Process
 }
 
-func startKubelet(c client.WithWatch, dir string) (*kubelet, error) {
+type runningPod struct {
+	namespace string
+	end       context.CancelFunc
+}
+
+func startKubelet(c client.WithWatch, network *loopback.Network, dir string) (*kubelet, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
-	k := &kubelet{client: c, dir: dir, end: end, pods: map[types.UID]context.CancelFunc{}, launchers: map[types.UID]*os.Process{}}
+	k := &kubelet{
+		client: c, network: network, dir: dir, end: end,
+		pods: map[types.UID]runningPod{}, abandoned: map[string]bool{}, launchers: map[types.UID]*os.Process{},
+	}
 	k.done.Go(func() { k.run(ctx) })
 	return k, nil
 }
@@ -78,15 +88,15 @@ func (k *kubelet) run(ctx context.Context) {
 func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	end, known := k.pods[pod.UID]
+	seen, known := k.pods[pod.UID]
 	switch {
 	case !pod.DeletionTimestamp.IsZero() && known:
-		end()
+		seen.end()
 	case !pod.DeletionTimestamp.IsZero():
 		k.done.Go(func() { k.remove(pod) })
-	case !known:
+	case !known && !k.abandoned[pod.Namespace]:
 		running, end := context.WithCancel(ctx)
-		k.pods[pod.UID] = end
+		k.pods[pod.UID] = runningPod{pod.Namespace, end}
 		k.done.Go(func() {
 			k.runPod(running, pod)
 			k.remove(pod)
@@ -94,21 +104,28 @@ func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
+// abandon ends the processes of all pods of a namespace and runs no more of them. The
+// API server is not told.
+func (k *kubelet) abandon(namespace string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.abandoned[namespace] = true
+	for _, pod := range k.pods {
+		if pod.namespace == namespace {
+			pod.end()
+		}
+	}
+}
+
 // remove says that nothing of a pod runs any more.
 func (k *kubelet) remove(pod *corev1.Pod) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang.Guard)
 	defer cancel()
 	current := &corev1.Pod{}
 	if err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil || current.DeletionTimestamp.IsZero() || current.UID != pod.UID {
 		return
 	}
 	_ = k.client.Delete(ctx, current, client.GracePeriodSeconds(0)) // or it is gone
-}
-
-// address is one of the loopback network that nobody else here has.
-func (k *kubelet) address() string {
-	n := k.number.Add(1)
-	return fmt.Sprintf("127.77.%d.%d", n/250, n%250+1)
 }
 
 func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
@@ -132,7 +149,7 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 		<-ctx.Done()
 	case strings.Contains(image, "unready"):
 		k.set(ctx, pod, func(status *corev1.PodStatus) {
-			running(status, image, k.address(), false) // where nobody listens
+			running(status, image, k.network.Address(), false) // where nobody listens
 			long := metav1.NewTime(time.Now().Add(-time.Hour))
 			status.StartTime, status.ContainerStatuses[0].State.Running.StartedAt = &long, long
 		})
@@ -154,8 +171,8 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 // runContainers runs the adapter, and the launcher of a stdio server, as the pod
 // describes them, but for where they listen and find each other.
 func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
-	address := k.address()
-	socket := filepath.Join(k.dir, "s"+address) // nobody else has that address
+	address := k.network.Address()
+	socket := filepath.Join(k.dir, "s"+address) // no other pod has that address
 	adapterArgs, err := k.adapterArgs(ctx, pod, address, socket)
 	if err != nil {
 		return err
@@ -189,7 +206,7 @@ func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
 func (k *kubelet) start(ctx context.Context, pod *corev1.Pod, program string, args []string) (*exec.Cmd, error) {
 	process := exec.CommandContext(ctx, program, args...)
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
-	process.WaitDelay = 10 * time.Second
+	process.WaitDelay = hang.Guard
 	if *showLogs {
 		process.Stderr = os.Stderr
 	}

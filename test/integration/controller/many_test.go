@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 var (
@@ -50,7 +51,7 @@ func TestManyServers(t *testing.T) {
 	g.Eventually(func() int {
 		asked, _ := requestsSince(t, 0)
 		return asked[call{"watch", "mcpservers"}]
-	}).WithTimeout(soon).Should(Equal(1))
+	}).WithTimeout(hang.Guard).Should(Equal(1))
 
 	allReady := watchReady(t, namespace, *manyServers)
 	begin := time.Now()
@@ -167,7 +168,7 @@ func watchReady(t *testing.T, namespace string, count int) (all chan struct{}) {
 // catalogue of ten tools, and returns its address.
 func startStandIn(t *testing.T) string {
 	t.Helper()
-	const address = "127.78.0.1"
+	address := shared.network.Address()
 	offered := mcp.NewServer(&mcp.Implementation{Name: "stand-in", Version: "1"}, nil)
 	for i := range 10 {
 		mcp.AddTool(offered, &mcp.Tool{Name: fmt.Sprintf("tool-%d", i), Description: strings.Repeat("a tool that does something useful ", 8)},

@@ -29,20 +29,36 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-const (
-	// soon is how long anything may take that should be quick, on a machine that
-	// also compiles.
-	soon = 30 * time.Second
-
-	adapterImage = "registry.example/slipway/sidecar:test"
-)
+const adapterImage = "registry.example/slipway/sidecar:test"
 
 // operator is one that runs in this process.
 type operator struct {
-	log  *logBuffer
-	stop func()
+	log    *logBuffer
+	probes *prometheus.Registry
+	stop   func()
+}
+
+// asked is how many times the operator has asked adapters what their server offers.
+func (o *operator) asked(t *testing.T) (times uint64) {
+	t.Helper()
+	families, err := o.probes.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "slipway_probe_duration_seconds" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			if metric.GetLabel()[0].GetValue() == "catalog" {
+				times += metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return times
 }
 
 // operatorOptions are what tests change of an operator.
@@ -81,7 +97,8 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, ClusterDomain: "cluster.local", Now: time.Now,
 	})
-	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: prometheus.NewRegistry()})
+	metrics := prometheus.NewRegistry()
+	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})
 	reconciler.Prober = probes
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.Add(probes)); err != nil {
 		t.Fatal(err)
@@ -104,7 +121,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		}
 	}
 	t.Cleanup(stop)
-	return &operator{log, stop}
+	return &operator{log, metrics, stop}
 }
 
 // logBuffer keeps what the operator logs.
@@ -119,13 +136,15 @@ func (l *logBuffer) logger() logr.Logger {
 	}, funcr.Options{Verbosity: 2})
 }
 
-// newNamespace makes a namespace for one test.
+// newNamespace makes a namespace for one test. Its pods end with the test: what they go
+// on doing would only slow down the other tests.
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := shared.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { shared.kubelet.abandon(namespace.Name) })
 	return namespace.Name
 }
 
@@ -137,7 +156,8 @@ func newServer(namespace, name string) *mcpv1alpha1.MCPServer {
 			Image: "localhost:1/echo:1", Command: []string{echoServer},
 			Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
 			Session:   mcpv1alpha1.Session{DrainTimeout: &metav1.Duration{Duration: time.Second}},
-			Probe:     mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: time.Second}},
+			// As long as it may be: no test is about it, and a busy machine is slow to answer.
+			Probe: mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: time.Second}, Timeout: &metav1.Duration{Duration: time.Minute}},
 		},
 	}
 }
@@ -171,7 +191,7 @@ func change[T client.Object](t *testing.T, object T, mutate func(T)) {
 		}
 		mutate(object)
 		return shared.client.Update(t.Context(), object)
-	}).WithTimeout(soon).Should(Succeed())
+	}).WithTimeout(hang.Guard).Should(Succeed())
 }
 
 // status gets the server and returns its status.
@@ -188,7 +208,11 @@ func status(t *testing.T, server *mcpv1alpha1.MCPServer) *mcpv1alpha1.MCPServerS
 // when it is not there.
 func says(t *testing.T, server *mcpv1alpha1.MCPServer, condition string) string {
 	t.Helper()
-	found := meta.FindStatusCondition(status(t, server).Conditions, condition)
+	return saidBy(status(t, server), condition)
+}
+
+func saidBy(status *mcpv1alpha1.MCPServerStatus, condition string) string {
+	found := meta.FindStatusCondition(status.Conditions, condition)
 	if found == nil {
 		return "absent"
 	}
@@ -200,11 +224,12 @@ func eventually(t *testing.T, server *mcpv1alpha1.MCPServer, pairs ...string) {
 	t.Helper()
 	NewWithT(t).Eventually(func() []string {
 		var got []string
+		now := status(t, server)
 		for i := 0; i < len(pairs); i += 2 {
-			got = append(got, pairs[i], says(t, server, pairs[i]))
+			got = append(got, pairs[i], saidBy(now, pairs[i]))
 		}
 		return got
-	}).WithTimeout(soon).WithPolling(50*time.Millisecond).Should(Equal(pairs), func() string {
+	}).WithTimeout(hang.Guard).Should(Equal(pairs), func() string {
 		return describe(status(t, server))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // canary must never be seen outside its Secret.
@@ -54,7 +55,7 @@ func TestMissingReference(t *testing.T) {
 
 	tickets := ticketsSecret(namespace, map[string]string{"other": canary})
 	create(t, tickets)
-	g.Eventually(message).WithTimeout(soon).Should(Equal(`Secret tickets has no key "token", which env TOKEN refers to: add it`))
+	g.Eventually(message).WithTimeout(hang.Guard).Should(Equal(`Secret tickets has no key "token", which env TOKEN refers to: add it`))
 	change(t, tickets, func(s *corev1.Secret) { s.StringData = map[string]string{"token": canary} })
 	eventually(t, server, "Ready", "True Ready", "Stalled", "absent")
 }
@@ -76,7 +77,7 @@ func TestReferenceChanges(t *testing.T) {
 	before, ignored := templateOf(t, following), templateOf(t, ignoring)
 
 	change(t, tickets, func(s *corev1.Secret) { s.StringData = map[string]string{"token": "two"} })
-	g.Eventually(func() *corev1.PodTemplateSpec { return templateOf(t, following) }).WithTimeout(soon).ShouldNot(Equal(before))
+	g.Eventually(func() *corev1.PodTemplateSpec { return templateOf(t, following) }).WithTimeout(hang.Guard).ShouldNot(Equal(before))
 	eventually(t, following, "Ready", "True Ready", "Reconciling", "absent")
 	after := templateOf(t, following)
 	g.Expect(after.Annotations[mcpv1alpha1.AnnotationReferences]).NotTo(Equal(before.Annotations[mcpv1alpha1.AnnotationReferences]))
@@ -116,6 +117,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	eventually(t, unresolved, "Reconciling", "True ImageUnresolved")
 	key := &corev1.Secret{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "echo-session-key"}, key)).To(Succeed())
+	g.Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(ContainElement("ConfigMap echo-catalog"))
 
 	operator.stop()
 	seen := operator.log.String() + everything(t, namespace)

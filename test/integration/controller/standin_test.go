@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // standIn answers for the adapter of simulated pods, as a test wants it to.
@@ -28,7 +28,7 @@ func serve(t *testing.T, address string, handler http.Handler) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: hang.Guard}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 }
