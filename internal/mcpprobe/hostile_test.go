@@ -85,11 +85,12 @@ func TestStatusIsTheReasonAfterTheSDKGaveUp(t *testing.T) {
 				t.Fatalf("Connect: %v", err)
 			}
 			defer session.Close()
-			err = session.call(withPatience(t), methodTools, func(ctx context.Context) error {
+			patient := withPatience(t)
+			err = session.call(patient, methodTools, func(ctx context.Context) error {
 				_, err := session.client.ListTools(ctx, nil)
 				select {
-				case <-session.Done():
-				case <-ctx.Done():
+				case <-session.Done(): // which ends ctx as well
+				case <-patient.Done():
 					t.Error("the SDK keeps the connection")
 				}
 				return err
@@ -97,6 +98,22 @@ func TestStatusIsTheReasonAfterTheSDKGaveUp(t *testing.T) {
 			checkStatus(t, err, want, code)
 		})
 	}
+}
+
+// The time of a call may run out between the status and the end of the call.
+func TestStatusIsTheReasonAfterTheDeadline(t *testing.T) {
+	session, err := Connect(withPatience(t), HTTP(serve(t, status(methodTools, 401, nil, nil)), nil), Options{})
+	if err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	defer session.Close()
+	ctx := &expiring{t.Context(), make(chan struct{})}
+	err = session.call(ctx, methodTools, func(inner context.Context) error {
+		_, err := session.client.ListTools(inner, nil)
+		close(ctx.done)
+		return err
+	})
+	checkStatus(t, err, Unauthorized, 401)
 }
 
 func TestP03StatusOfAStreamIsClassified(t *testing.T) {
@@ -227,11 +244,31 @@ func TestDeadlineOverHTTP(t *testing.T) {
 		})
 	}
 	t.Run("Timeout", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := Probe(ctx, HTTP(serve(t, script{methodInitialize: func(c call) string { <-c.gone; return "" }}), nil), Options{})
+		ctx := &expiring{t.Context(), make(chan struct{})}
+		_, err := Probe(ctx, HTTP(serve(t, script{methodInitialize: func(c call) string {
+			close(ctx.done)
+			<-c.gone
+			return ""
+		}}), nil), Options{})
 		wantClass(t, err, Timeout)
 	})
+}
+
+// expiring is a context whose deadline passes when the test says so.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e *expiring) Done() <-chan struct{} { return e.done }
+
+func (e *expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // The SDK waits for the header of this stream without a deadline.

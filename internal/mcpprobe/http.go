@@ -49,10 +49,11 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 			// No proxy from the environment, and always this address.
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				conn, err := dialer.DialContext(ctx, "tcp", address)
-				if err == nil {
-					g.reached.Store(true)
+				if err != nil {
+					return nil, err
 				}
-				return conn, err
+				g.reached.Store(true)
+				return newMortalConn(life, conn), nil
 			},
 			MaxResponseHeaderBytes: headerBytes,
 			DisableCompression:     true, // a small reply must not become a large one
@@ -60,6 +61,22 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 			MaxIdleConns:           2,
 		},
 	}, nil
+}
+
+// mortalConn is a connection that ends with the session. The transport keeps one for
+// later whose request ended while it was dialled, and would keep it for ever.
+type mortalConn struct {
+	net.Conn
+	forget func() bool
+}
+
+func newMortalConn(life context.Context, conn net.Conn) *mortalConn {
+	return &mortalConn{conn, context.AfterFunc(life, func() { _ = conn.Close() })}
+}
+
+func (c *mortalConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
 
 // RoundTrip implements http.RoundTripper.

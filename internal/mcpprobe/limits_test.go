@@ -59,15 +59,10 @@ func TestLimits(t *testing.T) {
 			func() script { return pages(func(page int) string { return strconv.Quote(strconv.Itoa(page)) }) },
 			Limits{Items: 5}, LimitItems,
 		},
-		"100,000 tools":   {func() script { return manyTools(100_000, `{"name":"t"}`) }, Limits{}, LimitItems},
-		"a million tools": {func() script { return manyTools(1_000_000, `{}`) }, Limits{}, LimitItems},
-		"item":            {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 2<<20)+`"}`) }, Limits{}, LimitItemBytes},
-		"catalogue":       {func() script { return manyTools(10, `{"name":"0123456789"}`) }, Limits{CatalogBytes: 100}, LimitCatalogBytes},
-		"reply":           {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 2000)+`"}`) }, Limits{ReplyBytes: 1000}, LimitReplyBytes},
-		"50 MB description": {
-			func() script { return manyTools(1, `{"name":"t","description":"`+strings.Repeat("x", 50<<20)+`"}`) },
-			Limits{}, LimitReplyBytes,
-		},
+		"one tool too many": {func() script { return manyTools(10_001, `{"name":"t"}`) }, Limits{}, LimitItems},
+		"item":              {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 1000)+`"}`) }, Limits{ItemBytes: 1000}, LimitItemBytes},
+		"catalogue":         {func() script { return manyTools(10, `{"name":"0123456789"}`) }, Limits{CatalogBytes: 100}, LimitCatalogBytes},
+		"reply":             {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 2000)+`"}`) }, Limits{ReplyBytes: 1000}, LimitReplyBytes},
 		"opening": {
 			func() script {
 				return script{methodInitialize: func(c call) string {
@@ -78,14 +73,35 @@ func TestLimits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for way, target := range ways(t, test.script()) {
-				_, err := Probe(withPatience(t), target, Options{Limits: test.limits})
-				if err == nil {
-					t.Fatalf("%s: got no error", way)
-				}
-				wantLimit(t, err, test.what)
-			}
+			t.Parallel()
+			checkLimit(t, test.script(), test.limits, test.what)
 		})
+	}
+}
+
+// What a server sends by far too much of is not taken in either.
+func TestLongLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		script script
+		what   string
+	}{
+		"100,000 tools":     {manyTools(100_000, `{"name":"t"}`), LimitItems},
+		"a million tools":   {manyTools(1_000_000, `{}`), LimitItems},
+		"item":              {manyTools(1, `{"name":"`+strings.Repeat("x", 2<<20)+`"}`), LimitItemBytes},
+		"50 MB description": {manyTools(1, `{"name":"t","description":"`+strings.Repeat("x", 50<<20)+`"}`), LimitReplyBytes},
+	} {
+		t.Run(name, func(t *testing.T) { checkLimit(t, test.script, Limits{}, test.what) })
+	}
+}
+
+func checkLimit(t *testing.T, s script, limits Limits, what string) {
+	t.Helper()
+	for way, target := range ways(t, s) {
+		_, err := Probe(withPatience(t), target, Options{Limits: limits})
+		if err == nil {
+			t.Fatalf("%s: got no error", way)
+		}
+		wantLimit(t, err, what)
 	}
 }
 
@@ -103,13 +119,13 @@ func TestLimitsAreNotHitAtTheLimit(t *testing.T) {
 func TestEndlessStream(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		for {
-			if _, err := io.WriteString(w, ": still here\n\n"); err != nil {
+		for some := strings.Repeat(": still here\n\n", 100); ; {
+			if _, err := io.WriteString(w, some); err != nil {
 				return
 			}
 		}
 	}))
-	_, err := Probe(withPatience(t), HTTP(url, nil), Options{})
+	_, err := Probe(withPatience(t), HTTP(url, nil), Options{Limits: Limits{ReplyBytes: 1 << 20}})
 	wantLimit(t, err, LimitReplyBytes)
 }
 
@@ -141,6 +157,7 @@ func TestP05AnEmptyCursorIsOneInTheNewerEra(t *testing.T) {
 // depend on when the collector runs. The server's own share is taken off by having
 // it write what it sends in small pieces.
 func TestMemoryIsBounded(t *testing.T) {
+	const limit = 1 << 20 // bytes of a reply
 	piece := []byte(strings.Repeat(`{"a":[]},`, 1000))
 	for name, open := range map[string]string{
 		"tools without end":              `{"tools":[`,
@@ -156,7 +173,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				if strings.Contains(open, "tools") != opening && !strings.Contains(string(data), methodDiscover) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":2,"result":`+open)
-					for range 60 << 20 / len(piece) {
+					for range 8 * limit / len(piece) {
 						if _, err := w.Write(piece); err != nil {
 							return
 						}
@@ -168,22 +185,30 @@ func TestMemoryIsBounded(t *testing.T) {
 			}))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := Probe(withPatience(t), HTTP(url, nil), Options{})
+			_, err := Probe(withPatience(t), HTTP(url, nil), Options{Limits: Limits{ReplyBytes: limit}})
 			runtime.ReadMemStats(&after)
 			wantLimit(t, err, LimitReplyBytes)
-			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 64 {
-				t.Errorf("allocated %d MiB for a reply that may have 8", allocated)
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*limit {
+				t.Errorf("allocated %d KiB for a reply that may have %d", allocated>>10, limit>>10)
+			} else {
+				t.Logf("allocated %d KiB", allocated>>10)
 			}
 		})
 	}
 }
 
 // What fits into the limits and is made to be as large as possible once decoded.
-func TestMemoryIsBoundedWithinTheLimits(t *testing.T) {
+func TestMemoryIsBoundedWithinTheLimits(t *testing.T) { checkMemoryWithinTheLimits(t, 1) }
+
+func TestLongMemoryIsBoundedWithinTheLimits(t *testing.T) { checkMemoryWithinTheLimits(t, 10) }
+
+// checkMemoryWithinTheLimits has so many tenths of what is possible.
+func checkMemoryWithinTheLimits(t *testing.T, tenths int) {
+	t.Helper()
 	for name, tool := range map[string]string{
-		"many tools":   strings.Repeat(`{"name":"t"},`, 9_999) + `{"name":"t"}`,
-		"a deep mess":  `{"name":"t","inputSchema":[` + strings.Repeat(`{},`, 300_000) + `{}]}`,
-		"many members": `{"name":"t"` + strings.Repeat(`,"":0`, 200_000) + `}`,
+		"many tools":   strings.Repeat(`{"name":"t"},`, 999*tenths) + `{"name":"t"}`,
+		"a deep mess":  `{"name":"t","inputSchema":[` + strings.Repeat(`{},`, 30_000*tenths) + `{}]}`,
+		"many members": `{"name":"t"` + strings.Repeat(`,"":0`, 20_000*tenths) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := HTTP(serve(t, manyTools(1, tool)), nil)
@@ -194,7 +219,7 @@ func TestMemoryIsBoundedWithinTheLimits(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Probe: %v", err)
 			}
-			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 160 {
+			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > uint64(16*tenths) {
 				t.Errorf("allocated %d MiB", allocated)
 			} else {
 				t.Logf("allocated %d MiB", allocated)

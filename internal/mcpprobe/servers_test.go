@@ -12,17 +12,15 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
 
-// patience is for servers that are expected to answer; tests of time use synctest.
-const patience = time.Minute
+	"github.com/slipway-mcp/slipway/test/hang"
+)
 
 func withPatience(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -229,15 +229,16 @@ func (s *Session) call(ctx context.Context, method string, do func(context.Conte
 }
 
 // explain finds the best reason for an error of the SDK. When a status breaks the
-// connection, the SDK gives the connection up before or after it returns from the call:
-// in either order the status is the reason.
+// connection, the SDK gives the connection up before or after it returns from the call,
+// and the time of the call may run out meanwhile: in every order the status is the
+// reason. While a session is opened, a status need not be a failure.
 func (s *Session) explain(ctx context.Context, op string, note *note, nonsense int64, err error) error {
 	e, noted := (*Error)(nil), note.get()
 	failure, secondHand := s.guard.failure()
 	switch {
 	case failure != nil && !secondHand:
 		e = failure
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && (op == opConnect || noted == nil || noted.Status == 0):
 		e = fromContext(ctx.Err())
 		switch {
 		case e.Class != Timeout:

@@ -56,7 +56,7 @@ type answer struct {
 	asked     bool // it was tried
 	reply     reply
 	askErr    error
-	late      bool // the deadline passed
+	late      bool // the instance did not answer before the deadline
 }
 
 // New returns a Prober. It asks nobody before Start is called.
@@ -183,11 +183,19 @@ func (p *Prober) ask(ctx context.Context, j *job) answer {
 			return err
 		})
 	}
-	a.late = errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if j.verify && a.askErr != nil && a.late {
+	// An answer that is here may wait for others to be decoded. A deadline that passes
+	// meanwhile is not the fault of the instance.
+	a.late = errors.Is(ctx.Err(), context.DeadlineExceeded) && (!a.asked || silent(a.askErr))
+	if j.verify && a.late {
 		a.asked = false // the verification left it too little time
 	}
 	return a
+}
+
+// silent says whether an error means that the instance did not answer.
+func silent(err error) bool {
+	class := mcpprobe.ClassOf(err)
+	return err != nil && (class == mcpprobe.Timeout || class == mcpprobe.Unreachable)
 }
 
 // end takes in what came of a job and says when the next one is.

@@ -143,6 +143,7 @@ func TestStoreTrims(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if test.opening == "" {
 				test.opening = allCapabilities
 			}
@@ -175,8 +176,8 @@ func TestStoreTrims(t *testing.T) {
 
 // Whatever a server says, what is stored fits a ConfigMap.
 func TestStoreAlwaysFits(t *testing.T) {
-	words := strings.Repeat("\x01", 900<<10)
-	catalog := huge(words[:20<<10], 12)
+	words := strings.Repeat("\x01", maxStored/5) // six times as long in JSON
+	catalog := huge(words[:10<<10], 12)
 	catalog.Server.Instructions = words
 	catalog.Excluded = []mcpprobe.Excluded{{List: "tools/list", Name: words[:1000], Reason: words[:1000]}}
 	for i := range catalog.Tools {

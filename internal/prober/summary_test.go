@@ -139,8 +139,16 @@ func statusOf(s Summary) mcpv1alpha1.MCPServerStatus {
 
 // huge has more than a status takes of everything, from one text.
 func huge(words string, count int) *mcpprobe.Catalog {
+	self := words
+	characters := 0
+	for i := range words {
+		if characters++; characters > maxURI+1 {
+			words = words[:i] // an item has no text that may be longer
+			break
+		}
+	}
 	c := &mcpprobe.Catalog{Digest: "sha256:" + strings.Repeat("0", 64), Server: mcpprobe.Server{
-		Name: words, Title: words, Version: words, ProtocolVersion: words, Instructions: words,
+		Name: self, Title: self, Version: self, ProtocolVersion: self, Instructions: self,
 	}}
 	experimental := map[string]any{}
 	for i := range count {
@@ -162,16 +170,19 @@ func TestSummaryAlwaysFitsAStatus(t *testing.T) {
 		"short": "a", "empty": "", "long": strings.Repeat("a", 5000), "wide": strings.Repeat("語", 5000),
 		"far": strings.Repeat("😀", 5000), "broken": strings.Repeat("\xff", 5000), "control": strings.Repeat("\x00", 5000),
 	} {
-		summary := summarize(huge(words, 130))
-		if err := valid(statusOf(summary)); err != nil {
-			t.Errorf("%s: %.500v", name, err)
-		}
-		if got := []int{len(summary.Tools), len(summary.Prompts), len(summary.Resources), len(summary.ResourceTemplates), int(summary.Counts.Tools)}; !cmp.Equal(got, []int{128, 64, 64, 64, 130}) {
-			t.Errorf("%s: got lists of %v", name, got)
-		}
-		if !utf8.ValidString(summary.Tools[0].Description) {
-			t.Errorf("%s: the description is no text", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			summary := summarize(huge(words, 130))
+			if err := valid(statusOf(summary)); err != nil {
+				t.Errorf("%.500v", err)
+			}
+			if got := []int{len(summary.Tools), len(summary.Prompts), len(summary.Resources), len(summary.ResourceTemplates), int(summary.Counts.Tools)}; !cmp.Equal(got, []int{128, 64, 64, 64, 130}) {
+				t.Errorf("got lists of %v", got)
+			}
+			if !utf8.ValidString(summary.Tools[0].Description) {
+				t.Error("the description is no text")
+			}
+		})
 	}
 	// The validation itself can fail.
 	if err := valid(mcpv1alpha1.MCPServerStatus{ServerInfo: &mcpv1alpha1.ServerInfo{Name: strings.Repeat("語", maxName+1)}}); err == nil {

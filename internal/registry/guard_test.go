@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -31,7 +30,7 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // Behind a proxy no dialer sees the address, but what is written out is recognised.
 func TestRefusedBehindProxy(t *testing.T) {
-	resolver := New(Options{})
+	resolver := patient(Options{})
 	resolver.transport = roundTripper(func(request *http.Request) (*http.Response, error) {
 		t.Errorf("%s was asked", request.URL)
 		return nil, http.ErrServerClosed
@@ -77,7 +76,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := Options{Timeout: 5 * time.Second}
+			options := Options{}
 			if test.dns != "" {
 				options.DNS = fakeDNS(test.dns)
 			}
@@ -89,7 +88,7 @@ func TestRefused(t *testing.T) {
 				}
 				reference = serve(t, handler) + "/tool:1"
 			}
-			problem := problemOf(t, New(options), reference)
+			problem := problemOf(t, patient(options), reference)
 			if want := cmp.Or(test.kind, Refused); problem.Kind != want || !strings.Contains(problem.Detail, test.want) {
 				t.Errorf("got %s, want %s %s", problem.Kind, want, test.want)
 			}
@@ -125,7 +124,7 @@ func TestRedirectInside(t *testing.T) {
 				}
 				outside := serveTLS(t, mux)
 				host := "www.example.com:" + port(outside.URL) // what its certificate is for
-				problem := problemOf(t, New(Options{DNS: fakeDNS("127.0.0.1"), TLS: trusting(outside)}), host+"/tool:1", secret(host))
+				problem := problemOf(t, patient(Options{DNS: fakeDNS("127.0.0.1"), TLS: trusting(outside)}), host+"/tool:1", secret(host))
 				if problem.Kind != test.kind || !strings.Contains(problem.Detail, test.want) {
 					t.Errorf("got %s, want %s %s", problem.Kind, test.kind, test.want)
 				}

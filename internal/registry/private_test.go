@@ -107,7 +107,7 @@ func TestPrivate(t *testing.T) {
 		} {
 			t.Run(flow+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				resolver := New(Options{Architecture: "amd64"})
+				resolver := patient(Options{Architecture: "amd64"})
 				if test.want == "" {
 					image, err := resolver.Resolve(t.Context(), host+"/team/tool:1", test.secrets)
 					if err != nil || len(image.Cmd) == 0 {
@@ -141,7 +141,7 @@ func TestIdentityToken(t *testing.T) {
 	identity := func(value string) corev1.Secret {
 		return dockerConfig(t, "identity", map[string]any{host: map[string]any{"identitytoken": value}})
 	}
-	resolver := New(Options{})
+	resolver := patient(Options{})
 	if _, err := resolver.Resolve(t.Context(), host+"/team/tool:1", []corev1.Secret{identity(canary)}); err != nil {
 		t.Error(err)
 	}
@@ -172,7 +172,7 @@ func TestCredentialsStayWithTheirHost(t *testing.T) {
 					handler.ServeHTTP(w, r)
 				})))
 				secret := dockerConfig(t, "right", map[string]any{host: login("tester", canary)})
-				if _, err := New(Options{}).Resolve(t.Context(), host+"/team/tool:1", []corev1.Secret{secret}); err != nil {
+				if _, err := patient(Options{}).Resolve(t.Context(), host+"/team/tool:1", []corev1.Secret{secret}); err != nil {
 					t.Fatal(err)
 				}
 				if len(seen.list()) != 1 {
@@ -196,7 +196,7 @@ func TestRefreshTokenIsNotSentOn(t *testing.T) {
 	}))
 	host := serve(t, bearer("http://"+localhost(token)+"/", stored(t)))
 	secret := dockerConfig(t, "identity", map[string]any{host: map[string]any{"identitytoken": canary}})
-	problem := problemOf(t, New(Options{}), host+"/team/tool:1", secret)
+	problem := problemOf(t, patient(Options{}), host+"/team/tool:1", secret)
 	if problem.Kind != Unavailable || !strings.Contains(problem.Detail, "redirects a request that holds credentials") {
 		t.Errorf("got %s", problem.Kind)
 	}

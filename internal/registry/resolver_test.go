@@ -53,7 +53,7 @@ func TestResolve(t *testing.T) {
 			tag, _, _ := strings.Cut(test.suffix, "@")
 			store(t, repository+tag, test.content)
 			stored := len(seen.list())
-			resolver := New(Options{Architecture: "amd64"})
+			resolver := patient(Options{Architecture: "amd64"})
 			if test.missing {
 				if problem := problemOf(t, resolver, reference); problem.Kind != NotFound {
 					t.Errorf("got %v", problem)
@@ -126,7 +126,7 @@ func TestReferences(t *testing.T) {
 			}
 		})
 	}
-	if problem := problemOf(t, New(Options{}), "No/Reference"); problem.Kind != Invalid {
+	if problem := problemOf(t, patient(Options{}), "No/Reference"); problem.Kind != Invalid {
 		t.Errorf("got %v", problem)
 	}
 }

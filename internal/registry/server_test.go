@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // requests are what a server was asked.
@@ -149,6 +151,12 @@ func login(user, password string) map[string]any {
 
 func encodedLogin(user, password string) map[string]any {
 	return map[string]any{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}
+}
+
+// patient is a Resolver that has all the time it needs.
+func patient(options Options) *Resolver {
+	options.Timeout = hang.Guard
+	return New(options)
 }
 
 // problemOf resolves and expects an error.

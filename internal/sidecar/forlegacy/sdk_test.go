@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
-
-const patience = 10 * time.Second
 
 func textResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
@@ -126,7 +125,7 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 	metrics = &session.Metrics{}
 	limits := session.Limits{
 		Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
-		CommitAfter: 100 * time.Millisecond, CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: patience,
+		CommitAfter: 100 * time.Millisecond, CallTimeout: hang.Guard, CancelGrace: time.Second, DeliveryTimeout: hang.Guard,
 	}
 	open := func(context.Context) (*session.Session, error) {
 		server := New(Options{Modern: modern, Limits: DefaultLimits()})
@@ -139,14 +138,14 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 	mint := func() string { return fmt.Sprintf("s%d", ids.Add(1)) }
 	old := legacysse.New(legacysse.Options{
 		Sessions: registry, Origins: origin.Policy{}, Open: open, MintToken: mint, PostTo: legacysse.MessagesPath,
-		BodyBytes: 16 << 20, OpenTimeout: patience, WriteTimeout: patience, KeepAlive: time.Second,
+		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc(legacysse.StreamPath, old.ServeStream)
 	mux.HandleFunc(legacysse.MessagesPath, old.ServeMessages)
 	mux.Handle("/", streamable.New(streamable.Options{
 		Sessions: registry, Origins: origin.Policy{}, Open: open, MintID: mint,
-		BodyBytes: 16 << 20, OpenTimeout: patience, WriteTimeout: patience, KeepAlive: time.Second, Retry: time.Second,
+		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second, Retry: time.Second,
 	}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -221,7 +220,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-from:
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Fatalf("no %s", what)
 	}
 	return got

@@ -488,7 +488,7 @@ func TestManyQuestions(t *testing.T) {
 }
 
 // So can they have so many bytes.
-func TestLongQuestions(t *testing.T) {
+func TestQuestionsThatAreLong(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		request := s.post(elicits, "tools/call", toolX)
 		p := s.process(1)

@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
-
-const patience = 10 * time.Second
 
 // piped is a server of the official SDK that is spoken to as to a process.
 type piped struct {
@@ -110,8 +109,8 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 	endpoint := stateless.New(stateless.Options{
 		Era: stateless.Legacy,
 		Limits: stateless.Limits{
-			Calls: 100, Listens: 100, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 1 << 20, StartTimeout: patience, Silence: patience,
-			CallTimeout: patience, CommitAfter: patience, WriteTimeout: patience, KeepAlive: patience, IdleTimeout: patience,
+			Calls: 100, Listens: 100, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 1 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
+			CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard, IdleTimeout: hang.Guard,
 		},
 		Translate: func() stateless.Server {
 			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) {
@@ -184,7 +183,7 @@ func TestRealClientAndServer(t *testing.T) {
 	}
 	select {
 	case <-changed:
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Error("the change of the list was not told")
 	}
 	if _, err := connected.CallTool(t.Context(), &mcp.CallToolParams{Name: "unknown"}); err == nil {

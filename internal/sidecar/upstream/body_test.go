@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // However long a call may take, a client that stops in the middle of its body is not
@@ -23,7 +25,7 @@ func TestBodyThatStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
-	if err := connection.SetReadDeadline(time.Now().Add(patience / 2)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(hang.Guard)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(connection, "POST /mcp HTTP/1.1\r\nHost: mcp.example\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {

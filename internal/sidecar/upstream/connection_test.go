@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // conversation is a connection as whoever translates uses it.
@@ -76,7 +77,7 @@ func (c *conversation) open() {
 }
 
 func connectionOptions(to *url.URL) ConnectionOptions {
-	return ConnectionOptions{URL: to, MessageBytes: 4 << 20, Calls: 8, SendTimeout: patience}
+	return ConnectionOptions{URL: to, MessageBytes: 4 << 20, Calls: 8, SendTimeout: hang.Guard}
 }
 
 // pipes are a network of its own, with which a test's time is its own, too.

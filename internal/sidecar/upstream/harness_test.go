@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // Short names for tests.
@@ -31,7 +32,6 @@ const (
 const (
 	ping           = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	initializeBody = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	patience       = 10 * time.Second
 )
 
 var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
@@ -39,7 +39,7 @@ var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 var testLimits = Limits{
 	Sessions: 8, Calls: 8, Streams: 4, Single: 8, BodyBytes: 16 << 20,
 	IdleTimeout: time.Hour, MaxLifetime: time.Hour,
-	OpenTimeout: patience, CallTimeout: patience, WriteTimeout: patience, KeepAlive: 50 * time.Millisecond,
+	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }
 
 // seen is a request as the server in the pod saw it.
@@ -73,7 +73,7 @@ func (b *backend) start(handler http.Handler) {
 		b.t.Fatalf("listen: %v", err)
 	}
 	b.address = listener.Addr().String()
-	b.http = &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.http = &http.Server{ReadHeaderTimeout: hang.Guard, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		b.got = append(b.got, seen{r.Method, r.Host, r.URL.RawQuery, r.Header.Clone()})
 		b.mu.Unlock()
@@ -304,7 +304,7 @@ func within[T any](t *testing.T, what string, from <-chan T) (value T) {
 	t.Helper()
 	select {
 	case value = <-from:
-	case <-time.After(patience):
+	case <-time.After(hang.Guard):
 		t.Fatalf("%s: nothing came", what)
 	}
 	return value

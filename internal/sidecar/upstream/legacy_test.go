@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func toolCall(id any, tool, text string) string {
@@ -75,13 +76,13 @@ func TestLegacyConnection(t *testing.T) {
 					t.Fatalf("initialize: %s", got)
 				}
 				c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-				gomega.NewWithT(t).Eventually(dialed.streams.Load).WithTimeout(patience).Should(gomega.BeTrue())
+				gomega.NewWithT(t).Eventually(dialed.streams.Load).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 				useLegacy(t, c)
 				dialed.Close()
 				if err := within(t, "end", c.ended); !errors.Is(err, session.ErrEnded) {
 					t.Errorf("ended by %v", err)
 				}
-				gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(patience).Should(gomega.Equal(1))
+				gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
 				checkRequests(t, b, revision)
 			})
 		}

@@ -370,6 +370,7 @@ func TestLegacyLimits(t *testing.T) {
 		dialed := pipeConnection(t, p)
 		c := converse(t, dialed)
 		c.open()
+		synctest.Wait() // until nothing of the opening takes a place any more
 		for i := range dialed.options.Calls {
 			c.send(strings.Replace(ping, "1", string(rune('1'+i)), 1))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // At a server without sessions, clients that listen do not lock out those that call.
@@ -43,7 +44,7 @@ func TestListenersLeaveRoomForCalls(t *testing.T) {
 	}
 	cancel()
 	_ = stream.Body.Close()
-	gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(patience).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(hang.Guard).Should(gomega.BeZero())
 }
 
 // A server that takes messages and does not say so holds up a number of them only.
@@ -80,5 +81,5 @@ func TestUnacceptedMessagesAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	close(accept)
-	gomega.NewWithT(t).Eventually(tell).WithTimeout(patience).Should(gomega.Succeed())
+	gomega.NewWithT(t).Eventually(tell).WithTimeout(hang.Guard).Should(gomega.Succeed())
 }

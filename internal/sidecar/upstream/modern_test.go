@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // modernServer has, besides the tools of testServer, one with headers for its arguments,
@@ -83,9 +84,10 @@ func TestModernConnection(t *testing.T) {
 
 // N-01, M-09: a subscription is a long call, and what is cancelled is cut off.
 func TestModernListen(t *testing.T) {
-	left := make(chan string, 8)
+	begun, left := make(chan string, 8), make(chan string, 8)
 	handler := modernServer()
 	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- r.Header.Get(headerMethod)
 		// Not when the handler returns: one of the Go SDK may not, if it learns of the
 		// end before it has begun with the tool (measured with v1.8.0).
 		context.AfterFunc(r.Context(), func() { left <- r.Header.Get(headerMethod) })
@@ -104,6 +106,9 @@ func TestModernListen(t *testing.T) {
 	}
 	within(t, "end of grow", left)
 	c.send(enveloped(3, "tools/call", `"name":"wait","arguments":{},`))
+	for range 3 { // a call may be cancelled before the server has it
+		within(t, "call", begun)
+	}
 	for id, method := range map[string]string{"1": "subscriptions/listen", "3": "tools/call"} {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 		if got := within(t, "end of "+method, left); got != method {
@@ -121,6 +126,7 @@ func TestModernListen(t *testing.T) {
 		t.Errorf("an answer to what was cancelled: %s", <-c.answers)
 	}
 	c.send(enveloped(4, "tools/call", `"name":"wait","arguments":{},`))
+	within(t, "call", begun)
 	c.server.Close()
 	within(t, "end of call", left)
 	if err := within(t, "end", c.ended); !errors.Is(err, session.ErrEnded) || len(c.answers) != 0 {
@@ -192,8 +198,8 @@ func TestModernBehindEndpoint(t *testing.T) {
 	endpoint := stateless.New(stateless.Options{
 		Acquire: func(ctx context.Context) (stateless.Server, error) { return modern.Dial(ctx, nil) },
 		Limits: stateless.Limits{
-			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: patience, Silence: patience,
-			CallTimeout: patience, IdleTimeout: patience, CommitAfter: patience, WriteTimeout: patience, KeepAlive: patience,
+			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
+			CallTimeout: hang.Guard, IdleTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard,
 		},
 	})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,7 +234,7 @@ func TestModernBehindEndpoint(t *testing.T) {
 			}
 		}
 		return false
-	}).WithTimeout(patience).Should(gomega.BeTrue())
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	c.call(t, "grow", "more")
 	within(t, "list change", c.changed)
 	for _, post := range b.requests("POST") {

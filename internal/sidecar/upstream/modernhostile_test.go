@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 func pipeModern(t *testing.T, handler http.HandlerFunc) *conversation {
@@ -245,7 +246,7 @@ func TestServerDoesNotRead(t *testing.T) {
 				for range 20 { // more than may be in flight
 					began := time.Now()
 					err := c.server.Send(t.Context(), []byte(large))
-					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != patience {
+					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != hang.Guard {
 						t.Fatalf("send: %v after %v", err, took)
 					}
 					synctest.Wait()

@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // An answer that breaks off is not taken for a whole one.
@@ -86,31 +87,38 @@ func TestStreamIsKeptAlive(t *testing.T) {
 	}
 }
 
-// A client that does not read stalls nobody, and is given up.
+// A client that does not read stalls no other client, and the proxy gives it up.
 func TestSlowReader(t *testing.T) {
-	flooded := make(chan struct{})
-	e := newEndpoint(t, newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			_, _ = io.WriteString(w, `{}`)
-			return
-		}
-		defer close(flooded)
-		w.Header().Set("Content-Type", typeEvents)
-		for r.Context().Err() == nil {
-			if _, err := io.WriteString(w, "data: "+strings.Repeat("x", 1<<16)+"\n\n"); err != nil {
+	for name, timeout := range map[string]time.Duration{"beside others": hang.Guard, "given up": 500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			flooded := make(chan struct{})
+			e := newEndpoint(t, newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					_, _ = io.WriteString(w, `{}`)
+					return
+				}
+				defer close(flooded)
+				w.Header().Set("Content-Type", typeEvents)
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, "data: "+strings.Repeat("x", 1<<16)+"\n\n"); err != nil {
+						return
+					}
+				}
+			})), func(o *Options) { o.WriteTimeout = timeout })
+			slow := e.do("GET", "")
+			if timeout == hang.Guard {
+				for range 20 {
+					if got := e.do("POST", ping); got.StatusCode != 200 {
+						t.Errorf("beside a slow reader: %s", got.Status)
+					}
+				}
 				return
 			}
-		}
-	})), func(o *Options) { o.WriteTimeout = 500 * time.Millisecond })
-	slow := e.do("GET", "")
-	for range 20 {
-		if got := e.do("POST", ping); got.StatusCode != 200 {
-			t.Errorf("beside a slow reader: %s", got.Status)
-		}
+			within(t, "giving up the slow reader", flooded)
+			_, _ = io.Copy(io.Discard, slow.Body)
+			gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(hang.Guard).Should(gomega.BeZero())
+		})
 	}
-	within(t, "giving up the slow reader", flooded)
-	_, _ = io.Copy(io.Discard, slow.Body)
-	gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(patience).Should(gomega.BeZero())
 }
 
 func TestBetweenEvents(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // T-26: time ends what nobody uses, and what is used for too long.
@@ -144,8 +145,8 @@ func TestRunEndsSessions(t *testing.T) {
 		close(done)
 	}()
 	_ = text(t, stream)
-	gomega.NewWithT(t).Eventually(e.proxy.Sessions).WithTimeout(patience).Should(gomega.BeZero())
-	gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(patience).Should(gomega.Equal(1))
+	gomega.NewWithT(t).Eventually(e.proxy.Sessions).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
 	if got := b.requests("DELETE"); len(got) != 1 || got[0].header.Get(headerSession) != "gated" || got[0].header.Get(headerRevision) != "2025-11-25" {
 		t.Errorf("DELETE: %v", got)
 	}

@@ -1,0 +1,189 @@
+package prober
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/probekey"
+	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+const key = "0123456789abcdef"
+
+// pods are servers on addresses of this machine that share two ports, as pods do.
+type pods struct {
+	t                     *testing.T
+	clientPort, adminPort int
+	next                  int
+}
+
+func newPods(t *testing.T) *pods {
+	t.Helper()
+	p := &pods{t: t, next: 1}
+	for _, port := range []*int{&p.clientPort, &p.adminPort} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		*port = listener.Addr().(*net.TCPAddr).Port
+		t.Cleanup(func() { _ = listener.Close() }) // so that nobody else gets it
+	}
+	return p
+}
+
+func (p *pods) serve(ip string, port int, handler http.Handler) {
+	p.t.Helper()
+	listener, err := net.Listen("tcp", address(ip, port))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(listener) }()
+	p.t.Cleanup(func() { _ = server.Close() })
+}
+
+// add starts a pod that has all the time it needs; a nil handler is a port that nobody
+// listens on.
+func (p *pods) add(name string, client, adapter http.Handler) Instance {
+	p.t.Helper()
+	p.next++
+	ip := fmt.Sprintf("127.0.%d.%d", 1+p.next/250, 1+p.next%250)
+	if client != nil {
+		p.serve(ip, p.clientPort, client)
+	}
+	if adapter != nil {
+		p.serve(ip, p.adminPort, adapter)
+	}
+	return Instance{
+		Pod: serverName(name), UID: types.UID(name), IP: ip, Ready: true, Key: key,
+		Interval: 200 * time.Millisecond, Timeout: hang.Guard,
+	}
+}
+
+// adapter is a real admin port.
+func adapter(state keeper.State) http.Handler {
+	return admin.Handler(admin.Options{
+		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
+		Sessions: func() int { return 3 },
+		Key:      []byte(key), Metrics: http.NotFoundHandler(),
+	})
+}
+
+func sdkServer() http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "real", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+}
+
+func healthy(t *testing.T, tools int) (client, adminPort http.Handler, catalog *mcpprobe.Catalog) {
+	t.Helper()
+	catalog = catalogOf(t, allCapabilities, map[string]string{"tools/list": list("tools", tools, func(i int) string { return tool(i, 200, 10, 100) })})
+	return sdkServer(), adapter(keeper.State{Ready: true, Catalog: catalog}), catalog
+}
+
+// run starts a Prober and returns how to end it.
+func (p *pods) run(options Options) (*Prober, func()) {
+	p.t.Helper()
+	options.ClientPort, options.AdminPort = p.clientPort, p.adminPort
+	prober := New(options)
+	ctx, cancel := context.WithCancel(p.t.Context())
+	over := make(chan error, 1)
+	go func() { over <- prober.Start(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-over:
+			if err != nil {
+				p.t.Error(err)
+			}
+		case <-time.After(hang.Guard):
+			p.t.Error("Start does not end")
+		}
+	})
+	p.t.Cleanup(stop)
+	return prober, stop
+}
+
+// eventually waits for something to become true of a result.
+func eventually(t *testing.T, p *Prober, server string, what string, is func(Result) bool) Result {
+	t.Helper()
+	deadline := time.Now().Add(hang.Guard)
+	for {
+		for _, result := range p.Results(serverName(server)) {
+			if is(result) {
+				return result
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not %s: %+v, report %+v", server, what, result, result.Report)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestARealServer(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	client, adminPort, catalog := healthy(t, 200)
+	var token, bearer atomic.Value
+	seen := func(value *atomic.Value, header string, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			value.Store(r.Header.Get(header))
+			next.ServeHTTP(w, r)
+		})
+	}
+	var full, unchanged atomic.Int64
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") == "" {
+			full.Add(1)
+		} else {
+			unchanged.Add(1)
+		}
+		adminPort.ServeHTTP(w, r)
+	})
+	var log strings.Builder
+	var mu sync.Mutex
+	prober, stop := p.run(Options{Log: funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		log.WriteString(prefix + args + "\n")
+	}, funcr.Options{Verbosity: 5})})
+	prober.Watch(serverName("real"), []Instance{p.add("real", seen(&token, probekey.Header, client), seen(&bearer, "Authorization", counted))})
+	result := eventually(t, prober, "real", "verified", func(r Result) bool { return r.Outcome == Verified && r.Catalog != nil })
+	if result.Sessions != 3 || !result.Report.Ready || result.Catalog.Summary.Counts.Tools != 200 || len(result.Catalog.Summary.Tools) != 128 ||
+		result.Catalog.Summary.Digest != catalog.Digest || result.Catalog.Stored.Digest != catalog.Digest {
+		t.Errorf("got %+v", result)
+	}
+	if token.Load() != probekey.Token([]byte(key)) || bearer.Load() != "Bearer "+key {
+		t.Errorf("got the token %v and the key %v", token.Load(), bearer.Load())
+	}
+	for deadline := time.Now().Add(hang.Guard); unchanged.Load() < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the catalogue was asked for %d times by its tag, want 3", unchanged.Load())
+		}
+	}
+	if full.Load() != 1 {
+		t.Errorf("the whole catalogue was asked for %d times", full.Load())
+	}
+	stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if text := log.String(); strings.Contains(text, key) || strings.Contains(text, probekey.Token([]byte(key))) || !strings.Contains(text, "Verified") {
+		t.Errorf("the log has a key, or nothing:\n%s", text)
+	}
+}
