@@ -16,7 +16,7 @@ func startLoops(perCPU int) (stop func()) {
 	var over atomic.Bool
 	for range loops {
 		go func() {
-			for !over.Load() { //nolint:revive // to be busy is the purpose
+			for !over.Load() { // to be busy is the purpose
 			}
 		}()
 	}

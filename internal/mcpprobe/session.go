@@ -233,25 +233,17 @@ func (s *Session) call(ctx context.Context, method string, do func(context.Conte
 // and the time of the call may run out meanwhile: in every order the status is the
 // reason. While a session is opened, a status need not be a failure.
 func (s *Session) explain(ctx context.Context, op string, note *note, nonsense int64, err error) error {
-	e, noted := (*Error)(nil), note.get()
+	noted := note.get()
 	failure, secondHand := s.guard.failure()
+	outOfTime := ctx.Err() != nil && (op == opConnect || noted == nil || noted.Status == 0)
+	var e *Error
 	switch {
 	case failure != nil && !secondHand:
 		e = failure
-	case ctx.Err() != nil && (op == opConnect || noted == nil || noted.Status == 0):
-		e = fromContext(ctx.Err())
-		switch {
-		case e.Class != Timeout:
-		case !s.guard.reached.Load():
-			e.Class = Unreachable
-		case s.guard.nonsense.Load() > nonsense:
-			e.Class, e.Detail = Protocol, "no answer came, but something that is none"
-		}
+	case outOfTime:
+		e = s.guard.overtime(ctx.Err(), nonsense)
 	case noted != nil:
-		e = noted
-		if fromWire := fromSDK(err); noted.Class == Rejected && fromWire.Class == Rejected && fromWire != noted {
-			e = &Error{Class: Rejected, Status: noted.Status, Code: fromWire.Code, Detail: fromWire.Detail}
-		}
+		e = noted.with(fromSDK(err))
 	case failure != nil:
 		e = failure
 	default:
@@ -260,6 +252,28 @@ func (s *Session) explain(ctx context.Context, op string, note *note, nonsense i
 	explained := *e
 	explained.Op = op
 	return &explained
+}
+
+// with is a status, and the error that the server's body has with it.
+func (e *Error) with(body *Error) *Error {
+	if e.Class != Rejected || body.Class != Rejected || body == e {
+		return e
+	}
+	return &Error{Class: Rejected, Status: e.Status, Code: body.Code, Detail: body.Detail}
+}
+
+// overtime is the error of a call whose context has ended. Nonsense is how much there was
+// when the call began.
+func (g *guard) overtime(ended error, nonsense int64) *Error {
+	e := fromContext(ended)
+	switch {
+	case e.Class != Timeout:
+	case !g.reached.Load():
+		e.Class = Unreachable
+	case g.nonsense.Load() > nonsense:
+		e.Class, e.Detail = Protocol, "no answer came, but something that is none"
+	}
+	return e
 }
 
 // watch waits for the end of the connection.

@@ -204,18 +204,18 @@ func checkNobodyAsks(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 16<<20)
 	for deadline := time.Now().Add(hang.Guard); ; time.Sleep(10 * time.Millisecond) {
-		left := ""
+		var left []string
 		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 			if strings.Contains(stack, "prober.(*Prober)") || strings.Contains(stack, "prober.(*asker)") ||
 				strings.Contains(stack, "/mcpprobe.") || strings.Contains(stack, "net/http.(*persistConn)") {
-				left += stack + "\n\n"
+				left = append(left, stack)
 			}
 		}
-		if left == "" {
+		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("these are left:\n%s", left)
+			t.Fatalf("these are left:\n%s", strings.Join(left, "\n\n"))
 		}
 	}
 }

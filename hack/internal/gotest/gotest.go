@@ -93,7 +93,8 @@ func quote(text string) string {
 // that fail are in the result.
 func Run(ctx context.Context, suite Suite) (*Result, error) {
 	began := time.Now()
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, suite.Flags, suite.Packages)...)
+	args := slices.Concat([]string{"test", "-json"}, suite.Flags, suite.Packages)
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir, command.Env = suite.Dir, append(os.Environ(), suite.Env...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = time.Minute
@@ -205,7 +206,7 @@ func add[K comparable](to map[K]*strings.Builder, at K, text string) {
 	if to[at] == nil {
 		to[at] = &strings.Builder{}
 	}
-	to[at].WriteString(text)
+	_, _ = to[at].WriteString(text) // never fails
 }
 
 func textOf[K comparable](from map[K]*strings.Builder, at K) string {

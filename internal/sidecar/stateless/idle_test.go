@@ -127,7 +127,7 @@ func TestProcessThatHangs(t *testing.T) {
 			go func() {
 				w := &recorder{header: http.Header{}}
 				e.Serve(w, request, message)
-				_, text := w.all()
+				text := w.written()
 				answered <- text
 			}()
 			return answered
