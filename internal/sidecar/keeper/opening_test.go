@@ -160,17 +160,13 @@ func watch(t *testing.T, g *gate, change func(*Options)) *watched {
 	w.Keeper = New(options)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	changed := w.note() // before the keeper can say anything else
 	running.Go(func() { w.Run(ctx) })
 	running.Go(func() {
 		for ctx.Err() == nil {
-			state, changed := w.State()
-			w.mu.Lock()
-			if said := describe(state); len(w.said) == 0 || w.said[len(w.said)-1] != said {
-				w.said = append(w.said, said)
-			}
-			w.mu.Unlock()
 			select {
 			case <-changed:
+				changed = w.note()
 			case <-ctx.Done():
 			}
 		}
@@ -181,6 +177,17 @@ func watch(t *testing.T, g *gate, change func(*Options)) *watched {
 		g.kill()
 	})
 	return w
+}
+
+// note keeps what the state says, and returns when it says something else.
+func (w *watched) note() <-chan struct{} {
+	state, changed := w.State()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if said := describe(state); len(w.said) == 0 || w.said[len(w.said)-1] != said {
+		w.said = append(w.said, said)
+	}
+	return changed
 }
 
 func describe(s State) string {
