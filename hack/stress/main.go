@@ -41,6 +41,10 @@ var stages = []stage{
 	{name: "loaded-1", packages: gotest.AllPackages, times: 3, maxProcs: 1, loopsPerCPU: 2},
 }
 
+// packagesAtATime is more than there are cores: most tests wait most of the time, and those
+// that do not are to hold beside others.
+const packagesAtATime = 4
+
 func main() {
 	out := flag.String("out", filepath.Join(cache(), "stress.tsv"), "`file` that results are added to")
 	only := flag.String("only", "", "`stages` to run, with commas: unit, integration, loaded-2, loaded-1; all when empty")
@@ -101,7 +105,7 @@ func (s stage) run(ctx context.Context, book *book, env []string, race bool) err
 	if len(left) == 0 {
 		return nil
 	}
-	flags := slices.Concat(gotest.ShortFlags, []string{fmt.Sprintf("-count=%d", s.times), "-timeout=3h"})
+	flags := slices.Concat(gotest.ShortFlags, []string{fmt.Sprintf("-count=%d", s.times), "-timeout=3h", "-vet=off", fmt.Sprintf("-p=%d", packagesAtATime)})
 	if race {
 		flags = append(flags, "-race")
 	}
