@@ -33,7 +33,7 @@ var parts = []part{
 		name: "integration", title: "integration tests, against a real API server and kube-controller-manager",
 		packages: gotest.IntegrationPackages, flags: gotest.ShortFlags, needs: gotest.Kubernetes,
 	},
-	{name: "long", title: "long tests", packages: gotest.AllPackages, flags: gotest.LongFlags, needs: gotest.Kubernetes},
+	{name: "long", title: "long tests", packages: gotest.LongPackages, flags: gotest.LongFlags, needs: gotest.Kubernetes},
 }
 
 func nothing(context.Context) ([]string, error) { return nil, nil }
@@ -59,6 +59,9 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("there is no part %q; the parts are unit, integration and long", name)
 		}
 		wanted = append(wanted, parts[i])
+	}
+	if len(wanted) == 0 {
+		return errors.New("name the parts to run: unit, integration, long")
 	}
 	began := time.Now()
 	var total gotest.Result

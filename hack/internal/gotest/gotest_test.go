@@ -1,6 +1,7 @@
 package gotest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -24,15 +25,19 @@ func module(t *testing.T) string {
 		"unbuilt/a_test.go": "package unbuilt\nimport \"testing\"\nfunc TestNever(t *testing.T) { undefinedName() }\n",
 		"none/a.go":         "package none\n",
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), content)
 	}
 	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestEveryFailureHasItsCommand(t *testing.T) {
@@ -72,6 +77,38 @@ func TestPatternOfAFailureRunsIt(t *testing.T) {
 	}
 	if result.Failed != 2 || result.Passed != 0 {
 		t.Errorf("got %d failed and %d passed, want the subtest, its parent and nothing else", result.Failed, result.Passed)
+	}
+}
+
+func TestParts(t *testing.T) {
+	dir := module(t)
+	for name, content := range map[string]string{
+		"long/a_test.go":             "package long\nimport \"testing\"\nfunc TestLongProof(t *testing.T) {}\n",
+		"longer/a_test.go":           "package longer_test\nimport \"testing\"\nfunc TestQuick(t *testing.T) {}\n\nfunc TestLongerProof(t *testing.T) {}\n",
+		"test/integration/a_test.go": "package integration\nimport \"testing\"\nfunc TestIt(t *testing.T) {}\n",
+	} {
+		write(t, filepath.Join(dir, name), content)
+	}
+	t.Chdir(dir)
+	for name, test := range map[string]struct {
+		packages func(context.Context) ([]string, error)
+		want     []string
+	}{
+		"all":         {AllPackages, []string{"bad", "exits", "good", "long", "longer", "panics", "test/integration", "unbuilt"}},
+		"unit":        {UnitPackages, []string{"bad", "exits", "good", "long", "longer", "panics", "unbuilt"}},
+		"integration": {IntegrationPackages, []string{"test/integration"}},
+		"long":        {LongPackages, []string{"long", "longer"}},
+	} {
+		got, err := test.packages(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			got[i] = short(got[i])
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

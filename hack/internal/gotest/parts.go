@@ -1,10 +1,12 @@
 package gotest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -17,15 +19,41 @@ var (
 
 const integration = "/test/integration"
 
+// LongPackages are those that have long tests: to link all others would take longer than
+// the tests.
+func LongPackages(ctx context.Context) ([]string, error) {
+	files, err := list(ctx, "{{$p := .}}{{range .TestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}\n{{end}}{{range .XTestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}\n{{end}}")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, file := range files {
+		path, name, _ := strings.Cut(file, " ")
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("look for long tests: %w", err)
+		}
+		if bytes.Contains(content, []byte("\nfunc TestLong")) && !slices.Contains(found, path) {
+			found = append(found, path)
+		}
+	}
+	return found, nil
+}
+
 // AllPackages are those of the module in the working directory that have tests.
 func AllPackages(ctx context.Context) ([]string, error) {
-	list := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
-	list.Stderr = os.Stderr
-	output, err := list.Output()
+	return list(ctx, "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}")
+}
+
+// list has go list write something of each package, and returns its lines.
+func list(ctx context.Context, format string) ([]string, error) {
+	command := exec.CommandContext(ctx, "go", "list", "-f", format, "./...")
+	command.Stderr = os.Stderr
+	output, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("list packages: %w", err)
 	}
-	return strings.Fields(string(output)), nil
+	return strings.FieldsFunc(string(output), func(r rune) bool { return r == '\n' }), nil
 }
 
 // UnitPackages need nothing but Go.
