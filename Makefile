@@ -58,11 +58,11 @@ test-integration: race-note ## Run the tests against a real API server and kube-
 test-long: race-note ## Run the proofs that take too long for make test; CI runs them.
 	@$(TEST) long -- $(GO_TEST_FLAGS)
 
-# value: RUN is a regular expression, whose dollars are not make's.
+# value keeps make from expanding the dollars of the regular expression.
 .PHONY: test-one
 test-one: race-note ## Run one test and see all of its output: PKG=./internal/prober RUN=TestBudget.
 	@[[ -n "$(PKG)" ]] || { echo "test-one: name the package and the test, such as: make test-one PKG=./internal/prober RUN=TestBudget" >&2; exit 2; }
-	$(if $(findstring test/integration,$(PKG)),KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} )go test $(RACE) -count=1 -v $(TEST_FLAGS) -run '$(value RUN)' $(PKG)
+	$(if $(findstring test/integration,$(PKG)),KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && )go test $(RACE) -count=1 -v $(TEST_FLAGS) -run '$(value RUN)' $(PKG)
 
 STRESS_FLAGS ?=
 

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onsi/gomega"
+
 	"github.com/slipway-mcp/slipway/hack/internal/gotest"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // module writes a module with a test that counts its runs in a file and one that fails,
@@ -25,17 +28,21 @@ func module(t *testing.T) (runs string) {
 		"bad/a_test.go": "package bad\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"broken\") }\n",
 		"none/a.go":     "package none\n",
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), content)
 	}
 	t.Chdir(dir)
 	t.Setenv("RUNS", runs)
 	return runs
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A stage runs each test as often as it says, records what fails, and leaves out what the
@@ -98,16 +105,37 @@ func TestBookSurvivesACut(t *testing.T) {
 	}
 }
 
+// A signal that cuts a run off ends the tests in flight, too. They have not failed, and
+// run again next time.
 func TestStageIsCutOff(t *testing.T) {
-	module(t)
-	b, err := openBook(filepath.Join(t.TempDir(), "stress.tsv"), "one")
+	runs := module(t)
+	write(t, "slow/a_test.go", "package slow\nimport (\"os\"; \"testing\"; \"time\")\nfunc TestSlow(t *testing.T) { os.WriteFile(os.Getenv(\"RUNS\"), nil, 0o600); time.Sleep(time.Hour) }\n")
+	path := filepath.Join(t.TempDir(), "stress.tsv")
+	b, err := openBook(path, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.close() }()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	slow := func(context.Context) ([]string, error) { return []string{gotest.Module + "/slow"}, nil }
+	ended := make(chan error, 1)
+	go func() { ended <- stage{name: "unit", packages: slow, times: 1}.run(ctx, b, nil, false) }()
+	gomega.NewWithT(t).Eventually(func() error { _, err := os.Stat(runs); return err }).WithTimeout(hang.Guard).Should(gomega.Succeed())
 	cancel()
-	if err := (stage{name: "unit", packages: gotest.AllPackages, times: 1}).run(ctx, b, nil, false); err == nil {
+	if err := <-ended; err == nil {
 		t.Error("a stage that was cut off says nothing")
+	}
+	if content, _ := os.ReadFile(path); len(content) != 0 {
+		t.Errorf("it was recorded: %s", content)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if chosen, err := choose("loaded-1,unit"); err != nil || len(chosen) != 2 || chosen[1].name != "unit" {
+		t.Errorf("got %v, %v", chosen, err)
+	}
+	if _, err := choose("integraton"); err == nil {
+		t.Error("a stage that does not exist is chosen")
 	}
 }

@@ -29,6 +29,7 @@ import (
 type stage struct {
 	name        string
 	packages    func(context.Context) ([]string, error)
+	long        bool // the long tests, and no others
 	times       int
 	maxProcs    int // of everything that the tests run; 0 means as many as there are cores
 	loopsPerCPU int // busy loops beside the tests
@@ -37,17 +38,18 @@ type stage struct {
 var stages = []stage{
 	{name: "unit", packages: gotest.UnitPackages, times: 20},
 	{name: "integration", packages: gotest.IntegrationPackages, times: 5},
+	{name: "long", packages: gotest.LongPackages, long: true, times: 3},
 	{name: "loaded-2", packages: gotest.AllPackages, times: 3, maxProcs: 2, loopsPerCPU: 2},
 	{name: "loaded-1", packages: gotest.AllPackages, times: 3, maxProcs: 1, loopsPerCPU: 2},
 }
 
-// packagesAtATime is more than there are cores: most tests wait most of the time, and those
-// that do not are to hold beside others.
+// packagesAtATime is more than there are cores: most tests wait most of the time, and tests
+// that need a core must pass next to others, too.
 const packagesAtATime = 4
 
 func main() {
 	out := flag.String("out", filepath.Join(cache(), "stress.tsv"), "`file` that results are added to")
-	only := flag.String("only", "", "`stages` to run, with commas: unit, integration, loaded-2, loaded-1; all when empty")
+	only := flag.String("only", "", "`stages` to run, with commas: unit, integration, long, loaded-2, loaded-1; all when empty")
 	race := flag.Bool("race", true, "run with the race detector")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,15 +86,32 @@ func run(ctx context.Context, out, only string, race bool) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range stages {
-		if only != "" && !slices.Contains(strings.Split(only, ","), s.name) {
-			continue
-		}
+	wanted, err := choose(only)
+	if err != nil {
+		return err
+	}
+	for _, s := range wanted {
 		if err := s.run(ctx, book, env, race); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return book.verdict(os.Stdout)
+}
+
+// choose finds stages by their names.
+func choose(names string) ([]stage, error) {
+	if names == "" {
+		return stages, nil
+	}
+	var chosen []stage
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(stages, func(s stage) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no stage %q", name)
+		}
+		chosen = append(chosen, stages[i])
+	}
+	return chosen, nil
 }
 
 func (s stage) run(ctx context.Context, book *book, env []string, race bool) error {
@@ -105,7 +124,11 @@ func (s stage) run(ctx context.Context, book *book, env []string, race bool) err
 	if len(left) == 0 {
 		return nil
 	}
-	flags := slices.Concat(gotest.ShortFlags, []string{fmt.Sprintf("-count=%d", s.times), "-timeout=3h", "-vet=off", fmt.Sprintf("-p=%d", packagesAtATime)})
+	tests := gotest.ShortFlags
+	if s.long {
+		tests = gotest.LongFlags
+	}
+	flags := slices.Concat(tests, []string{fmt.Sprintf("-count=%d", s.times), "-timeout=3h", "-vet=off", fmt.Sprintf("-p=%d", packagesAtATime)})
 	if race {
 		flags = append(flags, "-race")
 	}
@@ -114,12 +137,22 @@ func (s stage) run(ctx context.Context, book *book, env []string, race bool) err
 	}
 	defer startLoops(s.loopsPerCPU)()
 	var recordErr error
+	var failed []gotest.Package
 	_, err = gotest.Run(ctx, gotest.Suite{
 		Packages: left, Flags: flags, Env: env, Progress: os.Stdout,
 		Ended: func(ended gotest.Package) {
+			if len(ended.Failures) > 0 {
+				failed = append(failed, ended) // it may be that the run is being cut off
+				return
+			}
 			recordErr = errors.Join(recordErr, book.add(s, ended))
 		},
 	})
+	if ctx.Err() == nil {
+		for _, ended := range failed {
+			recordErr = errors.Join(recordErr, book.add(s, ended))
+		}
+	}
 	return errors.Join(err, recordErr)
 }
 
@@ -131,7 +164,11 @@ func sourceID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("name the source: %w", err)
 	}
-	return strings.Join(strings.Fields(string(output)), "-dirty-"), nil
+	source := strings.Join(strings.Fields(string(output)), "-dirty-")
+	if source == "" {
+		return "", errors.New("name the source: this is no git checkout")
+	}
+	return source, nil
 }
 
 // now is when something was recorded.

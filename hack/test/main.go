@@ -65,26 +65,30 @@ func run(ctx context.Context, args []string) error {
 	}
 	began := time.Now()
 	var total gotest.Result
+	var stopped error
 	for _, p := range wanted {
 		result, err := p.run(ctx, flags)
-		if err != nil {
-			return fmt.Errorf("run %s: %w", p.title, err)
+		if result != nil {
+			total.Passed += result.Passed
+			total.Failed += result.Failed
+			total.Skipped += result.Skipped
+			total.Failures = append(total.Failures, result.Failures...)
 		}
-		total.Passed += result.Passed
-		total.Failed += result.Failed
-		total.Skipped += result.Skipped
-		total.Failures = append(total.Failures, result.Failures...)
+		if err != nil {
+			stopped = fmt.Errorf("run %s: %w", p.title, err)
+			break
+		}
 	}
 	fmt.Printf("\n%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, total.Skipped)
 	fmt.Printf("in %.0f s\n", time.Since(began).Seconds())
-	if len(total.Failures) == 0 {
-		return nil
+	if len(total.Failures) > 0 {
+		fmt.Println("\nRun just what failed:")
+		for _, failure := range total.Failures {
+			fmt.Println("  " + failure.Command())
+		}
+		stopped = errors.Join(stopped, errors.New("tests failed; their output is above"))
 	}
-	fmt.Println("\nRun just what failed:")
-	for _, failure := range total.Failures {
-		fmt.Println("  " + failure.Command())
-	}
-	return errors.New("\ntests failed; their output is above")
+	return stopped
 }
 
 func (p part) run(ctx context.Context, flags []string) (*gotest.Result, error) {
@@ -100,7 +104,7 @@ func (p part) run(ctx context.Context, flags []string) (*gotest.Result, error) {
 	fmt.Printf("\n=== %s: go test %s, %d packages\n", p.title, strings.Join(flags, " "), len(packages))
 	result, err := gotest.Run(ctx, gotest.Suite{Packages: packages, Flags: flags, Env: env, Progress: os.Stdout})
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	verdict := "passed"
 	if result.Failed > 0 {

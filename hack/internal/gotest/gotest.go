@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type Suite struct {
 	// Progress gets a line for each package that ends, and the output of each test that
 	// fails. Nil means none.
 	Progress io.Writer
-	// Ended is called with each package that ends. Nil means nobody asks.
+	// Ended is called with each package that ends; may be nil.
 	Ended func(Package)
 }
 
@@ -90,45 +91,47 @@ func quote(text string) string {
 }
 
 // Run runs the suite. The error says that go test could not be run or understood; tests
-// that fail are in the result.
+// that fail are in the result, which is there with an error, too, as far as it came.
 func Run(ctx context.Context, suite Suite) (*Result, error) {
 	began := time.Now()
 	args := slices.Concat([]string{"test", "-json"}, suite.Flags, suite.Packages)
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir, command.Env = suite.Dir, append(os.Environ(), suite.Env...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	// The tests' programs are to end, too, for which go test alone would wait.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
 	command.WaitDelay = time.Minute
-	var problems bytes.Buffer
-	command.Stderr = &problems
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("run go test: %w", err)
-	}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("run go test: %w", err)
-	}
 	progress := suite.Progress
 	if progress == nil {
 		progress = io.Discard
 	}
+	var problems bytes.Buffer
+	command.Stderr = io.MultiWriter(&problems, progress) // such as what is downloaded
 	reading := newReading(progress)
 	if suite.Ended != nil {
 		reading.ended = suite.Ended
 	}
+	result := &reading.result
+	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		return result, fmt.Errorf("run go test: %w", err)
+	}
 	readErr := reading.read(stdout)
 	waitErr := command.Wait()
-	result := &reading.result
 	result.Took = time.Since(began)
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("run go test: %w", ctx.Err())
+		return result, fmt.Errorf("run go test: %w", ctx.Err())
 	case readErr != nil:
-		return nil, fmt.Errorf("read output of go test: %w", readErr)
+		return result, fmt.Errorf("read output of go test: %w", readErr)
 	case errors.As(waitErr, &exit) && len(result.Failures) == 0:
-		return nil, fmt.Errorf("run go test: %w\n%s", waitErr, problems.Bytes())
+		return result, fmt.Errorf("run go test: %w\n%s", waitErr, problems.Bytes())
 	case waitErr != nil && exit == nil:
-		return nil, fmt.Errorf("run go test: %w", waitErr)
+		return result, fmt.Errorf("run go test: %w", waitErr)
 	}
 	return result, nil
 }
@@ -148,20 +151,33 @@ type event struct {
 type reading struct {
 	result   Result
 	progress io.Writer
-	output   map[key]*strings.Builder // of tests that run, and of packages
-	builds   map[string]*strings.Builder
-	failed   map[string][]string // tests, by package
-	failures map[string][]Failure
 	ended    func(Package)
+	output   map[key]*strings.Builder // of tests that have not ended, and of packages
+	builds   map[string]*strings.Builder
+	packages map[string]*trouble
 }
 
 type key struct{ pkg, test string }
 
+// trouble is what went wrong in a package that has not ended.
+type trouble struct {
+	failed   []string // tests whose parents have not ended
+	failures []Failure
+	races    strings.Builder // reports in the output of tests that passed
+}
+
 func newReading(progress io.Writer) *reading {
 	return &reading{
-		progress: progress, output: map[key]*strings.Builder{}, builds: map[string]*strings.Builder{},
-		failed: map[string][]string{}, failures: map[string][]Failure{}, ended: func(Package) {},
+		progress: progress, ended: func(Package) {},
+		output: map[key]*strings.Builder{}, builds: map[string]*strings.Builder{}, packages: map[string]*trouble{},
 	}
+}
+
+func (r *reading) trouble(pkg string) *trouble {
+	if r.packages[pkg] == nil {
+		r.packages[pkg] = &trouble{}
+	}
+	return r.packages[pkg]
 }
 
 func (r *reading) read(source io.Reader) error {
@@ -188,6 +204,8 @@ func (r *reading) read(source io.Reader) error {
 func (r *reading) take(e event) {
 	at := key{e.Package, e.Test}
 	switch e.Action {
+	case "run":
+		add(r.output, at, "")
 	case "output":
 		add(r.output, at, e.Output)
 	case "build-output":
@@ -217,20 +235,40 @@ func textOf[K comparable](from map[K]*strings.Builder, at K) string {
 }
 
 func (r *reading) testEnded(e event) {
+	output, t := textOf(r.output, key{e.Package, e.Test}), r.trouble(e.Package)
+	isChild := func(test string) bool { return strings.HasPrefix(test, e.Test+"/") }
 	switch e.Action {
 	case "pass":
 		r.result.Passed++
+		if strings.Contains(output, "DATA RACE") {
+			t.races.WriteString(output) // of another test, perhaps: the report goes to the one that wrote last
+		}
 	case "skip":
 		r.result.Skipped++
 	case "fail":
 		r.result.Failed++
 		// A test fails with its subtests: the subtest is what to run again.
-		isParent := func(test string) bool { return strings.HasPrefix(test, e.Test+"/") }
-		if !slices.ContainsFunc(r.failed[e.Package], isParent) {
-			r.fail(Failure{Package: short(e.Package), Test: e.Test, Output: textOf(r.output, key{e.Package, e.Test})})
+		switch {
+		case !slices.ContainsFunc(t.failed, isChild):
+			r.fail(e.Package, e.Test, output)
+		case saysMore(output):
+			_, _ = fmt.Fprintf(r.progress, "\n%s %s wrote:\n%s\n", short(e.Package), e.Test, output)
 		}
-		r.failed[e.Package] = append(r.failed[e.Package], e.Test)
+		t.failed = append(t.failed, e.Test)
 	}
+	t.failed = slices.DeleteFunc(t.failed, isChild) // with -count the same names come again
+}
+
+// saysMore says whether there is something in the output of a test besides its name and
+// verdict.
+func saysMore(output string) bool {
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *reading) packageEnded(e event) {
@@ -238,23 +276,56 @@ func (r *reading) packageEnded(e event) {
 		return
 	}
 	took := time.Duration(e.Elapsed * float64(time.Second))
-	verdict := "ok    "
+	own := textOf(r.output, key{e.Package, ""})
+	verdict, note := "ok    ", ""
+	if strings.Contains(own, "(cached)") {
+		note = " (cached)"
+	}
 	if e.Action == "fail" {
 		verdict = "FAILED"
-		if len(r.failed[e.Package]) == 0 {
-			r.result.Failed++
-			r.fail(Failure{Package: short(e.Package), Output: textOf(r.builds, e.FailedBuild) + textOf(r.output, key{e.Package, ""})})
-		}
+		r.packageFailed(e, own)
 	}
-	ended := Package{Path: short(e.Package), Took: took, Failures: r.failures[short(e.Package)]}
+	t := r.trouble(e.Package)
+	ended := Package{Path: short(e.Package), Took: took, Failures: t.failures}
+	delete(r.packages, e.Package)
 	r.result.Packages = append(r.result.Packages, ended)
+	_, _ = fmt.Fprintf(r.progress, "%s %6.1f s  %s%s\n", verdict, took.Seconds(), ended.Path, note)
 	r.ended(ended)
-	_, _ = fmt.Fprintf(r.progress, "%s %6.1f s  %s\n", verdict, took.Seconds(), short(e.Package))
 }
 
-func (r *reading) fail(f Failure) {
+// packageFailed looks for what the tests have not told: those that never ended, because
+// they hang or the program crashed, and what is the fault of no single test.
+func (r *reading) packageFailed(e event, own string) {
+	t := r.trouble(e.Package)
+	var unfinished []string
+	for at := range r.output {
+		if at.pkg == e.Package && at.test != "" {
+			unfinished = append(unfinished, at.test)
+		}
+	}
+	slices.Sort(unfinished)
+	for i, test := range unfinished {
+		output := textOf(r.output, key{e.Package, test})
+		delete(r.output, key{e.Package, test})
+		if isParent := i+1 < len(unfinished) && strings.HasPrefix(unfinished[i+1], test+"/"); isParent && !saysMore(output) {
+			continue
+		}
+		r.result.Failed++
+		r.fail(e.Package, test, output+own)
+	}
+	if len(t.failures) == 0 {
+		r.result.Failed++
+		r.fail(e.Package, "", textOf(r.builds, e.FailedBuild)+own)
+	}
+	if t.races.Len() > 0 {
+		_, _ = fmt.Fprintf(r.progress, "\nraces that tests of %s have shown:\n%s\n", short(e.Package), t.races.String())
+	}
+}
+
+func (r *reading) fail(pkg, test, output string) {
+	f := Failure{Package: short(pkg), Test: test, Output: output}
 	r.result.Failures = append(r.result.Failures, f)
-	r.failures[f.Package] = append(r.failures[f.Package], f)
+	r.trouble(pkg).failures = append(r.trouble(pkg).failures, f)
 	_, _ = fmt.Fprintf(r.progress, "\n%s %s failed:\n%s\n", f.Package, f.Test, f.Output)
 }
 

@@ -3,6 +3,7 @@ package gotest
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ func module(t *testing.T) string {
 		"exits/a_test.go": "package exits\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { println(\"no server\"); os.Exit(3) }\n" +
 			"func TestNever(t *testing.T) {}\n",
 		"panics/a_test.go":  "package panics\nimport \"testing\"\nfunc TestPanics(t *testing.T) { panic(\"oops\") }\n",
+		"crashes/a_test.go": "package crashes\nimport \"testing\"\nfunc TestCrashes(t *testing.T) { go func() { panic(\"elsewhere\") }(); select {} }\n",
 		"unbuilt/a_test.go": "package unbuilt\nimport \"testing\"\nfunc TestNever(t *testing.T) { undefinedName() }\n",
 		"none/a.go":         "package none\n",
 	} {
@@ -51,6 +53,7 @@ func TestEveryFailureHasItsCommand(t *testing.T) {
 		`make test-one PKG=./bad RUN='^TestBad$/^a_\(b\)_it.s$/^\$c$'`: "broken",
 		`make test-one PKG=./exits`:                                    "no server",
 		`make test-one PKG=./panics RUN='^TestPanics$'`:                "oops",
+		`make test-one PKG=./crashes RUN='^TestCrashes$'`:              "panic: elsewhere",
 		`make test-one PKG=./unbuilt`:                                  "undefinedName",
 	}
 	got := map[string]string{}
@@ -65,8 +68,64 @@ func TestEveryFailureHasItsCommand(t *testing.T) {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 	// Of bad the test and its subtest fail; of exits and unbuilt there is only the package.
-	if result.Passed != 3 || result.Failed != 5 || result.Skipped != 1 || len(result.Packages) != 5 {
+	if result.Passed != 3 || result.Failed != 6 || result.Skipped != 1 || len(result.Packages) != 6 {
 		t.Errorf("got %d passed, %d failed, %d skipped, in %v", result.Passed, result.Failed, result.Skipped, result.Packages)
+	}
+}
+
+// A test that hangs has no verdict of its own. What it wrote, and where it hangs, is shown
+// all the same, also beside a test that failed before.
+func TestHangIsShown(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module "+Module+"\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "hangs/a_test.go"), "package hangs\nimport (\"testing\"; \"time\")\nfunc TestFails(t *testing.T) { t.Error(\"wrong\") }\n"+
+		"func TestHangs(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { t.Log(\"waits\"); time.Sleep(time.Hour) }) }\n")
+	result, err := Run(t.Context(), Suite{Dir: dir, Packages: []string{"./..."}, Flags: []string{"-count=1", "-timeout=3s"}})
+	if err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	var commands, output []string
+	for _, failure := range result.Failures {
+		commands, output = append(commands, failure.Command()), append(output, failure.Output)
+	}
+	want := []string{"make test-one PKG=./hangs RUN='^TestFails$'", "make test-one PKG=./hangs RUN='^TestHangs$/^sub$'"}
+	if diff := cmp.Diff(want, commands); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	if text := strings.Join(output, ""); !strings.Contains(text, "test timed out after") || !strings.Contains(text, "a_test.go:4") || !strings.Contains(text, "waits") {
+		t.Errorf("got %s", text)
+	}
+}
+
+// What a race detector says goes to the test that wrote last, which may have passed.
+func TestRacesAreShown(t *testing.T) {
+	var progress strings.Builder
+	r := newReading(&progress)
+	for _, e := range []event{
+		{Action: "run", Package: "p", Test: "TestA"}, {Action: "run", Package: "p", Test: "TestB"},
+		{Action: "output", Package: "p", Test: "TestA", Output: "WARNING: DATA RACE\nhere\n"}, {Action: "pass", Package: "p", Test: "TestA"},
+		{Action: "output", Package: "p", Test: "TestB", Output: "race detected during execution of test\n"}, {Action: "fail", Package: "p", Test: "TestB"},
+		{Action: "fail", Package: "p"},
+	} {
+		r.take(e)
+	}
+	if !strings.Contains(progress.String(), "DATA RACE\nhere") {
+		t.Errorf("the report is not in %q", progress.String())
+	}
+}
+
+// With -count a test comes again under its name: what failed in one round hides nothing of
+// another.
+func TestEveryRoundCounts(t *testing.T) {
+	r := newReading(io.Discard)
+	for _, e := range []event{
+		{Action: "fail", Package: "p", Test: "TestA/sub"}, {Action: "fail", Package: "p", Test: "TestA"},
+		{Action: "fail", Package: "p", Test: "TestA"}, {Action: "fail", Package: "p"},
+	} {
+		r.take(e)
+	}
+	if got := len(r.result.Failures); got != 2 || r.result.Failures[1].Test != "TestA" {
+		t.Errorf("got %+v", r.result.Failures)
 	}
 }
 
@@ -94,8 +153,8 @@ func TestParts(t *testing.T) {
 		packages func(context.Context) ([]string, error)
 		want     []string
 	}{
-		"all":         {AllPackages, []string{"bad", "exits", "good", "long", "longer", "panics", "test/integration", "unbuilt"}},
-		"unit":        {UnitPackages, []string{"bad", "exits", "good", "long", "longer", "panics", "unbuilt"}},
+		"all":         {AllPackages, []string{"bad", "crashes", "exits", "good", "long", "longer", "panics", "test/integration", "unbuilt"}},
+		"unit":        {UnitPackages, []string{"bad", "crashes", "exits", "good", "long", "longer", "panics", "unbuilt"}},
 		"integration": {IntegrationPackages, []string{"test/integration"}},
 		"long":        {LongPackages, []string{"long", "longer"}},
 	} {

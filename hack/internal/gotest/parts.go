@@ -83,7 +83,7 @@ func packages(ctx context.Context, want func(path string) bool) ([]string, error
 const assets = "KUBEBUILDER_ASSETS"
 
 // Kubernetes is the environment of tests that run an API server. It builds Kubernetes if
-// nobody has yet.
+// the cache has no build.
 func Kubernetes(ctx context.Context) (env []string, err error) {
 	if os.Getenv(assets) != "" {
 		return nil, nil
