@@ -76,7 +76,7 @@ LEAK_SESSIONS ?= 10000
 BENCH_FLAGS ?=
 
 .PHONY: test-leaks
-test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test does some.
+test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test opens 80.
 	go test -count=1 -v -timeout 10m -run TestNothingIsLeftBehind $(TEST_FLAGS) ./internal/sidecar -args -leak-sessions $(LEAK_SESSIONS)
 
 .PHONY: bench

@@ -25,8 +25,8 @@ type stderrPump struct {
 	file   *os.File
 	prefix string
 	sink   *sink
-	done   chan struct{} // closed when nobody has it open any more
-	heard  chan struct{} // closed when all is known that was written before hurry
+	done   chan struct{} // closed when no process holds the write end
+	heard  chan struct{} // closed when everything written before hurry was called has been read
 
 	line []byte // begun and not ended
 
@@ -68,8 +68,9 @@ func (p *stderrPump) run() {
 	p.flush()
 }
 
-// hurry has all read that is in the pipe now, for a process that has ended: what it
-// wrote is there. A process that left its group may keep the pipe open.
+// hurry makes run read what the pipe holds without waiting for more. It is for a process
+// that has ended: all that it wrote is there. A process that left its group may keep the
+// pipe open.
 func (p *stderrPump) hurry() {
 	_ = p.file.SetReadDeadline(time.Unix(1, 0)) // after the end it fails, and everything is known
 }

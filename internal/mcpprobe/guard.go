@@ -44,6 +44,7 @@ type guard struct {
 	broken   context.Context
 	breakOff context.CancelCauseFunc
 	gaveUp   atomic.Pointer[Error] // what the SDK said when it gave the connection up
+	status   atomic.Pointer[Error] // of the last response, if it was an error
 
 	reached   atomic.Bool  // the server was there at least once
 	junkLines atomic.Int64 // lines of a process that are no messages
@@ -89,6 +90,16 @@ func newGuard(options Options) *guard {
 
 // fail breaks the connection; the first reason stays.
 func (g *guard) fail(err *Error) { g.breakOff(withOp(err, "session")) }
+
+// reasonFor is why the SDK gave the connection up. Where the SDK has only words, it did so
+// for the status of the last response, if that was an error.
+func (g *guard) reasonFor(err *Error) *Error {
+	if status := g.status.Load(); err.Class == Protocol && status != nil {
+		err = status
+	}
+	own := *err // others may hold the original
+	return &own
+}
 
 // giveUp breaks the connection because the SDK has given it up. The SDK has only words
 // for what the guard saw on the wire, so this reason is weaker than any other.

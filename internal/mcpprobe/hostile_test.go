@@ -116,6 +116,41 @@ func TestStatusIsTheReasonAfterTheDeadline(t *testing.T) {
 	checkStatus(t, err, Unauthorized, 401)
 }
 
+// A call in flight when a status ends the connection fails for that reason, too: nobody
+// canceled it.
+func TestStatusIsTheReasonForOtherCalls(t *testing.T) {
+	waits := make(chan struct{})
+	rejecting := status(methodTools, 401, nil, nil)
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(data), `"`+methodPrompts+`"`) {
+			close(waits)
+			<-r.Context().Done()
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(data)))
+		rejecting.ServeHTTP(w, r)
+	}))
+	session, err := Connect(withPatience(t), HTTP(url, nil), Options{})
+	if err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	defer session.Close()
+	other := make(chan error, 1)
+	go func() {
+		other <- session.call(withPatience(t), methodPrompts, func(ctx context.Context) error {
+			_, err := session.client.ListPrompts(ctx, nil)
+			return err
+		})
+	}()
+	<-waits
+	if _, err := session.Catalog(withPatience(t)); ours(t, err).Class != Unauthorized {
+		t.Errorf("the call that got the status: %v", err)
+	}
+	checkStatus(t, <-other, Unauthorized, 401)
+	checkStatus(t, session.Err(), Unauthorized, 401)
+}
+
 func TestP03StatusOfAStreamIsClassified(t *testing.T) {
 	for code, want := range map[int]Class{401: Unauthorized, 403: Unauthorized, 429: Busy, 503: Busy, 404: Rejected, 302: Protocol} {
 		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))

@@ -63,8 +63,8 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 	}, nil
 }
 
-// mortalConn is a connection that ends with the session. The transport keeps one for
-// later whose request ended while it was dialled, and would keep it for ever.
+// mortalConn is a connection that ends with the session. If a request ends while its
+// connection is being dialled, the transport would keep the connection idle for ever.
 type mortalConn struct {
 	net.Conn
 	forget func() bool
@@ -173,7 +173,9 @@ func reason(err error) string {
 func (r *roundTripper) receive(note *note, message sent, response *http.Response) error {
 	limit := r.guard.limits.ReplyBytes
 	small := min(smallReply, limit)
-	if e := statusError(response); e != nil {
+	e := statusError(response)
+	r.guard.status.Store(e)
+	if e != nil {
 		note.set(e)
 		if message.method == methodDiscover && (e.Class == Unauthorized || e.Class == Busy) {
 			r.guard.refuse(e)

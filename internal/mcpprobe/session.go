@@ -242,7 +242,7 @@ func (s *Session) explain(ctx context.Context, op string, note *note, nonsense i
 		e = failure
 	case outOfTime:
 		e = s.guard.overtime(ctx.Err(), nonsense)
-	case noted != nil:
+	case noted != nil && (noted.Status != 0 || failure == nil):
 		e = noted.with(fromSDK(err))
 	case failure != nil:
 		e = failure
@@ -280,8 +280,7 @@ func (g *guard) overtime(ended error, nonsense int64) *Error {
 func (s *Session) watch() {
 	e := &Error{Class: Closed, Detail: "the server ended the connection"}
 	if err := s.client.Wait(); err != nil {
-		shared := *fromSDK(err) // may be an error that somebody else holds
-		e = &shared
+		e = s.guard.reasonFor(fromSDK(err))
 	}
 	s.guard.giveUp(e)
 }

@@ -263,15 +263,25 @@ func (e *expiring) Err() error {
 // Whatever an adapter does not send, the deadline ends the waiting for it.
 func TestFetchEndsWithItsDeadline(t *testing.T) {
 	p := newPods(t)
-	for name, handler := range map[string]http.Handler{"hanging": mute, "trickling": trickle} {
+	for name, test := range map[string]struct {
+		handler http.Handler
+		until   func(a *asker) bool // when the deadline passes
+	}{
+		"hanging":   {mute, func(*asker) bool { return true }},
+		"trickling": {trickle, func(a *asker) bool { return !a.budget.has(inFlight) }}, // the body is being read
+	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := &expiring{t.Context(), make(chan struct{})}
-			instance := p.add(name, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				close(ctx.done)
-				handler.ServeHTTP(w, r)
-			}))
 			a := newAsker(Options{ClientPort: p.clientPort, AdminPort: p.adminPort}.withDefaults())
 			defer a.close()
+			instance := p.add(name, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				go func() {
+					for ; !test.until(a); time.Sleep(time.Millisecond) {
+					}
+					close(ctx.done)
+				}()
+				test.handler.ServeHTTP(w, r)
+			}))
 			_, err := a.fetch(ctx, instance, question{})
 			if mcpprobe.ClassOf(err) != mcpprobe.Timeout || !strings.Contains(trouble(err, instance), "the adapter did not answer within") {
 				t.Errorf("got %v", err)

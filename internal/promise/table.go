@@ -19,7 +19,7 @@ type row struct {
 func rows() []row {
 	return []row{
 		{"image present, one server at a time: `kubectl apply` → Ready and Verified", atMost(Ready), []string{endToEnd}},
-		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{"test/integration/controller: TestServerBreaksLater", endToEnd}},
+		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{endToEnd}},
 		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/child: TestDeathIsToldInTime", endToEnd}},
 		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},

@@ -121,11 +121,12 @@ func TestR49ThousandCallsInFlight(t *testing.T) {
 			}
 		})
 	}
-	for range calls {
+	for arrived := range calls {
 		select {
 		case <-asked:
 		case <-ctx.Done():
-			t.Fatalf("%d calls have reached the server", len(asked))
+			running.Wait() // its calls end with the context
+			t.Fatalf("%d calls have reached the server", arrived)
 		}
 	}
 	for i := range calls {

@@ -16,10 +16,13 @@ func TestServerThatAnswersWithNonsense(t *testing.T) {
 	t.Parallel()
 	adapter, _ := startAdapterOn(t, newListener(t), nil, "cat")
 	var state keeper.State
-	gomega.NewWithT(t).Eventually(func() keeper.Reason {
+	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ = adapter.keeper.State()
-		return state.Reason
-	}).WithTimeout(hang.Guard).Should(gomega.Equal(keeper.Broken))
+		return state.Reason != keeper.Starting && state.Reason != keeper.Silent // as it may seem on a busy machine
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	if state.Reason != keeper.Broken {
+		t.Errorf("the first verdict is %s", state.Reason)
+	}
 	if state.Ready || !strings.Contains(state.Err.Error(), "sends back what it is sent, which is no answer") {
 		t.Errorf("%s: %v", state.Reason, state.Err)
 	}

@@ -44,7 +44,7 @@ func startElected(t *testing.T, account, election, extra string) *running {
 		t.Fatal(err)
 	}
 	address := network.Address()
-	health, metrics := address+":8081", address+":8443"
+	health, metrics := address+":20765", address+":20766"
 	config := fmt.Sprintf(`
 apiVersion: config.slipway.dev/v1alpha1
 kind: ManagerConfiguration

@@ -232,8 +232,8 @@ func (l *lastWords) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readNow reads what is there, whatever the deadline is: another deadline could pass, too,
-// before a read begins.
+// readNow reads what the pipe holds and ignores the deadline. With a new deadline, too, a
+// read could begin too late.
 func readNow(output *os.File, p []byte) (n int, err error) {
 	connection, err := output.SyscallConn()
 	if err != nil {
@@ -258,8 +258,9 @@ func readNow(output *os.File, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// reasonGrace is how long the end of a process may follow that of its output, also on a
-// node that is busy.
+// reasonGrace is how long Serve waits for a process to exit after its output has ended. On
+// a busy node a process is collected late. The graces of those who wait for Serve's reason
+// are longer.
 const reasonGrace = time.Second
 
 // Serve reads the process's messages until it ends, and then calls ended with the

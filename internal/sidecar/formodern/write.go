@@ -23,9 +23,10 @@ const (
 	queueBytes = 1 << 20
 	// busyPause is before what was not taken is sent again.
 	busyPause = 50 * time.Millisecond
-	// reasonGrace is for whoever reads the process's output to say that it has ended,
-	// and why.
-	reasonGrace = time.Second
+	// reasonGrace is how long a failed write waits for the reader of the process's output
+	// to say that the process has ended, and why. The reader itself waits a second for the
+	// exit code.
+	reasonGrace = 3 * time.Second
 )
 
 // isBusy says whether a message was not taken by a server that takes others, later: it

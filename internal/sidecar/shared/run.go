@@ -179,9 +179,10 @@ func (r *run) nextQueued() ([]byte, bool) {
 	return message, true
 }
 
-// reasonGrace is for whoever reads the process's output to say why it ended, which
-// tells more than that its input is closed.
-const reasonGrace = time.Second
+// reasonGrace is how long a failed write waits for the reader of the process's output to
+// say why the process ended, which tells more than that its input is closed. The reader
+// itself waits a second for the exit code.
+const reasonGrace = 3 * time.Second
 
 func (r *run) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {

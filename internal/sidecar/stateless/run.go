@@ -171,8 +171,9 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	return nil, r.sendFailed(err)
 }
 
-// reasonGrace is for whoever reads the process's output to say that it has ended.
-const reasonGrace = time.Second
+// reasonGrace is how long a failed write waits for the reader of the process's output to
+// say that the process has ended. The reader itself waits a second for the exit code.
+const reasonGrace = 3 * time.Second
 
 // sendFailed tells a process that ended, after which the next one can be tried, from
 // one that does not read.

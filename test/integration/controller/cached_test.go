@@ -44,6 +44,7 @@ func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 	// The operator may not have heard yet of what it applied last, and asks for that. The
 	// fields of a Deployment may be another client's, so that one is asked for always.
 	g.Eventually(lookThreeTimes).WithTimeout(hang.Guard).Should(HaveEach(ContainSubstring("/deployments/")))
+	g.Expect(lookThreeTimes()).To(HaveEach(ContainSubstring("/deployments/")), "it asks again")
 }
 
 // reads are the paths of what was read, but for watches.

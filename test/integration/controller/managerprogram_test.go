@@ -46,7 +46,7 @@ func startManagerProgram(t *testing.T, namespace string) *managerProgram {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	metrics := shared.network.Address() + ":8443"
+	metrics := shared.network.Address() + ":20766"
 	file := filepath.Join(dir, "config.yaml")
 	content := `
 apiVersion: config.slipway.dev/v1alpha1

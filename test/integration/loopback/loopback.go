@@ -1,6 +1,7 @@
 // Package loopback gives each test process a network of its own on the loopback
 // interface. A port that is free now may be taken a moment later; an address in such a
-// network is not, because no other process listens there.
+// network is not. Only a process that listens on all addresses of the machine can be in
+// the way, so tests use ports that are uncommon and below those that the kernel hands out.
 package loopback
 
 import (
@@ -13,8 +14,8 @@ import (
 )
 
 const (
-	// The networks are 127.64.0.0/16 to 127.126.0.0/16. Who listens at this port of a
-	// network's first address has the network. It is no port that the kernel hands out.
+	// The networks are 127.64.0.0/16 to 127.126.0.0/16. A process owns a network while it
+	// listens on claimPort of the network's first address.
 	firstNetwork, lastNetwork = 64, 126
 	claimPort                 = 20764
 
