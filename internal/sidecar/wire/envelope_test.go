@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -261,5 +263,29 @@ func TestScanLenient(t *testing.T) {
 				t.Error("a client may write that, too")
 			}
 		})
+	}
+}
+
+// SF2: a member that some parser takes for a known one is refused, also where the known
+// one stands beside it. GHSA-q382-vc8q-7jhj: one parser ignores NUL at the end of a name.
+func TestNamesThatParsersTakeForKnownOnes(t *testing.T) {
+	const message = `{"jsonrpc":"2.0","id":1,"method":"tools/call"%s,"params":{"name":"ok"%s,"_meta":{"progressToken":1%s}}}`
+	for _, name := range []string{"%s\\u0000", "\\u0000%s", "%s\\u0000\\u0000", "%s ", " %s", "%s\\t", "\\n%s", "%s\\u007f", "\\ufeff%s", "%s\\u200b", "%s\\u00a0", "\\u0085%s", "%s\u00a0"} {
+		for place, known := range map[int]string{0: "method", 1: "name", 2: "progressToken"} {
+			odd := [3]any{"", "", ""}
+			odd[place] = `,"` + fmt.Sprintf(name, known) + `":"secret"`
+			text := fmt.Sprintf(message, odd[:]...)
+			if !json.Valid([]byte(text)) {
+				t.Fatalf("%s is no JSON", text)
+			}
+			if _, err := Scan([]byte(text)); err == nil {
+				t.Errorf("%s is taken", text)
+			}
+		}
+	}
+	for _, name := range []string{"na me", "n\\u0061med", "name2", "ünicode", "名前", "\\u0000", " ", ""} {
+		if _, err := Scan(fmt.Appendf(nil, message, "", `,"`+name+`":1`, "")); err != nil {
+			t.Errorf("%s is refused: %v", name, err)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+	"unicode"
+)
 
 // members goes through the members of one object and picks those with known names.
 type members struct {
@@ -57,11 +60,30 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 	if escaped {
 		name = unquote(append(append([]byte{'"'}, name...), '"'))
 	}
+	name = visible(name)
 	for _, known := range m.names {
-		// Some decoders ignore case, so to them this would be the known member.
+		// Some decoders ignore case, and one takes "name\u0000" for "name", so to them this
+		// would be the known member.
 		if bytes.EqualFold(name, []byte(known)) {
 			return 0, invalid(offset, `the member "`+known+`" is spelled in a way that parsers disagree on`)
 		}
 	}
 	return -1, nil
 }
+
+// visible is a name without blanks at its ends, and without the characters anywhere that
+// show nothing.
+func visible(name []byte) []byte {
+	if bytes.IndexFunc(name, isOdd) < 0 { // nearly always
+		return name
+	}
+	name = bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, name)
+	return bytes.TrimFunc(name, unicode.IsSpace)
+}
+
+func isOdd(r rune) bool { return r <= ' ' || r >= 0x7f }
