@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Annotation is the member of a property's schema that asks for a header.
@@ -37,17 +39,20 @@ func Params(schema json.RawMessage) ([]Param, error) {
 	return w.found, nil
 }
 
-// Argument is what a call has for the parameter, or nil if that is nothing, or null.
-func (p Param) Argument(arguments json.RawMessage) json.RawMessage {
+// Argument is what a call has for the parameter, or nil if that is nothing, or null. It
+// is an error if the arguments have it twice, or in a spelling that some parsers take for
+// it: the server might act on one that the header does not repeat. The arguments must be
+// part of a message that was scanned.
+func (p Param) Argument(arguments json.RawMessage) (json.RawMessage, error) {
 	for _, name := range p.Path {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(arguments, &object) != nil {
-			return nil
+		found, err := wire.Find(arguments, wire.Span{End: len(arguments)}, name)
+		if err != nil {
+			return nil, err
 		}
-		arguments = object[name]
+		arguments = found[0].Of(arguments)
 	}
-	if string(arguments) == "null" {
-		return nil
+	if len(arguments) == 0 || string(arguments) == "null" {
+		return nil, nil
 	}
-	return arguments
+	return arguments, nil
 }

@@ -122,10 +122,22 @@ func TestArgument(t *testing.T) {
 	p := Param{Path: []string{"a", "b"}}
 	for arguments, want := range map[string]string{
 		`{"a":{"b":"x"}}`: `"x"`, `{"a":{"b":""}}`: `""`, `{ "a" : { "b" : 1.0 } }`: `1.0`, `{"a":{"b":{"c":1}}}`: `{"c":1}`,
-		`{"a":{"b":null}}`: "", `{"a":null}`: "", `{"a":{}}`: "", `{"a":{"B":1}}`: "", `{"a":7}`: "", `{"a":[{"b":1}]}`: "", `{}`: "", `null`: "", ``: "",
+		`{"a":{"b":null}}`: "", `{"a":null}`: "", `{"a":{}}`: "", `{"a":{"c":1}}`: "", `{"a":7}`: "", `{"a":[{"b":1}]}`: "", `{}`: "", `null`: "", ``: "",
 	} {
-		if got := p.Argument(json.RawMessage(arguments)); string(got) != want || want == "" && got != nil {
-			t.Errorf("%s: got %s, want %s", arguments, got, want)
+		if got, err := p.Argument(json.RawMessage(arguments)); err != nil || string(got) != want || want == "" && got != nil {
+			t.Errorf("%s: got %s, %v, want %s", arguments, got, err, want)
+		}
+	}
+}
+
+// M8: which of two arguments a server acts on depends on its parser, so none is taken.
+func TestArgumentsThatParsersDisagreeOn(t *testing.T) {
+	p := Param{Path: []string{"a", "b"}}
+	for _, arguments := range []string{
+		`{"a":{"b":1,"b":2}}`, `{"a":{"b":1},"a":{"b":2}}`, `{"a":{"b":1,"B":2}}`, `{"a":{"b":1,"\u0062":2}}`, `{"a":{"b":1,"b\u0000":2}}`, `{"a":{"b":1,"b ":2}}`,
+	} {
+		if got, err := p.Argument(json.RawMessage(arguments)); err == nil {
+			t.Errorf("%s: got %s, want an error", arguments, got)
 		}
 	}
 }

@@ -103,7 +103,14 @@ func FuzzArgument(f *testing.F) {
 	}
 	p := Param{Path: []string{"a"}}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		argument := p.Argument(append(append([]byte(`{"a":`), text...), '}'))
+		arguments := append(append([]byte(`{"a":`), text...), '}')
+		if !json.Valid(arguments) {
+			return // it is no part of a message that was scanned
+		}
+		argument, err := p.Argument(arguments)
+		if err != nil {
+			return
+		}
 		value, ok := Value(argument)
 		if !ok {
 			return

@@ -19,7 +19,10 @@ func checkParams(header http.Header, request session.Message, params []paramhead
 		return invalidParams("params: " + err.Error()) // the server might read others than we do
 	}
 	for _, p := range params {
-		argument := p.Argument(found[0].Of(request.Bytes))
+		argument, err := p.Argument(found[0].Of(request.Bytes))
+		if err != nil {
+			return invalidParams("params.arguments: " + err.Error()) // as above
+		}
 		values := header[p.Header]
 		switch {
 		case argument == nil && len(values) == 0:

@@ -53,6 +53,18 @@ func TestCheckParams(t *testing.T) {
 	}
 }
 
+// M8: nor which of these for the argument that a header repeats.
+func TestCheckParamsWithAnArgumentTwice(t *testing.T) {
+	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}}
+	for _, arguments := range []string{`{"region":"secret","region":"eu"}`, `{"region":"eu","region":"secret"}`, `{"region":"eu","Region":"secret"}`, `{"region":"eu","region\u0000":"secret"}`} {
+		request := scanned(t, enveloped("1", "tools/call", `"name":"x","arguments":`+arguments+`,`))
+		refused := checkParams(http.Header{"Mcp-Param-Region": {"eu"}}, request, params)
+		if refused == nil || refused.status != http.StatusBadRequest {
+			t.Errorf("%s: refused is %+v", arguments, refused)
+		}
+	}
+}
+
 // M-17: it is not known which of these the server would take for the arguments.
 func TestCheckParamsWithTwoArguments(t *testing.T) {
 	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}}

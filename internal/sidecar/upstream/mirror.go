@@ -97,7 +97,11 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 		return header // it is not clear which the server would compare with
 	}
 	for _, p := range params {
-		if value, ok := paramheader.Value(p.Argument(found[0].Of(request.Bytes))); ok {
+		argument, err := p.Argument(found[0].Of(request.Bytes))
+		if err != nil {
+			continue // as above
+		}
+		if value, ok := paramheader.Value(argument); ok {
 			header[p.Header] = []string{paramheader.Encode(value)}
 		}
 	}
