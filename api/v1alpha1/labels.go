@@ -16,10 +16,6 @@ const (
 	// Secrets and ConfigMaps that the spec refers to.
 	AnnotationReferences = "mcp.slipway.dev/references"
 
-	// AnnotationKey on a pod template changes with the server's key, which the
-	// adapter reads when it starts.
-	AnnotationKey = "mcp.slipway.dev/key"
-
 	// AnnotationTemplate on a pod names the template that the pod was made from. It is
 	// a hash of the template as it was rendered.
 	AnnotationTemplate = "mcp.slipway.dev/template"

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
-	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
@@ -27,7 +25,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
 	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
 	flags.StringVar(&o.framing, "framing", "Newline", "how the server tells messages apart: Newline or ContentLength")
-	flags.StringVar(&o.keyFile, "key-file", "", "`file` with the server's key, 32 bytes in hexadecimal; without it a key is made up, and the catalogue is not served")
+	flags.StringVar(&o.keysDir, "keys-dir", "", "`directory` with the server's keys, in hexadecimal: the file current has one, accepted any number, one a line; they are read again when they change; without it a key is made up, and the catalogue is not served")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that open and end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
@@ -150,20 +148,12 @@ func complete(config *sidecar.Config, o options) (err error) {
 	if config.Log, err = newLogger(o.verbosity); err != nil {
 		return err
 	}
-	key := make([]byte, sessionid.KeySize)
-	if o.keyFile == "" {
-		_, _ = rand.Read(key) // never fails
+	if o.keysDir == "" {
+		config.Keys, err = keys.Generate()
 	} else {
-		text, err := os.ReadFile(o.keyFile)
-		if err != nil {
-			return fmt.Errorf("read key: %w", err)
-		}
-		config.Key = []byte(strings.TrimSpace(string(text)))
-		if key, err = hex.DecodeString(string(config.Key)); err != nil || len(key) != sessionid.KeySize {
-			return fmt.Errorf("read key: %s does not hold %d bytes in hexadecimal", o.keyFile, sessionid.KeySize)
-		}
+		config.Keys, err = keys.Load(o.keysDir, o.podUID)
 	}
-	if config.IDs, err = sessionid.New(key); err != nil {
+	if err != nil {
 		return err
 	}
 	if o.podUID != "" {

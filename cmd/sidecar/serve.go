@@ -32,7 +32,7 @@ type options struct {
 	socket              string
 	serverUIDs          []uint32 // nil is anybody
 	framing             string
-	keyFile             string
+	keysDir             string
 	podUID, podIP       string
 	verbosity           int
 	command             []string

@@ -191,14 +191,16 @@ func TestServerUIDFlag(t *testing.T) {
 }
 
 // A key that is too long is refused as one that is too short is.
-func TestKeyFile(t *testing.T) {
+func TestKeysDir(t *testing.T) {
 	for name, text := range map[string]string{"short": "00", "long": strings.Repeat("00", 64), "no number": strings.Repeat("zz", 32), "none": ""} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "key")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+			dir := t.TempDir()
+			for file, content := range map[string]string{"current": text, "accepted": ""} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := serve(t.Context(), []string{"--key-file", file, "--", "true"}); err == nil || !strings.Contains(err.Error(), "32 bytes in hexadecimal") {
+			if err := serve(t.Context(), []string{"--keys-dir", dir, "--", "true"}); err == nil || !strings.Contains(err.Error(), "in hexadecimal") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -24,14 +24,14 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 	var instances []prober.Instance
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if pod.Status.PodIP == "" || !pod.DeletionTimestamp.IsZero() || s.key == "" || finished(pod) {
+		if pod.Status.PodIP == "" || !pod.DeletionTimestamp.IsZero() || s.keys == nil || finished(pod) {
 			continue
 		}
 		instances = append(instances, prober.Instance{
 			Pod: s.in(pod.Name), UID: pod.UID, IP: pod.Status.PodIP,
 			Ready: status.PodReady(pod), Starts: restarts(pod),
 			Refresh:  s.server.Annotations[mcpv1alpha1.AnnotationRefresh],
-			Key:      s.key,
+			Key:      s.keys.ring.Current,
 			Interval: orDefault(s.server.Spec.Probe.Interval, defaultInterval),
 			Timeout:  orDefault(s.server.Spec.Probe.Timeout, defaultTimeout),
 			Stored:   r.storedCatalog(s),

@@ -59,7 +59,7 @@ func (r *Reconciler) observe(ctx context.Context, s *state) error {
 	if s.catalog, err = r.findMetadata(ctx, configMapKind, key(workload.CatalogName(s.server))); err != nil {
 		return err
 	}
-	if s.keySecret, err = r.findMetadata(ctx, secretKind, key(workload.KeySecretName(s.server))); err != nil {
+	if s.keysSecret, err = r.findMetadata(ctx, secretKind, key(workload.KeysSecretName(s.server))); err != nil {
 		return err
 	}
 	if err := r.observePods(ctx, s); err != nil {

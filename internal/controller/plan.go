@@ -30,10 +30,10 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	if s.current != nil {
 		s.rendered = s.current // until there is a better one
 	}
-	if s.refusal != nil || s.key == "" {
+	if s.refusal != nil || s.keys == nil {
 		return nil
 	}
-	inputs := workload.InputsOf(s.server, s.references, keyID(s.key))
+	inputs := workload.InputsOf(s.server, s.references)
 	if s.current == nil || s.current.Inputs != inputs {
 		image, ok := r.imageFor(s, inputs)
 		if !ok {
@@ -119,7 +119,7 @@ func imageBefore(s *state) *registry.Image {
 // render renders the pod template as this operator would.
 func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, error) {
 	template, err := workload.PodTemplate(workload.Input{
-		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, Key: keyID(s.key), ClusterDomain: r.ClusterDomain,
+		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain,
 	})
 	if err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // ones and the status need.
 func (r *Reconciler) steps(ctx context.Context, s *state) error {
 	for _, step := range []func(context.Context, *state) error{
-		r.ensureKey,
+		r.ensureKeys,
 		r.watchInstances, // before anything that can fail: what runs is looked after
 		r.checkReferences,
 		r.planTemplate,

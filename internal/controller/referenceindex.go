@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 // referenceIndex knows which servers refer to an object, and what was found there
@@ -23,7 +25,7 @@ type namespacedRef struct {
 type referrer struct {
 	refs     []namespacedRef
 	versions string
-	key      string
+	key      adapterapi.Key
 	checked  checkedReferences
 }
 
@@ -76,7 +78,7 @@ func (x *referenceIndex) usersOf(namespace string, object objectRef) []types.Nam
 }
 
 // recall returns what was found when the objects had these versions.
-func (x *referenceIndex) recall(server types.NamespacedName, versions, key string) (checkedReferences, bool) {
+func (x *referenceIndex) recall(server types.NamespacedName, versions string, key adapterapi.Key) (checkedReferences, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.servers[server]
@@ -86,7 +88,7 @@ func (x *referenceIndex) recall(server types.NamespacedName, versions, key strin
 	return known.checked, true
 }
 
-func (x *referenceIndex) remember(server types.NamespacedName, versions, key string, checked checkedReferences) {
+func (x *referenceIndex) remember(server types.NamespacedName, versions string, key adapterapi.Key, checked checkedReferences) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if known := x.servers[server]; known != nil {

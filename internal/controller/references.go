@@ -111,19 +111,19 @@ func addVolume(volume *corev1.Volume, add addReference) {
 func (r *Reconciler) checkReferences(ctx context.Context, s *state) error {
 	references := referencesOf(&s.server.Spec)
 	r.references.set(s.name, references)
-	if s.key == "" || len(references) == 0 {
+	if s.keys == nil || len(references) == 0 {
 		return nil
 	}
 	versions, err := r.versionsOf(ctx, s.name.Namespace, references)
 	if err != nil {
 		return err
 	}
-	checked, ok := r.references.recall(s.name, versions, s.key)
+	checked, ok := r.references.recall(s.name, versions, s.keys.references)
 	if !ok {
 		if checked, err = r.readReferences(ctx, s, references); err != nil {
 			return err
 		}
-		r.references.remember(s.name, versions, s.key, checked)
+		r.references.remember(s.name, versions, s.keys.references, checked)
 	}
 	if len(checked.missing) > 0 {
 		s.refuse(mcpv1alpha1.ReasonReferenceNotFound, strings.Join(checked.missing, "; "))
@@ -197,7 +197,7 @@ func (r *Reconciler) readReferences(ctx context.Context, s *state, references []
 	if err != nil {
 		return checkedReferences{}, fmt.Errorf("encode references of MCPServer %s: %w", s.name, err)
 	}
-	checked.digest = keyedDigest(s.key, canonical)
+	checked.digest = keyedDigest(s.keys.references, canonical)
 	return checked, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
@@ -66,14 +67,15 @@ func TestReferenceIndex(t *testing.T) {
 	if users("a") != 2 || users("b") != 1 || len(index.usersOf("other", objectRef{"Secret", "a"})) != 0 || len(index.usersOf("ns", objectRef{"ConfigMap", "a"})) != 0 {
 		t.Errorf("a has %d users and b %d", users("a"), users("b"))
 	}
-	index.remember(one, "v1", "key", checkedReferences{digest: "d"})
-	if got, ok := index.recall(one, "v1", "key"); !ok || got.digest != "d" {
+	key := adapterapi.NewKey()
+	index.remember(one, "v1", key, checkedReferences{digest: "d"})
+	if got, ok := index.recall(one, "v1", key); !ok || got.digest != "d" {
 		t.Error("what was read is forgotten")
 	}
-	if _, ok := index.recall(one, "v2", "key"); ok {
+	if _, ok := index.recall(one, "v2", key); ok {
 		t.Error("what was read is taken for what is there now")
 	}
-	if _, ok := index.recall(one, "v1", "other"); ok {
+	if _, ok := index.recall(one, "v1", adapterapi.NewKey()); ok {
 		t.Error("a digest with another key is taken for one with this key")
 	}
 	index.set(one, []reference{ref("b")})
@@ -85,17 +87,18 @@ func TestReferenceIndex(t *testing.T) {
 
 // A digest says nothing to those without the key, and depends on all that is read.
 func TestKeyedDigest(t *testing.T) {
-	one := keyedDigest("key", []byte("content"))
+	key, other := adapterapi.NewKey(), adapterapi.NewKey()
+	one := keyedDigest(key, []byte("content"))
 	for name, other := range map[string]string{
-		"another key":     keyedDigest("other", []byte("content")),
-		"another content": keyedDigest("key", []byte("other")),
-		"the key's name":  keyID("key"),
+		"another key":     keyedDigest(other, []byte("content")),
+		"another content": keyedDigest(key, []byte("other")),
+		"the key's name":  key.ID(),
 	} {
 		if one == other {
 			t.Errorf("%s gives the same digest", name)
 		}
 	}
-	if one != keyedDigest("key", []byte("content")) {
+	if one != keyedDigest(key, []byte("content")) {
 		t.Error("the same gives another digest")
 	}
 }

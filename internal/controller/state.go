@@ -28,15 +28,15 @@ type state struct {
 	serviceAccount *metav1.PartialObjectMetadata
 	disruption     *policyv1.PodDisruptionBudget
 	catalog        *metav1.PartialObjectMetadata
-	keySecret      *metav1.PartialObjectMetadata
+	keysSecret     *metav1.PartialObjectMetadata
 	revisions      []appsv1.ControllerRevision // newest first
 	current        *workload.Rendered          // of the newest revision
 	pods           []corev1.Pod
 	results        map[types.UID]prober.Result
 
 	// What was decided.
-	key        string // of the server, in hexadecimal
-	references string // keyed digest of what the spec refers to
+	keys       *serverKeys // nil as long as there are none
+	references string      // keyed digest of what the spec refers to
 	rendered   *workload.Rendered
 	outdated   bool
 	refusal    *status.Obstacle // the user must act

@@ -23,6 +23,7 @@ type roundTripper struct {
 	guard  *guard
 	target *url.URL
 	header http.Header
+	sign   func(http.Header) // may be nil
 	// lazyStream answers the GET for the server's own stream at once. The SDK waits
 	// for that response without a deadline, and some servers send no header before
 	// they have something to say.
@@ -43,6 +44,7 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 		guard:      g,
 		target:     parsed,
 		header:     target.header.Clone(),
+		sign:       target.sign,
 		lazyStream: target.kind == streamableHTTP,
 		life:       life,
 		transport: &http.Transport{
@@ -91,6 +93,9 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 	ctx, release := r.scope(request)
 	ours := request.Clone(ctx)
 	maps.Copy(ours.Header, r.header)
+	if r.sign != nil {
+		r.sign(ours.Header)
+	}
 	if r.lazyStream && request.Method == http.MethodGet && request.Header.Get("Last-Event-ID") == "" {
 		return r.stream(ours, release), nil
 	}

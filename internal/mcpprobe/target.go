@@ -16,6 +16,7 @@ type Target struct {
 	kind   targetKind
 	url    string
 	header http.Header
+	sign   func(http.Header) // adds what is made anew for each request; may be nil
 	reader io.Reader
 	writer io.WriteCloser
 
@@ -34,6 +35,13 @@ const (
 // request. Nothing but the address of this URL is ever dialled.
 func HTTP(url string, header http.Header) Target {
 	return Target{kind: streamableHTTP, url: url, header: header}
+}
+
+// With has a function add to the headers of each request, such as a proof that is good
+// for a short time only.
+func (t Target) With(sign func(http.Header)) Target {
+	t.sign = sign
+	return t
 }
 
 // SSE is a server that speaks the two-endpoint transport of 2024-11-05; the URL is

@@ -15,20 +15,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/probekey"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 const (
 	mcpPath = "/mcp" // of the adapter's client port
 
-	maxBody   = 20 << 20 // of an answer to a request for a catalogue
-	maxHeader = 64 << 10
-	maxTag    = 256 // bytes of an ETag
-	maxReason = 64  // characters
-	maxWords  = 1024
+	maxBody    = 20 << 20 // of an answer to a request for a catalogue
+	maxHeader  = 64 << 10
+	maxRefusal = 4 << 10 // of an answer without a catalogue
+	maxTag     = 256     // bytes of an ETag
+	maxReason  = 64      // characters
+	maxWords   = 1024
 
 	// inFlight bounds what answers may take together while they are worked on, and
 	// decodeCost is what one takes, in multiples of its size: as it came, its parts,
@@ -91,8 +90,10 @@ func address(ip string, port int) string { return net.JoinHostPort(ip, strconv.I
 // verify opens a session through the client port and lists what there is, as any
 // client would. A server that lists too much has answered.
 func (a *asker) verify(ctx context.Context, i Instance) error {
-	header := http.Header{probekey.Header: {probekey.Token([]byte(i.Key))}}
-	target := mcpprobe.HTTP("http://"+address(i.IP, a.clientPort)+mcpPath, header)
+	target := mcpprobe.HTTP("http://"+address(i.IP, a.clientPort)+mcpPath, nil).With(func(header http.Header) {
+		_, proof := adapterapi.NewProof(i.Key, adapterapi.ProbeSubject(string(i.UID)), time.Now())
+		header.Set(adapterapi.HeaderProbe, proof)
+	})
 	_, err := mcpprobe.Probe(ctx, target, mcpprobe.Options{Limits: verifyLimits})
 	if e, ok := errors.AsType[*mcpprobe.Error](err); ok && e.Class == mcpprobe.TooLarge && strings.HasSuffix(e.Op, "/list") {
 		return nil
@@ -128,11 +129,12 @@ func failure(class mcpprobe.Class, status int, detail string) error {
 
 // fetch asks the adapter what its server offers, unless that is what the tag names.
 func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address(i.IP, a.adminPort)+admin.PathCatalog, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address(i.IP, a.adminPort)+adapterapi.PathCatalog, nil)
 	if err != nil {
 		return reply{}, failure(mcpprobe.Protocol, 0, "the pod has no address that can be asked")
 	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(i.Key))
+	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
+	request.Header.Set(adapterapi.HeaderProof, header)
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
 	}
@@ -149,18 +151,42 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	if len(answer.etag) > maxTag {
 		answer.etag = ""
 	}
+	signed := func(body []byte) bool {
+		return proof.Opens(response.Header.Get(adapterapi.HeaderAnswer), adapterapi.Answer{
+			Status: response.StatusCode, ETag: response.Header.Get("ETag"), Sessions: response.Header.Get(adapterapi.HeaderSessions), Body: body,
+		})
+	}
 	switch status := response.StatusCode; {
 	case status == http.StatusNotModified && q.tag != "":
 		answer.unchanged = true
+		if !signed(nil) {
+			return reply{}, unsigned(status)
+		}
 		return answer, nil
 	case status != http.StatusOK:
-		return reply{}, refused(status)
+		body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+		if err != nil || !signed(body) {
+			return reply{}, unsigned(status)
+		}
+		return reply{}, failure(mcpprobe.Busy, status, "the adapter cannot answer at the moment")
 	}
 	if !a.hasRoom(response.ContentLength) {
 		return reply{}, errNoRoom // before the answer is transferred in vain
 	}
-	err = a.read(ctx, response.Body, i.Stored, &answer)
+	err = a.read(ctx, response.Body, signed, i.Stored, &answer)
 	return answer, err
+}
+
+// unsigned is for an answer that does not carry the adapter's MAC. Any process of the pod
+// can give one, so it says nothing of the server: the adapter was not reached.
+func unsigned(status int) error {
+	return failure(mcpprobe.Unreachable, status, "the answer does not carry the adapter's signature")
+}
+
+// isUnsigned says whether an answer came, and not from the adapter.
+func isUnsigned(err error) bool {
+	e, ok := errors.AsType[*mcpprobe.Error](err)
+	return ok && e.Class == mcpprobe.Unreachable && e.Status != 0
 }
 
 // hasRoom says whether an answer of that many bytes, or of an unknown number if
@@ -202,21 +228,8 @@ func innermost(err error) string {
 	}
 }
 
-func refused(status int) error {
-	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return failure(mcpprobe.Unauthorized, status, "the adapter does not take the key")
-	case status == http.StatusTooManyRequests || status >= 500:
-		return failure(mcpprobe.Busy, status, "the adapter asks for patience")
-	case status == http.StatusNotFound:
-		return failure(mcpprobe.Rejected, status, "the adapter serves no catalogue: it has no key")
-	default:
-		return failure(mcpprobe.Protocol, status, "that is no answer of an adapter")
-	}
-}
-
 func sessionsOf(header http.Header) int32 {
-	sessions, err := strconv.ParseInt(header.Get(admin.HeaderSessions), 10, 64)
+	sessions, err := strconv.ParseInt(header.Get(adapterapi.HeaderSessions), 10, 64)
 	if err != nil || sessions < 0 {
 		return -1
 	}
@@ -224,11 +237,14 @@ func sessionsOf(header http.Header) int32 {
 }
 
 // read takes the answer in. Nothing of the body is kept but what a Catalog has.
-func (a *asker) read(ctx context.Context, body io.Reader, stored string, answer *reply) error {
+func (a *asker) read(ctx context.Context, body io.Reader, signed func(body []byte) bool, stored string, answer *reply) error {
 	data, err := a.readAll(ctx, body)
 	defer a.budget.give(decodeCost * cap(data))
 	if err != nil {
 		return err
+	}
+	if !signed(data) {
+		return unsigned(http.StatusOK)
 	}
 	if len(data) > smallBody {
 		select {
@@ -276,7 +292,7 @@ func (a *asker) readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 
 // decode reads an adapter's report.
 func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) error {
-	var report admin.Report
+	var report adapterapi.Report
 	if err := json.Unmarshal(data, &report); err != nil {
 		return failure(mcpprobe.Protocol, 0, "the answer is not that of an adapter")
 	}
@@ -295,7 +311,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 	if err != nil {
 		return err
 	}
-	if report.Reason == keeper.TooLarge {
+	if report.Reason == adapterapi.TooLarge {
 		if answer.catalog == nil {
 			answer.catalog = &Catalog{}
 		}

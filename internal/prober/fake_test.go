@@ -26,7 +26,7 @@ var alpha = serverName("alpha")
 // pod is an instance as tests want most of them.
 func pod(uid string, change ...func(*Instance)) Instance {
 	i := Instance{
-		Pod: serverName(uid), UID: types.UID(uid), IP: "10.0.0.1", Ready: true, Key: "00ff",
+		Pod: serverName(uid), UID: types.UID(uid), IP: "10.0.0.1", Ready: true, Key: key,
 		Interval: 10 * time.Second, Timeout: 5 * time.Second,
 	}
 	for _, c := range change {

@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -77,7 +78,17 @@ var (
 )
 
 func report(ready bool, reason, words, catalog string) http.Handler {
-	return body(http.StatusOK, string(encode(admin.Report{Ready: ready, Reason: keeper.Reason(reason), Error: words, Catalog: json.RawMessage(catalog)})))
+	return signed(body(http.StatusOK, string(encode(adapterapi.Report{Ready: ready, Reason: adapterapi.Reason(reason), Error: words, Catalog: json.RawMessage(catalog)}))))
+}
+
+// replayed answers every request with the answer to another.
+func replayed(adminPort http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		other := httptest.NewRequest(http.MethodGet, adapterapi.PathCatalog, http.NoBody)
+		_, proof := adapterapi.NewProof(key, adapterapi.CatalogSubject(podUID), time.Now())
+		other.Header.Set(adapterapi.HeaderProof, proof)
+		adminPort.ServeHTTP(w, other)
+	})
 }
 
 // manyNumbers is JSON that becomes much larger when it is decoded.
@@ -98,7 +109,7 @@ func hostileServers(client, adminPort http.Handler, times int) map[string]hostil
 	const short = 300 * time.Millisecond
 	many := scripted(allCapabilities, map[string]string{"tools/list": list("tools", times*70_000, func(i int) string { return fmt.Sprintf(`{"name":"t%d"}`, i) })})
 	long := scripted(allCapabilities, map[string]string{"tools/list": fmt.Sprintf(`{"tools":[{"name":"a","description":"%s"}]}`, strings.Repeat("x", times*2<<20))})
-	tooLarge := adapter(keeper.State{Ready: true, Reason: keeper.TooLarge, Err: errors.New("more than 10000 items of a list")})
+	tooLarge := adapter(keeper.State{Ready: true, Reason: adapterapi.TooLarge, Err: errors.New("more than 10000 items of a list")})
 	return map[string]hostile{
 		"hanging":           {mute, mute, Failed, "did not answer initialize within", short},
 		"flooding":          {flood, adminPort, Failed, "probe connect", 0},
@@ -115,12 +126,18 @@ func hostileServers(client, adminPort http.Handler, times int) map[string]hostil
 		"unauthorized":      {body(401, ""), adminPort, Unauthorized, "HTTP 401", 0},
 		"full":              {body(429, ""), adminPort, Full, "HTTP 429", 0},
 		"unavailable":       {body(503, ""), adminPort, Full, "HTTP 503", 0},
-		"catalog-401":       {client, body(401, ""), Verified, "does not take the key", 0},
-		"catalog-503":       {client, body(503, ""), Verified, "asks for patience", 0},
-		"catalog-redirect":  {client, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Verified, "no answer of an adapter", 0},
-		"nobody":            {nil, nil, Unreachable, "connection refused", 0},
-		"not-ready":         {client, report(false, "Exited", "exit status 1\x1b[31m", "null"), Failed, "exit status 1 [31m", 0},
-		"endless-words":     {client, report(false, strings.Repeat("R", 5000), strings.Repeat("語", 5000), "null"), Failed, "語語…", 0},
+		"catalog-500":       {client, signed(body(500, "encode catalogue")), Verified, "the adapter cannot answer at the moment", 0},
+		"catalog-broken":    {client, signed(body(200, `{"ready":tr`)), Verified, "the answer is not that of an adapter", 0},
+		// Processes of the server's container can listen where the adapter should.
+		"catalog-401":      {client, body(401, ""), Verified, "answers HTTP 401 without the adapter's signature", 0},
+		"catalog-503":      {client, body(503, ""), Verified, "answers HTTP 503 without the adapter's signature", 0},
+		"catalog-304":      {client, body(304, ""), Verified, "answers HTTP 304 without the adapter's signature", 0},
+		"catalog-redirect": {client, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Verified, "answers HTTP 307 without the adapter's signature", 0},
+		"catalog-forged":   {client, body(200, `{"ready":true,"catalog":{}}`), Verified, "answers HTTP 200 without the adapter's signature", 0},
+		"catalog-replayed": {client, replayed(adminPort), Verified, "answers HTTP 200 without the adapter's signature", 0},
+		"nobody":           {nil, nil, Unreachable, "connection refused", 0},
+		"not-ready":        {client, report(false, "Exited", "exit status 1\x1b[31m", "null"), Failed, "exit status 1 [31m", 0},
+		"endless-words":    {client, report(false, strings.Repeat("R", 5000), strings.Repeat("語", 5000), "null"), Failed, "語語…", 0},
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 const (
@@ -220,10 +220,10 @@ func (i *instance) reported(report Report, now time.Time) {
 	}
 	i.held, i.needsVerify = true, true
 	words := cmp.Or(report.Error, "the adapter says that the server is not ready")
-	switch keeper.Reason(report.Reason) {
-	case keeper.Starting:
+	switch adapterapi.Reason(report.Reason) {
+	case adapterapi.Starting:
 		i.conclude(Pending, words)
-	case keeper.NoRoom, keeper.Busy:
+	case adapterapi.NoRoom, adapterapi.Busy:
 		i.conclude(Full, words)
 	default:
 		i.conclude(Failed, words)
@@ -239,8 +239,7 @@ func (i *instance) unanswered(err error, now time.Time) {
 	if i.askFails == patience && i.Ready && !i.needsVerify {
 		i.needsVerify, i.verifyAt = true, now
 	}
-	wrongKey := mcpprobe.ClassOf(err) == mcpprobe.Unauthorized
-	told := i.Ready && i.askFails >= patience || wrongKey && (i.result.Report == nil || i.askFails >= patience)
+	told := i.Ready && i.askFails >= patience || isUnsigned(err) && (i.result.Report == nil || i.askFails >= patience)
 	if told && (i.result.Outcome == Verified || i.result.Outcome == Pending) {
 		i.result.Message = trouble(err, i.Instance)
 	}

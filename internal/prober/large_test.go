@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -20,15 +21,7 @@ func TestManyLargeCatalogues(t *testing.T) {
 	p := newPods(t)
 	large := func(tools int) (*mcpprobe.Catalog, http.Handler) {
 		catalog := catalogOf(t, allCapabilities, map[string]string{"tools/list": list("tools", tools, func(i int) string { return tool(i, 9000, 10, 100) })})
-		plain := report(true, "", "", string(encode(catalog)))
-		return catalog, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // one that costs nothing
-			w.Header().Set("ETag", `"1"`)
-			if r.Header.Get("If-None-Match") != "" {
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
-			plain.ServeHTTP(w, r)
-		})
+		return catalog, adapter(keeper.State{Ready: true, Catalog: catalog})
 	}
 	catalog, adminPort := large(1 + smallBody/9000)
 	tooLarge, trimmed := large(1 + maxStored/9000)
@@ -82,6 +75,9 @@ func TestNoRoomIsKnownBeforeTheAnswerIsRead(t *testing.T) {
 	}
 }
 
+// anyone takes an answer for signed.
+func anyone([]byte) bool { return true }
+
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	b := budget{left: 10}
@@ -95,15 +91,15 @@ func TestBudget(t *testing.T) {
 	a := newAsker(Options{}.withDefaults())
 	for range 3 {
 		var answer reply
-		err := a.read(t.Context(), strings.NewReader(`{"ready":true,"error":"`+strings.Repeat("x", 2*smallBody)+`"}`), "", &answer)
+		err := a.read(t.Context(), strings.NewReader(`{"ready":true,"error":"`+strings.Repeat("x", 2*smallBody)+`"}`), anyone, "", &answer)
 		if err != nil || !answer.report.Ready {
 			t.Fatal(err)
 		}
 		// The largest answer that is taken in. Its first byte says that it is no JSON.
-		if err := a.read(t.Context(), strings.NewReader(strings.Repeat("x", maxBody)), "", &answer); mcpprobe.ClassOf(err) != mcpprobe.Protocol || errors.Is(err, errNoRoom) {
+		if err := a.read(t.Context(), strings.NewReader(strings.Repeat("x", maxBody)), anyone, "", &answer); mcpprobe.ClassOf(err) != mcpprobe.Protocol || errors.Is(err, errNoRoom) {
 			t.Fatal(err)
 		}
-		if err := a.read(t.Context(), strings.NewReader(strings.Repeat(" ", maxBody+1)), "", &answer); mcpprobe.ClassOf(err) != mcpprobe.TooLarge {
+		if err := a.read(t.Context(), strings.NewReader(strings.Repeat(" ", maxBody+1)), anyone, "", &answer); mcpprobe.ClassOf(err) != mcpprobe.TooLarge {
 			t.Fatal(err)
 		}
 	}
@@ -111,14 +107,14 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d bytes were not given back", inFlight-a.budget.left)
 	}
 	a.budget.take(inFlight - 1000)
-	if err := a.read(t.Context(), strings.NewReader("{}"), "", &reply{}); !errors.Is(err, errNoRoom) {
+	if err := a.read(t.Context(), strings.NewReader("{}"), anyone, "", &reply{}); !errors.Is(err, errNoRoom) {
 		t.Errorf("got %v, want no room", err)
 	}
 }
 
 func BenchmarkDecode(b *testing.B) {
 	catalog := catalogOf(b, allCapabilities, map[string]string{"tools/list": list("tools", 400, func(i int) string { return tool(i, 15000, 10, 100) })})
-	data := encode(admin.Report{Ready: true, Catalog: encode(catalog)})
+	data := encode(adapterapi.Report{Ready: true, Catalog: encode(catalog)})
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		var answer reply

@@ -2,10 +2,15 @@ package prober
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,16 +19,19 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-const key = "0123456789abcdef"
+// All pods of these tests have one key and, so that they can share handlers, one UID.
+var key = adapterapi.NewKey()
+
+const podUID = "11111111-2222-3333-4444-555555555555"
 
 // pods are servers on addresses of this machine that share two ports, as pods do.
 type pods struct {
@@ -70,17 +78,42 @@ func (p *pods) add(name string, client, adapter http.Handler) Instance {
 		p.serve(ip, p.adminPort, adapter)
 	}
 	return Instance{
-		Pod: serverName(name), UID: types.UID(name), IP: ip, Ready: true, Key: key,
+		Pod: serverName(name), UID: podUID, IP: ip, Ready: true, Key: key,
 		Interval: 200 * time.Millisecond, Timeout: hang.Guard,
 	}
 }
 
 // adapter is a real admin port.
 func adapter(state keeper.State) http.Handler {
+	held, err := keys.New(adapterapi.Keyring{Current: key}, podUID)
+	if err != nil {
+		panic(err)
+	}
 	return admin.Handler(admin.Options{
 		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
 		Sessions: func() int { return 3 },
-		Key:      []byte(key), Metrics: http.NotFoundHandler(),
+		Keys:     held, Metrics: http.NotFoundHandler(),
+	})
+}
+
+// signed is an admin port that signs whatever the handler answers.
+func signed(handler http.Handler) http.Handler {
+	ring := adapterapi.Keyring{Current: key}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proof, ok := ring.Verify(r.Header.Get(adapterapi.HeaderProof), adapterapi.CatalogSubject(podUID), time.Now())
+		if !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		recorded := httptest.NewRecorder()
+		handler.ServeHTTP(recorded, r)
+		maps.Copy(w.Header(), recorded.Header())
+		w.Header().Set("Content-Length", strconv.Itoa(recorded.Body.Len()))
+		w.Header().Set(adapterapi.HeaderAnswer, proof.Seal(adapterapi.Answer{
+			Status: recorded.Code, ETag: recorded.Header().Get("ETag"), Sessions: recorded.Header().Get(adapterapi.HeaderSessions), Body: recorded.Body.Bytes(),
+		}))
+		w.WriteHeader(recorded.Code)
+		_, _ = w.Write(recorded.Body.Bytes())
 	})
 }
 
@@ -140,10 +173,14 @@ func TestARealServer(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	client, adminPort, catalog := healthy(t, 200)
-	var token, bearer atomic.Value
-	seen := func(value *atomic.Value, header string, next http.Handler) http.Handler {
+	// SF1, A6: nothing that is sent has a byte of the key, or is sent twice.
+	var sent, proofs sync.Map
+	seen := func(header string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			value.Store(r.Header.Get(header))
+			sent.Store(fmt.Sprint(r.URL, r.Header), true)
+			if _, again := proofs.LoadOrStore(r.Header.Get(header), true); again {
+				t.Errorf("the proof %q is sent twice", r.Header.Get(header))
+			}
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -163,14 +200,11 @@ func TestARealServer(t *testing.T) {
 		defer mu.Unlock()
 		log.WriteString(prefix + args + "\n")
 	}, funcr.Options{Verbosity: 5})})
-	prober.Watch(serverName("real"), []Instance{p.add("real", seen(&token, probekey.Header, client), seen(&bearer, "Authorization", counted))})
+	prober.Watch(serverName("real"), []Instance{p.add("real", seen(adapterapi.HeaderProbe, client), seen(adapterapi.HeaderProof, counted))})
 	result := eventually(t, prober, "real", "verified", func(r Result) bool { return r.Outcome == Verified && r.Catalog != nil })
 	if result.Sessions != 3 || !result.Report.Ready || result.Catalog.Summary.Counts.Tools != 200 || len(result.Catalog.Summary.Tools) != 128 ||
 		result.Catalog.Summary.Digest != catalog.Digest || result.Catalog.Stored.Digest != catalog.Digest {
 		t.Errorf("got %+v", result)
-	}
-	if token.Load() != probekey.Token([]byte(key)) || bearer.Load() != "Bearer "+key {
-		t.Errorf("got the token %v and the key %v", token.Load(), bearer.Load())
 	}
 	for deadline := time.Now().Add(hang.Guard); unchanged.Load() < 3; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -183,7 +217,18 @@ func TestARealServer(t *testing.T) {
 	stop()
 	mu.Lock()
 	defer mu.Unlock()
-	if text := log.String(); strings.Contains(text, key) || strings.Contains(text, probekey.Token([]byte(key))) || !strings.Contains(text, "Verified") {
-		t.Errorf("the log has a key, or nothing:\n%s", text)
+	text := log.String()
+	sent.Range(func(request, _ any) bool {
+		text += request.(string) + "\n"
+		return true
+	})
+	raw, _ := hex.DecodeString(key.Encode())
+	for _, secret := range []string{key.Encode()[:16], string(raw[:8]), base64.StdEncoding.EncodeToString(raw)[:16], base64.RawURLEncoding.EncodeToString(raw)[:16]} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the key is in what is sent or logged:\n%s", text)
+		}
+	}
+	if !strings.Contains(text, "Verified") || !strings.Contains(text, adapterapi.HeaderProbe) || !strings.Contains(text, adapterapi.HeaderProof) {
+		t.Errorf("not all of it was seen:\n%s", text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -67,9 +68,9 @@ type Instance struct {
 	// into the annotation. A change of either asks for a new verification.
 	Starts  int32
 	Refresh string
-	// Key is the server's key in hexadecimal: it opens the catalogue and the slot
-	// that is reserved for a verification.
-	Key      string
+	// Key is the server's: the prober proves itself by it, to read the catalogue and to
+	// have the slot that is reserved for a verification.
+	Key      adapterapi.Key
 	Interval time.Duration
 	Timeout  time.Duration
 	// Stored is the digest of the catalogue that the cluster holds already; the

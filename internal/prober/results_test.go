@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 )
 
 func TestSessionsAreToldOnceAMinute(t *testing.T) {
@@ -257,15 +257,15 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsNotTakenIsTold(t *testing.T) {
-	wrong := failure(mcpprobe.Unauthorized, 401, "")
+func TestAnAnswerWithoutASignatureIsTold(t *testing.T) {
+	wrong := unsigned(401)
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onFetch(func(context.Context, Instance, string) (reply, error) { return reply{}, wrong })
 		w.Watch(alpha, []Instance{pod("a"), pod("b", notReady)})
 		w.pass(time.Second)
 		for uid, want := range map[string]Outcome{"a": Verified, "b": Pending} {
 			got := w.Results(alpha)[pod(uid).UID]
-			if got.Outcome != want || !strings.Contains(got.Message, "does not take the key") {
+			if got.Outcome != want || !strings.Contains(got.Message, "answers HTTP 401 without the adapter's signature") {
 				t.Errorf("%s: got %s %q", uid, got.Outcome, got.Message)
 			}
 		}
@@ -370,7 +370,7 @@ func TestAnswersInVain(t *testing.T) {
 // A catalogue that changes all the time is not decoded all the time.
 func TestSkimming(t *testing.T) {
 	catalog := catalogOf(t, allCapabilities, map[string]string{"tools/list": list("tools", 3, func(i int) string { return tool(i, 1, 1, 1) })})
-	data := encode(admin.Report{Ready: true, Catalog: encode(catalog)})
+	data := encode(adapterapi.Report{Ready: true, Catalog: encode(catalog)})
 	answer := reply{skimmed: true}
 	if err := decode(data, mcpprobe.Limits{}, "", &answer); err != nil || answer.catalog.Summary.Digest != catalog.Digest || answer.catalog.Stored != nil {
 		t.Errorf("got %+v, %v", answer.catalog, err)

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 // within says whether a question came at about that time, jitter of a tenth allowed.
@@ -108,11 +108,11 @@ func TestAnInstanceThatIsNotReadyIsAskedWhy(t *testing.T) {
 
 func TestStartingIsNoFailure(t *testing.T) {
 	inWorld(t, Options{}, func(_ *testing.T, w *world) {
-		w.replyWith(bad(string(keeper.Starting), "the server is starting"))
+		w.replyWith(bad(string(adapterapi.Starting), "the server is starting"))
 		w.Watch(alpha, []Instance{pod("a", notReady)})
 		w.pass(time.Second)
 		w.wantOutcome("a", Pending, "the server is starting")
-		w.replyWith(bad(string(keeper.NoRoom), "there is no room"))
+		w.replyWith(bad(string(adapterapi.NoRoom), "there is no room"))
 		w.pass(10 * time.Second)
 		w.wantOutcome("a", Full, "there is no room")
 		w.replyWith(good("1", 0))
@@ -272,7 +272,7 @@ func TestChangesAskForAVerification(t *testing.T) {
 		"starts":   {func(i *Instance) { i.Starts++ }, true},
 		"refresh":  {func(i *Instance) { i.Refresh = "now" }, true},
 		"address":  {func(i *Instance) { i.IP = "10.0.0.2" }, true},
-		"key":      {func(i *Instance) { i.Key = "11" }, true},
+		"key":      {func(i *Instance) { i.Key = adapterapi.NewKey() }, true},
 		"stored":   {func(i *Instance) { i.Stored = "1" }, false},
 		"interval": {func(i *Instance) { i.Interval = time.Minute }, false},
 	} {
@@ -328,7 +328,7 @@ func TestAChangeWhileItIsAskedDropsTheAnswer(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		canceled := false
 		w.onVerify(func(ctx context.Context, i Instance) error {
-			if i.Key == "00ff" {
+			if i.Key == key {
 				<-ctx.Done()
 				canceled = errors.Is(ctx.Err(), context.Canceled)
 				return class(mcpprobe.Protocol)
@@ -337,7 +337,7 @@ func TestAChangeWhileItIsAskedDropsTheAnswer(t *testing.T) {
 		})
 		w.Watch(alpha, []Instance{pod("a")})
 		w.pass(time.Second)
-		w.Watch(alpha, []Instance{pod("a", func(i *Instance) { i.Key = "11" })})
+		w.Watch(alpha, []Instance{pod("a", func(i *Instance) { i.Key = adapterapi.NewKey() })})
 		w.pass(100 * time.Millisecond)
 		w.wantOutcome("a", Verified, "")
 		if !canceled {

@@ -49,12 +49,13 @@ func trouble(err error, i Instance) string {
 	if !ok {
 		return "the catalogue cannot be read: " + line(err.Error(), maxWords/2)
 	}
-	switch e.Class {
-	case mcpprobe.Unauthorized:
-		return "the catalogue cannot be read: the adapter does not take the key; delete the pod if it does not get the present one by itself"
-	case mcpprobe.Timeout:
+	switch {
+	case isUnsigned(err):
+		return fmt.Sprintf("the catalogue cannot be read: port %d of the pod answers HTTP %d without the adapter's signature; "+
+			"either another process listens there, or the adapter has not read the present key yet, or the clocks of the two nodes differ", mcpv1alpha1.AdapterAdminPort, e.Status)
+	case e.Class == mcpprobe.Timeout:
 		return fmt.Sprintf("the catalogue cannot be read: the adapter did not answer within %s", i.Timeout)
-	case mcpprobe.Unreachable:
+	case e.Class == mcpprobe.Unreachable:
 		return withDetail(fmt.Sprintf("the catalogue cannot be read: the manager cannot connect to port %d of the pod", mcpv1alpha1.AdapterAdminPort), e)
 	default:
 		return withDetail("the catalogue cannot be read", e)

@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -73,8 +73,7 @@ type Config struct {
 	ConcurrentStarts  int
 
 	Owner sessionid.Owner
-	IDs   *sessionid.Codec
-	Key   []byte // for the catalogue, which is not served without one, and for the manager's probe
+	Keys  *keys.Keys
 	Log   logr.Logger
 }
 
@@ -185,7 +184,6 @@ type Adapter struct {
 	backend  backend
 	sessions *session.Registry
 	keeper   *keeper.Keeper
-	probes   probekey.Verifier
 	metrics  session.Metrics
 	registry *prometheus.Registry
 	answers  *answerCounts
@@ -205,7 +203,6 @@ type Adapter struct {
 func New(starter child.Starter, config Config) *Adapter {
 	a := &Adapter{
 		config:   config,
-		probes:   probekey.NewVerifier(config.Key),
 		registry: prometheus.NewRegistry(),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
@@ -229,12 +226,12 @@ func New(starter child.Starter, config Config) *Adapter {
 	})
 	a.clients = a.answering(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.openSessions, Key: config.Key, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Metrics: a.metricsHandler(),
 	})
 	return a
 }
 
-func (a *Adapter) mintID() string { return a.config.IDs.Mint(a.config.Owner) }
+func (a *Adapter) mintID() string { return a.config.Keys.Mint(a.config.Owner) }
 
 // openSessions is the number of sessions, whoever keeps them, the probe's apart.
 func (a *Adapter) openSessions() int {
@@ -248,7 +245,7 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) clientHandler() http.Handler {
 	c := &a.config
 	options := streamable.Options{
-		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, Probes: a.probes,
+		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		KeepAlive: keepAlive, Retry: retry,
 	}
@@ -276,7 +273,7 @@ func (a *Adapter) clientHandler() http.Handler {
 // say quickly whether the server works, for which it takes no process more to find out
 // what the server speaks besides.
 func (a *Adapter) serveStateless(w http.ResponseWriter, r *http.Request, message session.Message) {
-	if a.config.Era != stateless.Modern && message.Envelope.Kind == wire.Request && a.probes.IsProbe(r) {
+	if a.config.Era != stateless.Modern && message.Envelope.Kind == wire.Request && a.config.Keys.IsProbe(r) {
 		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}

@@ -19,9 +19,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
@@ -35,13 +36,19 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func newIDs(t *testing.T) *sessionid.Codec {
+// The key and the pod of adapters that a manager knows.
+var testKey = adapterapi.NewKey()
+
+const testPodUID = "11111111-2222-3333-4444-555555555555"
+
+// newKeys are keys that a manager has, too.
+func newKeys(t *testing.T) *keys.Keys {
 	t.Helper()
-	ids, err := sessionid.New(make([]byte, sessionid.KeySize))
+	held, err := keys.New(adapterapi.Keyring{Current: testKey}, testPodUID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ids
+	return held
 }
 
 // startAdapter serves the echo server on a port of its own until the test is over.
@@ -83,7 +90,7 @@ func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, 
 	if change != nil {
 		change(&config)
 	}
-	config.IDs = newIDs(t)
+	config.Keys = newKeys(t)
 	admin := newListener(t)
 	adapter = New(starter, config)
 	ctx, stop := context.WithCancel(context.Background())
@@ -322,9 +329,7 @@ func TestDrain(t *testing.T) {
 	config.Log = logr.Discard()
 	config.DrainTimeout, config.OpenTimeout = hang.Guard, hang.Guard
 	var err error
-	if config.IDs, err = sessionid.New(make([]byte, sessionid.KeySize)); err != nil {
-		t.Fatal(err)
-	}
+	config.Keys = newKeys(t)
 	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
@@ -133,11 +134,11 @@ func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
 }
 
 // hasFailed says whether a server is known not to work, and not only not known to work.
-func hasFailed(reason keeper.Reason) bool {
+func hasFailed(reason adapterapi.Reason) bool {
 	switch reason {
-	case keeper.Starting, keeper.Silent, keeper.NoRoom, keeper.Busy:
+	case adapterapi.Starting, adapterapi.Silent, adapterapi.NoRoom, adapterapi.Busy:
 		return false
-	case keeper.Unstartable, keeper.Exited, keeper.Unauthorized, keeper.TooLarge, keeper.Broken:
+	case adapterapi.Unstartable, adapterapi.Exited, adapterapi.Unauthorized, adapterapi.TooLarge, adapterapi.Broken:
 	}
 	return true
 }
@@ -145,7 +146,7 @@ func hasFailed(reason keeper.Reason) bool {
 // looked is what the keeper knows once it has looked for the first time, or has waited
 // for that for a while.
 func (a *Adapter) looked(ctx context.Context) (keeper.State, error) {
-	return a.await(ctx, func(s *keeper.State) bool { return s.Reason != keeper.Starting })
+	return a.await(ctx, func(s *keeper.State) bool { return s.Reason != adapterapi.Starting })
 }
 
 // await waits until the keeper knows enough.

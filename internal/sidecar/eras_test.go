@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -181,10 +181,8 @@ func TestProbeOfEachEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) {
-				c.Era, c.Key = test.era, []byte(probeTestKey)
-			}, test.command...)
-			header := http.Header{probekey.Header: {probekey.Token([]byte(probeTestKey))}}
+			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era = test.era }, test.command...)
+			header := http.Header{adapterapi.HeaderProbe: {proofOf(testKey, testPodUID, time.Now())}}
 			catalog, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP(url, header), mcpprobe.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -18,9 +19,9 @@ func TestServerThatAnswersWithNonsense(t *testing.T) {
 	var state keeper.State
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ = adapter.keeper.State()
-		return state.Reason != keeper.Starting && state.Reason != keeper.Silent // as it may seem on a busy machine
+		return state.Reason != adapterapi.Starting && state.Reason != adapterapi.Silent // as it may seem on a busy machine
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
-	if state.Reason != keeper.Broken {
+	if state.Reason != adapterapi.Broken {
 		t.Errorf("the first verdict is %s", state.Reason)
 	}
 	if state.Ready || !strings.Contains(state.Err.Error(), "sends back what it is sent, which is no answer") {

@@ -212,7 +212,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			draining: make(chan struct{}),
 			answers:  newAnswerCounts(prometheus.NewRegistry()),
 		}
-		a.config.IDs = newIDs(t)
+		a.config.Keys = newKeys(t)
 		a.backend.open = func(context.Context) (*session.Session, error) {
 			server = &agreeableServer{}
 			server.opened = session.New(server, a.sessionLimits(), &a.metrics)

@@ -8,15 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/probekey"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 )
-
-const probeTestKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
 // headerWatch notes the names of all headers that a server gets.
 type headerWatch struct {
@@ -66,7 +64,7 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			adapter, url := startAdapter(t, func(c *Config) {
-				c.MaxSessions, c.Key = 1, []byte(probeTestKey)
+				c.MaxSessions = 1
 				test.change(c)
 			})
 			client, err := newClient(t.Context(), url)
@@ -80,10 +78,13 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 					t.Errorf("%s: got %v, want 503", who, err)
 				}
 			}
-			token := probekey.Token([]byte(probeTestKey))
-			refused("somebody", "")
-			refused("somebody with the key itself", probeTestKey)
+			refused("a client", "")
+			refused("SF1: a client with the key itself", testKey.Encode())
+			refused("SF1: a client with a proof for another pod", proofOf(testKey, "another", time.Now()))
+			refused("SF1: a client with an old proof", proofOf(testKey, testPodUID, time.Now().Add(-time.Hour)))
+			refused("SF1: a client with another key", proofOf(adapterapi.NewKey(), testPodUID, time.Now()))
 			for range 2 { // the slot is free again after the first
+				token := proofOf(testKey, testPodUID, time.Now())
 				session, err := probe(t.Context(), url, token)
 				if err != nil {
 					t.Fatalf("probe: %v", err)
@@ -99,17 +100,23 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 			if _, err := client.messages(t.Context(), call(7, "count", "")); err != nil {
 				t.Errorf("the client that was there: %v", err)
 			}
-			if test.upstream != nil && (test.upstream.saw(probekey.Header) || !test.upstream.saw("Content-Type")) {
+			if test.upstream != nil && (test.upstream.saw(adapterapi.HeaderProbe) || !test.upstream.saw("Content-Type")) {
 				t.Errorf("the server got %v", test.upstream.names)
 			}
 		})
 	}
 }
 
+// proofOf is what the manager shows at the client port.
+func proofOf(key adapterapi.Key, podUID string, at time.Time) string {
+	_, header := adapterapi.NewProof(key, adapterapi.ProbeSubject(podUID), at)
+	return header
+}
+
 func probe(ctx context.Context, url, token string) (*mcpprobe.Session, error) {
 	header := http.Header{}
 	if token != "" {
-		header.Set(probekey.Header, token)
+		header.Set(adapterapi.HeaderProbe, token)
 	}
 	return mcpprobe.Connect(ctx, mcpprobe.HTTP(url, header), mcpprobe.Options{SkipDiscover: true})
 }
@@ -126,15 +133,16 @@ func checkSessionsCounted(t *testing.T, adapter *Adapter, want string) {
 	t.Helper()
 	get := func(path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set("Authorization", "Bearer "+probeTestKey)
+		_, proof := adapterapi.NewProof(testKey, adapterapi.CatalogSubject(testPodUID), time.Now())
+		r.Header.Set(adapterapi.HeaderProof, proof)
 		w := httptest.NewRecorder()
 		adapter.admin.ServeHTTP(w, r)
 		return w
 	}
-	if got := get(admin.PathCatalog).Header().Get(admin.HeaderSessions); got != want {
+	if got := get(adapterapi.PathCatalog).Header().Get(adapterapi.HeaderSessions); got != want {
 		t.Errorf("catalogue: %q sessions, want %s", got, want)
 	}
-	if text := get(admin.PathMetrics).Body.String(); !strings.Contains(text, "\nslipway_adapter_sessions "+want+"\n") {
+	if text := get(adapterapi.PathMetrics).Body.String(); !strings.Contains(text, "\nslipway_adapter_sessions "+want+"\n") {
 		t.Errorf("metrics do not say %s sessions:\n%.2000s", want, text)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -41,7 +41,7 @@ func TestSlowModernServer(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		answered <- response.Status + " " + string(body)
 	}()
-	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(keeper.Silent))
+	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Silent))
 	if len(answered) > 0 {
 		t.Fatalf("before the server has said anything: %s", <-answered)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -149,7 +149,7 @@ func TestServerOfBothErasThatStarts(t *testing.T) {
 		server.ServeHTTP(w, r)
 	}))
 	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
-	gomega.NewWithT(t).Eventually(func() keeper.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(keeper.Broken))
+	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Broken))
 	ready.Store(true)
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	state, _ := adapter.keeper.State()

@@ -59,6 +59,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
 	patient := newPatientListener(clients)
 	running.Go(func() { patient.run(background) })
+	running.Go(func() { a.config.Keys.Run(background, a.config.Log.WithName("keys")) })
 	failed := make(chan error, 2)
 	go func() { failed <- clientServer.Serve(patient) }()
 	go func() { failed <- adminServer.Serve(administrators) }()

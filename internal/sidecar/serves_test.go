@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -82,7 +82,7 @@ func TestKeeperOfEachEra(t *testing.T) {
 					}
 					return
 				}
-				if state.Reason != keeper.Starting && state.Reason != keeper.Silent { // as it may seem on a busy machine
+				if state.Reason != adapterapi.Starting && state.Reason != adapterapi.Silent { // as it may seem on a busy machine
 					t.Errorf("meanwhile it was %s: %v", state.Reason, state.Err)
 				}
 				select {

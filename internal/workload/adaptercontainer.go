@@ -22,7 +22,7 @@ const (
 
 	// sidecarPath is the adapter's program in its image.
 	sidecarPath = "/sidecar"
-	keyDir      = "/etc/slipway"
+	keysDir     = "/etc/slipway/keys"
 
 	defaultClusterDomain = "cluster.local"
 )
@@ -52,7 +52,7 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 		WithResources(adapterResources(p)).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(sharedDir),
-			corev1ac.VolumeMount().WithName(keyVolume).WithMountPath(keyDir).WithReadOnly(true))
+			corev1ac.VolumeMount().WithName(keysVolume).WithMountPath(keysDir).WithReadOnly(true))
 	if in.Adapter.PullPolicy != "" {
 		container.WithImagePullPolicy(in.Adapter.PullPolicy)
 	}
@@ -107,7 +107,7 @@ func adapterArgs(in Input, user user) []string {
 		fmt.Sprintf("--listen=:%d", mcpv1alpha1.AdapterPort),
 		fmt.Sprintf("--admin-listen=:%d", mcpv1alpha1.AdapterAdminPort),
 		"--socket=" + socketPath,
-		"--key-file=" + keyDir + "/" + KeySecretKey,
+		"--keys-dir=" + keysDir,
 		"--pod-uid=$(POD_UID)",
 		"--pod-ip=$(POD_IP)",
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/registry"
 )
 
@@ -174,16 +176,26 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// testKey is a key of one byte, repeated.
+func testKey(t *testing.T, hexByte string) adapterapi.Key {
+	t.Helper()
+	key, err := adapterapi.ParseKey(strings.Repeat(hexByte, adapterapi.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
 // What does not depend on much is looked at once, with the longest name there is.
 func TestGoldenOthers(t *testing.T) {
 	in := readInput(t, "long-name")
 	file := func(name string) string { return filepath.Join("testdata", "long-name", name) }
-	golden(t, file("secret.yaml"), KeySecret(in.Server, "00ff"), nil)
+	golden(t, file("secret.yaml"), KeysSecret(in.Server, testKey(t, "00"), testKey(t, "ff")), nil)
 	golden(t, file("catalog.yaml"), CatalogConfigMap(in.Server, Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}), &corev1.ConfigMap{})
 	golden(t, file("catalog-trimmed.yaml"), CatalogConfigMap(in.Server,
 		Catalog{Digest: "sha256:cd", JSON: []byte(`{}`), Trimmed: "the schemas of 12 tools were left out"}), &corev1.ConfigMap{})
 	revision, err := Revision(in.Server, Rendered{
-		Inputs: Inputs{Spec: "s", References: "r", Key: "k"}, ImageName: in.Server.Spec.Image,
+		Inputs: Inputs{Spec: "s", References: "r"}, ImageName: in.Server.Spec.Image,
 		Image: &registry.Image{Reference: "a@b", Digest: "b"}, AdapterVersion: "v0.1.0", Template: []byte(`{"spec":{}}`),
 	}, 7)
 	if err != nil {
@@ -202,7 +214,7 @@ func TestDeterminism(t *testing.T) {
 		}
 		encoded, err := json.Marshal([]any{
 			Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server),
-			InputsOf(in.Server, "r", "k"),
+			InputsOf(in.Server, "r"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +242,7 @@ func TestPurity(t *testing.T) {
 			for _, config := range []any{template, Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server)} {
 				scribble(t, config)
 			}
-			_ = InputsOf(in.Server, "r", "k")
+			_ = InputsOf(in.Server, "r")
 			words := Command(in.Server, in.Image)
 			for i := range words {
 				words[i] = "scribbled"

@@ -24,10 +24,10 @@ type hashed struct {
 }
 
 // InputsOf names what a pod template is rendered from: the part of the spec that
-// concerns pods, the annotation that asks for a refresh, what the spec refers to, and
-// the key. What this operator adds, its adapter and the cluster's domain, is not in it:
-// they alone restart nothing.
-func InputsOf(server *mcpv1alpha1.MCPServer, references, keyID string) Inputs {
+// concerns pods, the annotation that asks for a refresh, and what the spec refers to.
+// What this operator adds, its adapter and the cluster's domain, is not in it: they alone
+// restart nothing. Nor are the keys, which adapters read again.
+func InputsOf(server *mcpv1alpha1.MCPServer, references string) Inputs {
 	content, err := canonical(hashed{podSpec(&server.Spec), server.Annotations[mcpv1alpha1.AnnotationRefresh]})
 	if err != nil {
 		// What was decoded from JSON can be encoded again. Should it ever not be so, then
@@ -35,7 +35,7 @@ func InputsOf(server *mcpv1alpha1.MCPServer, references, keyID string) Inputs {
 		content = []byte(err.Error())
 	}
 	hash := sha256.Sum256(content)
-	return Inputs{Spec: hex.EncodeToString(hash[:16]), References: references, Key: keyID}
+	return Inputs{Spec: hex.EncodeToString(hash[:16]), References: references}
 }
 
 // podSpec is the part of a spec that concerns pods. Everything else has its zero

@@ -32,7 +32,7 @@ func TestInputsArePinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[name] = pinned{content, InputsOf(in.Server, in.References, "key-id")}
+		all[name] = pinned{content, InputsOf(in.Server, in.References)}
 	}
 	golden(t, filepath.Join("testdata", "inputs.yaml"), all, nil)
 }
@@ -102,7 +102,7 @@ func TestSchemaDefaultsAreKnown(t *testing.T) {
 
 func TestInputs(t *testing.T) {
 	base := readInput(t, "everything").Server
-	before := InputsOf(base, "r", "k")
+	before := InputsOf(base, "r")
 	for name, test := range map[string]struct {
 		change func(server *mcpv1alpha1.MCPServer)
 		want   bool // that pods are rendered anew
@@ -138,25 +138,22 @@ func TestInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := base.DeepCopy()
 			test.change(server)
-			if after := InputsOf(server, "r", "k"); (after != before) != test.want {
+			if after := InputsOf(server, "r"); (after != before) != test.want {
 				t.Errorf("changed: %t, want %t", after != before, test.want)
 			}
 		})
 	}
-	if got := InputsOf(base, "other", "k"); got == before || got.Spec != before.Spec {
+	if got := InputsOf(base, "other"); got == before || got.Spec != before.Spec {
 		t.Errorf("references: %v after %v", got, before)
-	}
-	if got := InputsOf(base, "r", "other"); got == before || got.Spec != before.Spec {
-		t.Errorf("key: %v after %v", got, before)
 	}
 }
 
 // A podTemplate that says nothing of pods is like none.
 func TestInputsOfEmptyPodTemplate(t *testing.T) {
 	server := readInput(t, "minimal").Server
-	before := InputsOf(server, "", "k")
+	before := InputsOf(server, "")
 	server.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{OnReferenceChange: mcpv1alpha1.ReferenceChangeIgnore, Tolerations: []corev1.Toleration{}}
-	if after := InputsOf(server, "", "k"); after != before {
+	if after := InputsOf(server, ""); after != before {
 		t.Errorf("%v after %v", after, before)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 // The volumes that a pod has besides the user's. Their names are reserved: users
 // cannot mount them.
 const (
 	sharedVolume = "slipway-shared"
-	keyVolume    = "slipway-key"
+	keysVolume   = "slipway-keys"
 	homeVolume   = "slipway-home"
 	tmpVolume    = "slipway-tmp"
 	tokenVolume  = "slipway-token"
@@ -139,7 +140,6 @@ func podMetadata(in Input) *corev1ac.PodTemplateSpecApplyConfiguration {
 	template.WithLabels(labels(in.Server)).WithAnnotations(map[string]string{
 		annotationDefaultContainer:           mcpv1alpha1.ContainerServer,
 		mcpv1alpha1.AnnotationAdapterVersion: in.Adapter.Version,
-		mcpv1alpha1.AnnotationKey:            in.Key,
 	})
 	if in.References != "" {
 		template.WithAnnotations(map[string]string{mcpv1alpha1.AnnotationReferences: in.References})
@@ -154,8 +154,10 @@ func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 			WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)),
 		// Readable for everybody who has it mounted, which is the adapter: the files
 		// belong to root, and it does not run as root.
-		corev1ac.Volume().WithName(keyVolume).
-			WithSecret(corev1ac.SecretVolumeSource().WithSecretName(KeySecretName(in.Server)).WithDefaultMode(0o444)),
+		corev1ac.Volume().WithName(keysVolume).
+			WithSecret(corev1ac.SecretVolumeSource().WithSecretName(KeysSecretName(in.Server)).WithDefaultMode(0o444).WithItems(
+				corev1ac.KeyToPath().WithKey(adapterapi.KeysCurrent).WithPath(adapterapi.KeysCurrent),
+				corev1ac.KeyToPath().WithKey(adapterapi.KeysAccepted).WithPath(adapterapi.KeysAccepted))),
 	}
 	if needsHome(in) {
 		all = append(all, corev1ac.Volume().WithName(homeVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))

@@ -28,8 +28,6 @@ type Input struct {
 	// References is a digest of the Secrets and ConfigMaps that the spec refers
 	// to; empty when it refers to none, or when their changes are to be ignored.
 	References string
-	// Key names the server's key without telling it.
-	Key string
 	// ClusterDomain is what the names of Services end with, such as cluster.local.
 	ClusterDomain string
 }
@@ -58,8 +56,6 @@ type Inputs struct {
 	Spec string `json:"spec"`
 	// References is the digest of what the spec refers to.
 	References string `json:"references,omitempty"`
-	// Key names the server's key without telling it.
-	Key string `json:"key"`
 }
 
 // Catalog is what a server offers, as it is kept for people and programs to read.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 const (
@@ -89,23 +90,25 @@ func show(namespace string, args ...string) {
 	}
 }
 
-// key is what opens the catalogues of a server; empty if there is none.
-func key(ctx context.Context, namespace, server string) string {
-	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server + "-session-key"}}
+// key is what opens the catalogues of a server; the zero value if there is none.
+func key(ctx context.Context, namespace, server string) adapterapi.Key {
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server + "-keys"}}
 	if err := cluster.Get(ctx, types.NamespacedName{Namespace: namespace, Name: secret.Name}, &secret); err != nil {
-		GinkgoWriter.Println("read key:", err)
+		GinkgoWriter.Println("read keys:", err)
 	}
-	return string(secret.Data["key"])
+	current, _ := adapterapi.ParseKey(string(secret.Data[adapterapi.KeysCurrent]))
+	return current
 }
 
-// catalogue is what the adapter in a pod reports to whoever has the key.
-func catalogue(ctx context.Context, pod *corev1.Pod, key string) (body string, status int, err error) {
+// catalogue is what the adapter in a pod reports to those who have the key.
+func catalogue(ctx context.Context, pod *corev1.Pod, key adapterapi.Key) (body string, status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:16271/catalog", pod.Status.PodIP), http.NoBody)
 	if err != nil {
 		return "", 0, err
 	}
-	if key != "" {
-		request.Header.Set("Authorization", "Bearer "+key)
+	if key != (adapterapi.Key{}) {
+		_, proof := adapterapi.NewProof(key, adapterapi.CatalogSubject(string(pod.UID)), time.Now())
+		request.Header.Set(adapterapi.HeaderProof, proof)
 	}
 	return get(request)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
 	"github.com/slipway-mcp/slipway/internal/promise"
 )
@@ -95,7 +96,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 	It("keeps its catalogue to those who have the key", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		pod := onlyPod(ctx, server)
-		_, status, err := catalogue(ctx, pod, "")
+		_, status, err := catalogue(ctx, pod, adapterapi.Key{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(401))
 		body, status, err := catalogue(ctx, pod, key(ctx, server.Namespace, server.Name))

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 const (
@@ -118,14 +118,14 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State, serverOf(p).LastTerminationState = startedAgo(time.Second), exited
 			},
-			result: reported(keeper.Unstartable, "connection refused"),
+			result: reported(adapterapi.Unstartable, "connection refused"),
 			want:   "ServerExits", with: stalled, words: []string{"exit code 1"},
 		},
 		"it was started again long ago": {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State, serverOf(p).LastTerminationState = startedAgo(time.Hour), exited
 			},
-			result: reported(keeper.Silent, "no answer for 5s"),
+			result: reported(adapterapi.Silent, "no answer for 5s"),
 			want:   "ServerSilent", with: stalled, words: []string{"no answer for 5s", "spec.transport"},
 		},
 		"the adapter ends": {
@@ -137,45 +137,45 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			want: "PodsNotReady", with: reconciling, words: []string{"hook failed"},
 		},
 		"the process ends": {
-			result: reported(keeper.Exited, "the server's process ended: exit code 7; its last lines on standard error: "+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
+			result: reported(adapterapi.Exited, "the server's process ended: exit code 7; its last lines on standard error: "+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
 			want:   "ServerExits", with: stalled,
 			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: 1\n2\n3\n4\nno such table"},
 		},
 		"the process cannot be started": {
-			result: reported(keeper.Unstartable, "nodee: no such file"),
+			result: reported(adapterapi.Unstartable, "nodee: no such file"),
 			want:   "ServerExits", with: stalled, words: []string{"the server cannot be started: nodee: no such file", "check spec.command"},
 		},
 		"the HTTP server does not listen yet": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
 			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(time.Second) },
-			result: reported(keeper.Unstartable, "connection refused"),
+			result: reported(adapterapi.Unstartable, "connection refused"),
 			want:   "PodsStarting", with: reconciling, words: []string{"does not listen yet: connection refused", "check the port"},
 		},
 		"the HTTP server does not listen": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
-			result: reported(keeper.Unstartable, "connection refused"),
+			result: reported(adapterapi.Unstartable, "connection refused"),
 			want:   "ServerSilent", with: stalled, words: []string{"connection refused", "check the port in spec.transport"},
 		},
 		"the server is silent": {
-			result: reported(keeper.Silent, "the server runs and has not answered for 5s"),
+			result: reported(adapterapi.Silent, "the server runs and has not answered for 5s"),
 			want:   "ServerSilent", with: stalled, words: []string{"has not answered for 5s", "kubectl logs -n ns a -c mcp-server"},
 		},
 		"the server speaks something else": {
-			result: reported(keeper.Broken, "invalid character 'H'"),
+			result: reported(adapterapi.Broken, "invalid character 'H'"),
 			want:   "ServerSilent", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'"},
 		},
 		"there is no room": {
-			result: reported(keeper.NoRoom, "no room for another process"),
+			result: reported(adapterapi.NoRoom, "no room for another process"),
 			want:   "PodsNotReady", with: reconciling, words: []string{"no room for another process"},
 		},
 		"it is starting": {
 			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(59 * time.Second) },
-			result: reported(keeper.Starting, "the server is starting"),
+			result: reported(adapterapi.Starting, "the server is starting"),
 			want:   "PodsStarting", with: reconciling, words: []string{"it is starting"},
 		},
 		"it takes long to start": {
 			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(time.Minute) },
-			result: reported(keeper.Starting, "the server is starting"),
+			result: reported(adapterapi.Starting, "the server is starting"),
 			want:   "PodsNotReady", with: reconciling, words: []string{"the server is starting"},
 		},
 		"its containers are not created": {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 const allWell = "Ready=True/Ready Accepted=True/Accepted Available=True/Available Verified=True/Verified"
@@ -74,7 +74,7 @@ var truthTable = map[string]struct {
 	"the server exits": {
 		change: func(o *Observed) {
 			unready(&o.Pods[0])
-			o.Results["a"] = reported(keeper.Exited, "exit code 1")
+			o.Results["a"] = reported(adapterapi.Exited, "exit code 1")
 		},
 		want: "Ready=False/ServerExits Accepted=True/Accepted Available=False/ServerExits Verified=False/ProbeFailed " +
 			"Stalled=True/ServerExits", kstatus: "Failed",
@@ -241,7 +241,7 @@ func TestTransitions(t *testing.T) {
 			"Ready=False/ProbeFailed Accepted=True/Accepted Available=True/Available Verified=False/ProbeFailed", "Ready Verified"},
 		{"not ready either", func() {
 			unready(&o.Pods[0])
-			o.Results["a"] = reported(keeper.Silent, "no answer")
+			o.Results["a"] = reported(adapterapi.Silent, "no answer")
 		}, "Ready=False/ServerSilent Accepted=True/Accepted Available=False/ServerSilent Verified=False/ProbeFailed Stalled=True/ServerSilent", "Available Stalled"},
 		{"refused", func() { o.Refusal = &Obstacle{mcpv1alpha1.ReasonNameConflict, "Service x"} },
 			"Ready=False/NameConflict Accepted=False/NameConflict Available=False/ServerSilent Verified=False/ProbeFailed Stalled=True/NameConflict", "Accepted"},

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 var now = metav1.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -100,7 +100,7 @@ func answered(digest string) prober.Result {
 	}
 }
 
-func reported(reason keeper.Reason, words string) prober.Result {
+func reported(reason adapterapi.Reason, words string) prober.Result {
 	return prober.Result{Outcome: prober.Pending, Report: &prober.Report{Reason: string(reason), Error: words}}
 }
 

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 // Limits of the API, in list items and characters.
@@ -132,7 +132,7 @@ func (in *instance) learn(result prober.Result, before *mcpv1alpha1.Instance) {
 	case before != nil:
 		in.digest = before.CatalogDigest
 	}
-	if r := result.Report; in.tooLarge == "" && r != nil && r.Reason == string(keeper.TooLarge) {
+	if r := result.Report; in.tooLarge == "" && r != nil && r.Reason == string(adapterapi.TooLarge) {
 		in.tooLarge = cmp.Or(r.Error, "it hit a limit")
 	}
 }

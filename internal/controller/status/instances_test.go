@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 func TestInstances(t *testing.T) {
@@ -61,7 +61,7 @@ func TestInstancesAreBounded(t *testing.T) {
 		pod := podNamed(fmt.Sprintf("p%03d", i))
 		if i >= 150 {
 			unready(&pod)
-			o.Results[pod.UID] = reported(keeper.Broken, strings.Repeat("é", 5000))
+			o.Results[pod.UID] = reported(adapterapi.Broken, strings.Repeat("é", 5000))
 		}
 		pods = append(pods, pod)
 	}
@@ -82,7 +82,7 @@ func TestRecall(t *testing.T) {
 		want   string // in the pod's message
 	}{
 		"nobody asked":      {func(*Observed) {}, "exit code 1"},
-		"it was asked":      {func(o *Observed) { o.Results["a"] = reported(keeper.Starting, "starting") }, "it runs and is not ready: starting"},
+		"it was asked":      {func(o *Observed) { o.Results["a"] = reported(adapterapi.Starting, "starting") }, "it runs and is not ready: starting"},
 		"it is unreachable": {func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Unreachable} }, "it runs and is not ready"},
 		"another pod":       {func(o *Observed) { o.Pods[0].Name = "b" }, "it runs and is not ready"},
 		"more pods":         {func(o *Observed) { o.Pods = append(o.Pods, o.Pods[0]); o.Pods[1].Name = "b" }, "it runs and is not ready"},
@@ -94,7 +94,7 @@ func TestRecall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := working()
 			unready(&o.Pods[0])
-			o.Results["a"] = reported(keeper.Exited, "exit code 1")
+			o.Results["a"] = reported(adapterapi.Exited, "exit code 1")
 			o.then()
 			o.Results = map[types.UID]prober.Result{}
 			test.change(o)
@@ -109,7 +109,7 @@ func TestRecall(t *testing.T) {
 func TestMessagesArePrintable(t *testing.T) {
 	o := working()
 	unready(&o.Pods[0])
-	o.Results = map[types.UID]prober.Result{"a": reported(keeper.Exited, "exit code 1; its last lines on standard error: \x1b[2Jgone\x00\nb\xffd\r")}
+	o.Results = map[types.UID]prober.Result{"a": reported(adapterapi.Exited, "exit code 1; its last lines on standard error: \x1b[2Jgone\x00\nb\xffd\r")}
 	got := Compute(*o)
 	for _, text := range []string{find(t, got, mcpv1alpha1.ConditionAvailable).Message, got.Instances[0].Message} {
 		wantContains(t, text, "standard error: \uFFFD[2Jgone\uFFFD\nb\uFFFDd")

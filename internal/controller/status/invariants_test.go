@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 func TestInvariants(t *testing.T) {
@@ -268,7 +268,7 @@ func randomResult(random *rand.Rand) prober.Result {
 	if random.IntN(3) > 0 {
 		result.Report = &prober.Report{
 			Ready: random.IntN(2) == 0, Error: words(random),
-			Reason: string(oneOf(random, keeper.Starting, keeper.Unstartable, keeper.Exited, keeper.Silent, keeper.Unauthorized, keeper.TooLarge, keeper.NoRoom, keeper.Broken, "Odd")),
+			Reason: string(oneOf(random, adapterapi.Starting, adapterapi.Unstartable, adapterapi.Exited, adapterapi.Silent, adapterapi.Unauthorized, adapterapi.TooLarge, adapterapi.NoRoom, adapterapi.Broken, "Odd")),
 		}
 	}
 	if random.IntN(3) > 0 {

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 // patience is how long a pod may take before it is said to be more than starting.
@@ -248,10 +248,10 @@ func (s sick) report() *Obstacle {
 		return nil
 	}
 	words := brief(r.Error)
-	switch keeper.Reason(r.Reason) {
-	case keeper.Exited:
+	switch adapterapi.Reason(r.Reason) {
+	case adapterapi.Exited:
 		return &Obstacle{mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself")}
-	case keeper.Unstartable:
+	case adapterapi.Unstartable:
 		if s.stdio {
 			return &Obstacle{mcpv1alpha1.ReasonServerExits, "the server cannot be started: " + cmp.Or(words, "the adapter does not say why") +
 				"; check spec.command, spec.args and spec.workingDir"}
@@ -262,13 +262,13 @@ func (s sick) report() *Obstacle {
 		}
 		return &Obstacle{mcpv1alpha1.ReasonServerSilent, "the server runs and cannot be connected to: " + cmp.Or(words, "nobody listens") +
 			"; check the port in spec.transport, and that the server listens on all addresses or on localhost"}
-	case keeper.Silent:
+	case adapterapi.Silent:
 		return &Obstacle{mcpv1alpha1.ReasonServerSilent, cmp.Or(words, "the server runs and does not answer") +
 			"; check that it speaks what spec.transport says, and its log: kubectl logs -n " + s.pod.Namespace + " " + s.pod.Name + " -c " + mcpv1alpha1.ContainerServer}
-	case keeper.Broken:
+	case adapterapi.Broken:
 		return &Obstacle{mcpv1alpha1.ReasonServerSilent, "the server answers, and not as an MCP server does: " + cmp.Or(words, "the adapter does not say how") +
 			"; check that it speaks what spec.transport says"}
-	case keeper.Starting, keeper.NoRoom, keeper.Busy, keeper.Unauthorized, keeper.TooLarge:
+	case adapterapi.Starting, adapterapi.NoRoom, adapterapi.Busy, adapterapi.Unauthorized, adapterapi.TooLarge:
 	}
 	return nil
 }

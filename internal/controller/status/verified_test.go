@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
 func TestVerified(t *testing.T) {
 	large := answered("sha256:1")
 	large.Catalog.Summary.TooLarge = "more than 10000 tools"
 	largeByReport := answered("sha256:1")
-	largeByReport.Report.Reason, largeByReport.Report.Error = string(keeper.TooLarge), "more than 64 pages"
+	largeByReport.Report.Reason, largeByReport.Report.Error = string(adapterapi.TooLarge), "more than 64 pages"
 	flapping := answered("sha256:1")
 	flapping.Flapping = true
 	failed := prober.Result{Outcome: prober.Failed, Message: "initialize timed out"}
@@ -124,7 +124,7 @@ func TestAnswersOutliveTheManager(t *testing.T) {
 		"works":     func(*Observed) {},
 		"disagrees": func(o *Observed) { o.setPods(2, podNamed("a"), podNamed("b")); o.Results["b"] = answered("sha256:2") },
 		"fails":     func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Failed, Message: "broken pipe"} },
-		"exits":     func(o *Observed) { unready(&o.Pods[0]); o.Results["a"] = reported(keeper.Exited, "exit code 1") },
+		"exits":     func(o *Observed) { unready(&o.Pods[0]); o.Results["a"] = reported(adapterapi.Exited, "exit code 1") },
 		"too large": func(o *Observed) { o.Results["a"].Catalog.Summary.TooLarge = "many tools" },
 		"two, and one fails": func(o *Observed) {
 			o.setPods(2, podNamed("a"), podNamed("b"))
@@ -173,7 +173,7 @@ func TestServerThatStopsWorkingIsNoLongerVerified(t *testing.T) {
 	o := working()
 	o.then()
 	unready(&o.Pods[0])
-	o.Results["a"] = prober.Result{Outcome: prober.Failed, Message: "x", Report: &prober.Report{Reason: string(keeper.Exited), Error: "exit code 9"}}
+	o.Results["a"] = prober.Result{Outcome: prober.Failed, Message: "x", Report: &prober.Report{Reason: string(adapterapi.Exited), Error: "exit code 9"}}
 	c := find(t, o.then(), mcpv1alpha1.ConditionVerified)
 	wantEqual(t, "Verified", "False/ProbeFailed", string(c.Status)+"/"+c.Reason)
 	wantContains(t, c.Message, "exit code 9")
@@ -188,7 +188,7 @@ func TestOldPodsDoNotFailNewOnes(t *testing.T) {
 	unready(&starting)
 	o.setPods(1, broken, starting)
 	o.Deployment.Status.UpdatedReplicas = 1
-	o.Results["a"] = reported(keeper.Exited, "exit code 1")
+	o.Results["a"] = reported(adapterapi.Exited, "exit code 1")
 	wantEqual(t, "Verified", mcpv1alpha1.ReasonProbePending, find(t, Compute(*o), mcpv1alpha1.ConditionVerified).Reason)
 }
 
@@ -196,7 +196,7 @@ func TestOldPodsDoNotFailNewOnes(t *testing.T) {
 func TestFailureDoesNotOutliveRecovery(t *testing.T) {
 	o := working()
 	unready(&o.Pods[0])
-	o.Results["a"] = prober.Result{Outcome: prober.Failed, Report: &prober.Report{Reason: string(keeper.Exited)}}
+	o.Results["a"] = prober.Result{Outcome: prober.Failed, Report: &prober.Report{Reason: string(adapterapi.Exited)}}
 	o.then()
 	o.Pods[0], o.Results = podNamed("a"), nil
 	wantEqual(t, "Verified", mcpv1alpha1.ReasonProbePending, find(t, o.then(), mcpv1alpha1.ConditionVerified).Reason)

@@ -4,7 +4,6 @@ package admin
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,20 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 )
-
-// The paths.
-const (
-	PathLive    = "/livez"
-	PathReady   = "/readyz"
-	PathCatalog = "/catalog"
-	PathMetrics = "/metrics"
-)
-
-// HeaderSessions carries the number of open sessions with a catalogue, outside its
-// ETag: it changes all the time.
-const HeaderSessions = "Slipway-Sessions"
 
 // longestWait bounds how long a readiness check may be held.
 const longestWait = 10 * time.Second
@@ -38,9 +27,9 @@ type Options struct {
 	State func() (keeper.State, <-chan struct{})
 	// Sessions is the number of open sessions.
 	Sessions func() int
-	// Key must be presented for the catalogue, as a bearer token. Without one
-	// the catalogue is not served at all.
-	Key []byte
+	// Keys are what a reader of the catalogue proves itself by. It is not served when no
+	// manager has them.
+	Keys *keys.Keys
 	// Metrics serves the metrics.
 	Metrics http.Handler
 }
@@ -49,12 +38,12 @@ type Options struct {
 func Handler(options Options) http.Handler {
 	h := &handler{Options: options}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathLive, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET "+PathReady, h.ready)
-	mux.HandleFunc("GET "+PathCatalog, h.catalog)
-	mux.Handle("GET "+PathMetrics, options.Metrics)
+	mux.HandleFunc("GET "+adapterapi.PathLive, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
+	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
+	mux.Handle("GET "+adapterapi.PathMetrics, options.Metrics)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{PathLive, PathReady, PathCatalog, PathMetrics}, ", "))
+		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{adapterapi.PathLive, adapterapi.PathReady, adapterapi.PathCatalog, adapterapi.PathMetrics}, ", "))
 	})
 	return mux
 }
@@ -115,49 +104,58 @@ func parseWait(text string) (time.Duration, error) {
 	return wait, nil
 }
 
-// Report is the body of a catalogue's answer.
-type Report struct {
-	Ready bool `json:"ready"`
-	// Reason and Error say why not, or what went wrong last.
-	Reason  keeper.Reason   `json:"reason,omitempty"`
-	Error   string          `json:"error,omitempty"`
-	Catalog json.RawMessage `json:"catalog,omitempty"`
+// catalog says what the server offers, to those who have the key, in an answer that
+// nobody without it can give.
+func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
+	if !h.Keys.Shared() {
+		say(w, http.StatusNotFound, "the catalogue is not served: start with --keys-dir, and readers prove that they have a key")
+		return
+	}
+	proof, ok := h.Keys.CatalogProof(r)
+	if !ok {
+		say(w, http.StatusUnauthorized, "the catalogue needs a proof, made with the server's key for this pod within the last "+adapterapi.Window.String()+", in the header "+adapterapi.HeaderProof)
+		return
+	}
+	answer, err := h.answer(r)
+	header := w.Header()
+	switch {
+	case err != nil:
+		answer = adapterapi.Answer{Status: http.StatusInternalServerError, Body: []byte(err.Error() + "\n")}
+		header.Set("Content-Type", "text/plain; charset=utf-8")
+	case answer.Status == http.StatusOK:
+		header.Set("Content-Type", "application/json")
+	}
+	if answer.ETag != "" {
+		header.Set("ETag", answer.ETag)
+		header.Set(adapterapi.HeaderSessions, answer.Sessions)
+	}
+	header.Set("Cache-Control", "no-cache")
+	header.Set(adapterapi.HeaderAnswer, proof.Seal(answer))
+	if answer.Status != http.StatusNotModified {
+		header.Set("Content-Length", strconv.Itoa(len(answer.Body)))
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // the reader has it, or is gone
 }
 
-// catalog says what the server offers, to those who have the key.
-func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
-	if len(h.Key) == 0 {
-		say(w, http.StatusNotFound, "the catalogue is not served: start with a key, which readers then present")
-		return
-	}
-	if !h.authorized(r) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		say(w, http.StatusUnauthorized, "the catalogue needs the server's key as a bearer token")
-		return
-	}
+func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
 	state, _ := h.State()
 	body, err := encode(state)
 	if err != nil {
-		say(w, http.StatusInternalServerError, err.Error())
-		return
+		return adapterapi.Answer{}, err
 	}
 	digest := sha256.Sum256(body)
-	tag := fmt.Sprintf(`"%x"`, digest[:16])
-	header := w.Header()
-	header.Set("ETag", tag)
-	header.Set(HeaderSessions, strconv.Itoa(h.Sessions()))
-	header.Set("Cache-Control", "no-cache")
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return
+	answer := adapterapi.Answer{
+		Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: strconv.Itoa(h.Sessions()), Body: body,
 	}
-	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // it is read, or nobody is there
+	if r.Header.Get("If-None-Match") == answer.ETag {
+		answer.Status, answer.Body = http.StatusNotModified, nil
+	}
+	return answer, nil
 }
 
 func encode(state keeper.State) ([]byte, error) {
-	report := Report{Ready: state.Ready, Reason: state.Reason}
+	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
 	}
@@ -173,13 +171,4 @@ func encode(state keeper.State) ([]byte, error) {
 		return nil, fmt.Errorf("encode report: %w", err)
 	}
 	return body, nil
-}
-
-func (h *handler) authorized(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return false
-	}
-	presented, wanted := sha256.Sum256([]byte(token)), sha256.Sum256(h.Key)
-	return subtle.ConstantTimeCompare(presented[:], wanted[:]) == 1
 }

@@ -12,8 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 )
 
 // source is a state that tests change.
@@ -42,11 +44,39 @@ func (s *source) set(state keeper.State) {
 	close(old)
 }
 
+const podUID = "11111111-2222-3333-4444-555555555555"
+
+var serverKey = adapterapi.NewKey()
+
 func newHandler(s *source) http.Handler {
+	held, err := keys.New(adapterapi.Keyring{Current: serverKey}, podUID)
+	if err != nil {
+		panic(err)
+	}
 	return Handler(Options{
-		State: s.get, Sessions: func() int { return 3 }, Key: []byte("secret"),
+		State: s.get, Sessions: func() int { return 3 }, Keys: held,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
+}
+
+// proof is the header of a request for the catalogue.
+func proof(key adapterapi.Key, pod string, at time.Time) []string {
+	_, header := adapterapi.NewProof(key, adapterapi.CatalogSubject(pod), at)
+	return []string{adapterapi.HeaderProof, header}
+}
+
+// read asks for the catalogue as the manager does, and checks that the answer is signed.
+func read(t *testing.T, h http.Handler, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	asked, header := adapterapi.NewProof(serverKey, adapterapi.CatalogSubject(podUID), time.Now())
+	got := ask(h, "/catalog", append([]string{adapterapi.HeaderProof, header}, headers...)...)
+	answer := adapterapi.Answer{
+		Status: got.Code, ETag: got.Header().Get("ETag"), Sessions: got.Header().Get(adapterapi.HeaderSessions), Body: got.Body.Bytes(),
+	}
+	if !asked.Opens(got.Header().Get(adapterapi.HeaderAnswer), answer) {
+		t.Errorf("the answer %d %s is not signed", got.Code, got.Body)
+	}
+	return got
 }
 
 func ask(h http.Handler, target string, headers ...string) *httptest.ResponseRecorder {
@@ -60,7 +90,7 @@ func ask(h http.Handler, target string, headers ...string) *httptest.ResponseRec
 }
 
 func TestAnswers(t *testing.T) {
-	down := newHandler(newSource(keeper.State{Err: errors.New("exit code 3"), Reason: keeper.Exited}))
+	down := newHandler(newSource(keeper.State{Err: errors.New("exit code 3"), Reason: adapterapi.Exited}))
 	up := newHandler(newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}}))
 	for name, test := range map[string]struct {
 		handler http.Handler
@@ -74,11 +104,14 @@ func TestAnswers(t *testing.T) {
 		"ready":                    {up, "/readyz?wait=1.8s", nil, 200, "ok"},
 		"wait is no duration":      {down, "/readyz?wait=x", nil, 400, "duration"},
 		"wait is too long":         {down, "/readyz?wait=1h", nil, 400, "at most 10s"},
-		"catalogue without a key":  {up, "/catalog", nil, 401, "key"},
-		"catalogue, wrong key":     {up, "/catalog", []string{"Authorization", "Bearer nope"}, 401, "key"},
-		"catalogue, wrong scheme":  {up, "/catalog", []string{"Authorization", "Basic secret"}, 401, "key"},
-		"catalogue":                {up, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `"ready":true,"catalog":{`},
-		"catalogue while it fails": {down, "/catalog", []string{"Authorization", "Bearer secret"}, 200, `{"ready":false,"reason":"Exited","error":"exit code 3"}`},
+		"SF1 catalogue, no proof":  {up, "/catalog", nil, 401, "proof"},
+		"SF1 the key itself":       {up, "/catalog", []string{"Authorization", "Bearer " + serverKey.Encode()}, 401, "proof"},
+		"SF1 the key as proof":     {up, "/catalog", []string{adapterapi.HeaderProof, serverKey.Encode()}, 401, "proof"},
+		"SF1 another key":          {up, "/catalog", proof(adapterapi.NewKey(), podUID, time.Now()), 401, "proof"},
+		"SF1 another pod's":        {up, "/catalog", proof(serverKey, "another", time.Now()), 401, "proof"},
+		"SF1 an old one":           {up, "/catalog", proof(serverKey, podUID, time.Now().Add(-time.Minute)), 401, "proof"},
+		"catalogue":                {up, "/catalog", proof(serverKey, podUID, time.Now()), 200, `"ready":true,"catalog":{`},
+		"catalogue while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3"}`},
 		"metrics":                  {up, "/metrics", nil, 200, "metrics"},
 		"no such path":             {up, "/drain", nil, 404, ""},
 	} {
@@ -102,14 +135,18 @@ func TestReadinessIsDiscreet(t *testing.T) {
 	if got := ask(h, "/readyz"); strings.Contains(got.Body.String(), "hunter2") || !strings.Contains(got.Body.String(), "exit code 3") {
 		t.Errorf("everybody reads %s", got.Body)
 	}
-	if got := ask(h, "/catalog", "Authorization", "Bearer secret"); !strings.Contains(got.Body.String(), "hunter2") {
+	if got := read(t, h); !strings.Contains(got.Body.String(), "hunter2") {
 		t.Errorf("the manager reads %s", got.Body)
 	}
 }
 
 func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
-	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Metrics: http.NotFoundHandler()})
-	if got := ask(h, "/catalog", "Authorization", "Bearer "); got.Code != http.StatusNotFound {
+	own, err := keys.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Keys: own, Metrics: http.NotFoundHandler()})
+	if got := ask(h, "/catalog", proof(serverKey, podUID, time.Now())...); got.Code != http.StatusNotFound {
 		t.Errorf("got %d", got.Code)
 	}
 }
@@ -117,15 +154,15 @@ func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
 func TestCatalogueIsSentOnce(t *testing.T) {
 	s := newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}})
 	h := newHandler(s)
-	first := ask(h, "/catalog", "Authorization", "Bearer secret")
+	first := read(t, h)
 	tag := first.Header().Get("ETag")
-	again := ask(h, "/catalog", "Authorization", "Bearer secret", "If-None-Match", tag)
-	if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get(HeaderSessions) != "3" {
-		t.Errorf("got %d with %d bytes, sessions %q", again.Code, again.Body.Len(), again.Header().Get(HeaderSessions))
+	again := read(t, h, "If-None-Match", tag)
+	if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get(adapterapi.HeaderSessions) != "3" {
+		t.Errorf("got %d with %d bytes, sessions %q", again.Code, again.Body.Len(), again.Header().Get(adapterapi.HeaderSessions))
 	}
 	s.set(keeper.State{Err: errors.New("gone")})
-	changed := ask(h, "/catalog", "Authorization", "Bearer secret", "If-None-Match", tag)
-	var report Report
+	changed := read(t, h, "If-None-Match", tag)
+	var report adapterapi.Report
 	if err := json.Unmarshal(changed.Body.Bytes(), &report); err != nil || report.Ready || report.Error != "gone" {
 		t.Errorf("got %d %s: %v", changed.Code, changed.Body, err)
 	}
@@ -189,7 +226,7 @@ func TestOtherPaths(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, PathLive, nil))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, adapterapi.PathLive, nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}

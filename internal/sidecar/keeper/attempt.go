@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
@@ -16,7 +17,7 @@ type attempt struct {
 	session    *mcpprobe.Session
 	listed     listed
 
-	reason  Reason
+	reason  adapterapi.Reason
 	err     error
 	refused bool // it was asked to initialize, and answered that it does not
 	certain bool // and as only servers without sessions do
@@ -28,7 +29,7 @@ type attempt struct {
 type listed struct {
 	catalog    *mcpprobe.Catalog
 	discovered bool // the server itself lists the protocol versions that it speaks
-	reason     Reason
+	reason     adapterapi.Reason
 	err        error
 }
 
@@ -62,11 +63,11 @@ func (k *Keeper) connect(ctx context.Context, a *attempt) {
 	switch {
 	case a.err == nil:
 	case errors.Is(a.err, ErrNoRoom):
-		a.reason = NoRoom
+		a.reason = adapterapi.NoRoom
 	default:
-		a.reason = Unstartable
+		a.reason = adapterapi.Unstartable
 		if a.noteRefusal(); a.refused {
-			a.reason = Broken
+			a.reason = adapterapi.Broken
 		}
 	}
 }
@@ -91,15 +92,15 @@ func (k *Keeper) giveUp(a *attempt) {
 		a.session.Close()
 	}
 	if a.certain {
-		a.reason = Broken // its answer says all, so it is not waited for its end
+		a.reason = adapterapi.Broken // its answer says all, so it is not waited for its end
 		return
 	}
 	if end := a.connection.Reason(); end != nil {
-		a.died, a.reason, a.err = true, Exited, end
+		a.died, a.reason, a.err = true, adapterapi.Exited, end
 		return
 	}
 	a.reason = reasonOf(a.err)
-	if a.reason == Silent {
+	if a.reason == adapterapi.Silent {
 		a.err = k.silence(k.patience(), a.err)
 	}
 }
@@ -114,9 +115,9 @@ func (k *Keeper) look(ctx context.Context, session *mcpprobe.Session) (listed, e
 	err = fmt.Errorf("ask server what it offers: %w", err)
 	switch mcpprobe.ClassOf(err) {
 	case mcpprobe.TooLarge:
-		return listed{reason: TooLarge, err: err}, nil
+		return listed{reason: adapterapi.TooLarge, err: err}, nil
 	case mcpprobe.Rejected:
-		return listed{reason: Broken, err: err}, nil
+		return listed{reason: adapterapi.Broken, err: err}, nil
 	default:
 		return listed{}, err
 	}
@@ -135,26 +136,26 @@ func (k *Keeper) serving(own *mcpprobe.Catalog) (listed, error) {
 
 // explain says why a server failed. It prefers the server's own end to what followed
 // from it; one that ended because it was done with failed for another reason.
-func explain(err error, connection Connection) (Reason, error) {
+func explain(err error, connection Connection) (adapterapi.Reason, error) {
 	if end := connection.Reason(); end != nil {
-		return Exited, end
+		return adapterapi.Exited, end
 	}
 	return reasonOf(err), err
 }
 
-func reasonOf(err error) Reason {
+func reasonOf(err error) adapterapi.Reason {
 	switch mcpprobe.ClassOf(err) {
 	case mcpprobe.Timeout:
-		return Silent
+		return adapterapi.Silent
 	case mcpprobe.Closed:
-		return Exited
+		return adapterapi.Exited
 	case mcpprobe.Unreachable:
-		return Unstartable
+		return adapterapi.Unstartable
 	case mcpprobe.Unauthorized:
-		return Unauthorized
+		return adapterapi.Unauthorized
 	case mcpprobe.Busy:
-		return Busy
+		return adapterapi.Busy
 	case mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
 	}
-	return Broken
+	return adapterapi.Broken
 }

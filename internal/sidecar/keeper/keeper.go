@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
@@ -59,7 +60,7 @@ type State struct {
 	Ready bool
 	// Err says why not, or what went wrong last; Reason is its class.
 	Err    error
-	Reason Reason
+	Reason adapterapi.Reason
 	// Catalog is what the server offered when last asked; nil before the first time.
 	Catalog *mcpprobe.Catalog
 	// Stateless is true if the last server that worked has no sessions: it refuses to
@@ -69,31 +70,6 @@ type State struct {
 	// it offers.
 	Opened bool
 }
-
-// Reason is why a server is not ready, for programs.
-type Reason string
-
-// The reasons.
-const (
-	// Starting: nothing is known yet.
-	Starting Reason = "Starting"
-	// Unstartable: the server could not be started, or nobody listens at its address.
-	Unstartable Reason = "Unstartable"
-	// Exited: the server ended by itself.
-	Exited Reason = "Exited"
-	// Silent: the server runs and does not answer.
-	Silent Reason = "Silent"
-	// Unauthorized: the server wants credentials that the keeper does not have.
-	Unauthorized Reason = "Unauthorized"
-	// TooLarge: the server lists more than is taken from it. It is ready.
-	TooLarge Reason = "TooLarge"
-	// Busy: the server asks for patience. It says nothing of what it does otherwise.
-	Busy Reason = "Busy"
-	// NoRoom: there is no room for another process. It says nothing of the server.
-	NoRoom Reason = "NoRoom"
-	// Broken: the server answers, and not as an MCP server does.
-	Broken Reason = "Broken"
-)
 
 // ErrStarting is the Err of a keeper that has not asked any server yet.
 var ErrStarting = errors.New("the server is starting")
@@ -119,7 +95,7 @@ type Keeper struct {
 
 // New returns a Keeper that knows nothing yet. Run makes it look.
 func New(options Options) *Keeper {
-	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: Starting}, changed: make(chan struct{})}
+	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: adapterapi.Starting}, changed: make(chan struct{})}
 }
 
 // State is what is known now, and a channel that is closed when that changes.
@@ -160,8 +136,8 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.set(func(s *State) {
 			s.Reason, s.Err = reason, err
 			switch {
-			case answered || reason == NoRoom || reason == Busy:
-			case reason == Unauthorized: // it is there, and clients may have what the keeper has not
+			case answered || reason == adapterapi.NoRoom || reason == adapterapi.Busy:
+			case reason == adapterapi.Unauthorized: // it is there, and clients may have what the keeper has not
 				s.Ready = true
 			default:
 				s.Ready = false
@@ -181,7 +157,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // keepOne starts a server and stays with it until it fails. It says whether the
 // server ever answered.
-func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err error) {
+func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason adapterapi.Reason, err error) {
 	begin := time.Now()
 	a := k.start(ctx, k.opening, true)
 	if k.mayHaveNone(a) {
@@ -201,7 +177,7 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason Reason, err
 
 // stay stays with a server that works until it fails, or until another is to take its
 // place.
-func (k *Keeper) stay(ctx context.Context, a attempt, began time.Time) (next *attempt, reason Reason, err error) {
+func (k *Keeper) stay(ctx context.Context, a attempt, began time.Time) (next *attempt, reason adapterapi.Reason, err error) {
 	defer a.connection.Close()
 	defer a.session.Close()
 	k.noise.forget()
@@ -252,12 +228,12 @@ func (k *Keeper) awaitAnswer() (over func(answered bool)) {
 		noticed := false
 		k.set(func(s *State) {
 			if !isOver {
-				s.Ready, s.Reason, s.Err = false, Silent, err
+				s.Ready, s.Reason, s.Err = false, adapterapi.Silent, err
 				noticed = true
 			}
 		})
 		if noticed {
-			k.logFailure(false, Silent, err)
+			k.logFailure(false, adapterapi.Silent, err)
 		}
 	})
 	return func(answered bool) {

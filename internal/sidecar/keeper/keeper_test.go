@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -213,7 +214,7 @@ func TestKeeperOfASilentServer(t *testing.T) {
 		eventually(t, k, "ready false, 0 tools, the server runs and has not answered for more than 100ms")
 		await(t, "a state that says so", func() bool {
 			state, _ := k.State()
-			return !state.Ready && state.Reason == Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
+			return !state.Ready && state.Reason == adapterapi.Silent && mcpprobe.ClassOf(state.Err) == mcpprobe.Timeout
 		})
 	})
 }
@@ -236,7 +237,7 @@ func TestKeeperOfANoisyServer(t *testing.T) {
 		before := f.started.Load()
 		for f.started.Load() < before+2 { // two were given up since
 			state, changed := k.State()
-			if got := state.Err.Error(); state.Reason != Silent || got != want+named {
+			if got := state.Err.Error(); state.Reason != adapterapi.Silent || got != want+named {
 				t.Errorf("said of the same: %s %q", state.Reason, got)
 			}
 			if got := Brief(state.Err); got != want {
@@ -263,7 +264,7 @@ func TestKeeperOfAServerThatFallsSilent(t *testing.T) {
 		f.current.Load().stop(errors.New("exit code 3"))
 		await(t, "a server that is silent", func() bool {
 			state, _ := k.State()
-			return !state.Ready && state.Reason == Silent
+			return !state.Ready && state.Reason == adapterapi.Silent
 		})
 	})
 }
@@ -337,7 +338,7 @@ func TestKeeperOfTooMuch(t *testing.T) {
 		k := newKeeper(t, &fleet{}, func(o *Options) { o.Probe.Limits.ItemBytes = 5 })
 		await(t, "a server that offers too much", func() bool {
 			state, _ := k.State()
-			return state.Ready && state.Reason == TooLarge && state.Err != nil && state.Catalog == nil
+			return state.Ready && state.Reason == adapterapi.TooLarge && state.Err != nil && state.Catalog == nil
 		})
 	})
 }
@@ -353,7 +354,7 @@ func TestKeeperWithoutCredentials(t *testing.T) {
 	})
 	await(t, "a server that wants credentials", func() bool {
 		state, _ := k.State()
-		return state.Ready && state.Reason == Unauthorized && state.Catalog == nil
+		return state.Ready && state.Reason == adapterapi.Unauthorized && state.Catalog == nil
 	})
 }
 
@@ -363,16 +364,16 @@ func TestReasons(t *testing.T) {
 	for name, test := range map[string]struct {
 		err        error
 		connection Connection
-		want       Reason
+		want       adapterapi.Reason
 	}{
-		"its end comes first": {&mcpprobe.Error{Class: mcpprobe.Timeout}, dead, Exited},
-		"no answer":           {&mcpprobe.Error{Class: mcpprobe.Timeout}, alive, Silent},
-		"the end of output":   {&mcpprobe.Error{Class: mcpprobe.Closed}, alive, Exited},
-		"nobody listens":      {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, Unstartable},
-		"no patience":         {&mcpprobe.Error{Class: mcpprobe.Busy}, alive, Busy},
-		"credentials":         {&mcpprobe.Error{Class: mcpprobe.Unauthorized}, alive, Unauthorized},
-		"nonsense":            {&mcpprobe.Error{Class: mcpprobe.Protocol}, alive, Broken},
-		"too much":            {&mcpprobe.Error{Class: mcpprobe.TooLarge}, alive, Broken},
+		"its end comes first": {&mcpprobe.Error{Class: mcpprobe.Timeout}, dead, adapterapi.Exited},
+		"no answer":           {&mcpprobe.Error{Class: mcpprobe.Timeout}, alive, adapterapi.Silent},
+		"the end of output":   {&mcpprobe.Error{Class: mcpprobe.Closed}, alive, adapterapi.Exited},
+		"nobody listens":      {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, adapterapi.Unstartable},
+		"no patience":         {&mcpprobe.Error{Class: mcpprobe.Busy}, alive, adapterapi.Busy},
+		"credentials":         {&mcpprobe.Error{Class: mcpprobe.Unauthorized}, alive, adapterapi.Unauthorized},
+		"nonsense":            {&mcpprobe.Error{Class: mcpprobe.Protocol}, alive, adapterapi.Broken},
+		"too much":            {&mcpprobe.Error{Class: mcpprobe.TooLarge}, alive, adapterapi.Broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, _ := explain(test.err, test.connection); got != test.want {

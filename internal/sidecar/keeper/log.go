@@ -3,6 +3,8 @@ package keeper
 import (
 	"errors"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 // Brief is what everybody may know of an error. What a server wrote to its standard
@@ -23,9 +25,9 @@ type story struct {
 
 // logFailure tells why a server failed. Keepers fail again and again for the same
 // reason, so that is for those who want to know more.
-func (k *Keeper) logFailure(answered bool, reason Reason, err error) {
+func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) {
 	news := string(reason)
-	if reason != Silent { // which is first noticed, and then given up, in other words
+	if reason != adapterapi.Silent { // which is first noticed, and then given up, in other words
 		news += Brief(err)
 	}
 	k.mu.Lock()
@@ -38,9 +40,9 @@ func (k *Keeper) logFailure(answered bool, reason Reason, err error) {
 	k.mu.Unlock()
 	var message string
 	switch {
-	case reason == NoRoom:
+	case reason == adapterapi.NoRoom:
 		message = "There is no room for a process to look after"
-	case reason == Unauthorized:
+	case reason == adapterapi.Unauthorized:
 		message = "Server is there, and asks for credentials before it tells what it offers"
 	case answered:
 		message = "Server was lost"

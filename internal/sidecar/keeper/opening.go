@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
@@ -68,7 +69,7 @@ func (k *Keeper) worked(a attempt) {
 // failed has the next server be asked in another way, if that can help.
 func (k *Keeper) failed(a attempt) {
 	switch {
-	case k.options.Pinned || a.reason != Exited && a.reason != Broken:
+	case k.options.Pinned || a.reason != adapterapi.Exited && a.reason != adapterapi.Broken:
 	case k.options.first() == byInitialize || k.opening == byInitialize:
 		k.opening = k.options.first()
 	case a.died:
@@ -92,7 +93,7 @@ func (k *Keeper) without(ctx context.Context, refusal attempt) attempt {
 	k.options.Log.V(1).Info("Server refuses to initialize, so a fresh one is asked whether it works without", "error", Brief(refusal.err))
 	second := k.start(ctx, byDiscover, refusal.certain)
 	second.certain = refusal.certain
-	if second.err == nil || second.certain || second.reason == NoRoom {
+	if second.err == nil || second.certain || second.reason == adapterapi.NoRoom {
 		return second
 	}
 	return refusal

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -31,8 +30,8 @@ type Options struct {
 	// Stateless answers messages that name their protocol version themselves. Without
 	// it their clients are told which revisions are served.
 	Stateless func(w http.ResponseWriter, r *http.Request, message session.Message)
-	// Probes knows the manager's requests, which have a slot of their own.
-	Probes probekey.Verifier
+	// IsProbe knows the manager's requests, which have a slot of their own; nil knows none.
+	IsProbe func(*http.Request) bool
 
 	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start and answer initialize

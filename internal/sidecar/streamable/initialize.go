@@ -23,7 +23,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 		return
 	}
 	reserve := h.Sessions.Reserve
-	if h.Probes.IsProbe(r) {
+	if h.IsProbe != nil && h.IsProbe(r) {
 		reserve = h.Sessions.ReserveProbe
 	}
 	slot, err := reserve()

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-mcp/slipway/internal/probekey"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
@@ -33,7 +33,7 @@ var hopByHop = []string{
 // notForwarded are further headers of a request that the server does not get.
 var notForwarded = []string{
 	frontend.HeaderSession, // names a session to us; the server's own id takes its place
-	probekey.Header,        // is between the manager and us
+	adapterapi.HeaderProbe, // is between the manager and us
 	// We have checked where the request comes from. The server would refuse every
 	// place that it has not been told of.
 	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",

@@ -30,7 +30,7 @@ func (p *Proxy) initialize(x *exchange) {
 // behind (T-15). The client may go away meanwhile; the server's answer is awaited
 // all the same, since nobody else could end the session then.
 func (p *Proxy) forwardInitialize(x *exchange) {
-	probe := p.Probes.IsProbe(x.r)
+	probe := p.isProbe(x.r)
 	if err := p.table.reserve(probe); err != nil {
 		x.turnAway(err)
 		return

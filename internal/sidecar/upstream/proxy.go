@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/probekey"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -49,8 +48,8 @@ type Options struct {
 	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	Origins origin.Policy
 	MintID  func() string // makes the id of a session that was opened
-	// Probes knows the manager's requests, which have a slot of their own.
-	Probes probekey.Verifier
+	// IsProbe knows the manager's requests, which have a slot of their own; nil knows none.
+	IsProbe func(*http.Request) bool
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *http.Request, message session.Message) bool
@@ -172,9 +171,11 @@ func (p *Proxy) pass(x *exchange) {
 	x.run()
 }
 
+func (p *Proxy) isProbe(r *http.Request) bool { return p.IsProbe != nil && p.IsProbe(r) }
+
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	leave, err := p.table.enterSingle(x.stream, p.Probes.IsProbe(x.r))
+	leave, err := p.table.enterSingle(x.stream, p.isProbe(x.r))
 	if err != nil {
 		x.turnAway(err)
 		return

@@ -23,13 +23,13 @@ func TestVerified(t *testing.T) {
 	address := shared.network.Address()
 	var answer atomic.Int64
 	answer.Store(http.StatusUnauthorized)
-	standIn(t, address, func(w http.ResponseWriter, _ *http.Request) {
+	server := newServer(namespace, "echo")
+	standIn(t, client.ObjectKeyFromObject(server), address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(int(answer.Load()))
 		_, _ = w.Write([]byte(`{"what":"ever"}`))
-	})
+	}), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"ready":true}`)) })
 	startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
 	server.Spec.Image = "localhost:1/simulated-at-" + address + ":1"
 	create(t, server)
 	eventually(t, server, "Verified", "Unknown Unauthorized", "Ready", "True Ready", "Stalled", "absent")

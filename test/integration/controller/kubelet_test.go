@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -254,21 +255,21 @@ func isReady(ctx context.Context, address string) bool {
 // adapterArgs are the arguments of the pod's adapter, changed as little as can be.
 func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, socket string) ([]string, error) {
 	adapter := pod.Spec.InitContainers[slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == mcpv1alpha1.ContainerAdapter })]
-	keyFile, err := k.keyFile(ctx, pod)
+	keysDir, err := k.mountKeys(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	args := []string{adapter.Args[0]}
 	for _, arg := range adapter.Args[1:] {
 		switch name, _, _ := strings.Cut(arg, "="); name {
-		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--key-file":
+		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--keys-dir":
 		case "--socket":
 			args = append(args, "--socket="+socket)
 		default:
 			args = append(args, arg)
 		}
 	}
-	return append(args, "--key-file="+keyFile, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
+	return append(args, "--keys-dir="+keysDir, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
 		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort)), nil
 }
 
@@ -283,22 +284,56 @@ func launched(pod *corev1.Pod) (command []string, found bool) {
 	return all[i+1:], true
 }
 
-// keyFile writes what the pod would find in its volume.
-func (k *kubelet) keyFile(ctx context.Context, pod *corev1.Pod) (string, error) {
-	for _, volume := range pod.Spec.Volumes {
-		if volume.Secret == nil || !strings.HasPrefix(volume.Name, "slipway-") {
-			continue
+// mountKeys writes what the pod finds in the volume with the server's keys, and follows
+// the Secret as long as the pod is there, as a kubelet does.
+func (k *kubelet) mountKeys(ctx context.Context, pod *corev1.Pod) (string, error) {
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "slipway-keys" && v.Secret != nil })
+	if i < 0 {
+		return "", errors.New("the pod has no keys")
+	}
+	source := pod.Spec.Volumes[i].Secret
+	dir := filepath.Join(k.dir, string(pod.UID))
+	secret := &corev1.Secret{}
+	err := k.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: source.SecretName}, secret)
+	if err == nil {
+		err = writeKeys(dir, source.Items, secret)
+	}
+	if err != nil {
+		return "", fmt.Errorf("mount keys of pod %s: %w", pod.Name, err)
+	}
+	watch, err := k.client.Watch(ctx, &corev1.SecretList{}, client.InNamespace(pod.Namespace), client.MatchingFields{"metadata.name": source.SecretName})
+	if err != nil {
+		return "", fmt.Errorf("watch keys of pod %s: %w", pod.Name, err)
+	}
+	k.done.Go(func() {
+		for event := range watch.ResultChan() {
+			changed, ok := event.Object.(*corev1.Secret)
+			if !ok || event.Type == apiwatch.Deleted {
+				continue
+			}
+			if err := writeKeys(dir, source.Items, changed); err != nil {
+				fmt.Fprintln(os.Stderr, "kubelet: write keys of pod", pod.Name, err)
+			}
 		}
-		secret := &corev1.Secret{}
-		if err := k.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: volume.Secret.SecretName}, secret); err != nil {
-			return "", err
+	})
+	return dir, nil
+}
+
+// writeKeys puts the files of a Secret where they are mounted. Each is replaced as a whole.
+func writeKeys(dir string, items []corev1.KeyToPath, secret *corev1.Secret) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, item := range items {
+		path := filepath.Join(dir, item.Path)
+		if err := os.WriteFile(path+".next", secret.Data[item.Key], 0o600); err != nil {
+			return err
 		}
-		path := filepath.Join(k.dir, string(pod.UID))
-		for _, value := range secret.Data {
-			return path, os.WriteFile(path, value, 0o600)
+		if err := os.Rename(path+".next", path); err != nil {
+			return err
 		}
 	}
-	return "", errors.New("the pod has no key")
+	return nil
 }
 
 // running is the status of a pod whose containers run.

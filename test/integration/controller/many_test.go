@@ -7,9 +7,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
-	"strconv"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/promise"
-	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -43,8 +42,8 @@ func TestManyServers(t *testing.T) {
 		t.Fatal("nobody writes down what the manager asks of the API server: run `make bench-controller`, or add -audit")
 	}
 	g := NewWithT(t)
-	address := startStandIn(t)
 	namespace := newNamespace(t)
+	clients, catalog := newStandIn(t)
 	manager := startManagerProgram(t, namespace)
 	// What is there when the manager begins to watch is less urgent to its queue than what
 	// comes later, and would wait until nothing else is left.
@@ -57,6 +56,8 @@ func TestManyServers(t *testing.T) {
 	begin := time.Now()
 	for i := range *manyServers {
 		server := newServer(namespace, fmt.Sprintf("server-%04d", i))
+		address := shared.network.Address()
+		standIn(t, client.ObjectKeyFromObject(server), address, clients, catalog)
 		server.Spec.Image = "localhost:1/simulated-at-" + address + ":1"
 		server.Spec.Probe = mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: 10 * time.Second}}
 		create(t, server)
@@ -164,11 +165,10 @@ func watchReady(t *testing.T, namespace string, count int) (all chan struct{}) {
 	return all
 }
 
-// startStandIn answers for every adapter, with the official SDK's server and a
-// catalogue of ten tools, and returns its address.
-func startStandIn(t *testing.T) string {
+// newStandIn answers for every adapter, with the official SDK's server and a catalogue of
+// ten tools.
+func newStandIn(t *testing.T) (clients http.Handler, catalog http.HandlerFunc) {
 	t.Helper()
-	address := shared.network.Address()
 	offered := mcp.NewServer(&mcp.Implementation{Name: "stand-in", Version: "1"}, nil)
 	for i := range 10 {
 		mcp.AddTool(offered, &mcp.Tool{Name: fmt.Sprintf("tool-%d", i), Description: strings.Repeat("a tool that does something useful ", 8)},
@@ -176,32 +176,29 @@ func startStandIn(t *testing.T) string {
 				return &mcp.CallToolResult{}, nil, nil
 			})
 	}
-	clients := http.NewServeMux()
-	clients.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return offered }, nil))
-	serve(t, net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterPort)), clients)
-
-	catalog, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP("http://"+net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterPort))+"/mcp", nil), mcpprobe.Options{})
+	endpoint := http.NewServeMux()
+	endpoint.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return offered }, nil))
+	server := httptest.NewServer(endpoint)
+	defer server.Close()
+	offers, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP(server.URL+"/mcp", nil), mcpprobe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := json.Marshal(catalog)
+	encoded, err := json.Marshal(offers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := json.Marshal(admin.Report{Ready: true, Catalog: encoded})
+	report, err := json.Marshal(adapterapi.Report{Ready: true, Catalog: encoded})
 	if err != nil {
 		t.Fatal(err)
 	}
-	administrators := http.NewServeMux()
-	administrators.HandleFunc(admin.PathCatalog, func(w http.ResponseWriter, r *http.Request) {
+	return endpoint, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
-		w.Header().Set(admin.HeaderSessions, "0")
+		w.Header().Set(adapterapi.HeaderSessions, "0")
 		if r.Header.Get("If-None-Match") == `"1"` {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 		_, _ = w.Write(report)
-	})
-	serve(t, net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterAdminPort)), administrators)
-	return address
+	}
 }

@@ -116,12 +116,12 @@ func TestSecretsStaySecret(t *testing.T) {
 	eventually(t, server, "Ready", "True Ready")
 	eventually(t, unresolved, "Reconciling", "True ImageUnresolved")
 	key := &corev1.Secret{}
-	g.Expect(shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "echo-session-key"}, key)).To(Succeed())
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "echo-keys"}, key)).To(Succeed())
 	g.Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(ContainElement("ConfigMap echo-catalog"))
 
 	operator.stop()
 	seen := operator.log.String() + everything(t, namespace)
-	for _, value := range []string{canary, string(key.Data["key"])} {
+	for _, value := range []string{canary, string(key.Data["current"]), string(key.Data["references"])} {
 		g.Expect(seen).NotTo(ContainSubstring(value))
 	}
 	g.Expect(seen).To(ContainSubstring("echo-catalog"), "the test looks at the wrong things")

@@ -1,0 +1,33 @@
+// Package adapterapi is the contract between the manager and adapters, which may be two
+// minor versions apart: paths, headers, JSON, reasons, and how each side proves itself
+// to the other.
+//
+// The two share the keys of a server. A key never travels, and is never used itself:
+// every use has a key of its own, derived from it by HKDF with the use as its label. The
+// manager proves itself by a MAC with a time stamp, bound to the UID of the pod that it
+// means, so that a process that listens at the pod's address learns nothing that opens
+// another door. The adapter's answers carry a MAC over the request's nonce and all that
+// the answer says, so that such a process cannot answer in the adapter's place.
+package adapterapi
+
+// The paths of the admin port.
+const (
+	PathLive    = "/livez"
+	PathReady   = "/readyz"
+	PathCatalog = "/catalog"
+	PathMetrics = "/metrics"
+)
+
+// Headers of requests and answers.
+const (
+	// HeaderProof carries the manager's proof at the admin port.
+	HeaderProof = "Slipway-Proof"
+	// HeaderProbe carries the manager's proof at the client port, where it finds a session
+	// slot of its own. The adapter never passes it on.
+	HeaderProbe = "Slipway-Probe"
+	// HeaderAnswer carries the adapter's MAC over its answer to a request with a proof.
+	HeaderAnswer = "Slipway-Answer"
+	// HeaderSessions carries the number of open sessions with a catalogue, outside its
+	// ETag: it changes all the time.
+	HeaderSessions = "Slipway-Sessions"
+)

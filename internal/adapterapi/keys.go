@@ -1,0 +1,112 @@
+package adapterapi
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// KeySize is the size of a key, and of what is derived from it, in bytes.
+const KeySize = 32
+
+// Key is a secret of one MCPServer. The zero value is no key.
+type Key struct{ secret [KeySize]byte }
+
+// NewKey makes a key.
+func NewKey() Key {
+	var k Key
+	_, _ = rand.Read(k.secret[:]) // never fails
+	return k
+}
+
+// ParseKey reads a key in hexadecimal. The error does not repeat the text.
+func ParseKey(text string) (Key, error) {
+	var k Key
+	if len(text) != hex.EncodedLen(KeySize) {
+		return Key{}, fmt.Errorf("a key has %d bytes in hexadecimal", KeySize)
+	}
+	if _, err := hex.Decode(k.secret[:], []byte(text)); err != nil {
+		return Key{}, errors.New("a key is in hexadecimal")
+	}
+	return k, nil
+}
+
+// Encode is the key in hexadecimal, for the Secret and for nothing else.
+func (k Key) Encode() string { return hex.EncodeToString(k.secret[:]) }
+
+// String does not tell the key, so that no log does.
+func (k Key) String() string { return "key " + k.ID() }
+
+// GoString does not either.
+func (k Key) GoString() string { return k.String() }
+
+// ID names the key without telling it.
+func (k Key) ID() string { return hex.EncodeToString(k.Derive(useID)[:8]) }
+
+// Use is what a derived key is for.
+type Use string
+
+// The uses. A label never changes its meaning; what changes gets a new one.
+const (
+	UseSessionIDs Use = "session ids v1" // the adapter's, to seal who owns a session
+	UseReferences Use = "references v1"  // the manager's, for digests of Secrets that say nothing to others
+	UseCatalog    Use = "catalog v1"     // requests to and answers of the admin port
+	UseProbe      Use = "probe v1"       // the manager's requests to the client port
+
+	useID Use = "key id v1"
+)
+
+// Derive is the key for one use.
+func (k Key) Derive(use Use) []byte {
+	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, "slipway "+string(use), KeySize)
+	if err != nil {
+		panic("derive key: " + err.Error()) // only for a length that HKDF cannot have
+	}
+	return derived
+}
+
+// Keyring is all keys of a server that are good at a time. The zero value has none.
+type Keyring struct {
+	// Current is the one to use.
+	Current Key
+	// Accepted are others that what is presented may be made with: one that was current
+	// before, or will be next.
+	Accepted []Key
+}
+
+// The entries of the Secret with a server's keys, and the files that an adapter finds it
+// mounted as.
+const (
+	KeysCurrent  = "current"  // one key in hexadecimal
+	KeysAccepted = "accepted" // any number of keys, one a line
+)
+
+// ParseKeyring reads the two entries of the Secret.
+func ParseKeyring(current, accepted string) (Keyring, error) {
+	var ring Keyring
+	var err error
+	if ring.Current, err = ParseKey(strings.TrimSpace(current)); err != nil {
+		return Keyring{}, fmt.Errorf("read %s: %w", KeysCurrent, err)
+	}
+	for line := range strings.FieldsSeq(accepted) {
+		key, err := ParseKey(line)
+		if err != nil {
+			return Keyring{}, fmt.Errorf("read %s: %w", KeysAccepted, err)
+		}
+		if key != ring.Current {
+			ring.Accepted = append(ring.Accepted, key)
+		}
+	}
+	return ring, nil
+}
+
+// Equal says whether two rings have the same keys in the same order.
+func (r Keyring) Equal(other Keyring) bool { return slices.Equal(r.All(), other.All()) }
+
+// All are the keys, the current one first.
+func (r Keyring) All() []Key { return append([]Key{r.Current}, r.Accepted...) }

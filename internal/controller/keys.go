@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// serverKeys are the keys of one server.
+type serverKeys struct {
+	ring       adapterapi.Keyring // shared with the adapters
+	references adapterapi.Key     // for digests of what the spec refers to
+}
+
+// ensureKeys makes the server's keys if it has none, and reads them.
+func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
+	if s.keysSecret != nil {
+		if !metav1.IsControlledBy(s.keysSecret, s.server) {
+			s.refuseForeign("Secret", s.keysSecret)
+			return nil
+		}
+		if keys, ok := r.keys.get(s.name, s.keysSecret); ok {
+			s.keys = keys
+			return nil
+		}
+	}
+	name := types.NamespacedName{Namespace: s.name.Namespace, Name: workload.KeysSecretName(s.server)}
+	secret, err := find(ctx, r.Live, name, &corev1.Secret{})
+	if err != nil {
+		return err
+	}
+	if secret == nil {
+		if secret, err = r.createKeys(ctx, s, name); err != nil {
+			return err
+		}
+	}
+	if !metav1.IsControlledBy(secret, s.server) {
+		s.refuseForeign("Secret", secret)
+		return nil
+	}
+	keys, err := readKeys(secret)
+	if err != nil {
+		s.refuse(mcpv1alpha1.ReasonNameConflict,
+			fmt.Sprintf("Secret %s does not hold the keys of this server (%s): delete it, and new ones are made", secret.Name, err))
+		return nil
+	}
+	r.keys.put(s.name, secret, keys)
+	s.keys = keys
+	return nil
+}
+
+func (r *Reconciler) createKeys(ctx context.Context, s *state, name types.NamespacedName) (*corev1.Secret, error) {
+	secret := workload.KeysSecret(s.server, adapterapi.NewKey(), adapterapi.NewKey())
+	err := r.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) { // since it was looked for
+		secret = &corev1.Secret{}
+		err = r.Live.Get(ctx, name, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create Secret %s: %w", name, err)
+	}
+	return secret, nil
+}
+
+// readKeys reads the Secret. Its errors do not tell what is in it.
+func readKeys(secret *corev1.Secret) (*serverKeys, error) {
+	ring, ringErr := adapterapi.ParseKeyring(string(secret.Data[adapterapi.KeysCurrent]), string(secret.Data[adapterapi.KeysAccepted]))
+	references, err := adapterapi.ParseKey(string(secret.Data[workload.KeysReferences]))
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", workload.KeysReferences, err)
+	}
+	if err := errors.Join(ringErr, err); err != nil {
+		return nil, err
+	}
+	return &serverKeys{ring, references}, nil
+}
+
+// keyedDigest is a digest that says nothing to those who do not have the key, however
+// easy to guess the content is.
+func keyedDigest(key adapterapi.Key, content []byte) string {
+	mac := hmac.New(sha256.New, key.Derive(adapterapi.UseReferences))
+	mac.Write(content)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// keyCache keeps the keys of servers, so that they are read once.
+type keyCache struct {
+	mu   sync.Mutex
+	keys map[types.NamespacedName]knownKeys
+}
+
+type knownKeys struct {
+	uid     types.UID
+	version string
+	keys    *serverKeys
+}
+
+func (c *keyCache) get(server types.NamespacedName, secret metav1.Object) (*serverKeys, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.keys[server]
+	return known.keys, ok && known.uid == secret.GetUID() && known.version == secret.GetResourceVersion()
+}
+
+func (c *keyCache) put(server types.NamespacedName, secret metav1.Object, keys *serverKeys) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil {
+		c.keys = map[types.NamespacedName]knownKeys{}
+	}
+	c.keys[server] = knownKeys{secret.GetUID(), secret.GetResourceVersion(), keys}
+}
+
+func (c *keyCache) forget(server types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.keys, server)
+}
