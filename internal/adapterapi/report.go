@@ -19,7 +19,7 @@ type Reason string
 const (
 	// Starting: nothing is known yet.
 	Starting Reason = "Starting"
-	// Unstartable: the server could not be started, or nobody listens at its address.
+	// Unstartable: the server could not be started, or no process listens at its address.
 	Unstartable Reason = "Unstartable"
 	// Exited: the server ended by itself.
 	Exited Reason = "Exited"

@@ -116,8 +116,8 @@ func TestStatusIsTheReasonAfterTheDeadline(t *testing.T) {
 	checkStatus(t, err, Unauthorized, 401)
 }
 
-// A call in flight when a status ends the connection fails for that reason, too: nobody
-// canceled it.
+// A call in flight when a status ends the connection fails for that reason, too: its caller
+// did not cancel it.
 func TestStatusIsTheReasonForOtherCalls(t *testing.T) {
 	waits := make(chan struct{})
 	rejecting := status(methodTools, 401, nil, nil)

@@ -16,7 +16,7 @@ type Target struct {
 	kind   targetKind
 	url    string
 	header http.Header
-	sign   func(http.Header) // adds what is made anew for each request; may be nil
+	sign   func(http.Header) // adds headers to each request; may be nil
 	reader io.Reader
 	writer io.WriteCloser
 

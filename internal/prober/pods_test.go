@@ -49,7 +49,7 @@ func newPods(t *testing.T) *pods {
 			t.Fatal(err)
 		}
 		*port = listener.Addr().(*net.TCPAddr).Port
-		t.Cleanup(func() { _ = listener.Close() }) // so that nobody else gets it
+		t.Cleanup(func() { _ = listener.Close() }) // so that no other process gets it
 	}
 	return p
 }
@@ -65,8 +65,8 @@ func (p *pods) serve(ip string, port int, handler http.Handler) {
 	p.t.Cleanup(func() { _ = server.Close() })
 }
 
-// add starts a pod that has all the time it needs; a nil handler is a port that nobody
-// listens on.
+// add starts a pod that has all the time it needs; a nil handler is a port on which no
+// process listens.
 func (p *pods) add(name string, client, adapter http.Handler) Instance {
 	p.t.Helper()
 	p.next++

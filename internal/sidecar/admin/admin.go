@@ -104,8 +104,8 @@ func parseWait(text string) (time.Duration, error) {
 	return wait, nil
 }
 
-// catalog says what the server offers, to those who have the key, in an answer that
-// nobody without it can give.
+// catalog says what the server offers, to a manager that proves that it has the key. The
+// answer carries a MAC, so that no process without the key can give it.
 func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	if !h.Keys.Shared() {
 		say(w, http.StatusNotFound, "the catalogue is not served: start with --keys-dir, and readers prove that they have a key")
