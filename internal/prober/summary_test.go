@@ -196,8 +196,12 @@ func TestSummaryAlwaysFitsAStatus(t *testing.T) {
 func FuzzSummary(f *testing.F) {
 	valid := statusSchema(f)
 	f.Add("name", "text", `{"tools":{}}`, 3)
-	f.Add("\xff\x00\u202e", strings.Repeat("語", 4097), `{"extensions":{"a":1,"a…":2}}`, 200)
+	f.Add("\xff\x00\u202e", strings.Repeat("語", 4097), `{"extensions":{"a":1,"a…":2}}`, 224)
 	f.Fuzz(func(t *testing.T, name, words, declared string, count int) {
+		// Lists that are cut short are slow to validate. One length in 32 is enough for them, the others look at odd values.
+		if count%32 != 0 {
+			count = int(uint(count) % 8)
+		}
 		catalog := huge(words, min(max(count, 0), 200))
 		catalog.Tools = append(catalog.Tools, mcpprobe.Tool{Name: name}, mcpprobe.Tool{Name: name, Title: words})
 		catalog.Server.Name = name
