@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 func bindOptions(flags *flag.FlagSet, o *options) {
@@ -123,9 +123,9 @@ func chooseStdio(config *sidecar.Config, o options) error {
 	}
 	switch o.framing {
 	case "Newline":
-		config.Framing = wire.Newline
+		config.Framing = rpc.Newline
 	case "ContentLength":
-		config.Framing = wire.ContentLength
+		config.Framing = rpc.ContentLength
 	default:
 		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
 	}

@@ -10,7 +10,7 @@ import (
 	"io"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // builder puts a catalogue together, piece by piece and within limits.
@@ -95,7 +95,7 @@ func (b *builder) add(keep keeper, method string, array []byte, count *int) erro
 	if len(bytes.TrimSpace(array[1:len(array)-1])) == 0 {
 		return nil
 	}
-	return wire.Batch(array, func(item []byte) error {
+	return rpc.Batch(array, func(item []byte) error {
 		*count++
 		if *count > b.limits.Items {
 			return tooLarge(LimitItems, b.limits.Items)

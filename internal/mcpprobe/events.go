@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // eventFilter reads a stream of events and is read as one, with the messages as the
@@ -151,7 +151,7 @@ func (f *eventFilter) put(e event) error {
 func (f *eventFilter) message(data []byte) ([]byte, error) {
 	f.finished = f.answerTo != "" && f.isAnswer(data)
 	visible, err := f.guard.incoming(data)
-	if _, notAMessage := errors.AsType[*wire.Error](err); !notAMessage {
+	if _, notAMessage := errors.AsType[*rpc.Error](err); !notAMessage {
 		return visible, err
 	}
 	if f.bounded {
@@ -162,8 +162,8 @@ func (f *eventFilter) message(data []byte) ([]byte, error) {
 }
 
 func (f *eventFilter) isAnswer(data []byte) bool {
-	envelope, err := wire.ScanLenient(data)
-	return err == nil && envelope.Kind == wire.Response && string(envelope.ID.Of(data)) == f.answerTo
+	envelope, err := rpc.ScanLenient(data)
+	return err == nil && envelope.Kind == rpc.Response && string(envelope.ID.Of(data)) == f.answerTo
 }
 
 // ended notes why a stream ended, if it should not have.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // The methods that the guard tells apart.
@@ -118,7 +118,7 @@ func (g *guard) failure() (err *Error, secondHand bool) {
 
 // sent is what the guard knows of a message to the server.
 type sent struct {
-	kind   wire.Kind
+	kind   rpc.Kind
 	method string
 	id     string
 }
@@ -126,7 +126,7 @@ type sent struct {
 // outgoing is called before a message goes to the server. An error means that it
 // must not go.
 func (g *guard) outgoing(message []byte) (sent, error) {
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return sent{}, err // the SDK wrote it, so this does not happen
 	}
@@ -134,9 +134,9 @@ func (g *guard) outgoing(message []byte) (sent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case s.kind == wire.Request && s.method == methodInitialize && g.refusal != nil:
+	case s.kind == rpc.Request && s.method == methodInitialize && g.refusal != nil:
 		return s, g.refusal
-	case s.kind == wire.Request:
+	case s.kind == rpc.Request:
 		g.open[s.id] = &exchange{method: s.method, capture: g.captureFor(s.method)}
 	case s.method == methodCancelled:
 		g.abandonLocked(string(envelope.RequestID.Of(message)))
@@ -203,16 +203,16 @@ func (g *guard) answered() {
 
 // incoming is called with each message of the server and returns what the SDK is to
 // see of it, or nil if that is nothing. It may change the message. The error is a
-// *wire.Error if this is no message, or an *Error if it is one too many.
+// *rpc.Error if this is no message, or an *Error if it is one too many.
 func (g *guard) incoming(message []byte) ([]byte, error) {
-	envelope, err := wire.ScanLenient(message)
+	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		return nil, err
 	}
 	switch envelope.Kind {
-	case wire.Response:
+	case rpc.Response:
 		return g.response(message, envelope)
-	case wire.Request:
+	case rpc.Request:
 		return g.request(message, envelope)
 	default:
 		g.notification(string(envelope.Method))
@@ -233,7 +233,7 @@ func (g *guard) notification(method string) {
 }
 
 // request lets the SDK answer, which it does in the same way whatever the params.
-func (g *guard) request(message []byte, envelope wire.Envelope) ([]byte, error) {
+func (g *guard) request(message []byte, envelope rpc.Envelope) ([]byte, error) {
 	if method := string(envelope.Method); method == methodInitialize || method == methodDiscover {
 		// Only clients send these. To one that is sent back our answer would be that
 		// there is no such method, which would be sent back as well, and believed.
@@ -247,10 +247,10 @@ func (g *guard) request(message []byte, envelope wire.Envelope) ([]byte, error) 
 	if !envelope.Params.Present() {
 		return message, nil
 	}
-	return wire.AppendEdited(nil, message, wire.Edit{Span: envelope.Params, With: []byte("{}")}), nil
+	return rpc.AppendEdited(nil, message, rpc.Edit{Span: envelope.Params, With: []byte("{}")}), nil
 }
 
-func (g *guard) response(message []byte, envelope wire.Envelope) ([]byte, error) {
+func (g *guard) response(message []byte, envelope rpc.Envelope) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	id := string(envelope.ID.Of(message))
@@ -274,7 +274,7 @@ func (g *guard) response(message []byte, envelope wire.Envelope) ([]byte, error)
 	if e.method == methodDiscover || e.method == methodInitialize {
 		return g.small(message)
 	}
-	return wire.AppendEdited(nil, message, wire.Edit{Span: envelope.Result, With: []byte("{}")}), nil
+	return rpc.AppendEdited(nil, message, rpc.Edit{Span: envelope.Result, With: []byte("{}")}), nil
 }
 
 func (g *guard) small(message []byte) ([]byte, error) {

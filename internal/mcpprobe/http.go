@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // roundTripper carries the SDK's requests to one address and nowhere else, and has
@@ -100,7 +100,7 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 		return r.stream(ours, release), nil
 	}
 	response, err := r.transport.RoundTrip(ours)
-	if message.kind == wire.Response {
+	if message.kind == rpc.Response {
 		r.guard.answered()
 	}
 	if err != nil {
@@ -195,13 +195,13 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 	switch {
 	case kind == "text/event-stream":
 		filter := &eventFilter{guard: r.guard, note: note, source: response.Body, limit: limit}
-		if message.kind == wire.Request {
+		if message.kind == rpc.Request {
 			filter.answerTo = message.id
 			filter.bounded = message.method != methodListen
 		}
 		response.Body = filter
 		return nil
-	case kind == "application/json" && message.kind == wire.Request:
+	case kind == "application/json" && message.kind == rpc.Request:
 		return r.replace(note, message, response, limit, true)
 	case message.method == methodDiscover:
 		// To the SDK this would be the end of the connection, but it only means that
@@ -215,7 +215,7 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 func (r *roundTripper) replace(note *note, message sent, response *http.Response, limit int, answer bool) error {
 	data, err := readLimited(response.Body, limit)
 	_ = response.Body.Close()
-	if err == nil && (answer || message.kind == wire.Request && looksLikeMessage(data)) {
+	if err == nil && (answer || message.kind == rpc.Request && looksLikeMessage(data)) {
 		data, err = r.answer(data, message, answer)
 	}
 	if err != nil {
@@ -239,8 +239,8 @@ func looksLikeMessage(data []byte) bool {
 // answer has the guard see the answer to a request. Where there has to be one, there
 // must be this one and no other. With an error status there may be one.
 func (r *roundTripper) answer(data []byte, message sent, required bool) ([]byte, error) {
-	envelope, err := wire.ScanLenient(data)
-	answers := err == nil && envelope.Kind == wire.Response && string(envelope.ID.Of(data)) == message.id
+	envelope, err := rpc.ScanLenient(data)
+	answers := err == nil && envelope.Kind == rpc.Response && string(envelope.ID.Of(data)) == message.id
 	switch {
 	case answers:
 		return r.guard.incoming(data)
@@ -359,7 +359,7 @@ func withNote(ctx context.Context) (context.Context, *note) {
 // note is where to note what becomes of a request: nowhere, if it carries a message
 // that no call of the SDK waits for.
 func (s sent) note(ctx context.Context) *note {
-	if s.kind == wire.Response || s.kind == wire.Notification && s.method != "notifications/initialized" {
+	if s.kind == rpc.Response || s.kind == rpc.Notification && s.method != "notifications/initialized" {
 		return nil
 	}
 	n, _ := ctx.Value(noteKey{}).(*note)

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // pipeTransport speaks with a process over its standard input and output. The
@@ -20,7 +20,7 @@ type pipeTransport struct {
 	guard           *guard
 	reader          io.Reader
 	writer          io.WriteCloser
-	framing         wire.Framing
+	framing         rpc.Framing
 	discoverTimeout time.Duration
 
 	closed chan struct{}
@@ -66,10 +66,10 @@ type pipeConnection struct {
 func (c *pipeConnection) readAll() {
 	limit := c.guard.limits.ReplyBytes
 	source := c.reader
-	if c.framing == wire.Newline {
+	if c.framing == rpc.Newline {
 		source = &shortJunk{source: source}
 	}
-	frames := wire.NewFrameReader(source, c.framing, limit, c.guard.skip)
+	frames := rpc.NewFrameReader(source, c.framing, limit, c.guard.skip)
 	for {
 		line, err := frames.Next()
 		if err != nil {
@@ -93,7 +93,7 @@ func (c *pipeConnection) lost(err *Error) {
 }
 
 func readFailure(err error, limit int) *Error {
-	if errors.Is(err, wire.ErrFrameTooLong) {
+	if errors.Is(err, rpc.ErrFrameTooLong) {
 		return tooLarge(LimitReplyBytes, limit)
 	}
 	return &Error{Class: Closed, Detail: "the process closed its output", Err: io.EOF}
@@ -103,12 +103,12 @@ func readFailure(err error, limit int) *Error {
 // not an array to its end is skipped as a whole.
 func (c *pipeConnection) receiveAll(line []byte) {
 	switch {
-	case !wire.IsBatch(line):
+	case !rpc.IsBatch(line):
 		c.receive(line)
-	case wire.Batch(line, func([]byte) error { return nil }) != nil:
+	case rpc.Batch(line, func([]byte) error { return nil }) != nil:
 		c.guard.skip(line)
 	default:
-		_ = wire.Batch(line, func(element []byte) error { c.receive(element); return nil })
+		_ = rpc.Batch(line, func(element []byte) error { c.receive(element); return nil })
 	}
 }
 
@@ -168,10 +168,10 @@ func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) err
 	if err != nil {
 		return err
 	}
-	if sent.kind == wire.Response {
+	if sent.kind == rpc.Response {
 		defer c.guard.answered()
 	}
-	f := frame{line: wire.AppendFrame(nil, data, c.framing), written: make(chan error, 1)}
+	f := frame{line: rpc.AppendFrame(nil, data, c.framing), written: make(chan error, 1)}
 	select {
 	case c.frames <- f:
 	case <-c.closed:

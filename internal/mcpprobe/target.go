@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Target is where a server is and how it is spoken to.
@@ -20,7 +20,7 @@ type Target struct {
 	reader io.Reader
 	writer io.WriteCloser
 
-	framing wire.Framing
+	framing rpc.Framing
 }
 
 type targetKind uint8
@@ -54,11 +54,11 @@ func SSE(url string, header http.Header) Target {
 // owns w and closes it. It reads r until r ends, even after it was closed itself, so
 // that a process that still writes is not held up; closing r is up to the caller.
 func Pipes(r io.Reader, w io.WriteCloser) Target {
-	return FramedPipes(r, w, wire.Newline)
+	return FramedPipes(r, w, rpc.Newline)
 }
 
 // FramedPipes is Pipes for a process that tells messages apart in a way of its own.
-func FramedPipes(r io.Reader, w io.WriteCloser, framing wire.Framing) Target {
+func FramedPipes(r io.Reader, w io.WriteCloser, framing rpc.Framing) Target {
 	return Target{kind: pipes, reader: r, writer: w, framing: framing}
 }
 

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Annotation is the member of a property's schema that asks for a header.
@@ -45,7 +45,7 @@ func Params(schema json.RawMessage) ([]Param, error) {
 // part of a message that was scanned.
 func (p Param) Argument(arguments json.RawMessage) (json.RawMessage, error) {
 	for _, name := range p.Path {
-		found, err := wire.Find(arguments, wire.Span{End: len(arguments)}, name)
+		found, err := rpc.Find(arguments, rpc.Span{End: len(arguments)}, name)
 		if err != nil {
 			return nil, err
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // oneEra stands before a server that speaks both eras, as an adapter does before the
@@ -41,12 +41,12 @@ func (o *oneEra) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodPost {
-		envelope, err := wire.Scan(body)
+		envelope, err := rpc.Scan(body)
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		if envelope.Kind == wire.Request && (envelope.ProtocolVersion != nil) != o.modern {
+		if envelope.Kind == rpc.Request && (envelope.ProtocolVersion != nil) != o.modern {
 			frontend.RefuseRevision(w, envelope.ID.Of(body), string(envelope.ProtocolVersion))
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
@@ -28,7 +29,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Path is where MCP clients connect.
@@ -49,7 +49,7 @@ const (
 type Config struct {
 	Transport   Transport
 	UpstreamURL *url.URL // of a server that speaks HTTP
-	Framing     wire.Framing
+	Framing     rpc.Framing
 	Era         stateless.Era // of a stdio server; Auto finds out
 	Shared      bool          // one process for all sessions of a stdio server
 	OfferRoots  bool          // let servers with sessions ask clients without for their roots
@@ -273,7 +273,7 @@ func (a *Adapter) clientHandler() http.Handler {
 // say quickly whether the server works, for which it takes no process more to find out
 // what the server speaks besides.
 func (a *Adapter) serveStateless(w http.ResponseWriter, r *http.Request, message session.Message) {
-	if a.config.Era != stateless.Modern && message.Envelope.Kind == wire.Request && a.config.Keys.IsProbe(r) {
+	if a.config.Era != stateless.Modern && message.Envelope.Kind == rpc.Request && a.config.Keys.IsProbe(r) {
 		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}

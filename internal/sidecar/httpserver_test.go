@@ -11,7 +11,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -52,8 +52,8 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	e, err := wire.Scan(body)
-	if err != nil || e.Kind != wire.Request {
+	e, err := rpc.Scan(body)
+	if err != nil || e.Kind != rpc.Request {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -189,7 +189,7 @@ func (s *agreeableServer) Send(context.Context, []byte) error {
 func (s *agreeableServer) Close() {}
 
 func (s *agreeableServer) say(text string) {
-	envelope, err := wire.Scan([]byte(text))
+	envelope, err := rpc.Scan([]byte(text))
 	if err != nil {
 		panic(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -43,7 +43,7 @@ func (s *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if e, err := wire.Scan(body); err == nil && e.Kind == wire.Request {
+	if e, err := rpc.Scan(body); err == nil && e.Kind == rpc.Request {
 		s.mu.Lock()
 		s.seen = append(s.seen, string(e.Method))
 		s.mu.Unlock()

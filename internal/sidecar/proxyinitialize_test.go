@@ -14,7 +14,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -172,7 +172,7 @@ func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if e, err := wire.Scan(body); err == nil && string(e.Method) == "initialize" {
+		if e, err := rpc.Scan(body); err == nil && string(e.Method) == "initialize" {
 			select {
 			case <-r.Context().Done():
 			case <-t.Context().Done():

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 var errKeeperDone = errors.New("the keeper is done with it")
@@ -42,7 +42,7 @@ func keepSession(opened *session.Session) (keeper.Connection, error) {
 // copyEvents writes what arrives on the stream, a line each, until the session ends.
 func copyEvents(to io.Writer, stream *session.Stream, opened *session.Session) error {
 	return eachEvent(stream, opened, func(message []byte) error {
-		_, err := to.Write(wire.AppendFrame(nil, message, wire.Newline))
+		_, err := to.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 		return err
 	})
 }
@@ -70,13 +70,13 @@ func eachEvent(stream *session.Stream, opened *session.Session, take func(messag
 
 // passLines hands the keeper's messages to the session.
 func passLines(from io.Reader, stream *session.Stream, opened *session.Session) error {
-	lines := wire.NewFrameReader(from, wire.Newline, pendingBytes, nil)
+	lines := rpc.NewFrameReader(from, rpc.Newline, pendingBytes, nil)
 	for {
 		line, err := lines.Next()
 		if err != nil {
 			return errKeeperDone
 		}
-		envelope, err := wire.Scan(line)
+		envelope, err := rpc.Scan(line)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func passLines(from io.Reader, stream *session.Stream, opened *session.Session) 
 }
 
 func passLine(message session.Message, stream *session.Stream, opened *session.Session) error {
-	if message.Envelope.Kind == wire.Request {
+	if message.Envelope.Kind == rpc.Request {
 		return opened.CallOn(context.Background(), stream, message)
 	}
 	return opened.Tell(context.Background(), message)
@@ -120,12 +120,12 @@ type sessionServer struct {
 }
 
 func (s *sessionServer) Send(_ context.Context, message []byte) error {
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return err
 	}
 	err = passLine(session.Message{Bytes: message, Envelope: envelope}, s.stream, s.opened)
-	if envelope.Kind == wire.Request {
+	if envelope.Kind == rpc.Request {
 		s.sweepSoon()
 	}
 	return err
@@ -163,7 +163,7 @@ func (s *sessionServer) sweep() {
 func (s *sessionServer) Serve(receive func(session.Message), ended func(error)) {
 	go func() {
 		_ = eachEvent(s.stream, s.opened, func(message []byte) error {
-			if envelope, err := wire.ScanLenient(message); err == nil { // as it was when it was delivered
+			if envelope, err := rpc.ScanLenient(message); err == nil { // as it was when it was delivered
 				receive(session.Message{Bytes: message, Envelope: envelope})
 			}
 			return nil

@@ -14,8 +14,8 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/promise"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
@@ -339,7 +339,7 @@ func TestStubbornServer(t *testing.T) {
 func TestContentLengthFraming(t *testing.T) {
 	t.Parallel()
 	options := testOptions
-	options.Framing = wire.ContentLength
+	options.Framing = rpc.ContentLength
 	pool := newPool(t, options, "cat") // it answers with what it is sent
 	c := converse(t, pool)
 	const message = `{"jsonrpc":"2.0","method":"hello"}`

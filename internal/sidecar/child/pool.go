@@ -16,7 +16,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // ErrFull says that there are as many processes as there may be.
@@ -32,7 +32,7 @@ type Starter interface {
 
 // Options say how processes are kept.
 type Options struct {
-	Framing   wire.Framing
+	Framing   rpc.Framing
 	LineBytes int // largest message taken from a process
 	Warm      int // processes kept started for sessions to come
 	Max       int // processes in all, spares among them

@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Server is one process that speaks MCP on its standard input and output.
@@ -172,7 +172,7 @@ func (s *Server) noteOutput(err error) {
 }
 
 func (s *Server) write(message []byte) (int, error) {
-	if len(message) > smallFrame && s.pool.options.Framing == wire.Newline {
+	if len(message) > smallFrame && s.pool.options.Framing == rpc.Newline {
 		n, err := s.process.Stdin.Write(message)
 		if err != nil {
 			return n, err
@@ -180,7 +180,7 @@ func (s *Server) write(message []byte) (int, error) {
 		_, err = s.process.Stdin.Write([]byte{'\n'})
 		return n, err
 	}
-	frame := wire.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
+	frame := rpc.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
 	if cap(frame) <= 2*smallFrame { // a large one is not kept for the session's life
 		s.frame = frame
 	}
@@ -293,7 +293,7 @@ func (s *Server) readSafely(receive func(session.Message)) (err error) {
 
 func (s *Server) read(receive func(session.Message)) error {
 	options := &s.pool.options
-	reader := wire.NewFrameReader(&lastWords{s.process.Stdout, lastBytes}, options.Framing, options.LineBytes, s.junk)
+	reader := rpc.NewFrameReader(&lastWords{s.process.Stdout, lastBytes}, options.Framing, options.LineBytes, s.junk)
 	for {
 		message, err := reader.Next()
 		if err != nil {
@@ -301,7 +301,7 @@ func (s *Server) read(receive func(session.Message)) error {
 			return err
 		}
 		s.started()
-		if wire.IsBatch(message) {
+		if rpc.IsBatch(message) {
 			s.receiveBatch(message, receive)
 			continue
 		}
@@ -314,7 +314,7 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
-	envelope, err := wire.ScanLenient(message)
+	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		s.junk(message)
 		return
@@ -324,7 +324,7 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 
 // receiveBatch takes apart what some servers of revision 2025-03-26 send.
 func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
-	err := wire.Batch(batch, func(message []byte) error {
+	err := rpc.Batch(batch, func(message []byte) error {
 		s.receiveOne(message, false, receive)
 		return nil
 	})
@@ -355,7 +355,7 @@ func (s *Server) reason(readErr error) error {
 		return session.ErrEnded
 	default:
 	}
-	if errors.Is(readErr, wire.ErrFrameTooLong) {
+	if errors.Is(readErr, rpc.ErrFrameTooLong) {
 		s.pool.metrics.Oversized.Add(1)
 		s.stop(0)
 		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // prompt is a modern server that answers every request at once, and costs little.
@@ -41,7 +41,7 @@ func promptSession(t testing.TB, size int) (call func()) {
 		return <-got
 	}
 	send([]byte(initialize(r11, `{"roots":{},"sampling":{},"elicitation":{}}`)))
-	modern.answer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}],"resultType":"complete","_meta":{"` + wire.MetaServerInfo + `":{"name":"s","version":"1"}}}}`)
+	modern.answer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}],"resultType":"complete","_meta":{"` + rpc.MetaServerInfo + `":{"name":"s","version":"1"}}}}`)
 	request := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", size) + `"},"_meta":{"progressToken":1}}}`)
 	return func() {
 		if answer := send(request); !answer.Envelope.Result.Present() {

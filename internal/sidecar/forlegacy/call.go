@@ -7,9 +7,9 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const methodProgress = "notifications/progress"
@@ -148,8 +148,8 @@ func (s *Server) follow(c *call, exchange Exchange) []byte {
 // passOn gives the client a notification that belongs to a call: progress, with the
 // client's own token, or a log message.
 func (s *Server) passOn(c *call, notification []byte) {
-	e, err := wire.ScanLenient(notification)
-	if err != nil || e.Kind != wire.Notification || string(e.Method) == methodProgress && !c.advances(notification, e.Params) {
+	e, err := rpc.ScanLenient(notification)
+	if err != nil || e.Kind != rpc.Notification || string(e.Method) == methodProgress && !c.advances(notification, e.Params) {
 		s.metrics.DroppedMessages.Inc()
 		return
 	}
@@ -159,7 +159,7 @@ func (s *Server) passOn(c *call, notification []byte) {
 // advances says whether progress is more than the client was told before. To the server
 // every round is another request, whose progress may begin anew; to the client there is
 // one, whose progress must not go back (U-05).
-func (c *call) advances(notification []byte, params wire.Span) bool {
+func (c *call) advances(notification []byte, params rpc.Span) bool {
 	progress, err := strconv.ParseFloat(string(find(notification, params, "progress").Of(notification)), 64)
 	if err != nil {
 		return c.rounds+c.retries == 0 // the client knows best what to do with it

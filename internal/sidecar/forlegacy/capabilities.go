@@ -1,8 +1,8 @@
 package forlegacy
 
 import (
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // tasksExtension is what became of tasks in the modern revision. A server that believes
@@ -21,7 +21,7 @@ func readAbilities(declared []byte, revision string) (told []byte, can abilities
 	}
 	var changes edits
 	thin := thinning{edits: &changes}
-	for w := over(declared, wire.Span{End: len(declared)}); ; {
+	for w := over(declared, rpc.Span{End: len(declared)}); ; {
 		m, ok := w.next()
 		if !ok {
 			break
@@ -72,7 +72,7 @@ func keepElicitation(declared []byte, m member, revision string, thin *thinning,
 }
 
 // dropMember drops the members with a name from an object.
-func dropMember(text []byte, object wire.Span, name string, changes *edits) {
+func dropMember(text []byte, object rpc.Span, name string, changes *edits) {
 	thin := thinning{edits: changes}
 	for w := over(text, object); ; {
 		m, ok := w.next()
@@ -96,7 +96,7 @@ func readOffer(offered []byte) (told []byte, lists [len(listKinds)]bool) {
 	}
 	var changes edits
 	thin := thinning{edits: &changes}
-	for w := over(offered, wire.Span{End: len(offered)}); ; {
+	for w := over(offered, rpc.Span{End: len(offered)}); ; {
 		m, ok := w.next()
 		if !ok {
 			break

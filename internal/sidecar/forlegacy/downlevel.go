@@ -1,8 +1,8 @@
 package forlegacy
 
 import (
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // downlevel takes out of results what the client's revision does not have. A server that
@@ -15,7 +15,7 @@ type downlevel struct {
 }
 
 // keep keeps a member of a result, as far as the client can read it.
-func (d *downlevel) keep(m member, result wire.Span, thin *thinning) {
+func (d *downlevel) keep(m member, result rpc.Span, thin *thinning) {
 	switch name := string(m.name); {
 	case d.method == "tools/call" && name == "structuredContent":
 		d.keepStructured(m, result, thin)
@@ -35,13 +35,13 @@ func (d *downlevel) keep(m member, result wire.Span, thin *thinning) {
 
 // structured says whether a value may be structured content in the client's revision:
 // there is none in the first two, and objects only before the modern one.
-func (d *downlevel) structured(at wire.Span) bool {
+func (d *downlevel) structured(at rpc.Span) bool {
 	return d.revision >= frontend.Revision20250618 && d.text[at.Start] == '{'
 }
 
 // keepStructured drops structured content that the client cannot read. The text that a
 // result has besides stays; if there is none, it is the structured content's.
-func (d *downlevel) keepStructured(m member, result wire.Span, thin *thinning) {
+func (d *downlevel) keepStructured(m member, result rpc.Span, thin *thinning) {
 	if d.structured(m.value) {
 		thin.keep(m)
 		return
@@ -51,16 +51,16 @@ func (d *downlevel) keepStructured(m member, result wire.Span, thin *thinning) {
 		return
 	}
 	thin.keep(m)
-	d.changes.replace(wire.Span{Start: m.key.Start, End: m.value.End}, surrounded(`"content":`, textOf(m.value.Of(d.text)), ""))
+	d.changes.replace(rpc.Span{Start: m.key.Start, End: m.value.End}, surrounded(`"content":`, textOf(m.value.Of(d.text)), ""))
 }
 
 // textOf is a list of content that has a JSON value as its only text.
 func textOf(value []byte) []byte {
-	text := wire.AppendString([]byte(`[{"type":"text","text":`), string(value))
+	text := rpc.AppendString([]byte(`[{"type":"text","text":`), string(value))
 	return append(text, "}]"...)
 }
 
-func (d *downlevel) content(m member, result wire.Span) {
+func (d *downlevel) content(m member, result rpc.Span) {
 	w := over(d.text, m.value)
 	block, ok := w.next()
 	if !ok {
@@ -78,7 +78,7 @@ func (d *downlevel) content(m member, result wire.Span) {
 }
 
 // messages looks at the content of a prompt, which each message has one of.
-func (d *downlevel) messages(list wire.Span) {
+func (d *downlevel) messages(list rpc.Span) {
 	if d.revision >= frontend.Revision20250618 {
 		return
 	}
@@ -92,8 +92,8 @@ func (d *downlevel) messages(list wire.Span) {
 }
 
 // block puts a text in the place of content of a kind that came later.
-func (d *downlevel) block(at wire.Span) {
-	kind := string(wire.Text(d.text, find(d.text, at, "type")))
+func (d *downlevel) block(at rpc.Span) {
+	kind := string(rpc.Text(d.text, find(d.text, at, "type")))
 	var says string
 	switch {
 	case kind == "audio" && d.revision < frontend.Revision20250326:
@@ -103,25 +103,25 @@ func (d *downlevel) block(at wire.Span) {
 	default:
 		return
 	}
-	d.changes.replace(at, append(wire.AppendString([]byte(`{"type":"text","text":`), says), '}'))
+	d.changes.replace(at, append(rpc.AppendString([]byte(`{"type":"text","text":`), says), '}'))
 }
 
 // clipped is a text in an object, which may be of any length.
-func (d *downlevel) clipped(object wire.Span, name string) string {
+func (d *downlevel) clipped(object rpc.Span, name string) string {
 	const most = 2 << 10
-	text := wire.Text(d.text, find(d.text, object, name))
+	text := rpc.Text(d.text, find(d.text, object, name))
 	return string(text[:min(len(text), most)])
 }
 
 // tools drops the schemas of output that the client's revision does not have.
-func (d *downlevel) tools(list wire.Span) {
+func (d *downlevel) tools(list rpc.Span) {
 	for w := over(d.text, list); ; {
 		tool, ok := w.next()
 		if !ok {
 			return
 		}
 		schema := find(d.text, tool.value, "outputSchema")
-		if !schema.Present() || d.structured(schema) && string(wire.Text(d.text, find(d.text, schema, "type"))) == "object" {
+		if !schema.Present() || d.structured(schema) && string(rpc.Text(d.text, find(d.text, schema, "type"))) == "object" {
 			continue
 		}
 		dropMember(d.text, tool.value, "outputSchema", d.changes)

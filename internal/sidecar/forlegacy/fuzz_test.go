@@ -3,8 +3,8 @@ package forlegacy
 import (
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // FuzzAnswers has answers of any server translated. What comes of them is a message, and
@@ -18,8 +18,8 @@ func FuzzAnswers(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := wire.ScanLenient(text)
-		if err != nil || e.Kind != wire.Response {
+		e, err := rpc.ScanLenient(text)
+		if err != nil || e.Kind != rpc.Response {
 			return
 		}
 		answer := session.Message{Bytes: text, Envelope: e}
@@ -34,7 +34,7 @@ func FuzzAnswers(f *testing.F) {
 			for _, method := range []string{"tools/list", "tools/call", "prompts/get", "resources/read", "prompts/list", "resources/list"} {
 				c := &call{method: method, revision: revision, id: []byte("1")}
 				out := c.complete(answer)
-				again, err := wire.ScanLenient(out.Bytes)
+				again, err := rpc.ScanLenient(out.Bytes)
 				if err != nil {
 					t.Fatalf("%s -> %s: %v", text, out.Bytes, err)
 				}
@@ -57,12 +57,12 @@ func FuzzRequests(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := wire.Scan(text)
-		if err != nil || e.Kind != wire.Request {
+		e, err := rpc.Scan(text)
+		if err != nil || e.Kind != rpc.Request {
 			return
 		}
 		out := enveloped(session.Message{Bytes: text, Envelope: e}, []byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28"`))
-		again, err := wire.ScanLenient(out)
+		again, err := rpc.ScanLenient(out)
 		if err != nil {
 			t.Fatalf("%s -> %s: %v", text, out, err)
 		}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -52,7 +52,7 @@ func (m *script) refuse(err error) {
 type scripted struct {
 	ctx      context.Context
 	request  string
-	envelope wire.Envelope
+	envelope rpc.Envelope
 	ready    chan struct{}
 
 	mu       sync.Mutex
@@ -208,7 +208,7 @@ func (s *stage) heardAll() []session.Message {
 	told := s.told
 	s.told = nil
 	for _, message := range told {
-		if e, err := wire.ScanLenient(append([]byte(nil), message.Bytes...)); err != nil || e.Kind != message.Envelope.Kind ||
+		if e, err := rpc.ScanLenient(append([]byte(nil), message.Bytes...)); err != nil || e.Kind != message.Envelope.Kind ||
 			string(e.ID.Of(message.Bytes)) != string(message.Envelope.ID.Of(message.Bytes)) || e.Result != message.Envelope.Result {
 			s.t.Errorf("the envelope is not that of the message: %s", message.Bytes)
 		}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -29,7 +29,7 @@ func (c *client) meta(logLevel string) []byte {
 	if logLevel == "" {
 		return c.identity
 	}
-	return append(slices.Clip(c.identity), `,"`+wire.MetaLogLevel+`":"`+logLevel+`"`...)
+	return append(slices.Clip(c.identity), `,"`+rpc.MetaLogLevel+`":"`+logLevel+`"`...)
 }
 
 // readClient reads the parameters of initialize. The revision is the one that is asked
@@ -40,13 +40,13 @@ func readClient(request session.Message) *client {
 	if !frontend.IsServed(c.revision) {
 		c.revision = newest
 	}
-	c.identity = append(c.identity, `"`+wire.MetaProtocolVersion+`":"`+frontend.Revision20260728+`"`...)
+	c.identity = append(c.identity, `"`+rpc.MetaProtocolVersion+`":"`+frontend.Revision20260728+`"`...)
 	if info := find(request.Bytes, e.Params, "clientInfo").Of(request.Bytes); len(info) > 0 && info[0] == '{' {
-		c.identity = append(append(c.identity, `,"`+wire.MetaClientInfo+`":`...), info...)
+		c.identity = append(append(c.identity, `,"`+rpc.MetaClientInfo+`":`...), info...)
 	}
 	declared, can := readAbilities(find(request.Bytes, e.Params, "capabilities").Of(request.Bytes), c.revision)
 	c.can = can
-	c.identity = append(append(c.identity, `,"`+wire.MetaClientCapabilities+`":`...), declared...)
+	c.identity = append(append(c.identity, `,"`+rpc.MetaClientCapabilities+`":`...), declared...)
 	return c
 }
 
@@ -61,7 +61,7 @@ func (s *Server) greet(ctx context.Context, request session.Message) error {
 	s.greeting = s.client == nil
 	s.mu.Unlock()
 	if again {
-		return s.refuse(id, wire.CodeInvalidRequest, "the session is initialized already")
+		return s.refuse(id, rpc.CodeInvalidRequest, "the session is initialized already")
 	}
 	greeted := readClient(request)
 	exchange, err := s.options.Modern.Call(ctx, ownRequest(methodDiscover, "", greeted.identity))
@@ -109,11 +109,11 @@ func (s *Server) finishGreeting(id []byte, c *client, exchange Exchange) {
 
 // hello is the answer to initialize, made of the one to server/discover.
 func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, agreed bool) {
-	e, err := wire.ScanLenient(discovered)
+	e, err := rpc.ScanLenient(discovered)
 	switch {
 	case err == nil && e.Error.Present():
 		return translateError(session.Message{Bytes: discovered, Envelope: e}, id), false
-	case err != nil || e.Kind != wire.Response || discovered[e.Result.Start] != '{':
+	case err != nil || e.Kind != rpc.Response || discovered[e.Result.Start] != '{':
 		s.metrics.BadResults.Inc()
 		return frontend.AppendError(nil, id, session.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
 	}
@@ -130,8 +130,8 @@ func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, 
 
 // serverInfo is who the server is. It need not say so in its revision, but it must in the
 // client's (L-08).
-func serverInfo(discovered []byte, result wire.Span) []byte {
-	info := find(discovered, find(discovered, result, "_meta"), wire.MetaServerInfo).Of(discovered)
+func serverInfo(discovered []byte, result rpc.Span) []byte {
+	info := find(discovered, find(discovered, result, "_meta"), rpc.MetaServerInfo).Of(discovered)
 	var known struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -146,8 +146,8 @@ func serverInfo(discovered []byte, result wire.Span) []byte {
 	if known.Version == "" {
 		known.Version = unknown
 	}
-	text := wire.AppendString([]byte(`{"name":`), known.Name)
-	text = wire.AppendString(append(text, `,"version":`...), known.Version)
+	text := rpc.AppendString([]byte(`{"name":`), known.Name)
+	text = rpc.AppendString(append(text, `,"version":`...), known.Version)
 	return append(text, '}')
 }
 
@@ -156,7 +156,7 @@ var logLevels = []string{"debug", "info", "notice", "warning", "error", "critica
 // setLevel has every request ask for log messages of a level (U-06).
 func (s *Server) setLevel(request session.Message) error {
 	id := request.Envelope.ID.Of(request.Bytes)
-	level := string(wire.Text(request.Bytes, find(request.Bytes, request.Envelope.Params, "level")))
+	level := string(rpc.Text(request.Bytes, find(request.Bytes, request.Envelope.Params, "level")))
 	if !slices.Contains(logLevels, level) {
 		return s.refuse(id, session.CodeInvalidParams, "unknown log level")
 	}

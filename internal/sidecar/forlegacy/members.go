@@ -3,15 +3,15 @@ package forlegacy
 import (
 	"bytes"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // member is a member of an object, or an element of an array, in a text whose syntax
 // has been checked.
 type member struct {
-	name  []byte    // decoded; an element has none
-	key   wire.Span // the name as it stands there
-	value wire.Span
+	name  []byte   // decoded; an element has none
+	key   rpc.Span // the name as it stands there
+	value rpc.Span
 }
 
 // is says what the value is by its first byte: '{', '[', '"', or that of anything else.
@@ -26,7 +26,7 @@ type walk struct {
 }
 
 // over begins a walk. What is neither an object nor an array has no members.
-func over(text []byte, container wire.Span) walk {
+func over(text []byte, container rpc.Span) walk {
 	if !container.Present() || text[container.Start] != '{' && text[container.Start] != '[' {
 		return walk{}
 	}
@@ -42,12 +42,12 @@ func (w *walk) next() (m member, ok bool) {
 		return member{}, false
 	}
 	if w.ends == '}' {
-		m.key = wire.Span{Start: w.at, End: endOf(w.text, w.at)}
-		m.name = wire.Text(w.text, m.key)
+		m.key = rpc.Span{Start: w.at, End: endOf(w.text, w.at)}
+		m.name = rpc.Text(w.text, m.key)
 		w.at = m.key.End
 		w.skip(" \t\r\n:")
 	}
-	m.value = wire.Span{Start: w.at, End: endOf(w.text, w.at)}
+	m.value = rpc.Span{Start: w.at, End: endOf(w.text, w.at)}
 	w.at = m.value.End
 	return m, true
 }
@@ -59,7 +59,7 @@ func (w *walk) skip(these string) {
 }
 
 // find is the value of the first member with a name.
-func find(text []byte, object wire.Span, name string) wire.Span {
+func find(text []byte, object rpc.Span, name string) rpc.Span {
 	for w := over(text, object); ; {
 		m, ok := w.next()
 		if !ok || string(m.name) == name && w.ends == '}' {
@@ -115,16 +115,16 @@ func endOfString(text []byte, at int) int {
 // edits are made on a text from its beginning to its end. Members of an object are kept
 // or dropped one after the other, each dropped one with the comma that belongs to it.
 type edits struct {
-	list []wire.Edit
-	room [6]wire.Edit
+	list []rpc.Edit
+	room [6]rpc.Edit
 }
 
 // replace notes an edit behind all others.
-func (e *edits) replace(at wire.Span, with []byte) {
+func (e *edits) replace(at rpc.Span, with []byte) {
 	if e.list == nil {
 		e.list = e.room[:0]
 	}
-	e.list = append(e.list, wire.Edit{Span: at, With: with})
+	e.list = append(e.list, rpc.Edit{Span: at, With: with})
 }
 
 // grows is by how many bytes the text does.
@@ -140,15 +140,15 @@ func (e *edits) of(text []byte) []byte {
 	if len(e.list) == 0 {
 		return text
 	}
-	return wire.AppendEdited(make([]byte, 0, len(text)+e.grows()), text, e.list...)
+	return rpc.AppendEdited(make([]byte, 0, len(text)+e.grows()), text, e.list...)
 }
 
 // thinning keeps and drops members of one object.
 type thinning struct {
 	edits *edits
-	end   int       // of the last member that is kept
-	kept  int       // how many are
-	run   wire.Span // of members to be dropped
+	end   int      // of the last member that is kept
+	kept  int      // how many are
+	run   rpc.Span // of members to be dropped
 }
 
 func (t *thinning) drop(m member) {
@@ -175,6 +175,6 @@ func (t *thinning) keep(m member) {
 func (t *thinning) close() {
 	if t.run.Present() {
 		t.edits.replace(t.run, nil)
-		t.run = wire.Span{}
+		t.run = rpc.Span{}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -33,7 +33,7 @@ func TestThinning(t *testing.T) {
 	} {
 		var changes edits
 		thin := thinning{edits: &changes}
-		for w := over([]byte(object), wire.Span{End: len(object)}); ; {
+		for w := over([]byte(object), rpc.Span{End: len(object)}); ; {
 			m, ok := w.next()
 			if !ok {
 				break
@@ -61,7 +61,7 @@ func TestStringsTakeLinearTime(t *testing.T) {
 		"nesting":     `{"a":` + strings.Repeat(`[`, 900) + strings.Repeat(`]`, 900) + `}`,
 	} {
 		began := time.Now()
-		w := over([]byte(text), wire.Span{End: len(text)})
+		w := over([]byte(text), rpc.Span{End: len(text)})
 		if m, ok := w.next(); !ok || m.value.End != len(text)-1 {
 			t.Errorf("%s: ends at %d of %d", name, m.value.End, len(text))
 		}
@@ -78,7 +78,7 @@ func FuzzWalk(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, object []byte) {
 		text := append(append([]byte(`{"jsonrpc":"2.0","id":1,"result":`), object...), '}')
-		e, err := wire.Scan(text)
+		e, err := rpc.Scan(text)
 		if err != nil || text[e.Result.Start] != '{' {
 			t.Skip()
 		}

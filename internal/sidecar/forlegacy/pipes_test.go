@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // pipes is a modern server of the official SDK at the other end of two pipes, which all
@@ -43,13 +43,13 @@ func newPipes(t *testing.T, server *mcp.Server) *pipes {
 	p := &pipes{stdin: toServer, calls: map[string]*piped{}}
 	var both sync.WaitGroup
 	both.Go(func() {
-		reader := wire.NewFrameReader(fromServer, wire.Newline, 64<<20, func([]byte) {})
+		reader := rpc.NewFrameReader(fromServer, rpc.Newline, 64<<20, func([]byte) {})
 		for {
 			text, err := reader.Next()
 			if err != nil {
 				return
 			}
-			if e, err := wire.ScanLenient(text); err == nil {
+			if e, err := rpc.ScanLenient(text); err == nil {
 				p.receive(text, e)
 			}
 		}
@@ -77,22 +77,22 @@ func (p *pipes) Call(_ context.Context, request session.Message) (Exchange, erro
 		x.listen = p.listens
 	}
 	p.calls[x.number] = x
-	edits := []wire.Edit{{Span: e.ID, With: []byte(x.number)}}
+	edits := []rpc.Edit{{Span: e.ID, With: []byte(x.number)}}
 	if x.token != "" {
-		edits = append(edits, wire.Edit{Span: e.ProgressToken, With: []byte(x.number)})
+		edits = append(edits, rpc.Edit{Span: e.ProgressToken, With: []byte(x.number)})
 	}
-	text := wire.Edited(request.Bytes, edits...)
+	text := rpc.Edited(request.Bytes, edits...)
 	p.sent = append(p.sent, string(text))
-	_, err := p.stdin.Write(wire.AppendFrame(nil, text, wire.Newline))
+	_, err := p.stdin.Write(rpc.AppendFrame(nil, text, rpc.Newline))
 	return x, err
 }
 
-func (p *pipes) receive(text []byte, e wire.Envelope) {
+func (p *pipes) receive(text []byte, e rpc.Envelope) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, restores := e.ID, func(x *piped) string { return x.id }
 	switch {
-	case e.Kind == wire.Response:
+	case e.Kind == rpc.Response:
 	case string(e.Method) == methodProgress:
 		at, restores = e.ProgressToken, func(x *piped) string { return x.token }
 	case e.SubscriptionID.Present():
@@ -106,7 +106,7 @@ func (p *pipes) receive(text []byte, e wire.Envelope) {
 		return
 	}
 	if x := p.calls[string(at.Of(text))]; x != nil {
-		x.push(string(wire.Edited(text, wire.Edit{Span: at, With: []byte(restores(x))})), e.Kind == wire.Response)
+		x.push(string(rpc.Edited(text, rpc.Edit{Span: at, With: []byte(restores(x))})), e.Kind == rpc.Response)
 	}
 }
 

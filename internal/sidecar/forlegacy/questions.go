@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // The requests that a server may make of a client.
@@ -51,7 +51,7 @@ type answered struct {
 
 // ask puts all questions of a round to the client and collects the answers, as the server
 // wants them. If it cannot go on it says why.
-func (s *Server) ask(c *call, text []byte, inputs wire.Span) (responses []byte, stopped string) {
+func (s *Server) ask(c *call, text []byte, inputs rpc.Span) (responses []byte, stopped string) {
 	if c.rounds >= s.options.Limits.Rounds {
 		return nil, fmt.Sprintf("the server asked for input more than %d times", s.options.Limits.Rounds)
 	}
@@ -81,7 +81,7 @@ func (s *Server) ask(c *call, text []byte, inputs wire.Span) (responses []byte, 
 
 // readRound reads what the server asks for. The client is asked nothing that it has not
 // said it can do (Q-01), which the server knows (R-03).
-func (s *Server) readRound(c *call, text []byte, inputs wire.Span) (r *round, stopped string) {
+func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, stopped string) {
 	r = &round{}
 	for w := over(text, inputs); ; {
 		m, ok := w.next()
@@ -95,7 +95,7 @@ func (s *Server) readRound(c *call, text []byte, inputs wire.Span) (r *round, st
 			return nil, "the server asked for one input twice" // R-02
 		}
 		q := &question{round: r, number: len(r.questions), name: m.key.Of(text)}
-		q.method = string(wire.Text(text, find(text, m.value, "method")))
+		q.method = string(rpc.Text(text, find(text, m.value, "method")))
 		q.params = find(text, m.value, "params").Of(text)
 		if !q.isFor(c.can) {
 			return nil, "the server asked for input that the client cannot give: " + frontend.Clip(q.method)
@@ -112,7 +112,7 @@ func (s *Server) readRound(c *call, text []byte, inputs wire.Span) (r *round, st
 // isNew says whether an input of this name was not asked for yet.
 func (r *round) isNew(name []byte) bool {
 	for _, q := range r.questions {
-		if bytes.Equal(wire.Text(q.name, wire.Span{End: len(q.name)}), name) {
+		if bytes.Equal(rpc.Text(q.name, rpc.Span{End: len(q.name)}), name) {
 			return false
 		}
 	}
@@ -120,8 +120,8 @@ func (r *round) isNew(name []byte) bool {
 }
 
 func (q *question) isURL() bool {
-	mode := find(q.params, wire.Span{End: len(q.params)}, "mode")
-	return q.method == methodElicit && string(wire.Text(q.params, mode)) == "url"
+	mode := find(q.params, rpc.Span{End: len(q.params)}, "mode")
+	return q.method == methodElicit && string(rpc.Text(q.params, mode)) == "url"
 }
 
 // isFor says whether a client with these abilities can be asked.
@@ -143,11 +143,11 @@ func (q *question) isFor(can abilities) bool {
 // identify gives an elicitation the id that revision 2025-11-25 wants and the modern one
 // does not have (Q-07, Q-08).
 func (q *question) identify() {
-	if find(q.params, wire.Span{End: len(q.params)}, "elicitationId").Present() {
+	if find(q.params, rpc.Span{End: len(q.params)}, "elicitationId").Present() {
 		return
 	}
-	after := wire.Span{Start: 1, End: 1} // of the brace: it has a mode at least
-	q.params = wire.Edited(q.params, wire.Edit{Span: after, With: []byte(`"elicitationId":"` + rand.Text() + `",`)})
+	after := rpc.Span{Start: 1, End: 1} // of the brace: it has a mode at least
+	q.params = rpc.Edited(q.params, rpc.Edit{Span: after, With: []byte(`"elicitationId":"` + rand.Text() + `",`)})
 }
 
 // request is the question as the client gets it.
@@ -179,7 +179,7 @@ func (s *Server) takeAnswer(ctx context.Context, message session.Message) {
 	case result.Present():
 		said.text = "its answer is no object"
 	default:
-		said.text = string(wire.Text(message.Bytes, find(message.Bytes, message.Envelope.Error, "message")))
+		said.text = string(rpc.Text(message.Bytes, find(message.Bytes, message.Envelope.Error, "message")))
 	}
 	q.round.answers <- said // which has room: there is one for each question
 }

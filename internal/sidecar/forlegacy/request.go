@@ -3,8 +3,8 @@ package forlegacy
 import (
 	"bytes"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // reserved begins the names in _meta that are the protocol's. What clients of older
@@ -21,11 +21,11 @@ func enveloped(request session.Message, meta []byte) []byte {
 	var changes edits
 	if !e.Params.Present() {
 		end := bytes.LastIndexByte(request.Bytes, '}')
-		changes.replace(wire.Span{Start: end, End: end}, surrounded(`,"params":{"_meta":{`, meta, "}}"))
+		changes.replace(rpc.Span{Start: end, End: end}, surrounded(`,"params":{"_meta":{`, meta, "}}"))
 		return changes.of(request.Bytes)
 	}
 	begins := e.Params.Start + 1
-	changes.replace(wire.Span{Start: begins, End: begins}, nil) // for a _meta, if there is none
+	changes.replace(rpc.Span{Start: begins, End: begins}, nil) // for a _meta, if there is none
 	thin := thinning{edits: &changes}
 	for w := over(request.Bytes, e.Params); ; {
 		m, ok := w.next()
@@ -54,16 +54,16 @@ func enveloped(request session.Message, meta []byte) []byte {
 }
 
 // completeMeta puts members into a _meta, in the place of all that are reserved.
-func completeMeta(text []byte, at wire.Span, meta []byte, changes *edits) {
+func completeMeta(text []byte, at rpc.Span, meta []byte, changes *edits) {
 	first := len(changes.list)
-	changes.replace(wire.Span{Start: at.Start + 1, End: at.Start + 1}, meta)
+	changes.replace(rpc.Span{Start: at.Start + 1, End: at.Start + 1}, meta)
 	if thinMeta(text, at, changes) > 0 {
 		changes.list[first].With = surrounded("", meta, ",")
 	}
 }
 
 // thinMeta drops what is reserved from a _meta, and returns how much is left.
-func thinMeta(text []byte, at wire.Span, changes *edits) (kept int) {
+func thinMeta(text []byte, at rpc.Span, changes *edits) (kept int) {
 	thin := thinning{edits: changes}
 	for w := over(text, at); ; {
 		m, ok := w.next()
@@ -93,7 +93,7 @@ func ownRequest(method, params string, meta []byte) session.Message {
 
 // scanned is a message that was put together here of parts that were scanned before.
 func scanned(text []byte) session.Message {
-	e, err := wire.ScanLenient(text)
+	e, err := rpc.ScanLenient(text)
 	if err != nil {
 		return session.Message{Bytes: text} // so this does not happen
 	}

@@ -3,8 +3,8 @@ package forlegacy
 import (
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // B5, J-23: a request gets an envelope and loses what it may not say; all else passes
@@ -32,7 +32,7 @@ func TestEnveloped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := []byte(test.request)
-			e, err := wire.Scan(text)
+			e, err := rpc.Scan(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,13 +51,13 @@ func FuzzEnveloped(f *testing.F) {
 	f.Add([]byte(`{ }`))
 	f.Fuzz(func(t *testing.T, params []byte) {
 		text := append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`), params...), '}')
-		e, err := wire.Scan(text)
+		e, err := rpc.Scan(text)
 		if err != nil {
 			t.Skip()
 		}
 		meta := []byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`)
 		got := enveloped(session.Message{Bytes: text, Envelope: e}, meta)
-		after, err := wire.Scan(got)
+		after, err := rpc.Scan(got)
 		if err != nil {
 			t.Fatalf("%s became %s: %v", text, got, err)
 		}
@@ -65,7 +65,7 @@ func FuzzEnveloped(f *testing.F) {
 			t.Errorf("%s became %s", text, got)
 		}
 		c := call{request: session.Message{Bytes: got, Envelope: after}}
-		if again := c.retry([]byte(`{}`), []byte(`"z"`)); again.Envelope.Kind != wire.Request {
+		if again := c.retry([]byte(`{}`), []byte(`"z"`)); again.Envelope.Kind != rpc.Request {
 			t.Errorf("%s became %s", text, again.Bytes)
 		}
 	})

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // The types of results (J-14).
@@ -18,12 +18,12 @@ const (
 )
 
 // resultType is the type of a result. One that does not say is complete (J-15).
-func resultType(answer []byte, result wire.Span) string {
+func resultType(answer []byte, result rpc.Span) string {
 	at := find(answer, result, "resultType")
 	if !at.Present() {
 		return typeComplete
 	}
-	return string(wire.Text(answer, at))
+	return string(rpc.Text(answer, at))
 }
 
 // complete is a complete result as the client gets it: without what its revision does not
@@ -76,7 +76,7 @@ func edited(answer session.Message, changes *edits) session.Message {
 	by := changes.grows()
 	e := answer.Envelope
 	if e.ID.Start > e.Result.Start {
-		e.ID = wire.Span{Start: e.ID.Start + by, End: e.ID.End + by}
+		e.ID = rpc.Span{Start: e.ID.Start + by, End: e.ID.End + by}
 	}
 	e.Result.End += by
 	return session.Message{Bytes: changes.of(answer.Bytes), Envelope: e, Owned: true}
@@ -85,7 +85,7 @@ func edited(answer session.Message, changes *edits) session.Message {
 // translateError is an error of the modern server's as the client gets it, under an id.
 func translateError(answer session.Message, id []byte) []byte {
 	at := answer.Envelope.Error
-	text := string(wire.Text(answer.Bytes, find(answer.Bytes, at, "message")))
+	text := string(rpc.Text(answer.Bytes, find(answer.Bytes, at, "message")))
 	var data []byte
 	if found := find(answer.Bytes, at, "data"); found.Present() {
 		data = found.Of(answer.Bytes)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // converse has a call answered, however many rounds that takes. Each round is one request
@@ -35,10 +35,10 @@ func (s *Server) converse(c *call, exchange Exchange) {
 // consider looks at an answer of the modern server's. It is the client's, or leads to
 // another request.
 func (s *Server) consider(c *call, text []byte) (next session.Message, more bool) {
-	e, err := wire.ScanLenient(text)
+	e, err := rpc.ScanLenient(text)
 	answer := session.Message{Bytes: text, Envelope: e, Owned: true}
 	switch {
-	case err != nil || e.Kind != wire.Response:
+	case err != nil || e.Kind != rpc.Response:
 		s.bad(c, "cannot be read")
 	case e.Error.Present():
 		s.answer(c, scanned(translateError(answer, c.id)))
@@ -112,7 +112,7 @@ func (c *call) retry(responses, state []byte) session.Message {
 		with = append(append(append(with, `"requestState":`...), state...), ',')
 	}
 	begins := c.request.Envelope.Params.Start + 1 // where a _meta follows at least
-	return scanned(wire.Edited(c.request.Bytes, wire.Edit{Span: wire.Span{Start: begins, End: begins}, With: with}))
+	return scanned(rpc.Edited(c.request.Bytes, rpc.Edit{Span: rpc.Span{Start: begins, End: begins}, With: with}))
 }
 
 // pause waits before a call is repeated for a server that wants it later.
@@ -142,5 +142,5 @@ func (s *Server) stop(c *call, why string) {
 		return
 	}
 	text := surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{"content":[{"type":"text","text":`)
-	s.answer(c, scanned(append(wire.AppendString(text, why), `}],"isError":true}}`...)))
+	s.answer(c, scanned(append(rpc.AppendString(text, why), `}],"isError":true}}`...)))
 }

@@ -31,9 +31,9 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Limits bound what a client and the modern server can make of one session. How many
@@ -167,17 +167,17 @@ func (s *Server) recover() {
 // Send takes one message of the client's. It waits for the modern server to take a
 // request, and never for the client.
 func (s *Server) Send(ctx context.Context, message []byte) error {
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
 	m := session.Message{Bytes: message, Envelope: envelope}
 	switch envelope.Kind {
-	case wire.Request:
+	case rpc.Request:
 		return s.request(ctx, m)
-	case wire.Response:
+	case rpc.Response:
 		s.takeAnswer(ctx, m)
-	case wire.Notification:
+	case rpc.Notification:
 		s.notice(m)
 	}
 	return nil
@@ -188,7 +188,7 @@ func (s *Server) request(ctx context.Context, request session.Message) error {
 	e := &request.Envelope
 	id := e.ID.Of(request.Bytes)
 	if len(id) > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
-		return s.refuse(id, wire.CodeInvalidRequest, fmt.Sprintf("id and progress token may have %d bytes each", nameBytes))
+		return s.refuse(id, rpc.CodeInvalidRequest, fmt.Sprintf("id and progress token may have %d bytes each", nameBytes))
 	}
 	method := string(e.Method)
 	switch method {
@@ -198,7 +198,7 @@ func (s *Server) request(ctx context.Context, request session.Message) error {
 		return s.greet(ctx, request)
 	}
 	if !s.isReady() {
-		return s.refuse(id, wire.CodeInvalidRequest, "initialize comes first")
+		return s.refuse(id, rpc.CodeInvalidRequest, "initialize comes first")
 	}
 	switch method {
 	case "logging/setLevel":
@@ -257,7 +257,7 @@ func (s *Server) deliverSoon(answer []byte) error {
 // deliver hands the session a message that was written here, with the call that it
 // belongs to, if it does to one.
 func (s *Server) deliver(message []byte, of *call) {
-	envelope, err := wire.ScanLenient(message)
+	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		s.metrics.DroppedMessages.Inc() // the modern server's part of it is broken
 		return
@@ -274,5 +274,5 @@ func nameKey(id []byte) string {
 	if bytes.IndexByte(id, '\\') < 0 {
 		return string(id)
 	}
-	return `"` + string(wire.Text(id, wire.Span{End: len(id)})) + `"`
+	return `"` + string(rpc.Text(id, rpc.Span{End: len(id)})) + `"`
 }

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // whole is a session over a Server over a scripted modern one.
@@ -35,7 +35,7 @@ func inSession(t *testing.T, test func(w *whole)) {
 
 func (w *whole) message(text string) session.Message {
 	w.t.Helper()
-	e, err := wire.Scan([]byte(text))
+	e, err := rpc.Scan([]byte(text))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -57,7 +57,7 @@ var (
 
 // readFailure reads the answer that ends a subscription.
 func readFailure(last []byte) *failure {
-	e, err := wire.ScanLenient(last)
+	e, err := rpc.ScanLenient(last)
 	switch {
 	case err != nil:
 		return &failure{err: errListenBad}
@@ -81,7 +81,7 @@ func (l *listener) filter(uris map[string]struct{}) string {
 			if i > 0 {
 				list = append(list, ',')
 			}
-			list = wire.AppendString(list, uri)
+			list = rpc.AppendString(list, uri)
 		}
 		members = append(members, `"resourceSubscriptions":`+string(list)+`]`)
 	}
@@ -151,7 +151,7 @@ func (l *listener) open(filter string) (Exchange, *agreement, *failure) {
 }
 
 func readAgreement(message []byte) *agreement {
-	e, err := wire.ScanLenient(message)
+	e, err := rpc.ScanLenient(message)
 	if err != nil || string(e.Method) != methodAcknowledged {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (l *listener) everything(agreed *agreement) (news [][]byte) {
 		}
 	}
 	for _, uri := range slices.Sorted(maps.Keys(l.uris)) {
-		text := wire.AppendString([]byte(`{"jsonrpc":"2.0","method":"`+methodUpdated+`","params":{"uri":`), uri)
+		text := rpc.AppendString([]byte(`{"jsonrpc":"2.0","method":"`+methodUpdated+`","params":{"uri":`), uri)
 		news = append(news, append(text, "}}"...))
 	}
 	return news
@@ -231,8 +231,8 @@ func (l *listener) tell(news, more [][]byte) {
 // tellOne gives the client one piece of news, without the tag of the subscription, unless
 // it was told, or does not want to be. It returns what the news are about.
 func (l *listener) tellOne(message []byte, told map[string]struct{}) (about string) {
-	e, err := wire.ScanLenient(message)
-	if err != nil || e.Kind != wire.Notification || !l.wants(string(e.Method), string(e.URI)) {
+	e, err := rpc.ScanLenient(message)
+	if err != nil || e.Kind != rpc.Notification || !l.wants(string(e.Method), string(e.URI)) {
 		l.server.metrics.DroppedMessages.Inc()
 		return ""
 	}

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 var errNoObject = errors.New("the result is no object")
@@ -47,15 +47,15 @@ func resultFor(method string, id []byte, m session.Message, serverInfo []byte) (
 	if !isObject(text, result) {
 		return nil, errNoObject
 	}
-	found, err := wire.Find(text, result, "resultType", "ttlMs", "cacheScope", "_meta", "tools")
+	found, err := rpc.Find(text, result, "resultType", "ttlMs", "cacheScope", "_meta", "tools")
 	if err != nil {
 		return nil, err
 	}
 	kind, ttl, scope, meta, tools := found[0], found[1], found[2], found[3], found[4]
-	edits := []wire.Edit{{Span: m.Envelope.ID, With: id}}
+	edits := []rpc.Edit{{Span: m.Envelope.ID, With: id}}
 	members := ""
 	if kind.Present() {
-		edits = append(edits, wire.Edit{Span: kind, With: []byte(`"complete"`)})
+		edits = append(edits, rpc.Edit{Span: kind, With: []byte(`"complete"`)})
 	} else {
 		members += `"resultType":"complete",`
 	}
@@ -78,44 +78,44 @@ func resultFor(method string, id []byte, m session.Message, serverInfo []byte) (
 	if members != "" {
 		edits = append(edits, insert(text, result, members))
 	}
-	return wire.Edited(text, edits...), nil
+	return rpc.Edited(text, edits...), nil
 }
 
 // withServerInfo names the server in the result's _meta, unless it has done so itself.
-func withServerInfo(text []byte, meta wire.Span, serverInfo []byte, members *string) ([]wire.Edit, error) {
+func withServerInfo(text []byte, meta rpc.Span, serverInfo []byte, members *string) ([]rpc.Edit, error) {
 	if serverInfo == nil {
 		return nil, nil
 	}
-	info := `"` + wire.MetaServerInfo + `":` + string(serverInfo)
+	info := `"` + rpc.MetaServerInfo + `":` + string(serverInfo)
 	switch {
 	case !meta.Present():
 		*members += `"_meta":{` + info + `},`
 		return nil, nil
 	case text[meta.Start] != '{': // some write null
-		return []wire.Edit{{Span: meta, With: []byte(`{` + info + `}`)}}, nil
+		return []rpc.Edit{{Span: meta, With: []byte(`{` + info + `}`)}}, nil
 	}
-	found, err := wire.Find(text, meta, wire.MetaServerInfo)
+	found, err := rpc.Find(text, meta, rpc.MetaServerInfo)
 	if err != nil || found[0].Present() {
 		return nil, err
 	}
-	return []wire.Edit{insert(text, meta, info+",")}, nil
+	return []rpc.Edit{insert(text, meta, info+",")}, nil
 }
 
 // withoutExecution takes out of tools how they are run as tasks, which clients without
 // sessions are not offered.
-func withoutExecution(text []byte, tools wire.Span) []wire.Edit {
+func withoutExecution(text []byte, tools rpc.Span) []rpc.Edit {
 	var list []json.RawMessage
 	if !tools.Present() || !bytes.Contains(tools.Of(text), []byte(`"execution"`)) || json.Unmarshal(tools.Of(text), &list) != nil {
 		return nil
 	}
 	for i, tool := range list {
-		all := wire.Span{End: len(tool)}
+		all := rpc.Span{End: len(tool)}
 		if edits, err := cut(tool, all, "execution"); err == nil {
-			list[i] = wire.Edited(tool, edits...)
+			list[i] = rpc.Edited(tool, edits...)
 		}
 	}
 	joined := append([]byte{'['}, bytes.Join(rawBytes(list), []byte{','})...)
-	return []wire.Edit{{Span: tools, With: append(joined, ']')}}
+	return []rpc.Edit{{Span: tools, With: append(joined, ']')}}
 }
 
 func rawBytes(list []json.RawMessage) [][]byte {
@@ -136,7 +136,7 @@ const (
 // nothing (B4).
 func (s *Server) answerError(c *call, id []byte, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
-	found, err := wire.Find(text, at, "code", "message", "data")
+	found, err := rpc.Find(text, at, "code", "message", "data")
 	if err != nil {
 		s.refuse(id, session.CodeInternal, "the server's error cannot be translated: "+err.Error())
 		return
@@ -145,7 +145,7 @@ func (s *Server) answerError(c *call, id []byte, m session.Message) {
 	if err != nil {
 		code = 0 // whatever it is, it means nothing here
 	}
-	edits := []wire.Edit{{Span: m.Envelope.ID, With: id}}
+	edits := []rpc.Edit{{Span: m.Envelope.ID, With: id}}
 	switch {
 	case code == session.CodeMethodNotFound && c.method == methodCall:
 		c.group.outdateTools() // one that is to be called as a task says so
@@ -154,15 +154,15 @@ func (s *Server) answerError(c *call, id []byte, m session.Message) {
 	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, id, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
-		s.emitAnswer(id, frontend.AppendError(nil, id, session.CodeInternal, string(wire.Text(text, found[1])), bytes.Clone(at.Of(text))))
+		s.emitAnswer(id, frontend.AppendError(nil, id, session.CodeInternal, string(rpc.Text(text, found[1])), bytes.Clone(at.Of(text))))
 		return
 	}
-	s.emitAnswer(id, wire.Edited(text, edits...))
+	s.emitAnswer(id, rpc.Edited(text, edits...))
 }
 
 // isReserved says whether an error has a code that means something else to clients
 // without sessions than its server can have meant.
-func isReserved(code int, text []byte, data wire.Span) bool {
+func isReserved(code int, text []byte, data rpc.Span) bool {
 	if code == frontend.CodeMissingCapability && namesCapabilities(text, data) {
 		return false
 	}
@@ -170,24 +170,24 @@ func isReserved(code int, text []byte, data wire.Span) bool {
 }
 
 // namesCapabilities says whether the data of an error is what -32021 must have.
-func namesCapabilities(text []byte, data wire.Span) bool {
-	found, err := wire.Find(text, data, "requiredCapabilities")
+func namesCapabilities(text []byte, data rpc.Span) bool {
+	found, err := rpc.Find(text, data, "requiredCapabilities")
 	return err == nil && isObject(text, found[0])
 }
 
 // notFound makes the error of a resource that there is not what it is without sessions.
 // It says which, if the process does not.
-func notFound(c *call, text []byte, found []wire.Span, at wire.Span) []wire.Edit {
+func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span) []rpc.Edit {
 	code, data := found[0], found[2]
-	edits := []wire.Edit{{Span: code, With: []byte(strconv.Itoa(session.CodeInvalidParams))}}
+	edits := []rpc.Edit{{Span: code, With: []byte(strconv.Itoa(session.CodeInvalidParams))}}
 	if c.method != methodRead {
 		return edits
 	}
-	uri := `"uri":` + string(wire.AppendString(nil, c.name))
+	uri := `"uri":` + string(rpc.AppendString(nil, c.name))
 	if !data.Present() {
 		return append(edits, insert(text, at, `"data":{`+uri+`},`))
 	}
-	if named, err := wire.Find(text, data, "uri"); err == nil && isObject(text, data) && !named[0].Present() {
+	if named, err := rpc.Find(text, data, "uri"); err == nil && isObject(text, data) && !named[0].Present() {
 		edits = append(edits, insert(text, data, uri+","))
 	}
 	return edits

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // question is a request of a process's that a client is asked for.
@@ -153,18 +153,18 @@ func (q *question) givenUp() []byte {
 }
 
 // valid says whether a client's answer has the form that it must have.
-func (q *question) valid(text []byte, answer wire.Span) bool {
+func (q *question) valid(text []byte, answer rpc.Span) bool {
 	if !isObject(text, answer) {
 		return false
 	}
-	found, err := wire.Find(text, answer, "action", "role", "roots")
+	found, err := rpc.Find(text, answer, "action", "role", "roots")
 	switch {
 	case err != nil:
 		return false
 	case q.method == methodElicit:
-		return slices.Contains([]string{"accept", "decline", "cancel"}, string(wire.Text(text, found[0])))
+		return slices.Contains([]string{"accept", "decline", "cancel"}, string(rpc.Text(text, found[0])))
 	case q.method == methodSample:
-		return wire.Text(text, found[1]) != nil
+		return rpc.Text(text, found[1]) != nil
 	default:
 		return found[2].Present() && text[found[2].Start] == '['
 	}

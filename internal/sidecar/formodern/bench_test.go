@@ -4,16 +4,16 @@ import (
 	"context"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // prompt is a process that answers every request at once.
 type prompt struct{ receive func(session.Message) }
 
 func (p *prompt) Send(_ context.Context, text []byte) error {
-	e, err := wire.Scan(text)
-	if err != nil || e.Kind != wire.Request {
+	e, err := rpc.Scan(text)
+	if err != nil || e.Kind != rpc.Request {
 		return err
 	}
 	rest := `"result":{"content":[{"type":"text","text":"hello"}]}`
@@ -21,7 +21,7 @@ func (p *prompt) Send(_ context.Context, text []byte) error {
 		rest = everything
 	}
 	answer := []byte(`{"jsonrpc":"2.0","id":` + string(e.ID.Of(text)) + `,` + rest + `}`)
-	if e, err = wire.ScanLenient(answer); err != nil {
+	if e, err = rpc.ScanLenient(answer); err != nil {
 		return err
 	}
 	p.receive(session.Message{Bytes: answer, Envelope: e})

@@ -3,8 +3,8 @@ package formodern
 import (
 	"errors"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // capabilities are what a client can be asked for. Others that it may have say nothing
@@ -19,14 +19,14 @@ type capabilities struct {
 }
 
 // capabilitiesOf are those that stand in a request.
-func capabilitiesOf(text []byte, at wire.Span, offerRoots bool) (capabilities, error) {
+func capabilitiesOf(text []byte, at rpc.Span, offerRoots bool) (capabilities, error) {
 	var c capabilities
-	kinds, err := wire.Find(text, at, "elicitation", "sampling", "roots")
+	kinds, err := rpc.Find(text, at, "elicitation", "sampling", "roots")
 	if err != nil {
 		return c, err
 	}
-	modes, elicitErr := wire.Find(text, kinds[0], "form", "url")
-	uses, samplingErr := wire.Find(text, kinds[1], "tools", "context")
+	modes, elicitErr := rpc.Find(text, kinds[0], "form", "url")
+	uses, samplingErr := rpc.Find(text, kinds[1], "tools", "context")
 	if err := errors.Join(elicitErr, samplingErr); err != nil {
 		return c, err
 	}
@@ -86,8 +86,8 @@ func (c capabilities) allow(request session.Message) (code int, reason string) {
 }
 
 func (c capabilities) allowElicitation(request session.Message) (code int, reason string) {
-	found, err := wire.Find(request.Bytes, request.Envelope.Params, "mode")
-	url := err == nil && string(wire.Text(request.Bytes, found[0])) == "url"
+	found, err := rpc.Find(request.Bytes, request.Envelope.Params, "mode")
+	url := err == nil && string(rpc.Text(request.Bytes, found[0])) == "url"
 	switch {
 	case !c.form && !c.url:
 		return session.CodeMethodNotFound, "the client has no elicitation"
@@ -98,7 +98,7 @@ func (c capabilities) allowElicitation(request session.Message) (code int, reaso
 }
 
 func (c capabilities) allowSampling(request session.Message) (code int, reason string) {
-	found, err := wire.Find(request.Bytes, request.Envelope.Params, "tools")
+	found, err := rpc.Find(request.Bytes, request.Envelope.Params, "tools")
 	switch {
 	case !c.sampling:
 		return session.CodeMethodNotFound, "the client has no sampling"

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-func isObject(message []byte, value wire.Span) bool {
+func isObject(message []byte, value rpc.Span) bool {
 	return value.Present() && message[value.Start] == '{'
 }
 
@@ -17,8 +17,8 @@ func joined(members []string) string { return "{" + strings.Join(members, ",") +
 
 // cut is what must be edited for members to be gone from an object that stands in a
 // message, with the commas that belong to them.
-func cut(message []byte, object wire.Span, names ...string) ([]wire.Edit, error) {
-	values, err := wire.Find(message, object, names...)
+func cut(message []byte, object rpc.Span, names ...string) ([]rpc.Edit, error) {
+	values, err := rpc.Find(message, object, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -26,27 +26,27 @@ func cut(message []byte, object wire.Span, names ...string) ([]wire.Edit, error)
 }
 
 // cutFound is cut for members of one object that were found.
-func cutFound(message []byte, names []string, values []wire.Span) []wire.Edit {
-	edits := make([]wire.Edit, 0, len(names))
+func cutFound(message []byte, names []string, values []rpc.Span) []rpc.Edit {
+	edits := make([]rpc.Edit, 0, len(names))
 	for i, name := range names {
 		if value := values[i]; value.Present() {
-			edits = append(edits, wire.Edit{Span: wire.Span{Start: nameStart(message, value, name), End: value.End}})
+			edits = append(edits, rpc.Edit{Span: rpc.Span{Start: nameStart(message, value, name), End: value.End}})
 		}
 	}
-	slices.SortFunc(edits, func(a, b wire.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
+	slices.SortFunc(edits, func(a, b rpc.Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
 	return withCommas(message, edits)
 }
 
 // nameStart is where a member begins: with its name, which stands there exactly, a colon
 // and perhaps blanks before its value.
-func nameStart(message []byte, value wire.Span, name string) int {
+func nameStart(message []byte, value rpc.Span, name string) int {
 	i := bytes.LastIndexByte(message[:value.Start], ':')
 	return len(bytes.TrimRight(message[:i], " \t")) - len(name) - len(`""`)
 }
 
 // withCommas extends ranges that are members, in their order, to those that can be taken
 // out: by the comma behind each, or by the one before if none is left behind.
-func withCommas(message []byte, members []wire.Edit) []wire.Edit {
+func withCommas(message []byte, members []rpc.Edit) []rpc.Edit {
 	ranges := members[:0] // there are never more of these
 	for _, m := range members {
 		start, end := m.Span.Start, blanks(message, m.Span.End)
@@ -63,7 +63,7 @@ func withCommas(message []byte, members []wire.Edit) []wire.Edit {
 		if before := len(bytes.TrimRight(message[:start], " \t")); last && message[before-1] == ',' {
 			start = before - 1
 		}
-		ranges = append(ranges, wire.Edit{Span: wire.Span{Start: start, End: end}})
+		ranges = append(ranges, rpc.Edit{Span: rpc.Span{Start: start, End: end}})
 	}
 	return ranges
 }
@@ -78,10 +78,10 @@ func blanks(message []byte, i int) int {
 
 // insert puts members, each followed by a comma, in front of an object's others. Nothing
 // else may be edited where the first of these begins.
-func insert(message []byte, object wire.Span, members string) wire.Edit {
+func insert(message []byte, object rpc.Span, members string) rpc.Edit {
 	at := object.Start + 1
 	if message[blanks(message, at)] == '}' {
 		members = strings.TrimSuffix(members, ",")
 	}
-	return wire.Edit{Span: wire.Span{Start: at, End: at}, With: []byte(members)}
+	return rpc.Edit{Span: rpc.Span{Start: at, End: at}, With: []byte(members)}
 }

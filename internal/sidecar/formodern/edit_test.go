@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 func TestCut(t *testing.T) {
@@ -23,11 +23,11 @@ func TestCut(t *testing.T) {
 		`{"c":3,"a":{"a":[]},"d":4}`:   `{"c":3,"d":4}`,
 		`{"c":":","a":":","d":"a\":"}`: `{"c":":","d":"a\":"}`,
 	} {
-		edits, err := cut([]byte(text), wire.Span{End: len(text)}, "a", "b")
+		edits, err := cut([]byte(text), rpc.Span{End: len(text)}, "a", "b")
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		if got := string(wire.Edited([]byte(text), edits...)); got != want {
+		if got := string(rpc.Edited([]byte(text), edits...)); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func FuzzCut(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var before map[string]json.RawMessage
 		message := []byte(`{"jsonrpc":"2.0","method":"m","params":` + text + `}`)
-		e, err := wire.Scan(message)
+		e, err := rpc.Scan(message)
 		if err != nil || !isObject(message, e.Params) || json.Unmarshal(e.Params.Of(message), &before) != nil {
 			return
 		}
@@ -48,8 +48,8 @@ func FuzzCut(f *testing.F) {
 		if err != nil {
 			return
 		}
-		edited := wire.Edited(message, edits...)
-		if e, err = wire.Scan(edited); err != nil {
+		edited := rpc.Edited(message, edits...)
+		if e, err = rpc.Scan(edited); err != nil {
 			t.Fatalf("%s became %s: %v", message, edited, err)
 		}
 		var after map[string]json.RawMessage

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // listKinds are the lists whose changes can be subscribed to: how a filter calls them,
@@ -33,7 +33,7 @@ var errFilter = errors.New("params.notifications is not what it must be")
 
 // filterOf is the filter of a request. What is not known in it is ignored.
 func filterOf(r *request) (f filter, err error) {
-	found, err := wire.Find(r.Bytes, r.Envelope.Params, "notifications")
+	found, err := rpc.Find(r.Bytes, r.Envelope.Params, "notifications")
 	if err != nil {
 		return f, err
 	}
@@ -70,7 +70,7 @@ func (f *filter) text() string {
 	if len(f.uris) > 0 {
 		uris := make([]string, len(f.uris))
 		for i, uri := range f.uris {
-			uris[i] = string(wire.AppendString(nil, uri))
+			uris[i] = string(rpc.AppendString(nil, uri))
 		}
 		members = append(members, `"`+memberURIs+`":[`+strings.Join(uris, ",")+`]`)
 	}

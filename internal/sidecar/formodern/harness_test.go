@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 func testLimits() Limits {
@@ -52,7 +52,7 @@ var errPlayed = errors.New("the process ended as the test wants it to")
 
 func (p *script) Send(_ context.Context, text []byte) error {
 	text = bytes.Clone(text)
-	e, err := wire.Scan(text)
+	e, err := rpc.Scan(text)
 	if err != nil {
 		p.t.Errorf("the process is sent %s: %v", text, err)
 		return nil
@@ -104,7 +104,7 @@ func (p *script) isClosed() bool {
 // emit has the process write a message, which is overwritten as soon as it was read.
 func (p *script) emit(text string) {
 	b := []byte(text)
-	e, err := wire.ScanLenient(b)
+	e, err := rpc.ScanLenient(b)
 	if err != nil {
 		panic(text + ": " + err.Error())
 	}
@@ -233,7 +233,7 @@ func (s *stage) receive(m session.Message) {
 		s.got[string(m.Call)] = append(s.got[string(m.Call)], string(m.Bytes))
 		return
 	}
-	for _, at := range []wire.Span{e.ID, e.SubscriptionID, e.ProgressToken} {
+	for _, at := range []rpc.Span{e.ID, e.SubscriptionID, e.ProgressToken} {
 		if at.Present() {
 			s.got[string(at.Of(m.Bytes))] = append(s.got[string(at.Of(m.Bytes))], string(m.Bytes))
 			return

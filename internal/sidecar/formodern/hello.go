@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -28,7 +28,7 @@ type hello struct {
 // its client.
 func initializeParams(c capabilities) string {
 	return `"protocolVersion":"` + frontend.Revision20251125 + `","capabilities":` + c.text() +
-		`,"clientInfo":{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
+		`,"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
 }
 
 // errRefused says that a server does not let a caller in, which others need not wait for.
@@ -43,11 +43,11 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 		reason := e.Error.Of(text)
 		return hello{}, fmt.Errorf("%w: %s", errRefused, bytes.ToValidUTF8(reason[:min(len(reason), most)], nil))
 	}
-	found, err := wire.Find(text, e.Result, "protocolVersion", "capabilities", "serverInfo", "instructions")
+	found, err := rpc.Find(text, e.Result, "protocolVersion", "capabilities", "serverInfo", "instructions")
 	if err != nil {
 		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", err)
 	}
-	revision := string(wire.Text(text, found[0]))
+	revision := string(rpc.Text(text, found[0]))
 	if !frontend.IsServed(revision) {
 		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", frontend.Clip(revision))
 	}
@@ -63,17 +63,17 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 	if err != nil {
 		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
 	}
-	h.discovery = h.discover(serves(revision), part(text, capabilities, without), wire.Text(text, found[3]))
+	h.discovery = h.discover(serves(revision), part(text, capabilities, without), rpc.Text(text, found[3]))
 	return h, nil
 }
 
 // part is a range of a message with edits within it made.
-func part(message []byte, span wire.Span, edits []wire.Edit) []byte {
+func part(message []byte, span rpc.Span, edits []rpc.Edit) []byte {
 	for i := range edits {
 		edits[i].Span.Start -= span.Start
 		edits[i].Span.End -= span.Start
 	}
-	return wire.Edited(span.Of(message), edits...)
+	return rpc.Edited(span.Of(message), edits...)
 }
 
 var errNoCapabilities = errors.New("not an object")
@@ -119,11 +119,11 @@ func (h *hello) discover(versions []string, capabilities, instructions []byte) s
 		`"capabilities":` + string(capabilities),
 	}
 	if len(instructions) > 0 {
-		members = append(members, `"instructions":`+string(wire.AppendString(nil, string(instructions))))
+		members = append(members, `"instructions":`+string(rpc.AppendString(nil, string(instructions))))
 	}
 	members = append(members, `"ttlMs":0,"cacheScope":"private"`)
 	if h.serverInfo != nil {
-		members = append(members, `"_meta":{"`+wire.MetaServerInfo+`":`+string(h.serverInfo)+`}`)
+		members = append(members, `"_meta":{"`+rpc.MetaServerInfo+`":`+string(h.serverInfo)+`}`)
 	}
 	return `"result":` + joined(members)
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // level is how severe a log message is.
@@ -17,14 +17,14 @@ const noLevel level = 0
 
 var levels = []string{noLevel: "", 1: "debug", 2: "info", 3: "notice", 4: "warning", 5: "error", 6: "critical", 7: "alert", 8: "emergency"}
 
-var errLevel = errors.New(wire.MetaLogLevel + " is not a level")
+var errLevel = errors.New(rpc.MetaLogLevel + " is not a level")
 
 // levelOf is from which level on a client wants log messages of its request (U-07).
-func levelOf(text []byte, at wire.Span) (level, error) {
+func levelOf(text []byte, at rpc.Span) (level, error) {
 	if !at.Present() {
 		return noLevel, nil
 	}
-	return readLevel(wire.Text(text, at))
+	return readLevel(rpc.Text(text, at))
 }
 
 func readLevel(text []byte) (level, error) {
@@ -67,12 +67,12 @@ func (w *worker) tellLevel(ctx context.Context, c *call) {
 // receiveLog gives a log message to the call that it belongs to, if there is only one
 // that it can belong to: the message itself does not say.
 func (w *worker) receiveLog(m session.Message) {
-	found, err := wire.Find(m.Bytes, m.Envelope.Params, "level")
+	found, err := rpc.Find(m.Bytes, m.Envelope.Params, "level")
 	if err != nil {
 		w.server.metrics.LogMessages.Inc()
 		return
 	}
-	severity, err := readLevel(wire.Text(m.Bytes, found[0]))
+	severity, err := readLevel(rpc.Text(m.Bytes, found[0]))
 	w.server.mu.Lock()
 	var id []byte
 	if c := w.loggingLocked(); c != nil && err == nil && severity >= c.level {

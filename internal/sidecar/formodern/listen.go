@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // listen is a client's subscription.
@@ -149,7 +149,7 @@ func (g *group) subscribeLocked(t *topic) {
 	}()
 }
 
-func uriParam(uri string) string { return `"uri":` + string(wire.AppendString(nil, uri)) }
+func uriParam(uri string) string { return `"uri":` + string(rpc.AppendString(nil, uri)) }
 
 // agreed waits for the answer to a request of ours, and says whether it is a result.
 func (w *worker) agreed(answered <-chan session.Message) bool {

@@ -3,9 +3,9 @@ package formodern
 import (
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // receiveNews gives a change to all of the group's clients that asked for it, whichever
@@ -30,7 +30,7 @@ func (w *worker) receiveNews(method string, m session.Message) {
 }
 
 // tag is the member of _meta that says whose a message is (N-03).
-func tag(id []byte) string { return `"` + wire.MetaSubscriptionID + `":` + string(id) }
+func tag(id []byte) string { return `"` + rpc.MetaSubscriptionID + `":` + string(id) }
 
 // tagged is a notification that says whose it is.
 func tagged(m session.Message, id []byte) []byte {
@@ -39,16 +39,16 @@ func tagged(m session.Message, id []byte) []byte {
 		return notification(string(e.Method), "", id)
 	}
 	if e.SubscriptionID.Present() {
-		return wire.Edited(text, wire.Edit{Span: e.SubscriptionID, With: id})
+		return rpc.Edited(text, rpc.Edit{Span: e.SubscriptionID, With: id})
 	}
 	if e.Meta.Present() {
-		return wire.Edited(text, insert(text, e.Meta, tag(id)+","))
+		return rpc.Edited(text, insert(text, e.Meta, tag(id)+","))
 	}
-	found, err := wire.Find(text, e.Params, "_meta")
+	found, err := rpc.Find(text, e.Params, "_meta")
 	if err == nil && found[0].Present() { // null
-		return wire.Edited(text, wire.Edit{Span: found[0], With: []byte(`{` + tag(id) + `}`)})
+		return rpc.Edited(text, rpc.Edit{Span: found[0], With: []byte(`{` + tag(id) + `}`)})
 	}
-	return wire.Edited(text, insert(text, e.Params, `"_meta":{`+tag(id)+`},`))
+	return rpc.Edited(text, insert(text, e.Params, `"_meta":{`+tag(id)+`},`))
 }
 
 // notification is one of ours, with params that each end with a comma.

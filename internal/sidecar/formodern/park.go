@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // park is where a call waits for its client to come back.
@@ -141,7 +141,7 @@ var errResponses = errors.New("inputResponses are not what was asked for")
 // it, nothing is called: the tool may have acted.
 func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	bound := boundTo(g.name, r.method, r.name(), r.arguments.Of(r.Bytes))
-	t, ok := s.sealer.open(wire.Text(r.Bytes, r.state), bound)
+	t, ok := s.sealer.open(rpc.Text(r.Bytes, r.state), bound)
 	s.mu.Lock()
 	p := s.parks[t.park]
 	if !ok || p == nil || !p.open || p.round != t.round {
@@ -189,14 +189,14 @@ func (s *Server) callAnew(ctx context.Context, g *group, r *request, p *park) er
 // answersLocked are those of a retry to a call's questions, which they are no more. Keys
 // that are not known are ignored, and questions without an answer stay (R-06).
 func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
-	given := map[string]wire.Span{}
+	given := map[string]rpc.Span{}
 	for i := 0; i < len(c.questions); i += findable {
 		some := c.questions[i:min(i+findable, len(c.questions))]
 		keys := make([]string, len(some))
 		for j, q := range some {
 			keys[j] = q.key
 		}
-		found, err := wire.Find(r.Bytes, r.responses, keys...)
+		found, err := rpc.Find(r.Bytes, r.responses, keys...)
 		if err != nil {
 			return nil, err
 		}
@@ -265,7 +265,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 
 // answerURLs has a client visit what a process wants visited before it is called again
 // (-32042). It says whether the process's error could be read.
-func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
+func (s *Server) answerURLs(c *call, id, text []byte, data rpc.Span) bool {
 	var read struct {
 		Elicitations []json.RawMessage `json:"elicitations"`
 	}
@@ -298,14 +298,14 @@ func (s *Server) answerURLs(c *call, id, text []byte, data wire.Span) bool {
 
 // visit is one of these as a question.
 func visit(i int, params json.RawMessage) (*question, bool) {
-	all := wire.Span{End: len(params)}
-	found, err := wire.Find(params, all, "mode")
-	if err != nil || !isObject(params, all) || string(wire.Text(params, found[0])) != "url" {
+	all := rpc.Span{End: len(params)}
+	found, err := rpc.Find(params, all, "mode")
+	if err != nil || !isObject(params, all) || string(rpc.Text(params, found[0])) != "url" {
 		return nil, false
 	}
 	edits, err := cut(params, all, "elicitationId")
 	if err != nil {
 		return nil, false
 	}
-	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: wire.Edited(params, edits...)}, true
+	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: rpc.Edited(params, edits...)}, true
 }

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 var _ LegacyServer = (*child.Server)(nil)
@@ -322,7 +322,7 @@ func TestFlood(t *testing.T) {
 	stop := make(chan struct{})
 	play(t, nil, func(p *script) {
 		p.refuse = func(m session.Message) error {
-			if m.Envelope.Kind == wire.Response {
+			if m.Envelope.Kind == rpc.Response {
 				<-stop
 			}
 			return nil

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // jumbled is a process that answers what it is called with, in any order, with progress
@@ -52,7 +52,7 @@ func (p *jumbled) emit(text string) {
 		return
 	default:
 	}
-	e, err := wire.ScanLenient([]byte(text))
+	e, err := rpc.ScanLenient([]byte(text))
 	if err != nil {
 		panic(text)
 	}
@@ -80,12 +80,12 @@ func (p *jumbled) Send(_ context.Context, text []byte) error {
 	}
 	m := session.Message{Bytes: append([]byte(nil), text...)}
 	var err error
-	if m.Envelope, err = wire.Scan(m.Bytes); err != nil {
+	if m.Envelope, err = rpc.Scan(m.Bytes); err != nil {
 		return err
 	}
 	id := string(m.Envelope.ID.Of(m.Bytes))
 	switch {
-	case m.Envelope.Kind == wire.Response:
+	case m.Envelope.Kind == rpc.Response:
 		p.mu.Lock()
 		answered := p.asking[id]
 		p.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -41,7 +41,7 @@ func startPiped(t *testing.T, server *mcp.Server) *piped {
 func (p *piped) Send(_ context.Context, message []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, err := p.input.Write(wire.AppendFrame(nil, message, wire.Newline))
+	_, err := p.input.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 	return err
 }
 
@@ -52,14 +52,14 @@ func (p *piped) Close() {
 
 func (p *piped) Serve(receive func(session.Message), ended func(error)) {
 	go func() {
-		reader := wire.NewFrameReader(p.output, wire.Newline, 1<<20, func([]byte) {})
+		reader := rpc.NewFrameReader(p.output, rpc.Newline, 1<<20, func([]byte) {})
 		for {
 			text, err := reader.Next()
 			if err != nil {
 				ended(err)
 				return
 			}
-			if e, err := wire.ScanLenient(text); err == nil {
+			if e, err := rpc.ScanLenient(text); err == nil {
 				receive(session.Message{Bytes: text, Envelope: e})
 			}
 		}

@@ -3,8 +3,8 @@ package formodern
 import (
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -13,17 +13,17 @@ func (w *worker) receive(m session.Message) {
 	w.heardLocked()
 	w.server.mu.Unlock()
 	switch m.Envelope.Kind {
-	case wire.Response:
+	case rpc.Response:
 		w.receiveAnswer(m)
-	case wire.Request:
+	case rpc.Request:
 		w.receiveRequest(m)
-	case wire.Notification:
+	case rpc.Notification:
 		w.receiveNotification(m)
 	}
 }
 
 // numberIn is the number of ours that stands in a message, or 0, which none has.
-func numberIn(message []byte, at wire.Span) uint64 {
+func numberIn(message []byte, at rpc.Span) uint64 {
 	number, err := strconv.ParseUint(string(at.Of(message)), 10, 64)
 	if err != nil {
 		return 0
@@ -96,5 +96,5 @@ func (w *worker) receiveProgress(m session.Message) {
 		s.metrics.LateProgress.Inc()
 		return
 	}
-	s.emit(wire.Edited(m.Bytes, wire.Edit{Span: m.Envelope.ProgressToken, With: token}))
+	s.emit(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ProgressToken, With: token}))
 }

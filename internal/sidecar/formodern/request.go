@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Methods that are not just passed on.
@@ -38,18 +38,18 @@ type request struct {
 	method       string
 	capabilities capabilities
 	level        level
-	cuts         []wire.Edit // that take out what a server with sessions must not see
-	state        wire.Span   // of an earlier round
-	responses    wire.Span   // to what was asked for in that round
-	arguments    wire.Span
+	cuts         []rpc.Edit // that take out what a server with sessions must not see
+	state        rpc.Span   // of an earlier round
+	responses    rpc.Span   // to what was asked for in that round
+	arguments    rpc.Span
 }
 
 // Members of a request that a server with sessions must not see. What is read of them
 // comes first.
 var (
 	metaCut = []string{
-		wire.MetaClientCapabilities, wire.MetaLogLevel,
-		wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaServerInfo, wire.MetaSubscriptionID,
+		rpc.MetaClientCapabilities, rpc.MetaLogLevel,
+		rpc.MetaProtocolVersion, rpc.MetaClientInfo, rpc.MetaServerInfo, rpc.MetaSubscriptionID,
 	}
 	paramsCut = []string{"requestState", "inputResponses", "task"}
 )
@@ -58,7 +58,7 @@ var (
 func (s *Server) read(m session.Message) (*request, error) {
 	e := &m.Envelope
 	r := &request{Message: m, id: e.ID.Of(m.Bytes), method: string(e.Method)}
-	meta, err := wire.Find(m.Bytes, e.Meta, metaCut...)
+	meta, err := rpc.Find(m.Bytes, e.Meta, metaCut...)
 	if err != nil {
 		return r, err
 	}
@@ -68,7 +68,7 @@ func (s *Server) read(m session.Message) (*request, error) {
 	if r.level, err = levelOf(m.Bytes, meta[1]); err != nil {
 		return r, err
 	}
-	params, err := wire.Find(m.Bytes, e.Params, paramsCut[0], paramsCut[1], paramsCut[2], "arguments")
+	params, err := rpc.Find(m.Bytes, e.Params, paramsCut[0], paramsCut[1], paramsCut[2], "arguments")
 	if err != nil {
 		return r, err
 	}
@@ -98,12 +98,12 @@ func (r *request) name() []byte {
 // id and progress token.
 func (r *request) translated(number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
-	edits := make([]wire.Edit, 0, len(r.cuts)+2)
-	edits = append(append(edits, r.cuts...), wire.Edit{Span: r.Envelope.ID, With: text})
+	edits := make([]rpc.Edit, 0, len(r.cuts)+2)
+	edits = append(append(edits, r.cuts...), rpc.Edit{Span: r.Envelope.ID, With: text})
 	if r.token() != nil {
-		edits = append(edits, wire.Edit{Span: r.Envelope.ProgressToken, With: text})
+		edits = append(edits, rpc.Edit{Span: r.Envelope.ProgressToken, With: text})
 	}
-	return wire.Edited(r.Bytes, edits...)
+	return rpc.Edited(r.Bytes, edits...)
 }
 
 func (s *Server) request(ctx context.Context, m session.Message) error {

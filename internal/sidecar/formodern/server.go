@@ -29,10 +29,10 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // LegacyServer is a process that has sessions, or one session, which is what it is used
@@ -165,15 +165,15 @@ func (s *Server) Close() {
 
 // Send takes a request of a client's, or that it has gone away from one.
 func (s *Server) Send(ctx context.Context, message []byte) error {
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	m := session.Message{Bytes: message, Envelope: envelope}
 	switch envelope.Kind {
-	case wire.Request:
+	case rpc.Request:
 		return s.request(ctx, m)
-	case wire.Notification:
+	case rpc.Notification:
 		if string(envelope.Method) == methodCancelled {
 			s.abandon(string(envelope.RequestID.Of(message)))
 		}
@@ -207,7 +207,7 @@ func (s *Server) emitAnswer(id, text []byte) {
 }
 
 func (s *Server) tryEmit(text []byte) error {
-	envelope, err := wire.ScanLenient(text)
+	envelope, err := rpc.ScanLenient(text)
 	if err != nil {
 		return fmt.Errorf("read message for a client: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // task is a call of a tool that its server only runs as a task. Clients without sessions
@@ -35,16 +35,16 @@ const (
 
 // withTask asks for a task.
 func withTask(text []byte) []byte {
-	envelope, err := wire.Scan(text)
+	envelope, err := rpc.Scan(text)
 	if err != nil {
 		return text // it was scanned before
 	}
-	return wire.Edited(text, insert(text, envelope.Params, `"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`},`))
+	return rpc.Edited(text, insert(text, envelope.Params, `"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`},`))
 }
 
 // withoutTask is an answer that does not name the task that it came from.
 func withoutTask(m session.Message) session.Message {
-	meta, err := wire.Find(m.Bytes, m.Envelope.Result, "_meta")
+	meta, err := rpc.Find(m.Bytes, m.Envelope.Result, "_meta")
 	if err != nil {
 		return m // which is found out again
 	}
@@ -52,8 +52,8 @@ func withoutTask(m session.Message) session.Message {
 	if err != nil || len(edits) == 0 {
 		return m
 	}
-	text := wire.Edited(m.Bytes, edits...)
-	envelope, err := wire.ScanLenient(text)
+	text := rpc.Edited(m.Bytes, edits...)
+	envelope, err := rpc.ScanLenient(text)
 	if err != nil {
 		return m // it was scanned before
 	}
@@ -102,7 +102,7 @@ func (w *worker) taskAnswerLocked(c *call, number uint64, m session.Message) boo
 func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 	at := m.Envelope.Result
 	if begins {
-		found, err := wire.Find(m.Bytes, at, "task")
+		found, err := rpc.Find(m.Bytes, at, "task")
 		if err != nil || !found[0].Present() {
 			return state, false
 		}
@@ -121,7 +121,7 @@ func (w *worker) requestLocked(c *call, method string) {
 	w.pending[c.number] = &pending{call: c}
 	w.enqueueLocked(outgoing{
 		text: []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
-			`","params":{"taskId":` + string(wire.AppendString(nil, c.task.id)) + `}}`),
+			`","params":{"taskId":` + string(rpc.AppendString(nil, c.task.id)) + `}}`),
 		request: true,
 	})
 }
@@ -251,7 +251,7 @@ func (w *worker) fetchTaskTools(ctx context.Context) (map[string]bool, error) {
 		if page.Result.NextCursor == nil {
 			return required, nil
 		}
-		params = `"cursor":` + string(wire.AppendString(nil, *page.Result.NextCursor))
+		params = `"cursor":` + string(rpc.AppendString(nil, *page.Result.NextCursor))
 	}
 	return nil, errManyTools
 }

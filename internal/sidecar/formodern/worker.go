@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Why processes are ended.
@@ -308,7 +308,7 @@ func keep(message session.Message) session.Message {
 		return message
 	}
 	text := bytes.Clone(message.Bytes)
-	envelope, err := wire.ScanLenient(text) // strings of the other alias what is not ours
+	envelope, err := rpc.ScanLenient(text) // strings of the other alias what is not ours
 	if err != nil {
 		return message // it was scanned before
 	}

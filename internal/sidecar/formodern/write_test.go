@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // A session that has as many calls as it may have, or as much on its way, does not take a
@@ -49,7 +49,7 @@ func TestOwnMessagesWhileBusy(t *testing.T) {
 	var open atomic.Bool
 	play(t, nil, func(p *script) {
 		p.refuse = func(m session.Message) error {
-			if !open.Load() && m.Envelope.Kind == wire.Request && string(m.Envelope.Method) == "logging/setLevel" {
+			if !open.Load() && m.Envelope.Kind == rpc.Request && string(m.Envelope.Method) == "logging/setLevel" {
 				return session.ErrTooManyCalls
 			}
 			return nil
@@ -76,7 +76,7 @@ func TestAnswersWhileBusy(t *testing.T) {
 	refused := 0
 	play(t, nil, func(p *script) {
 		p.refuse = func(m session.Message) error {
-			if m.Envelope.Kind == wire.Response && refused < 3 {
+			if m.Envelope.Kind == rpc.Response && refused < 3 {
 				refused++
 				return session.ErrServerBusy
 			}

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Headers by which a browser and a server agree on what a web page may do.
@@ -36,7 +36,7 @@ const (
 // credentials that the browser itself would add are never asked for.
 func Admit(w http.ResponseWriter, r *http.Request, policy *origin.Policy, methods string) bool {
 	if err := policy.Check(r); err != nil {
-		Refuse(w, http.StatusForbidden, nil, wire.CodeInvalidRequest, err.Error())
+		Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}
 	from := r.Header[headerOrigin]

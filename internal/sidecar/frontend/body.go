@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // BodyLimits bound the bodies that an endpoint reads.
@@ -44,7 +44,7 @@ func (e *BodyError) Refuse(w http.ResponseWriter) {
 // ReadBody reads a body that may be a message.
 func ReadBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *BodyError) {
 	if wrong := notPlainJSON(r.Header); wrong != "" {
-		return nil, &BodyError{http.StatusUnsupportedMediaType, wire.CodeInvalidRequest, wrong}
+		return nil, &BodyError{http.StatusUnsupportedMediaType, rpc.CodeInvalidRequest, wrong}
 	}
 	if r.ContentLength > limits.BodyBytes {
 		return nil, tooLarge(limits)
@@ -52,10 +52,10 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte
 	body, err := readAll(w, r, limits)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &BodyError{http.StatusRequestTimeout, wire.CodeParse,
+		return nil, &BodyError{http.StatusRequestTimeout, rpc.CodeParse,
 			"the body does not arrive: " + strconv.Itoa(pieceBytes) + " bytes of it, or all, may take " + limits.ReadTimeout.String()}
 	case err != nil:
-		return nil, &BodyError{http.StatusBadRequest, wire.CodeParse, "the body could not be read"}
+		return nil, &BodyError{http.StatusBadRequest, rpc.CodeParse, "the body could not be read"}
 	case int64(len(body)) > limits.BodyBytes:
 		return nil, tooLarge(limits)
 	}
@@ -63,7 +63,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte
 }
 
 func tooLarge(limits BodyLimits) *BodyError {
-	return &BodyError{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest,
+	return &BodyError{http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest,
 		"the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"}
 }
 

@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Scan reads the envelope of a message.
 func Scan(body []byte) (session.Message, error) {
-	envelope, err := wire.Scan(body)
+	envelope, err := rpc.Scan(body)
 	return session.Message{Bytes: body, Envelope: envelope}, err
 }
 
@@ -21,7 +21,7 @@ const batchMessages = 1024
 
 // ScanBatch reads the envelopes of the messages in an array.
 func ScanBatch(body []byte) (messages []session.Message, err error) {
-	err = wire.Batch(body, func(element []byte) error {
+	err = rpc.Batch(body, func(element []byte) error {
 		message, err := Scan(element)
 		switch {
 		case err != nil:
@@ -39,18 +39,18 @@ func ScanBatch(body []byte) (messages []session.Message, err error) {
 	return messages, err
 }
 
-func refused(reason string) *wire.Error {
-	return &wire.Error{Code: wire.CodeInvalidRequest, Reason: reason}
+func refused(reason string) *rpc.Error {
+	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
 }
 
 // RefuseScan answers a request whose body is no message (J-13).
 func RefuseScan(w http.ResponseWriter, err error) {
-	code := wire.CodeParse
-	if refused, ok := errors.AsType[*wire.Error](err); ok {
+	code := rpc.CodeParse
+	if refused, ok := errors.AsType[*rpc.Error](err); ok {
 		code = refused.Code
 	}
 	text := err.Error()
-	if code == wire.CodeParse {
+	if code == rpc.CodeParse {
 		text = "the body is not JSON: " + text
 	}
 	Refuse(w, http.StatusBadRequest, nil, code, text)

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Headers and content types.
@@ -55,7 +55,7 @@ func AppendError(dst, id []byte, code int, text string, data []byte) []byte {
 	dst = append(dst, `,"error":{"code":`...)
 	dst = strconv.AppendInt(dst, int64(code), 10)
 	dst = append(dst, `,"message":`...)
-	dst = wire.AppendString(dst, text)
+	dst = rpc.AppendString(dst, text)
 	if data != nil {
 		dst = append(append(dst, `,"data":`...), data...)
 	}

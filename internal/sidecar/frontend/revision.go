@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // The protocol revisions with sessions, which are those that are served, oldest
@@ -48,7 +48,7 @@ const unsupportedRevision = "unsupported protocol version"
 // UnsupportedData is what the answer says of the revisions that are served.
 func UnsupportedData(requested string, supported ...string) []byte {
 	data := []byte(`{"supported":["` + strings.Join(supported, `","`) + `"],"requested":`)
-	return append(wire.AppendString(data, requested), '}')
+	return append(rpc.AppendString(data, requested), '}')
 }
 
 // RefuseRevision answers a request with UnsupportedRevision.

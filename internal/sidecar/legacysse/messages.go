@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // ServeMessages takes what a client has to say to the server of its connection. It
@@ -41,7 +41,7 @@ func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
 // own revision has no arrays, but 2025-03-26, which may be agreed on all the same,
 // does (J-10). Later ones do not.
 func (c *connection) scan(body []byte) ([]session.Message, error) {
-	if !wire.IsBatch(body) {
+	if !rpc.IsBatch(body) {
 		message, err := frontend.Scan(body)
 		return []session.Message{message}, err
 	}
@@ -55,11 +55,11 @@ func (c *connection) scan(body []byte) ([]session.Message, error) {
 const firstWithoutBatches = "2025-06-18"
 
 func refused(reason string) error {
-	return &wire.Error{Code: wire.CodeInvalidRequest, Reason: reason}
+	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
 }
 
 func isInitialize(message session.Message) bool {
-	return message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize"
+	return message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize"
 }
 
 // errStateless refuses what is not a request of the stateless protocol, which is
@@ -72,7 +72,7 @@ func failTake(w http.ResponseWriter, err error) {
 	case errors.Is(err, session.ErrEnded):
 		failEnded(w)
 	case errors.Is(err, session.ErrDuplicateID), errors.Is(err, errStateless):
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 	case errors.Is(err, session.ErrTooManyCalls):
 		frontend.Unavailable(w, nil, err.Error())
 	default:
@@ -93,7 +93,7 @@ func (c *connection) take(ctx context.Context, messages []session.Message) error
 	}
 	var requests []session.Message
 	for _, message := range messages {
-		if message.Envelope.Kind == wire.Request {
+		if message.Envelope.Kind == rpc.Request {
 			requests = append(requests, message)
 		} else if err := c.session.Tell(ctx, message); err != nil {
 			return err
@@ -111,13 +111,13 @@ func (c *connection) refuse(message session.Message) (answer []byte, err error) 
 	e := &message.Envelope
 	id := e.ID.Of(message.Bytes)
 	switch {
-	case e.ProtocolVersion != nil && e.Kind == wire.Request:
+	case e.ProtocolVersion != nil && e.Kind == rpc.Request:
 		return frontend.UnsupportedRevision(id, string(e.ProtocolVersion)), nil // E-07
 	case e.ProtocolVersion != nil:
 		return nil, errStateless
 	case isInitialize(message) && !c.begin(id):
 		// Servers differ in what they make of a second one.
-		return frontend.AppendError(nil, id, wire.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
+		return frontend.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}
 	return nil, nil
 }

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -99,7 +99,7 @@ func TestSteadyReader(t *testing.T) {
 					PostTo: MessagesPath, OpenTimeout: time.Hour, WriteTimeout: time.Second, KeepAlive: time.Hour,
 				})
 				text := []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"` + strings.Repeat("x", size) + `"}}`)
-				envelope, err := wire.Scan(text)
+				envelope, err := rpc.Scan(text)
 				if err != nil {
 					t.Fatal(err)
 				}

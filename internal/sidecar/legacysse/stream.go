@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // errGone is why a session ends whose client does not listen any more.
@@ -43,8 +43,8 @@ func (c *connection) note(message []byte) {
 	if id == nil || c.agreed.Load() != nil {
 		return
 	}
-	envelope, err := wire.Scan(message)
-	if err != nil || envelope.Kind != wire.Response || string(envelope.ID.Of(message)) != *id {
+	envelope, err := rpc.Scan(message)
+	if err != nil || envelope.Kind != rpc.Response || string(envelope.ID.Of(message)) != *id {
 		return
 	}
 	var answer struct {
@@ -72,7 +72,7 @@ func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !frontend.Accepts(r, frontend.TypeEvents) {
-		frontend.Refuse(w, http.StatusNotAcceptable, nil, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
+		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
 	slot, err := t.Sessions.Reserve()
@@ -140,7 +140,7 @@ func (t *Transport) write(w http.ResponseWriter, r *http.Request, c *connection,
 		case <-r.Context().Done():
 			return
 		case <-timer.C:
-			out.buffer = append(out.buffer, wire.KeepAlive...)
+			out.buffer = append(out.buffer, rpc.KeepAlive...)
 		case answer := <-c.answers:
 			out.append(answer)
 		case <-c.stream.Ready():
@@ -160,7 +160,7 @@ type writer struct {
 }
 
 func (p *writer) append(message []byte) {
-	p.buffer = wire.AppendEvent(p.buffer, wire.Event{Message: message})
+	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: message})
 }
 
 // gather appends what there is, to be sent in one go. It says whether there is

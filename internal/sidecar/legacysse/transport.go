@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Where clients expect the two URLs.
@@ -69,7 +69,7 @@ func (t *Transport) admit(w http.ResponseWriter, r *http.Request, method string)
 	}
 	if r.Method != method {
 		w.Header().Set("Allow", method)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "this URL takes "+method+" only")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this URL takes "+method+" only")
 		return false
 	}
 	return true
@@ -80,7 +80,7 @@ func (t *Transport) admit(w http.ResponseWriter, r *http.Request, method string)
 func (t *Transport) find(w http.ResponseWriter, r *http.Request) (*connection, bool) {
 	token := r.URL.Query().Get(tokenParameter)
 	if token == "" {
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+tokenParameter+" is missing: post to the URL in the endpoint event, as it stands there")
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+tokenParameter+" is missing: post to the URL in the endpoint event, as it stands there")
 		return nil, false
 	}
 	t.mu.Lock()
@@ -93,7 +93,7 @@ func (t *Transport) find(w http.ResponseWriter, r *http.Request) (*connection, b
 }
 
 func failEnded(w http.ResponseWriter) {
-	frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, "no such connection: it has ended or never was; connect again")
+	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such connection: it has ended or never was; connect again")
 }
 
 func (t *Transport) add(token string, c *connection) {

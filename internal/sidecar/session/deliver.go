@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const progressMethod = "notifications/progress"
@@ -17,7 +17,7 @@ const progressMethod = "notifications/progress"
 // other.
 func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
-	if e.Kind == wire.Request && string(e.Method) == "ping" {
+	if e.Kind == rpc.Request && string(e.Method) == "ping" {
 		s.answerPing(message)
 		return
 	}
@@ -32,11 +32,11 @@ func (s *Session) Deliver(message Message) {
 		return
 	}
 	switch e.Kind {
-	case wire.Response:
+	case rpc.Response:
 		s.deliverAnswerLocked(message, event)
-	case wire.Request:
+	case rpc.Request:
 		s.deliverRequestLocked(message, event)
-	case wire.Notification:
+	case rpc.Notification:
 		s.deliverNoticeLocked(message, event)
 	}
 }
@@ -154,7 +154,7 @@ func (r *serverRequest) settle() {
 // just one; then come general streams, then the newest call.
 func (s *Session) streamForLocked(message Message) *Stream {
 	e := &message.Envelope
-	if e.Kind == wire.Notification && string(e.Method) == "notifications/cancelled" {
+	if e.Kind == rpc.Notification && string(e.Method) == "notifications/cancelled" {
 		if r := s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
 			return r.stream
 		}
@@ -204,7 +204,7 @@ func (s *Session) newestGeneralLocked() (newest *Stream) {
 // enqueueLocked puts an event on a stream. Answers and requests always get there;
 // notifications that a slow reader lets pile up make room for newer ones.
 func (s *Session) enqueueLocked(stream *Stream, event Event) {
-	if event.kind == wire.Notification {
+	if event.kind == rpc.Notification {
 		for stream.notices+len(event.Message) > s.limits.PendingBytes {
 			if !s.dropOldestNoticeLocked(stream) {
 				s.metrics.DroppedNotifications.Inc()
@@ -220,7 +220,7 @@ func (s *Session) enqueueLocked(stream *Stream, event Event) {
 
 func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
 	for i, event := range stream.pending {
-		if event.kind == wire.Notification {
+		if event.kind == rpc.Notification {
 			if i == 0 { // nearly always, and there may be very many behind it
 				stream.pending[0] = Event{}
 				stream.pending = stream.pending[1:]
@@ -241,13 +241,13 @@ func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
 func (s *Session) keepForLaterLocked(event Event) {
 	notices := 0
 	for _, kept := range s.backlog {
-		if kept.kind == wire.Notification {
+		if kept.kind == rpc.Notification {
 			notices += len(kept.Message)
 		}
 	}
-	if event.kind == wire.Notification {
+	if event.kind == rpc.Notification {
 		s.backlog = slices.DeleteFunc(s.backlog, func(kept Event) bool {
-			drop := kept.kind == wire.Notification && notices+len(event.Message) > s.limits.PendingBytes
+			drop := kept.kind == rpc.Notification && notices+len(event.Message) > s.limits.PendingBytes
 			if drop {
 				notices -= len(kept.Message)
 				s.waiting -= len(kept.Message)

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Server is the other end of a session.
@@ -130,7 +130,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 // Message is a message with what was found in it.
 type Message struct {
 	Bytes    []byte
-	Envelope wire.Envelope
+	Envelope rpc.Envelope
 	Owned    bool // whoever takes it may keep Bytes: nobody else will change them
 
 	// What a server knows that can tell whose its messages are. Processes cannot.
@@ -284,7 +284,7 @@ func (s *Session) takeBack(message Message, answered *serverRequest) {
 func (s *Session) noteLocked(message Message) (answered *serverRequest, forward bool) {
 	e := &message.Envelope
 	switch {
-	case e.Kind == wire.Response:
+	case e.Kind == rpc.Response:
 		key := nameKey(e.ID.Of(message.Bytes))
 		request, known := s.serverRequests[key]
 		if !known { // Q-06: nobody asked
@@ -373,7 +373,7 @@ const (
 // answerLocked answers a call in the server's place.
 func (s *Session) answerLocked(c *call, code int, text string) {
 	delete(s.calls, c.key)
-	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), kind: wire.Response})
+	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), kind: rpc.Response})
 	s.settledLocked(c.stream)
 }
 
@@ -396,6 +396,6 @@ func errorResponse(id string, code int, text string) []byte {
 	b = append(b, `,"error":{"code":`...)
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"message":`...)
-	b = wire.AppendString(b, text)
+	b = rpc.AppendString(b, text)
 	return append(b, "}}"...)
 }

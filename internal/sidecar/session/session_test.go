@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // recorder is a server that notes what it is sent.
@@ -63,7 +63,7 @@ func newHarness(t *testing.T, limits Limits) *harness {
 
 func (h *harness) message(text string) Message {
 	h.t.Helper()
-	envelope, err := wire.Scan([]byte(text))
+	envelope, err := rpc.Scan([]byte(text))
 	if err != nil {
 		h.t.Fatalf("scan %s: %v", text, err)
 	}

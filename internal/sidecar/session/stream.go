@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Event is a message on its way to the client.
@@ -15,7 +15,7 @@ type Event struct {
 	Message []byte
 	Last    bool // nothing follows on this stream
 
-	kind    wire.Kind
+	kind    rpc.Kind
 	request string // the id, if it is a request of the server's
 	seq     uint64
 }
@@ -136,7 +136,7 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	stream.pending = append(missed, stream.pending...)
 	for _, event := range missed {
 		s.waiting += len(event.Message)
-		if event.kind == wire.Notification {
+		if event.kind == rpc.Notification {
 			stream.notices += len(event.Message)
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Session) forgetRepeatsLocked(stream *Stream) {
 			return false
 		}
 		s.waiting -= len(event.Message)
-		if event.kind == wire.Notification {
+		if event.kind == rpc.Notification {
 			stream.notices -= len(event.Message)
 		}
 		return true
@@ -218,7 +218,7 @@ func (s *Session) rerouteRequestsLocked(stream *Stream) {
 	left := stream.pending
 	stream.pending = nil
 	for _, event := range left {
-		if event.kind != wire.Request {
+		if event.kind != rpc.Request {
 			stream.pending = append(stream.pending, event)
 			continue
 		}
@@ -277,7 +277,7 @@ func (st *Stream) takeLocked() (event Event, ok, end bool) {
 	event = st.pending[0]
 	st.pending[0] = Event{}
 	st.pending = st.pending[1:]
-	if event.kind == wire.Notification {
+	if event.kind == rpc.Notification {
 		st.notices -= len(event.Message)
 	}
 	st.inHand = len(event.Message)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // ErrBusy says that the process has as many calls of all sessions as it may have.
@@ -98,11 +98,11 @@ func cancellation(number uint64) []byte {
 // token. The token may be any value; null means that there is none.
 func toProcess(request session.Message, number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
-	edits := []wire.Edit{{Span: request.Envelope.ID, With: text}}
+	edits := []rpc.Edit{{Span: request.Envelope.ID, With: text}}
 	if token := tokenOf(request); token != "" {
-		edits = append(edits, wire.Edit{Span: request.Envelope.ProgressToken, With: text})
+		edits = append(edits, rpc.Edit{Span: request.Envelope.ProgressToken, With: text})
 	}
-	return wire.Edited(request.Bytes, edits...)
+	return rpc.Edited(request.Bytes, edits...)
 }
 
 func tokenOf(request session.Message) string {
@@ -115,15 +115,15 @@ func tokenOf(request session.Message) string {
 
 // toClient is a message of the process's with one value as the client spelled it,
 // and an envelope that says no more than sessions ask for.
-func toClient(message []byte, at wire.Span, spelled string) ([]byte, wire.Span) {
-	text := wire.Edited(message, wire.Edit{Span: at, With: []byte(spelled)})
-	return text, wire.Span{Start: at.Start, End: at.Start + len(spelled)}
+func toClient(message []byte, at rpc.Span, spelled string) ([]byte, rpc.Span) {
+	text := rpc.Edited(message, rpc.Edit{Span: at, With: []byte(spelled)})
+	return text, rpc.Span{Start: at.Start, End: at.Start + len(spelled)}
 }
 
 // answerFor is an answer of the process's with the client's id.
 func answerFor(answer session.Message, id string) session.Message {
 	text, at := toClient(answer.Bytes, answer.Envelope.ID, id)
-	return session.Message{Bytes: text, Envelope: wire.Envelope{Kind: wire.Response, ID: at}}
+	return session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Response, ID: at}}
 }
 
 const progressMethod = "notifications/progress"
@@ -131,7 +131,7 @@ const progressMethod = "notifications/progress"
 // progressFor is a progress notification with the client's token.
 func progressFor(notification session.Message, token string) session.Message {
 	text, at := toClient(notification.Bytes, notification.Envelope.ProgressToken, token)
-	return session.Message{Bytes: text, Envelope: wire.Envelope{Kind: wire.Notification, Method: []byte(progressMethod), ProgressToken: at}}
+	return session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Notification, Method: []byte(progressMethod), ProgressToken: at}}
 }
 
 // answer is one that is given here rather than by the process.
@@ -140,13 +140,13 @@ func answer(id, member string) session.Message {
 	b := make([]byte, 0, len(before)+len(id)+1+len(member)+1)
 	b = append(append(b, before...), id...)
 	b = append(append(append(b, ','), member...), '}')
-	return session.Message{Bytes: b, Envelope: wire.Envelope{Kind: wire.Response, ID: wire.Span{Start: len(before), End: len(before) + len(id)}}}
+	return session.Message{Bytes: b, Envelope: rpc.Envelope{Kind: rpc.Response, ID: rpc.Span{Start: len(before), End: len(before) + len(id)}}}
 }
 
 const emptyResult = `"result":{}`
 
 func refusal(id string, code int, text string) session.Message {
 	b := strconv.AppendInt([]byte(`"error":{"code":`), int64(code), 10)
-	b = wire.AppendString(append(b, `,"message":`...), text)
+	b = rpc.AppendString(append(b, `,"message":`...), text)
 	return answer(id, string(append(b, '}')))
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // JSON-RPC error codes of answers that are given here.
@@ -17,15 +17,15 @@ const nameBytes = 8 << 10
 // Send takes a message of the client's, and forwards it unless it is one that the
 // process must not see.
 func (v *view) Send(ctx context.Context, message []byte) error {
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read message: %w", err) // S-04
 	}
 	m := session.Message{Bytes: message, Envelope: envelope}
 	switch {
-	case envelope.Kind == wire.Request:
+	case envelope.Kind == rpc.Request:
 		return v.request(ctx, m)
-	case envelope.Kind == wire.Notification && string(envelope.Method) == "notifications/cancelled":
+	case envelope.Kind == rpc.Notification && string(envelope.Method) == "notifications/cancelled":
 		v.cancel(m)
 		return nil
 	default:
@@ -40,7 +40,7 @@ func (v *view) Send(ctx context.Context, message []byte) error {
 func (v *view) request(ctx context.Context, request session.Message) error {
 	id := string(request.Envelope.ID.Of(request.Bytes))
 	if len(id) > nameBytes || request.Envelope.ProgressToken.End-request.Envelope.ProgressToken.Start > nameBytes {
-		return v.refuse(id, wire.CodeInvalidRequest, "id and progress token may have "+strconv.Itoa(nameBytes)+" bytes each")
+		return v.refuse(id, rpc.CodeInvalidRequest, "id and progress token may have "+strconv.Itoa(nameBytes)+" bytes each")
 	}
 	method := string(request.Envelope.Method)
 	switch method {
@@ -50,7 +50,7 @@ func (v *view) request(ctx context.Context, request session.Message) error {
 		return v.forward(ctx, id, request)
 	}
 	if !v.isReady() {
-		return v.refuse(id, wire.CodeInvalidRequest, "initialize comes first")
+		return v.refuse(id, rpc.CodeInvalidRequest, "initialize comes first")
 	}
 	switch method {
 	case "logging/setLevel":
@@ -99,11 +99,11 @@ func (v *view) initialize(id string, request session.Message) error {
 		return session.ErrEnded
 	case v.ready:
 		r.mu.Unlock()
-		return v.refuse(id, wire.CodeInvalidRequest, "the session is initialized already")
+		return v.refuse(id, rpc.CodeInvalidRequest, "the session is initialized already")
 	}
 	// The answer comes before anything that sessions get once they are ready.
 	text, at := toClient(r.hello.answer, r.hello.id, id)
-	slow := v.push(session.Message{Bytes: text, Envelope: wire.Envelope{Kind: wire.Response, ID: at}})
+	slow := v.push(session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Response, ID: at}})
 	v.ready = true
 	r.mu.Unlock()
 	if slow {

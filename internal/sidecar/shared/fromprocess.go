@@ -5,18 +5,18 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
 func (r *run) receive(message session.Message) {
 	switch message.Envelope.Kind {
-	case wire.Response:
+	case rpc.Response:
 		r.receiveAnswer(message)
-	case wire.Request:
+	case rpc.Request:
 		r.receiveRequest(message)
-	case wire.Notification:
+	case rpc.Notification:
 		r.receiveNotification(message)
 	}
 }
@@ -109,7 +109,7 @@ func (r *run) receiveProgress(message session.Message) {
 func kept(message session.Message) session.Message {
 	return session.Message{
 		Bytes:    bytes.Clone(message.Bytes),
-		Envelope: wire.Envelope{Kind: wire.Notification, Method: bytes.Clone(message.Envelope.Method)},
+		Envelope: rpc.Envelope{Kind: rpc.Notification, Method: bytes.Clone(message.Envelope.Method)},
 	}
 }
 

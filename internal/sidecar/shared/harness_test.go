@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
@@ -70,7 +70,7 @@ func (f *fake) Send(ctx context.Context, message []byte) error {
 			return fmt.Errorf("%s: %w", deafError, os.ErrDeadlineExceeded)
 		}
 	}
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		f.t.Errorf("S-04: the server was sent %q: %v", message, err)
 		return nil
@@ -99,7 +99,7 @@ func (f *fake) say(format string, values ...any) {
 	f.speaking.Lock()
 	defer f.speaking.Unlock()
 	buffer := fmt.Appendf(nil, format, values...)
-	envelope, err := wire.Scan(buffer)
+	envelope, err := rpc.Scan(buffer)
 	if err != nil {
 		f.t.Errorf("the fake says %s: %v", buffer, err)
 		return
@@ -201,7 +201,7 @@ func opened(t *testing.T, p *Process) *session.Session {
 
 func message(t *testing.T, text string) session.Message {
 	t.Helper()
-	envelope, err := wire.Scan([]byte(text))
+	envelope, err := rpc.Scan([]byte(text))
 	if err != nil {
 		t.Fatalf("scan %s: %v", text, err)
 	}

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -24,7 +24,7 @@ var revisions = frontend.Revisions()
 // hello is the process's answer to initialize, as sessions are given it.
 type hello struct {
 	answer  []byte
-	id      wire.Span
+	id      rpc.Span
 	logging bool // the process has log messages, though no session gets any
 }
 
@@ -34,7 +34,7 @@ func (r *run) handshake(ctx context.Context) error {
 	number := r.number.Add(1)
 	request := numbered("initialize", number)
 	request = append(request, `,"params":{"protocolVersion":"`+newest+`","capabilities":{},"clientInfo":{"name":"slipway","version":`...)
-	request = append(wire.AppendString(request, version.Get().Version), "}}}"...)
+	request = append(rpc.AppendString(request, version.Get().Version), "}}}"...)
 	r.mu.Lock()
 	r.calls[number] = &call{number: number, answered: answered}
 	r.queueLocked(request)
@@ -96,11 +96,11 @@ func readHello(answer session.Message) (hello, error) {
 	}
 	agreed := hello{id: envelope.ID, logging: find(capabilities, "logging").Present()}
 	without := cut(capabilities, "tasks")
-	agreed.answer = wire.AppendEdited(nil, answer.Bytes, without...)
+	agreed.answer = rpc.AppendEdited(nil, answer.Bytes, without...)
 	for _, edit := range without {
 		if edit.Span.End <= agreed.id.Start {
 			removed := edit.Span.End - edit.Span.Start
-			agreed.id = wire.Span{Start: agreed.id.Start - removed, End: agreed.id.End - removed}
+			agreed.id = rpc.Span{Start: agreed.id.Start - removed, End: agreed.id.End - removed}
 		}
 	}
 	return agreed, nil
@@ -110,14 +110,14 @@ func readHello(answer session.Message) (hello, error) {
 type member struct {
 	name  string
 	start int
-	value wire.Span
+	value rpc.Span
 }
 
 var errNotAnObject = errors.New("not an object")
 
 // members are those of an object that stands in a message. The message's syntax has
 // been checked.
-func members(message []byte, object wire.Span) (found []member, err error) {
+func members(message []byte, object rpc.Span) (found []member, err error) {
 	if !object.Present() || message[object.Start] != '{' {
 		return nil, errNotAnObject
 	}
@@ -138,39 +138,39 @@ func members(message []byte, object wire.Span) (found []member, err error) {
 			return nil, err
 		}
 		end := object.Start + int(decoder.InputOffset())
-		found = append(found, member{fmt.Sprint(name), start, wire.Span{Start: end - len(value), End: end}})
+		found = append(found, member{fmt.Sprint(name), start, rpc.Span{Start: end - len(value), End: end}})
 	}
 	return found, nil
 }
 
-func find(in []member, name string) wire.Span {
+func find(in []member, name string) rpc.Span {
 	for _, m := range in {
 		if m.name == name {
 			return m.value
 		}
 	}
-	return wire.Span{}
+	return rpc.Span{}
 }
 
 // cut is what must be edited for the members with a name to be gone, with the comma
 // that belongs to each.
-func cut(from []member, name string) (edits []wire.Edit) {
+func cut(from []member, name string) (edits []rpc.Edit) {
 	kept := -1 // the last member before that stays
 	for i, m := range from {
 		switch {
 		case m.name != name:
 			kept = i
 		case i+1 < len(from):
-			edits = append(edits, wire.Edit{Span: wire.Span{Start: m.start, End: from[i+1].start}})
+			edits = append(edits, rpc.Edit{Span: rpc.Span{Start: m.start, End: from[i+1].start}})
 		case kept >= 0:
 			// The comma before it goes, and with it all that was cut behind that.
-			last := wire.Span{Start: from[kept].value.End, End: m.value.End}
+			last := rpc.Span{Start: from[kept].value.End, End: m.value.End}
 			for len(edits) > 0 && edits[len(edits)-1].Span.Start >= last.Start {
 				edits = edits[:len(edits)-1]
 			}
-			edits = append(edits, wire.Edit{Span: last})
+			edits = append(edits, rpc.Edit{Span: last})
 		default:
-			edits = append(edits, wire.Edit{Span: wire.Span{Start: m.start, End: m.value.End}})
+			edits = append(edits, rpc.Edit{Span: rpc.Span{Start: m.start, End: m.value.End}})
 		}
 	}
 	return edits

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // shuffler is a server that works on all requests at once and goes on with any of
@@ -35,7 +35,7 @@ func (s *shuffler) handle(f *fake, m session.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case m.Envelope.Kind == wire.Request:
+	case m.Envelope.Kind == rpc.Request:
 		s.pending = append(s.pending, &job{
 			fake: f, id: string(m.Envelope.ID.Of(m.Bytes)), token: string(m.Envelope.ProgressToken.Of(m.Bytes)),
 			params: string(m.Envelope.Params.Of(m.Bytes)),

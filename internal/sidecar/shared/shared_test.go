@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // echo answers requests with their params.
 func echo(f *fake, m session.Message) {
-	if m.Envelope.Kind != wire.Request {
+	if m.Envelope.Kind != rpc.Request {
 		return
 	}
 	params := "{}"
@@ -153,26 +153,26 @@ func FuzzSpelling(f *testing.F) {
 		if idFirst {
 			text = []byte(`{"id":` + id + `,"jsonrpc":"2.0","params":{"_meta":{"progressToken":` + token + `}},"method":"m"}`)
 		}
-		envelope, err := wire.Scan(text)
-		if err != nil || envelope.Kind != wire.Request {
+		envelope, err := rpc.Scan(text)
+		if err != nil || envelope.Kind != rpc.Request {
 			return
 		}
 		original := session.Message{Bytes: text, Envelope: envelope}
 		id, token = string(envelope.ID.Of(text)), tokenOf(original)
 		sent := toProcess(original, 18446744073709551615)
-		there, err := wire.Scan(sent)
+		there, err := rpc.Scan(sent)
 		if err != nil || string(there.ID.Of(sent)) != "18446744073709551615" {
 			t.Fatalf("the process is sent %s: %v", sent, err)
 		}
-		back := []wire.Edit{{Span: there.ID, With: []byte(id)}}
+		back := []rpc.Edit{{Span: there.ID, With: []byte(id)}}
 		if token != "" {
-			back = append(back, wire.Edit{Span: there.ProgressToken, With: []byte(token)})
+			back = append(back, rpc.Edit{Span: there.ProgressToken, With: []byte(token)})
 		}
-		if got := wire.Edited(sent, back...); string(got) != string(text) {
+		if got := rpc.Edited(sent, back...); string(got) != string(text) {
 			t.Fatalf("got %s, want %s", got, text)
 		}
 		answered := answerFor(message(t, `{"jsonrpc":"2.0","result":{"id":3},"id":18446744073709551615}`), id)
-		again, err := wire.Scan(answered.Bytes)
+		again, err := rpc.Scan(answered.Bytes)
 		if err != nil || again.ID != answered.Envelope.ID || string(again.ID.Of(answered.Bytes)) != id {
 			t.Fatalf("answer %s: %v", answered.Bytes, err)
 		}

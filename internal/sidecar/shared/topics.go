@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // topic is a resource that sessions are subscribed to, or want to be. The process is
@@ -152,7 +152,7 @@ func (r *run) changeAloneLocked(t *topic, to change) {
 	}
 	c := &call{number: r.number.Add(1), topic: t}
 	text := append(numbered(method, c.number), `,"params":{"uri":`...)
-	r.changeLocked(to, c, append(wire.AppendString(text, t.uri), "}}"...))
+	r.changeLocked(to, c, append(rpc.AppendString(text, t.uri), "}}"...))
 }
 
 // settleLocked takes the process's answer to a change, tells those who wait for it,

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 func about(id, method, uri string) string {
@@ -110,7 +110,7 @@ type later struct {
 }
 
 func (l *later) handle(f *fake, m session.Message) {
-	if m.Envelope.Kind != wire.Request {
+	if m.Envelope.Kind != rpc.Request {
 		return
 	}
 	id := string(m.Envelope.ID.Of(m.Bytes))
@@ -270,7 +270,7 @@ func startSDK(t *testing.T, server *mcp.Server) *sdkServer {
 }
 
 func (s *sdkServer) Send(_ context.Context, message []byte) error {
-	_, err := s.stdin.Write(wire.AppendFrame(nil, message, wire.Newline))
+	_, err := s.stdin.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 	return err
 }
 
@@ -278,14 +278,14 @@ func (s *sdkServer) Close() { _ = s.stdin.Close() }
 
 func (s *sdkServer) Serve(receive func(session.Message), ended func(error)) {
 	go func() {
-		reader := wire.NewFrameReader(s.stdout, wire.Newline, 64<<20, nil)
+		reader := rpc.NewFrameReader(s.stdout, rpc.Newline, 64<<20, nil)
 		for {
 			message, err := reader.Next()
 			if err != nil {
 				ended(err)
 				return
 			}
-			if envelope, err := wire.Scan(message); err == nil {
+			if envelope, err := rpc.Scan(message); err == nil {
 				receive(session.Message{Bytes: message, Envelope: envelope})
 			}
 		}

@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // promptServer answers every request at once.
 type promptServer struct{ receive func(session.Message) }
 
 func (s *promptServer) Send(_ context.Context, text []byte) error {
-	e, err := wire.Scan(text)
+	e, err := rpc.Scan(text)
 	if err != nil {
 		return err
 	}
 	answer := append([]byte(`{"jsonrpc":"2.0","id":`), e.ID.Of(text)...)
 	answer = append(answer, `,"result":{"content":[{"type":"text","text":"hello"}]}}`...)
-	if e, err = wire.ScanLenient(answer); err != nil {
+	if e, err = rpc.ScanLenient(answer); err != nil {
 		return err
 	}
 	s.receive(session.Message{Bytes: answer, Envelope: e})
@@ -42,7 +42,7 @@ func promptCall(t testing.TB) func() {
 	t.Helper()
 	e := New(Options{Era: Modern, Limits: testLimits(), Acquire: func(context.Context) (Server, error) { return &promptServer{}, nil }})
 	text := []byte(enveloped("1", "prompts/get", `"name":"x",`))
-	envelope, err := wire.Scan(text)
+	envelope, err := rpc.Scan(text)
 	if err != nil {
 		t.Fatal(err)
 	}

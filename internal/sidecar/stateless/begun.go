@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Servers may keep in memory what a later request goes on with, although they should not
@@ -32,7 +32,7 @@ func goesOnWith(request session.Message) []byte {
 	} else if !bytes.Contains(e.Params.Of(request.Bytes), []byte(`"requestState"`)) {
 		return nil
 	}
-	found, err := wire.Find(request.Bytes, e.Params, member)
+	found, err := rpc.Find(request.Bytes, e.Params, member)
 	if err != nil || !found[0].Present() {
 		return nil
 	}
@@ -41,11 +41,11 @@ func goesOnWith(request session.Message) []byte {
 
 // begunIn is what an answer lets a client go on with: a state, and a task.
 func begunIn(answer session.Message) (marks []mark) {
-	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "requestState", "taskId", "task")
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "requestState", "taskId", "task")
 	if err != nil {
 		return nil
 	}
-	if inner, err := wire.Find(answer.Bytes, found[2], "taskId"); err == nil {
+	if inner, err := rpc.Find(answer.Bytes, found[2], "taskId"); err == nil {
 		found[2] = inner[0]
 	}
 	for _, at := range found {
@@ -58,8 +58,8 @@ func begunIn(answer session.Message) (marks []mark) {
 
 // isTask says whether an answer is a task, which the process works on after it.
 func isTask(answer session.Message) bool {
-	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "resultType")
-	return err == nil && string(wire.Text(answer.Bytes, found[0])) == "task"
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "resultType")
+	return err == nil && string(rpc.Text(answer.Bytes, found[0])) == "task"
 }
 
 // begun is what other processes than the first have begun. Nobody who has its lock wants

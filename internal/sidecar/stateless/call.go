@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const methodListen = "subscriptions/listen"
@@ -54,8 +54,8 @@ func newCall(r *run, request session.Message) *call {
 	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
 		c.token = bytes.Clone(token)
 	}
-	if found, err := wire.Find(request.Bytes, e.Meta, wire.MetaLogLevel); err == nil && !c.listen {
-		c.logs = wire.Text(request.Bytes, found[0]) != nil
+	if found, err := rpc.Find(request.Bytes, e.Meta, rpc.MetaLogLevel); err == nil && !c.listen {
+		c.logs = rpc.Text(request.Bytes, found[0]) != nil
 	}
 	c.tasks = bytes.Contains(e.Meta.Of(request.Bytes), []byte(tasksExtension))
 	return c
@@ -64,11 +64,11 @@ func newCall(r *run, request session.Message) *call {
 // toProcess is the client's request with the number in place of id and progress token.
 func (c *call) toProcess(request session.Message) []byte {
 	text := strconv.AppendUint(nil, c.number, 10)
-	edits := []wire.Edit{{Span: request.Envelope.ID, With: text}}
+	edits := []rpc.Edit{{Span: request.Envelope.ID, With: text}}
 	if len(c.token) > 0 {
-		edits = append(edits, wire.Edit{Span: request.Envelope.ProgressToken, With: text})
+		edits = append(edits, rpc.Edit{Span: request.Envelope.ProgressToken, With: text})
 	}
-	return wire.Edited(request.Bytes, edits...)
+	return rpc.Edited(request.Bytes, edits...)
 }
 
 // pushLocked puts a message into the inbox, which must be the client's by now. It never
@@ -119,7 +119,7 @@ func (c *call) failLocked(text string) {
 // completeLocked ends a subscription in order (N-05).
 func (c *call) completeLocked() {
 	text := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
-	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+wire.MetaSubscriptionID+`":`...)
+	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+rpc.MetaSubscriptionID+`":`...)
 	text = append(append(text, c.id...), "}}}"...)
 	c.pushLocked(event{message: text, last: true, status: http.StatusOK})
 }

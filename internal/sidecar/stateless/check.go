@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Headers that repeat what stands in the body.
@@ -74,14 +74,14 @@ func checkVersion(header http.Header, request session.Message) *refusal {
 
 // checkMeta is about what every request says of its client (L-21).
 func checkMeta(_ http.Header, request session.Message) *refusal {
-	found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
+	found, err := rpc.Find(request.Bytes, request.Envelope.Meta, rpc.MetaClientCapabilities)
 	switch {
 	case err != nil:
 		return invalidParams("params._meta: " + err.Error())
 	case !found[0].Present():
-		return invalidParams("params._meta must have " + wire.MetaClientCapabilities)
+		return invalidParams("params._meta must have " + rpc.MetaClientCapabilities)
 	case request.Bytes[found[0].Start] != '{':
-		return invalidParams(wire.MetaClientCapabilities + " must be an object")
+		return invalidParams(rpc.MetaClientCapabilities + " must be an object")
 	}
 	return nil
 }
@@ -130,11 +130,11 @@ func nameOf(request session.Message) (name []byte, member string) {
 	case "resources/read":
 		return request.Envelope.URI, "params.uri"
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		found, err := wire.Find(request.Bytes, request.Envelope.Params, "taskId")
+		found, err := rpc.Find(request.Bytes, request.Envelope.Params, "taskId")
 		if err != nil {
 			return nil, "params.taskId"
 		}
-		return wire.Text(request.Bytes, found[0]), "params.taskId"
+		return rpc.Text(request.Bytes, found[0]), "params.taskId"
 	}
 	return nil, ""
 }
@@ -160,11 +160,11 @@ func only(header http.Header, name string) (string, bool) {
 
 // statusOf is the HTTP status of an answer of the server's, if it comes before any
 // other message (M-20).
-func statusOf(answer []byte, at wire.Span) int {
+func statusOf(answer []byte, at rpc.Span) int {
 	if !at.Present() {
 		return http.StatusOK
 	}
-	found, err := wire.Find(answer, at, "code")
+	found, err := rpc.Find(answer, at, "code")
 	if err != nil {
 		return http.StatusOK
 	}

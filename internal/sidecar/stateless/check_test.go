@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const envelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
@@ -22,7 +22,7 @@ func enveloped(id, method, params string) string {
 
 func scanned(t *testing.T, text string) session.Message {
 	t.Helper()
-	e, err := wire.Scan([]byte(text))
+	e, err := rpc.Scan([]byte(text))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -120,7 +120,7 @@ type callerServer struct {
 }
 
 func (p callerServer) Send(ctx context.Context, message []byte) error {
-	if e, err := wire.Scan(message); err == nil && e.Kind == wire.Request { // and no cancellation
+	if e, err := rpc.Scan(message); err == nil && e.Kind == rpc.Request { // and no cancellation
 		p.seen <- CallerOf(ctx)
 	}
 	return nil

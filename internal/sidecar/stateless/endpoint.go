@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // nameBytes bounds what is kept of a request: its id, and the token of its progress.
@@ -70,7 +70,7 @@ func (e *Endpoint) Close() {
 // Serve answers a request, or takes a notification, that names its protocol version
 // itself. Where it comes from has been looked at, and what it accepts as an answer.
 func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session.Message) {
-	if message.Envelope.Kind != wire.Request {
+	if message.Envelope.Kind != rpc.Request {
 		// The revision has no notification that a server must see: one that a client
 		// does not wait for any more is known by its connection (M-04).
 		w.WriteHeader(http.StatusAccepted)
@@ -147,7 +147,7 @@ func (e *Endpoint) call(ctx context.Context, running *run, request session.Messa
 func checkAll(ctx context.Context, header http.Header, request session.Message, running *run) *refusal {
 	e := &request.Envelope
 	if e.ID.End-e.ID.Start > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
-		return &refusal{status: http.StatusBadRequest, code: wire.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
+		return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
 	}
 	if refused := check(header, request); refused != nil {
 		return refused

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -208,14 +208,14 @@ func verdictOf(answer []byte) verdict {
 
 // agrees says whether an answer is not an error.
 func agrees(answer []byte) bool {
-	envelope, err := wire.ScanLenient(answer)
+	envelope, err := rpc.ScanLenient(answer)
 	return err == nil && envelope.Result.Present()
 }
 
 // ownRequest is a request of our own. Its id is replaced when it is sent.
 func ownRequest(method, params string) session.Message {
 	text := []byte(`{"jsonrpc":"2.0","id":0,"method":"` + method + `","params":{` + params + `}}`)
-	envelope, err := wire.Scan(text)
+	envelope, err := rpc.Scan(text)
 	if err != nil {
 		panic(err) // it is made of what we know to be right
 	}
@@ -223,7 +223,7 @@ func ownRequest(method, params string) session.Message {
 }
 
 func clientInfo() string {
-	return `{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}`
+	return `{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
 }
 
 // allCapabilities are those of a client that can do everything. Some servers list more
@@ -235,9 +235,9 @@ func ownMeta() string { return metaWith(allCapabilities) }
 
 // metaWith is what a request says of a client with these capabilities.
 func metaWith(capabilities string) string {
-	return `"_meta":{"` + wire.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
-		`"` + wire.MetaClientInfo + `":` + clientInfo() + `,` +
-		`"` + wire.MetaClientCapabilities + `":` + capabilities + `}`
+	return `"_meta":{"` + rpc.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
+		`"` + rpc.MetaClientInfo + `":` + clientInfo() + `,` +
+		`"` + rpc.MetaClientCapabilities + `":` + capabilities + `}`
 }
 
 func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // J-23, S-04: whatever a client sends, what reaches the process is a message that differs
@@ -22,8 +22,8 @@ func FuzzRequest(f *testing.F) {
 	}
 	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}, {Path: []string{"deep", "n"}, Header: "Mcp-Param-N"}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		envelope, err := wire.Scan(body)
-		if err != nil || envelope.Kind != wire.Request {
+		envelope, err := rpc.Scan(body)
+		if err != nil || envelope.Kind != rpc.Request {
 			return
 		}
 		request := session.Message{Bytes: body, Envelope: envelope}
@@ -38,15 +38,15 @@ func FuzzRequest(f *testing.F) {
 		c := newCall(nil, request)
 		c.number = 18446744073709551615
 		sent := c.toProcess(request)
-		there, err := wire.Scan(sent)
+		there, err := rpc.Scan(sent)
 		if err != nil || string(there.ID.Of(sent)) != "18446744073709551615" {
 			t.Fatalf("the process is sent %s: %v", sent, err)
 		}
-		back := []wire.Edit{{Span: there.ID, With: c.id}}
+		back := []rpc.Edit{{Span: there.ID, With: c.id}}
 		if len(c.token) > 0 {
-			back = append(back, wire.Edit{Span: there.ProgressToken, With: c.token})
+			back = append(back, rpc.Edit{Span: there.ProgressToken, With: c.token})
 		}
-		if got := wire.Edited(sent, back...); !bytes.Equal(got, body) {
+		if got := rpc.Edited(sent, back...); !bytes.Equal(got, body) {
 			t.Fatalf("got %s, want %s", got, body)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -42,7 +42,7 @@ type script struct {
 var errClosedByTest = errors.New("closed")
 
 func (s *script) Send(_ context.Context, text []byte) error {
-	e, err := wire.Scan(text)
+	e, err := rpc.Scan(text)
 	if err != nil {
 		return err // S-04
 	}
@@ -72,7 +72,7 @@ func (s *script) Serve(receive func(session.Message), ended func(error)) {
 
 // emit has the process write a message.
 func (s *script) emit(text string) {
-	e, err := wire.ScanLenient([]byte(text))
+	e, err := rpc.ScanLenient([]byte(text))
 	if err != nil {
 		panic(text + ": " + err.Error())
 	}

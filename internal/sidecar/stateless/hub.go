@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // hub has one subscription at the process for all clients that listen, and gives each
@@ -234,7 +234,7 @@ func (c *call) first(ctx context.Context) (event, error) {
 // agree notes what the process honours, and tells clients.
 func (r *run) agree(c *call, acknowledged []byte) {
 	honoured := filter{uris: map[string]struct{}{}}
-	if e, err := wire.ScanLenient(acknowledged); err == nil {
+	if e, err := rpc.ScanLenient(acknowledged); err == nil {
 		if f, known := filterOf(session.Message{Bytes: acknowledged, Envelope: e}); known {
 			honoured = f
 		}
@@ -245,7 +245,7 @@ func (r *run) agree(c *call, acknowledged []byte) {
 	h.upstream, h.agreed = c, &honoured
 	h.tellLocked()
 	for _, early := range c.inbox {
-		if e, err := wire.ScanLenient(early.message); err == nil {
+		if e, err := rpc.ScanLenient(early.message); err == nil {
 			h.newsLocked(session.Message{Bytes: early.message, Envelope: e})
 		}
 	}
@@ -270,7 +270,7 @@ func (h *hub) tellLocked() {
 		h.countLocked(l.filter, -1)
 		l.filter = both(l.filter, *h.agreed)
 		h.countLocked(l.filter, 1)
-		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+wire.MetaSubscriptionID+`":`), c.id...)
+		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+rpc.MetaSubscriptionID+`":`), c.id...)
 		text = append(append(append(text, `},"notifications":`...), l.filter.text()...), "}}"...)
 		c.pushLocked(event{message: text, status: http.StatusOK})
 		if l.filter.empty() {
@@ -328,7 +328,7 @@ func (r *run) upstreamEndedLocked() {
 func (h *hub) newsLocked(message session.Message) (told bool) {
 	for c, l := range h.listeners {
 		if l.told && l.filter.matches(message) {
-			c.pushLocked(event{message: wire.Edited(message.Bytes, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), news: true, status: http.StatusOK})
+			c.pushLocked(event{message: rpc.Edited(message.Bytes, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), news: true, status: http.StatusOK})
 			told = true
 		}
 	}
@@ -337,9 +337,9 @@ func (h *hub) newsLocked(message session.Message) (told bool) {
 
 // answerFor is an answer to a request of our own as the answer to a client's.
 func answerFor(answer event, id []byte) event {
-	e, err := wire.ScanLenient(answer.message)
+	e, err := rpc.ScanLenient(answer.message)
 	if err != nil {
 		return answer // it was scanned before
 	}
-	return event{message: wire.Edited(answer.message, wire.Edit{Span: e.ID, With: id}), last: true, status: answer.status}
+	return event{message: rpc.Edited(answer.message, rpc.Edit{Span: e.ID, With: id}), last: true, status: answer.status}
 }

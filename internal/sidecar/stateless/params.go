@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // checkParams compares arguments with the headers that repeat them (M-17).
@@ -14,7 +14,7 @@ func checkParams(header http.Header, request session.Message, params []paramhead
 	if len(params) == 0 {
 		return nil
 	}
-	found, err := wire.Find(request.Bytes, request.Envelope.Params, "arguments")
+	found, err := rpc.Find(request.Bytes, request.Envelope.Params, "arguments")
 	if err != nil {
 		return invalidParams("params: " + err.Error()) // the server might read others than we do
 	}

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // jumbled is a process that answers each request with progress and a result that repeat
@@ -35,7 +35,7 @@ func (s jumbled) Send(ctx context.Context, text []byte) error {
 
 func scannedBytes(text []byte) session.Message {
 	text = []byte(string(text)) // the sender's is not ours
-	e, err := wire.Scan(text)
+	e, err := rpc.Scan(text)
 	if err != nil {
 		panic(err)
 	}

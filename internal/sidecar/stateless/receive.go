@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -14,17 +14,17 @@ func (r *run) receive(message session.Message) {
 	r.received++
 	r.mu.Unlock()
 	switch message.Envelope.Kind {
-	case wire.Response:
+	case rpc.Response:
 		r.receiveAnswer(message)
-	case wire.Request:
+	case rpc.Request:
 		r.receiveRequest(message)
-	case wire.Notification:
+	case rpc.Notification:
 		r.receiveNotification(message)
 	}
 }
 
 // callLocked is the call that a value of the process's stands for.
-func (r *run) callLocked(message []byte, at wire.Span) *call {
+func (r *run) callLocked(message []byte, at rpc.Span) *call {
 	number, err := strconv.ParseUint(string(at.Of(message)), 10, 64)
 	if err != nil {
 		return nil
@@ -43,27 +43,27 @@ func (r *run) receiveAnswer(message session.Message) {
 	c.answered = true
 	r.forgetLocked(c)
 	r.noteAnswerLocked(c, message)
-	edits := []wire.Edit{{Span: message.Envelope.ID, With: c.id}}
+	edits := []rpc.Edit{{Span: message.Envelope.ID, With: c.id}}
 	if c.listen {
 		if at := subscriptionIn(message); at.Present() {
-			edits = append(edits, wire.Edit{Span: at, With: c.id})
+			edits = append(edits, rpc.Edit{Span: at, With: c.id})
 		}
 	}
 	status := statusOf(message.Bytes, message.Envelope.Error)
-	c.pushLocked(event{message: wire.Edited(message.Bytes, edits...), last: true, status: status})
+	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), last: true, status: status})
 	if c == r.hub.upstream {
 		r.upstreamEndedLocked()
 	}
 }
 
 // subscriptionIn is where the answer to a listen says whose it is (N-03).
-func subscriptionIn(answer session.Message) wire.Span {
-	found, err := wire.Find(answer.Bytes, answer.Envelope.Result, "_meta")
+func subscriptionIn(answer session.Message) rpc.Span {
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "_meta")
 	if err != nil {
-		return wire.Span{}
+		return rpc.Span{}
 	}
-	if found, err = wire.Find(answer.Bytes, found[0], wire.MetaSubscriptionID); err != nil {
-		return wire.Span{}
+	if found, err = rpc.Find(answer.Bytes, found[0], rpc.MetaSubscriptionID); err != nil {
+		return rpc.Span{}
 	}
 	return found[0]
 }
@@ -120,7 +120,7 @@ func (r *run) receiveProgressLocked(message session.Message) {
 		r.metrics.LateProgress.Inc()
 		return
 	}
-	c.tellLocked(message, wire.Edit{Span: message.Envelope.ProgressToken, With: c.token})
+	c.tellLocked(message, rpc.Edit{Span: message.Envelope.ProgressToken, With: c.token})
 }
 
 // receiveLogLocked gives a log message to the call that it belongs to (U-07). Processes do
@@ -128,7 +128,7 @@ func (r *run) receiveProgressLocked(message session.Message) {
 // them knows, and so do connections that have a stream for each call.
 func (r *run) receiveLogLocked(message session.Message) {
 	if message.Call != nil {
-		c := r.callLocked(message.Call, wire.Span{End: len(message.Call)})
+		c := r.callLocked(message.Call, rpc.Span{End: len(message.Call)})
 		if _, wants := r.logged[c]; !wants {
 			r.metrics.LogMessages.Inc()
 			return
@@ -152,12 +152,12 @@ func (r *run) receiveNewsLocked(message session.Message) {
 	case c == nil || !c.listen:
 		r.metrics.UnroutedMessages.Inc()
 	case c != r.hub.upstream:
-		c.tellLocked(message, wire.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+		c.tellLocked(message, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
 	case !r.hub.newsLocked(message):
 		r.metrics.UnroutedMessages.Inc()
 	}
 }
 
-func (c *call) tellLocked(message session.Message, edits ...wire.Edit) {
-	c.pushLocked(event{message: wire.Edited(message.Bytes, edits...), status: http.StatusOK})
+func (c *call) tellLocked(message session.Message, edits ...rpc.Edit) {
+	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), status: http.StatusOK})
 }

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // reply writes what arrives for a call to its client. It commits itself late: an answer
@@ -53,7 +53,7 @@ func (p *reply) run() {
 		case <-p.call.wake:
 		case <-commit.C:
 			// Proxies hold headers back until something follows them (T-13).
-			p.buffer = append(p.buffer, wire.KeepAlive...)
+			p.buffer = append(p.buffer, rpc.KeepAlive...)
 			p.stream()
 			return
 		case <-p.timeout:
@@ -104,7 +104,7 @@ func (p *reply) stream() {
 }
 
 func (p *reply) append(e event) {
-	p.buffer = wire.AppendEvent(p.buffer, wire.Event{Message: e.message})
+	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: e.message})
 	p.last = e.last
 }
 
@@ -138,7 +138,7 @@ func (p *reply) wait(alive *time.Timer) bool {
 	select {
 	case <-p.call.wake:
 	case <-alive.C:
-		p.buffer = append(p.buffer, wire.KeepAlive...)
+		p.buffer = append(p.buffer, rpc.KeepAlive...)
 	case <-p.timeout:
 		p.append(p.timedOut())
 	case <-p.r.Context().Done():

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -117,7 +117,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	}
 	key, capabilities := listKey{}, []byte(allCapabilities)
 	if r.translated {
-		found, err := wire.Find(request.Bytes, request.Envelope.Meta, wire.MetaClientCapabilities)
+		found, err := rpc.Find(request.Bytes, request.Envelope.Meta, rpc.MetaClientCapabilities)
 		if err != nil {
 			return nil // it was found before
 		}
@@ -198,7 +198,7 @@ func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]paramhe
 			return nil, errManyTools
 		}
 		seen[*page.NextCursor] = true
-		params = `"cursor":` + string(wire.AppendString(nil, *page.NextCursor)) + `,` + meta
+		params = `"cursor":` + string(rpc.AppendString(nil, *page.NextCursor)) + `,` + meta
 	}
 	return nil, errManyTools
 }

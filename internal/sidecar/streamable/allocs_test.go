@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // promptServer answers every request at once.
@@ -18,7 +18,7 @@ type promptServer struct{ opened *session.Session }
 var promptAnswer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`)
 
 func (s *promptServer) Send(context.Context, []byte) error {
-	envelope, err := wire.Scan(promptAnswer)
+	envelope, err := rpc.Scan(promptAnswer)
 	if err != nil {
 		return err
 	}

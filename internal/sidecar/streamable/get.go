@@ -4,15 +4,15 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // get opens a stream for what belongs to no call, or resumes one that broke off.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	if !frontend.Accepts(r, frontend.TypeEvents) {
-		frontend.Refuse(w, http.StatusNotAcceptable, nil, wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
+		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
 	found, ok := h.session(w, r, nil)
@@ -25,13 +25,13 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 	case errors.Is(err, session.ErrUnknownEvent):
 		// Not 404, which would say that the session is gone (T-24).
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	case errors.Is(err, session.ErrEnded):
-		frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	default:
-		frontend.Refuse(w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	}
 	defer stream.Detach()

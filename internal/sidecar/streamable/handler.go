@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Options are what a Handler needs and how it behaves.
@@ -59,13 +59,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet, http.MethodDelete:
 		if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 { // M-01
 			w.Header().Set("Allow", http.MethodPost)
-			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "protocol revision "+frontend.Revision20260728+" has POST only")
+			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "protocol revision "+frontend.Revision20260728+" has POST only")
 			return
 		}
 		h.operate(w, r)
 	default:
 		w.Header().Set("Allow", methods)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
 }
 
@@ -87,14 +87,14 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, id []byte) (*s
 	}
 	name := r.Header.Get(frontend.HeaderSession)
 	if name == "" {
-		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
+		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
 		return nil, false
 	}
 	found, ok := h.Sessions.Find(name)
 	if !ok {
 		// It names no request: clients of the Go SDK would take the error for that
 		// request's answer and keep the session.
-		frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
+		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
 		return nil, false
 	}
 	return found, true

@@ -16,10 +16,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Short names for tests.
@@ -96,7 +96,7 @@ func (p *pipeServer) Send(_ context.Context, message []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen = append(p.seen, string(message))
-	_, err := p.stdin.Write(wire.AppendFrame(nil, message, wire.Newline))
+	_, err := p.stdin.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 	return err
 }
 
@@ -114,14 +114,14 @@ func (e *endpoint) open(context.Context) (*session.Session, error) {
 	server := &pipeServer{stdin: toServer}
 	opened := session.New(server, testLimits, &session.Metrics{})
 	go func() {
-		reader := wire.NewFrameReader(fromServer, wire.Newline, 64<<20, nil)
+		reader := rpc.NewFrameReader(fromServer, rpc.Newline, 64<<20, nil)
 		for {
 			message, err := reader.Next()
 			if err != nil {
 				opened.End(errors.New("the server went away"))
 				return
 			}
-			if envelope, err := wire.Scan(message); err == nil {
+			if envelope, err := rpc.Scan(message); err == nil {
 				opened.Deliver(session.Message{Bytes: message, Envelope: envelope})
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 var errNotOpened = errors.New("the session was not opened")
@@ -19,7 +19,7 @@ var errNotOpened = errors.New("the session was not opened")
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message session.Message) {
 	id := message.Envelope.ID.Of(message.Bytes)
 	if r.Header.Get(frontend.HeaderSession) != "" {
-		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	reserve := h.Sessions.Reserve

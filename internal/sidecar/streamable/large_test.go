@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -30,7 +30,7 @@ type bigServer struct {
 func (b *bigServer) Send(context.Context, []byte) error {
 	go func() {
 		for _, text := range []string{b.before, `{"jsonrpc":"2.0","id":5,"result":{"x":"` + strings.Repeat("x", b.size) + `"}}`} {
-			if envelope, err := wire.Scan([]byte(text)); err == nil {
+			if envelope, err := rpc.Scan([]byte(text)); err == nil {
 				b.opened.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // talker says things when it is sent the first message.
@@ -22,7 +22,7 @@ type talker struct {
 
 func (s *talker) Send(context.Context, []byte) error {
 	go s.talk(func(text string) {
-		if envelope, err := wire.Scan([]byte(text)); err == nil {
+		if envelope, err := rpc.Scan([]byte(text)); err == nil {
 			s.session.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 		}
 	})

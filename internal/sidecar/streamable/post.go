@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
@@ -17,7 +17,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	revision := r.Header.Get(frontend.HeaderRevision)
-	if wire.IsBatch(body) {
+	if rpc.IsBatch(body) {
 		h.batch(w, r, body, revision)
 		return
 	}
@@ -34,7 +34,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		h.stateless(w, r, message)
 	case revision != "" && !frontend.IsServed(revision):
 		h.unserved(w, message, revision)
-	case message.Envelope.Kind == wire.Request && string(message.Envelope.Method) == "initialize":
+	case message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize":
 		h.initialize(w, r, message)
 	default:
 		if found, ok := h.session(w, r, idOf(message)); ok {
@@ -56,8 +56,8 @@ func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, message sess
 // send such a header, and their requests lack what makes them one.
 func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revision string) {
 	switch {
-	case message.Envelope.Kind == wire.Request:
-		text := "a request of protocol revision " + frontend.Revision20260728 + " must name it in params._meta, as " + wire.MetaProtocolVersion +
+	case message.Envelope.Kind == rpc.Request:
+		text := "a request of protocol revision " + frontend.Revision20260728 + " must name it in params._meta, as " + rpc.MetaProtocolVersion +
 			"; revisions with sessions are " + strings.Join(frontend.Revisions(), ", ")
 		if revision != frontend.Revision20260728 {
 			text = "protocol revision " + frontend.Clip(revision) + " is not served; " + text
@@ -65,8 +65,8 @@ func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revis
 		frontend.Refuse(w, http.StatusBadRequest, idOf(message), session.CodeInvalidParams, text)
 	case revision != frontend.Revision20260728:
 		frontend.RefuseRevision(w, nil, revision) // T-19
-	case message.Envelope.Kind == wire.Response:
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, noAnswers) // M-03
+	case message.Envelope.Kind == rpc.Response:
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noAnswers) // M-03
 	default:
 		w.WriteHeader(http.StatusAccepted) // M-04
 	}
@@ -80,8 +80,8 @@ const (
 // admit says whether a message may be passed on, alone or in a batch. If not it has
 // answered.
 func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool {
-	if message.Envelope.Kind == wire.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents) {
-		frontend.Refuse(w, http.StatusNotAcceptable, idOf(message), wire.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
+	if message.Envelope.Kind == rpc.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents) {
+		frontend.Refuse(w, http.StatusNotAcceptable, idOf(message), rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
 		return false
 	}
 	return true
@@ -89,7 +89,7 @@ func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool
 
 // idOf is the id of a request; nobody waits for an answer to anything else.
 func idOf(message session.Message) []byte {
-	if message.Envelope.Kind != wire.Request {
+	if message.Envelope.Kind != rpc.Request {
 		return nil
 	}
 	return message.Envelope.ID.Of(message.Bytes)
@@ -99,7 +99,7 @@ func idOf(message session.Message) []byte {
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Session, batch bool, messages []session.Message) {
 	requests := messages[:0]
 	for _, message := range messages {
-		if message.Envelope.Kind == wire.Request {
+		if message.Envelope.Kind == rpc.Request {
 			requests = append(requests, message)
 			continue
 		}
@@ -129,11 +129,11 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, to *session.Sessi
 func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 	switch {
 	case errors.Is(err, session.ErrDuplicateID):
-		frontend.Refuse(w, http.StatusBadRequest, id, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, err.Error())
 	case errors.Is(err, session.ErrTooManyCalls):
 		frontend.Unavailable(w, id, err.Error())
 	case errors.Is(err, session.ErrEnded):
-		frontend.Refuse(w, http.StatusNotFound, nil, wire.CodeInvalidRequest, "the session has just ended; begin again with initialize")
+		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "the session has just ended; begin again with initialize")
 	default:
 		frontend.Unavailable(w, id, "the server does not take messages now: "+err.Error())
 	}
@@ -142,7 +142,7 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 // batch takes an array of messages, which only revision 2025-03-26 has.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte, revision string) {
 	if revision == frontend.Revision20260728 {
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, noBatches) // J-09
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches) // J-09
 		return
 	}
 	messages, err := frontend.ScanBatch(body)
@@ -160,7 +160,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte, rev
 		return
 	}
 	if found.Revision != frontend.Revision20250326 {
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this session has "+found.Revision)
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this session has "+found.Revision)
 		return
 	}
 	h.pass(w, r, found, true, messages)

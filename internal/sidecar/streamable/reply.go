@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // reply writes what arrives on a stream to the client. It commits itself late: an
@@ -84,7 +84,7 @@ func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 	frontend.StartEvents(w)
 	var buffer []byte
 	for _, event := range events {
-		buffer = wire.AppendEvent(buffer, wire.Event{Message: event.Message})
+		buffer = rpc.AppendEvent(buffer, rpc.Event{Message: event.Message})
 	}
 	_, _ = w.Write(buffer) // the client has it, or is gone
 }
@@ -102,10 +102,10 @@ func (p *reply) streamEvents() {
 		beginning = p.after // it would get again what it has, should it have to come back
 	}
 	if resumable && p.revision == frontend.Revision20251125 {
-		p.buffer = wire.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
+		p.buffer = rpc.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
 	} else {
 		// Proxies hold headers back until something follows them (T-13).
-		p.buffer = append(p.buffer, wire.KeepAlive...)
+		p.buffer = append(p.buffer, rpc.KeepAlive...)
 	}
 	for p.flush() && p.wait(timer) {
 	}
@@ -116,7 +116,7 @@ func (p *reply) append(event session.Event) {
 		p.id = p.stream.AppendID(p.id[:0], event)
 	}
 	p.begin()
-	p.buffer = wire.AppendEvent(p.buffer, wire.Event{ID: p.id, Message: event.Message})
+	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
 }
 
 // writeBuffers are shared: a stream has one only while there is something to write.
@@ -173,7 +173,7 @@ func (p *reply) wait(timer *time.Timer) bool {
 			return false
 		case <-p.stream.Ready():
 		case <-timer.C:
-			p.buffer = append(p.buffer, wire.KeepAlive...)
+			p.buffer = append(p.buffer, rpc.KeepAlive...)
 			return true
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -41,7 +41,7 @@ func converse(t *testing.T, server served) *conversation {
 		}
 		defer receiving.Unlock()
 		to := c.others
-		if m.Envelope.Kind == wire.Response {
+		if m.Envelope.Kind == rpc.Response {
 			to = c.answers
 		}
 		select {

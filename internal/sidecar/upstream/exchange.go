@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 var (
@@ -111,7 +111,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 		// Many servers have no GET at all and do not know that they should say 405
 		// (R35). If the session is gone the next POST will tell.
 		x.w.Header().Set("Allow", "POST, DELETE")
-		frontend.Refuse(x.w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the server offers no stream")
+		frontend.Refuse(x.w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the server offers no stream")
 		return true
 	case status == http.StatusNotFound,
 		status == http.StatusBadRequest && p.table.confirmedBefore(e, time.Unix(0, p.outage.Load())):

@@ -9,15 +9,15 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // initialize takes a request that opens a session.
 func (p *Proxy) initialize(x *exchange) {
 	if x.r.Header.Get(frontend.HeaderSession) != "" {
-		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, wire.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	if p.Initialize == nil || !p.Initialize(x.w, x.r, session.Message{Bytes: x.message.body, Envelope: x.message.envelope}) {

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Legacy connects to a server that speaks Streamable HTTP of the revisions with sessions.
@@ -64,14 +64,14 @@ const cancelGrace = 5 * time.Second
 // request, has accepted it or not said anything for a while.
 func (c *Connection) Send(ctx context.Context, message []byte) error {
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("send message to the server: %w", err)
 	}
 	if own, ok := headerOf(ctx); ok {
 		c.shown.Store(&own)
 	}
-	if envelope.Kind == wire.Request {
+	if envelope.Kind == rpc.Request {
 		return c.sendRequest(ctx, message, envelope)
 	}
 	header := c.headerIn(ctx)
@@ -112,7 +112,7 @@ func (c *Connection) lastHeader() http.Header {
 	return c.header
 }
 
-func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope wire.Envelope) error {
+func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope rpc.Envelope) error {
 	id := envelope.ID.Of(message)
 	if string(envelope.Method) == "initialize" {
 		return c.sendInitialize(ctx, id, message)
@@ -203,7 +203,7 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 // later revisions say that there is no such method (M-20); some servers use it for a
 // session, and name the call all the same.
 func isAboutCall(flight *call, status int, body []byte) bool {
-	envelope, err := wire.ScanLenient(body)
+	envelope, err := rpc.ScanLenient(body)
 	if err != nil || !envelope.Error.Present() || !sameID(body, envelope.ID, flight.id) {
 		return false
 	}

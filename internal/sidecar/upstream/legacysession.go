@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -124,7 +124,7 @@ func judgeRefusal(status, code int) (certain bool, err error) {
 	switch code {
 	case session.CodeMethodNotFound, frontend.CodeUnsupportedRevision:
 		return true, nil
-	case wire.CodeInvalidRequest, session.CodeInvalidParams, frontend.CodeHeaderMismatch, frontend.CodeMissingCapability:
+	case rpc.CodeInvalidRequest, session.CodeInvalidParams, frontend.CodeHeaderMismatch, frontend.CodeMissingCapability:
 		return false, nil // it lacks what requests of the other era have
 	case 0:
 		if status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
@@ -162,5 +162,5 @@ func (c *Connection) readAgreement(response *http.Response) ([]byte, error) {
 
 func initializeRequest() []byte {
 	return []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + frontend.Revision20251125 + `",` +
-		`"capabilities":{},"clientInfo":{"name":"slipway","version":` + string(wire.AppendString(nil, version.Get().Version)) + `}}}`)
+		`"capabilities":{},"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}}}`)
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -66,7 +66,7 @@ func TestUnacceptedMessagesAreBounded(t *testing.T) {
 	defer opened.End(errDeleted)
 	tell := func() error {
 		text := []byte(`{"jsonrpc":"2.0","method":"n"}`)
-		envelope, err := wire.Scan(text)
+		envelope, err := rpc.Scan(text)
 		if err != nil {
 			t.Fatal(err)
 		}

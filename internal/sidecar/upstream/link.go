@@ -14,9 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // ConnectionOptions are what connections to a server with Streamable HTTP need and how
@@ -161,12 +161,12 @@ func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context
 // deliver has messages received that came on the stream of a call, or on one that belongs
 // to none. Answers to anything but the call are none.
 func (l *link) deliver(c *call, data []byte) {
-	if !wire.IsBatch(data) {
+	if !rpc.IsBatch(data) {
 		l.deliverOne(c, data)
 		return
 	}
 	// Servers of revision 2025-03-26 may put several into one.
-	err := wire.Batch(data, func(message []byte) error {
+	err := rpc.Batch(data, func(message []byte) error {
 		l.deliverOne(c, message)
 		return nil
 	})
@@ -179,7 +179,7 @@ func (l *link) deliverOne(c *call, message []byte) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
-	envelope, err := wire.ScanLenient(message)
+	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		l.junk.Inc()
 		return
@@ -188,7 +188,7 @@ func (l *link) deliverOne(c *call, message []byte) {
 	if c != nil {
 		received.Call = c.id // whatever it is: the stream says whose
 	}
-	if envelope.Kind == wire.Response {
+	if envelope.Kind == rpc.Response {
 		if c == nil || c.answered || !sameID(message, envelope.ID, c.id) {
 			l.junk.Inc()
 			return
@@ -234,7 +234,7 @@ func (l *link) answer(c *call, message []byte) {
 	if c.answered || c.ctx.Err() != nil {
 		return
 	}
-	if envelope, err := wire.ScanLenient(message); err == nil {
+	if envelope, err := rpc.ScanLenient(message); err == nil {
 		c.answered = true
 		l.settle(c)
 		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true})
@@ -243,7 +243,7 @@ func (l *link) answer(c *call, message []byte) {
 
 // sameID says whether an id is the one that was sent. A string can be spelled in several
 // ways.
-func sameID(message []byte, at wire.Span, sent []byte) bool {
+func sameID(message []byte, at rpc.Span, sent []byte) bool {
 	if !at.Present() {
 		return false
 	}
@@ -251,7 +251,7 @@ func sameID(message []byte, at wire.Span, sent []byte) bool {
 	if bytes.Equal(got, sent) {
 		return true
 	}
-	text, want := wire.Text(message, at), wire.Text(sent, wire.Span{End: len(sent)})
+	text, want := rpc.Text(message, at), rpc.Text(sent, rpc.Span{End: len(sent)})
 	return text != nil && want != nil && bytes.Equal(text, want)
 }
 
@@ -273,8 +273,8 @@ func (l *link) readBody(response *http.Response) ([]byte, error) {
 // errorIn is the answer to a call that stands in the body of a HTTP error: the error of
 // the body, if it is one about this call or about none, or else one that has the status.
 func errorIn(c *call, status int, body []byte) []byte {
-	envelope, err := wire.ScanLenient(body)
-	if err == nil && envelope.Kind == wire.Response && envelope.Error.Present() && (!envelope.ID.Present() || sameID(body, envelope.ID, c.id)) {
+	envelope, err := rpc.ScanLenient(body)
+	if err == nil && envelope.Kind == rpc.Response && envelope.Error.Present() && (!envelope.ID.Present() || sameID(body, envelope.ID, c.id)) {
 		answer := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
 		answer = append(append(answer, `,"error":`...), envelope.Error.Of(body)...)
 		return append(answer, '}')

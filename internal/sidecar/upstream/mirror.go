@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const (
@@ -92,7 +92,7 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	if len(params) == 0 {
 		return header
 	}
-	found, err := wire.Find(request.Bytes, e.Params, "arguments")
+	found, err := rpc.Find(request.Bytes, e.Params, "arguments")
 	if err != nil {
 		return header // it is not clear which the server would compare with
 	}
@@ -117,11 +117,11 @@ func nameIn(request session.Message) []byte {
 	case "resources/read":
 		return e.URI
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		found, err := wire.Find(request.Bytes, e.Params, "taskId")
+		found, err := rpc.Find(request.Bytes, e.Params, "taskId")
 		if err != nil {
 			return nil
 		}
-		return wire.Text(request.Bytes, found[0])
+		return rpc.Text(request.Bytes, found[0])
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // M-13: what a request is about.
@@ -24,7 +24,7 @@ func TestMirrorNames(t *testing.T) {
 	} {
 		method, params, _ := strings.Cut(params, " ")
 		text := []byte(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
-		envelope, err := wire.Scan(text)
+		envelope, err := rpc.Scan(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestMirrorArguments(t *testing.T) {
 		`{"name":"t","arguments":{"a":"x"},"Arguments":{"a":"y"}}`: "-",
 	} {
 		text := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
-		envelope, err := wire.Scan(text)
+		envelope, err := rpc.Scan(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Modern connects to a server that speaks Streamable HTTP of the stateless revision.
@@ -53,14 +53,14 @@ var errNoAnswers = errors.New("protocol revision " + frontend.Revision20260728 +
 // notification that a server must see (M-04).
 func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
-	envelope, err := wire.Scan(message)
+	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("send message to the server: %w", err)
 	}
 	switch envelope.Kind {
-	case wire.Response:
+	case rpc.Response:
 		return errNoAnswers
-	case wire.Notification:
+	case rpc.Notification:
 		if string(envelope.Method) == "notifications/cancelled" {
 			if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
 				cancelled.cancel()

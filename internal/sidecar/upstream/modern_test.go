@@ -13,9 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -37,7 +37,7 @@ func modernServer() http.Handler {
 
 func enveloped(id any, method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"method":%q,"params":{%s"_meta":{"progressToken":%v,"%s":"2026-07-28","%s":{}}}}`,
-		id, method, params, id, wire.MetaProtocolVersion, wire.MetaClientCapabilities)
+		id, method, params, id, rpc.MetaProtocolVersion, rpc.MetaClientCapabilities)
 }
 
 func dialModern(t *testing.T, b *backend, header http.Header) *conversation {
@@ -204,7 +204,7 @@ func TestModernBehindEndpoint(t *testing.T) {
 	})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		envelope, err := wire.Scan(body)
+		envelope, err := rpc.Scan(body)
 		if err != nil {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return

@@ -3,9 +3,9 @@ package upstream
 import (
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 const revision20260728 = "2026-07-28"
@@ -13,10 +13,10 @@ const revision20260728 = "2026-07-28"
 // message is a body that was found to be one or more messages.
 type message struct {
 	body       []byte
-	envelope   wire.Envelope // of a single message
-	id         []byte        // of a single request
-	method     string        // of a single request
-	single     bool          // it belongs to no session: revisions since 2026-07-28 have none
+	envelope   rpc.Envelope // of a single message
+	id         []byte       // of a single request
+	method     string       // of a single request
+	single     bool         // it belongs to no session: revisions since 2026-07-28 have none
 	initialize bool
 }
 
@@ -68,11 +68,11 @@ func (p *Proxy) ServeStateless(w http.ResponseWriter, r *http.Request, read sess
 // Line breaks between tokens become blanks; nothing else changes.
 func read(body []byte) (message, error) {
 	m := message{body: body}
-	if wire.IsBatch(body) {
+	if rpc.IsBatch(body) {
 		_, err := frontend.ScanBatch(body)
 		return m, err
 	}
-	envelope, err := wire.Scan(body)
+	envelope, err := rpc.Scan(body)
 	if err != nil {
 		return m, err
 	}
@@ -80,9 +80,9 @@ func read(body []byte) (message, error) {
 }
 
 // single is a body that is one message.
-func single(body []byte, envelope wire.Envelope) message {
+func single(body []byte, envelope rpc.Envelope) message {
 	m := message{body: body, envelope: envelope, single: envelope.ProtocolVersion != nil}
-	if envelope.Kind == wire.Request {
+	if envelope.Kind == rpc.Request {
 		m.id, m.method = envelope.ID.Of(body), string(envelope.Method)
 		m.initialize = m.method == "initialize" && !m.single
 	}

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // Limits bound what a Proxy does at a time, and for how long. The zero value of a
@@ -119,7 +119,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {
 		if len(r.Header.Values(name)) > 1 {
-			frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+name+" header stands more than once")
+			frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+name+" header stands more than once")
 			return
 		}
 	}
@@ -132,14 +132,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.delete(w, r)
 	default:
 		w.Header().Set("Allow", methods)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
 	}
 }
 
 func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(frontend.HeaderRevision) == revision20260728 { // M-01
 		w.Header().Set("Allow", "POST")
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, wire.CodeInvalidRequest, "this protocol revision has no GET")
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this protocol revision has no GET")
 		return
 	}
 	p.pass(&exchange{proxy: p, w: w, r: r, stream: true, timeout: p.MaxLifetime})
@@ -160,7 +160,7 @@ func (p *Proxy) pass(x *exchange) {
 		return
 	case errors.Is(err, session.ErrTooManyStreams):
 		p.Metrics.Refused.Inc()
-		frontend.Refuse(x.w, http.StatusConflict, nil, wire.CodeInvalidRequest, err.Error())
+		frontend.Refuse(x.w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	default:
 		x.turnAway(err)
@@ -188,7 +188,7 @@ func (p *Proxy) passSingle(x *exchange) {
 func (p *Proxy) delete(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(frontend.HeaderSession)
 	if id == "" {
-		frontend.Refuse(w, http.StatusBadRequest, nil, wire.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing")
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing")
 		return
 	}
 	found, ok := p.table.find(id)

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -146,7 +146,7 @@ func TestLargePayloads(t *testing.T) {
 	for contentType, want := range map[string]string{typeJSON: call, typeEvents: "data: " + call + "\n\n"} {
 		e.url = path + "?" + contentType
 		got := e.do("POST", call)
-		if body := strings.ReplaceAll(text(t, got), wire.KeepAlive, ""); got.Header.Get("Content-Type") != contentType || body != want {
+		if body := strings.ReplaceAll(text(t, got), rpc.KeepAlive, ""); got.Header.Get("Content-Type") != contentType || body != want {
 			t.Errorf("%s: %d bytes came back of %d, or others", contentType, len(body), len(want))
 		}
 	}

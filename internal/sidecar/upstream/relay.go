@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // relaySize is how much of an answer is held at a time.
@@ -106,7 +106,7 @@ func (s *sink) comment() {
 		return
 	}
 	if betweenEvents(s.tail) {
-		_ = s.writeLocked([]byte(wire.KeepAlive)) // who writes next is told
+		_ = s.writeLocked([]byte(rpc.KeepAlive)) // who writes next is told
 	}
 	s.timer.Reset(s.every)
 }

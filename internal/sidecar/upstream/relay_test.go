@@ -11,7 +11,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -124,7 +124,7 @@ func TestSlowReader(t *testing.T) {
 func TestBetweenEvents(t *testing.T) {
 	for tail, want := range map[string]bool{
 		"": true, "\n": true, "\r": true, "\r\n": true, "}\n\n": true, "}\r\r": true, "\r\n\r\n": true, "}\n\r\n": true,
-		"}": false, "}\n": false, "}\r": false, "\n}\r\n": false, wire.KeepAlive: true,
+		"}": false, "}\n": false, "}\r": false, "\n}\r\n": false, rpc.KeepAlive: true,
 	} {
 		if got := betweenEvents([]byte(tail[max(0, len(tail)-4):])); got != want {
 			t.Errorf("%q: got %v", tail, got)

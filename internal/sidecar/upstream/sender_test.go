@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // The server sees with each message what its own sender shows, also where the stream of a
@@ -23,7 +23,7 @@ func TestSendersOfOneSession(t *testing.T) {
 		c := pipeConnection(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			what := r.Method + r.Header.Get("Last-Event-ID")
-			if envelope, err := wire.Scan(body); err == nil {
+			if envelope, err := rpc.Scan(body); err == nil {
 				what = string(envelope.Method)
 			}
 			mu.Lock()
@@ -48,7 +48,7 @@ func TestSendersOfOneSession(t *testing.T) {
 		}))
 		answers := make(chan struct{}, 2)
 		c.Serve(func(m session.Message) {
-			if m.Envelope.Kind == wire.Response {
+			if m.Envelope.Kind == rpc.Response {
 				answers <- struct{}{}
 			}
 		}, func(error) {})

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // SSEOptions are what an SSE needs and how it behaves.
@@ -194,7 +194,7 @@ func (c *SSEConnection) run() {
 			c.ended(fmt.Errorf("%w: %w", errStreamLost, err))
 			return
 		}
-		envelope, err := wire.ScanLenient(event.Data)
+		envelope, err := rpc.ScanLenient(event.Data)
 		if err != nil || event.Type != "message" {
 			c.sse.Junk.Inc()
 			continue
@@ -228,8 +228,8 @@ func (c *SSEConnection) Send(ctx context.Context, message []byte) error {
 
 // requestID is the id of a request, in bytes of its own, or nil for anything else.
 func requestID(message []byte) []byte {
-	envelope, err := wire.Scan(message)
-	if err != nil || envelope.Kind != wire.Request {
+	envelope, err := rpc.Scan(message)
+	if err != nil || envelope.Kind != rpc.Request {
 		return nil
 	}
 	return bytes.Clone(envelope.ID.Of(message))
@@ -266,7 +266,7 @@ func (c *SSEConnection) acceptLate(id []byte, accepted <-chan error, cancel cont
 		return
 	}
 	b := frontend.AppendError(nil, id, session.CodeInternal, err.Error(), nil)
-	if answer, scanErr := wire.Scan(b); scanErr == nil {
+	if answer, scanErr := rpc.Scan(b); scanErr == nil {
 		c.receive(session.Message{Bytes: b, Envelope: answer})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
 )
 
 // better are other headers for a request that was refused for its own, or nil. They are looked
@@ -86,13 +86,13 @@ func (c *ModernConnection) listTools(ctx context.Context, refused session.Messag
 			return errManyTools
 		}
 		seen[*page.NextCursor] = true
-		text = head + `,"cursor":` + string(wire.AppendString(nil, *page.NextCursor)) + "}}"
+		text = head + `,"cursor":` + string(rpc.AppendString(nil, *page.NextCursor)) + "}}"
 	}
 	return errManyTools
 }
 
 func (c *ModernConnection) fetchPage(ctx context.Context, text []byte, header http.Header) (*toolsPage, error) {
-	envelope, err := wire.Scan(text)
+	envelope, err := rpc.Scan(text)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the list of tools: %w", err)
 	}
@@ -140,7 +140,7 @@ func (c *ModernConnection) readResult(response *http.Response, id []byte) ([]byt
 var errNoResult = errors.New("the server does not answer with a result")
 
 func resultIn(message, id []byte) ([]byte, error) {
-	envelope, err := wire.ScanLenient(message)
+	envelope, err := rpc.ScanLenient(message)
 	if err != nil || !envelope.Result.Present() || !sameID(message, envelope.ID, id) {
 		return nil, errNoResult
 	}

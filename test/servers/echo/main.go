@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const maxLine = 256 << 20
@@ -42,7 +42,7 @@ func main() {
 	case "--until":
 		s.until = value
 	}
-	reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, func(line []byte) {
+	reader := rpc.NewFrameReader(os.Stdin, rpc.Newline, maxLine, func(line []byte) {
 		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)
 		os.Exit(65) // S-04: nobody may send us this
 	})
@@ -111,7 +111,7 @@ func (s *server) result(id, result string) {
 }
 
 func (s *server) text(id, text string) {
-	s.result(id, `{"content":[{"type":"text","text":`+string(wire.AppendString(nil, text))+`}]}`)
+	s.result(id, `{"content":[{"type":"text","text":`+string(rpc.AppendString(nil, text))+`}]}`)
 }
 
 func (s *server) progress(token string, number int, message string) {
@@ -119,21 +119,21 @@ func (s *server) progress(token string, number int, message string) {
 }
 
 func (s *server) handle(line []byte) {
-	e, err := wire.Scan(line)
+	e, err := rpc.Scan(line)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "echo: %v: %.200q\n", err, line)
 		os.Exit(65)
 	}
 	id := string(e.ID.Of(line))
 	switch e.Kind {
-	case wire.Response:
+	case rpc.Response:
 		s.mu.Lock()
 		answer := s.answers[id]
 		s.mu.Unlock()
 		if answer != nil {
 			answer <- append(json.RawMessage(nil), line...)
 		}
-	case wire.Notification:
+	case rpc.Notification:
 		if string(e.Method) == "notifications/cancelled" {
 			s.mu.Lock()
 			if c := s.cancelled[string(e.RequestID.Of(line))]; c != nil {
@@ -142,12 +142,12 @@ func (s *server) handle(line []byte) {
 			}
 			s.mu.Unlock()
 		}
-	case wire.Request:
+	case rpc.Request:
 		s.request(id, string(e.Method), line, e)
 	}
 }
 
-func (s *server) request(id, method string, line []byte, e wire.Envelope) {
+func (s *server) request(id, method string, line []byte, e rpc.Envelope) {
 	if s.until != "" {
 		if _, err := os.Stat(s.until); err == nil {
 			return
@@ -182,7 +182,7 @@ func (s *server) list(id string, params []byte) {
 		Cursor string `json:"cursor"`
 	}
 	if len(params) > 0 {
-		_ = json.Unmarshal(params, &p) // wire.Scan has seen to it that it is an object
+		_ = json.Unmarshal(params, &p) // rpc.Scan has seen to it that it is an object
 	}
 	first := 0
 	if p.Cursor != "" {
@@ -261,7 +261,7 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 			s.progress(token, i, padding)
 		}
 	case "log":
-		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(wire.AppendString(nil, a.Text)), `}}`)
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(rpc.AppendString(nil, a.Text)), `}}`)
 	case "changed":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	case "junk":
@@ -333,6 +333,6 @@ func (s *server) ask(id, text string) {
 	answer := make(chan json.RawMessage, 1)
 	s.answers[own] = answer
 	s.mu.Unlock()
-	s.send(`{"jsonrpc":"2.0","id":`, own, `,"method":"elicitation/create","params":{"message":`, string(wire.AppendString(nil, text)), `,"requestedSchema":{"type":"object","properties":{}}}}`)
+	s.send(`{"jsonrpc":"2.0","id":`, own, `,"method":"elicitation/create","params":{"message":`, string(rpc.AppendString(nil, text)), `,"requestedSchema":{"type":"object","properties":{}}}}`)
 	s.text(id, string(<-answer))
 }

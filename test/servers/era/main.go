@@ -12,7 +12,7 @@ import (
 	"os/exec"
 	"sync"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const maxLine = 256 << 20
@@ -44,7 +44,7 @@ func run(modern bool, command []string) error {
 	}
 	out := &lines{out: os.Stdout}
 	go func() {
-		reader := wire.NewFrameReader(os.Stdin, wire.Newline, maxLine, nil)
+		reader := rpc.NewFrameReader(os.Stdin, rpc.Newline, maxLine, nil)
 		for {
 			line, err := reader.Next()
 			if err != nil {
@@ -75,8 +75,8 @@ func run(modern bool, command []string) error {
 
 // refusal is the answer to a request that is not to reach the server.
 func refusal(modern bool, line []byte) string {
-	e, err := wire.Scan(line)
-	if err != nil || e.Kind != wire.Request {
+	e, err := rpc.Scan(line)
+	if err != nil || e.Kind != rpc.Request {
 		return ""
 	}
 	before := `{"jsonrpc":"2.0","id":` + string(e.ID.Of(line)) + `,"error":`

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/wire"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const (
@@ -21,8 +21,8 @@ func refuseInitialize(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		e, err := wire.Scan(body)
-		if err == nil && e.Kind == wire.Request && e.ProtocolVersion == nil {
+		e, err := rpc.Scan(body)
+		if err == nil && e.Kind == rpc.Request && e.ProtocolVersion == nil {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(e.ID.Of(body))+

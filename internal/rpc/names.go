@@ -1,4 +1,4 @@
-package wire
+package rpc
 
 // Members of _meta that revision 2026-07-28 defines. Clients fill the first four of every
 // request; servers fill the last of what belongs to a subscription.
