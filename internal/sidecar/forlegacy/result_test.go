@@ -29,10 +29,10 @@ func TestResults(t *testing.T) {
 				s.want(`{"jsonrpc":"2.0","id":"é","result":` + test.want + `}`)
 				s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 				x := s.next()
-				x.say(`{"result":` + test.result + `,"jsonrpc":"2.0","id":2}`)
 				x.mu.Lock()
-				x.last, x.answered = true, true
+				x.last, x.answered = true, true // before it is taken
 				x.mu.Unlock()
+				x.say(`{"result":` + test.result + `,"jsonrpc":"2.0","id":2}`)
 				s.want(`{"result":` + test.want + `,"jsonrpc":"2.0","id":2}`)
 			})
 		})
