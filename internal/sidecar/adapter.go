@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
@@ -75,6 +76,9 @@ type Config struct {
 	Owner sessionid.Owner
 	Keys  *keys.Keys
 	Log   logr.Logger
+
+	// Recorded is told of every request that is over; may be nil.
+	Recorded func(edge.Record)
 }
 
 // Defaults are what an adapter does when nobody says otherwise.
@@ -186,7 +190,7 @@ type Adapter struct {
 	keeper   *keeper.Keeper
 	metrics  session.Metrics
 	registry *prometheus.Registry
-	answers  *answerCounts
+	requests *edge.Metrics
 	number   atomic.Uint64 // of the last session that has no process of its own
 	clients  http.Handler
 	admin    http.Handler
@@ -209,9 +213,9 @@ func New(starter child.Starter, config Config) *Adapter {
 	}
 	a.hurried, a.hurry = context.WithCancel(context.Background())
 	a.sessions = session.NewRegistry(session.Policy{
-		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.logSession,
+		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
 	})
-	a.answers = newAnswerCounts(a.registry)
+	a.requests = edge.NewMetrics(a.registry)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
@@ -224,7 +228,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		Serves: a.config.serves,
 		Log:    config.Log.WithName("keeper"),
 	})
-	a.clients = a.answering(a.clientHandler())
+	a.clients = a.door()
 	a.admin = admin.Handler(admin.Options{
 		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Metrics: a.metricsHandler(),
 	})
@@ -241,57 +245,56 @@ func (a *Adapter) openSessions() int {
 	return a.sessions.Len()
 }
 
-// clientHandler is what clients talk to.
-func (a *Adapter) clientHandler() http.Handler {
+// door is what clients talk to: one way in, and behind it a front end for each path.
+func (a *Adapter) door() *edge.Door {
+	c := &a.config
+	return edge.New(edge.Options{
+		Admit:        edge.Origins{Policy: func() *origin.Policy { return &c.Origins }},
+		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
+		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, ReadTimeout: readTimeout},
+		Routes:       a.routes(),
+		Elsewhere:    a.elsewhere,
+		Closing:      a.draining,
+		Metrics:      a.requests,
+		Closed:       c.Recorded,
+	})
+}
+
+// routes are the front ends by their paths.
+func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
 	options := streamable.Options{
-		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
-		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		KeepAlive: keepAlive, Retry: retry,
+		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
+		OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive, Retry: retry,
 	}
-	served := routes{}
+	routes := map[string]edge.Route{}
+	if c.LegacySSE {
+		routes = legacysse.New(legacysse.Options{
+			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+		}).Routes()
+	}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
-		a.backend.proxyEras.translated = onBehalf(streamable.New(options).ServeHTTP)
-		served[Path] = a.backend.proxyEras.handler(proxy)
+		a.backend.proxyEras.translated = streamable.New(options)
+		routes[Path] = a.backend.proxyEras.route(proxy)
 	} else {
-		options.Stateless = a.serveStateless
-		served[Path] = streamable.New(options)
+		routes[Path] = streamable.New(options).Route()
 	}
-	if c.LegacySSE {
-		legacy := legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
-			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
-		})
-		served[legacysse.StreamPath] = onBehalf(legacy.ServeStream)
-		served[legacysse.MessagesPath] = onBehalf(legacy.ServeMessages)
-	}
-	return a.at(served)
+	return routes
 }
 
 // serveStateless answers messages of the stateless revision. The manager's probe has to
 // say quickly whether the server works, for which it takes no process more to find out
 // what the server speaks besides.
-func (a *Adapter) serveStateless(w http.ResponseWriter, r *http.Request, message session.Message) {
-	if a.config.Era != stateless.Modern && message.Envelope.Kind == rpc.Request && a.config.Keys.IsProbe(r) {
+func (a *Adapter) serveStateless(w http.ResponseWriter, r *edge.Request) {
+	message := &r.Messages[0]
+	if a.config.Era != stateless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
+		r.Record.Front = edge.Stateless
 		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}
-	a.backend.eras.stateless.Serve(w, r, message)
-}
-
-// routes are handlers by the path that they are at.
-type routes map[string]http.Handler
-
-// at serves paths exactly as they are.
-func (a *Adapter) at(served routes) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if handler, ok := served[r.URL.Path]; ok {
-			handler.ServeHTTP(w, r)
-			return
-		}
-		a.elsewhere(w, r)
-	})
+	a.backend.eras.stateless.Serve(w, r)
 }
 
 // elsewhere tells whoever asks for another path where the server is.

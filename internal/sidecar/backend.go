@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -42,14 +43,15 @@ type backend struct {
 
 func nothing() {}
 
-type opener func(ctx context.Context) (*session.Session, error)
+// opener opens a session for a caller.
+type opener func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 
 type connector func(ctx context.Context) (keeper.Connection, error)
 
 // or says what a client is told when no session can be opened.
 func (open opener) or(what string) opener {
-	return func(ctx context.Context) (*session.Session, error) {
-		opened, err := open(ctx)
+	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+		opened, err := open(ctx, from)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
@@ -98,7 +100,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 	return backend{
 		eras: a.newEras(a.config.Era, inProcesses(pool),
 			func(ctx context.Context) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
-		open: a.eitherWay(func(ctx context.Context) (*session.Session, error) {
+		open: a.eitherWay(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 			server, err := acquire(ctx, pool)
 			if err != nil {
 				return nil, err
@@ -180,9 +182,10 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		Calls: sharedCalls, Subscriptions: subscriptions, InputBytes: pendingBytes, BacklogBytes: a.config.LineBytes,
 		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,
 	})
+	open := opener(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) { return process.Open(ctx) })
 	return backend{
-		eras: a.newEras(a.config.Era, inProcesses(pool), inSessions(process.Open)),
-		open: a.eitherWay(a.numbered(opener(process.Open).or(notStarted))),
+		eras: a.newEras(a.config.Era, inProcesses(pool), inSessions(open)),
+		open: a.eitherWay(a.numbered(open.or(notStarted))),
 		connect: func(ctx context.Context) (keeper.Connection, error) {
 			opened, err := process.Open(ctx)
 			if err != nil {
@@ -203,17 +206,20 @@ func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
-		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
-		Opened: func() func(error) { return a.logOpened(a.nextNumber()) },
+		URL: a.config.UpstreamURL, MintID: a.mintID,
+		Opened: func(revision string) (string, func(error)) {
+			number := a.nextNumber()
+			return number, a.noteOpened(number, revision)
+		},
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
-			BodyBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
-			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
+			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 	})
 	return backend{
 		proxy: proxy, proxyEras: eras, eras: eras.newEras(), open: a.numbered(eras.open),
-		connect: keepAddress(proxy.Check, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
+		connect: keepAddress(proxy.Reach, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
 		run:     proxy.Run,
 		close:   nothing,
 	}
@@ -225,7 +231,7 @@ func (a *Adapter) newSSEBackend() backend {
 		URL: a.config.UpstreamURL, Limits: a.sessionLimits(), Metrics: &a.metrics,
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
-	open := opener(server.Open).or(notReached)
+	open := opener(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) { return server.Open(ctx) }).or(notReached)
 	return backend{
 		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
 		open:       a.numbered(open),

@@ -43,12 +43,16 @@ func TestSSESessionShowsItsSendersToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	for _, shows := range []string{"Bearer one", "Bearer refreshed", ""} {
+	for _, shows := range []string{"Bearer one", "Bearer refreshed"} {
 		token.Store(shows)
 		_, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "shown"})
 		if got := <-seen; got != shows {
 			t.Errorf("for a message of somebody who shows %q the server sees %q", shows, got)
 		}
+	}
+	token.Store("")
+	if _, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "shown"}); err == nil || len(seen) > 0 {
+		t.Errorf("a client that shows nothing can use the session: %v", err)
 	}
 }
 
@@ -60,20 +64,21 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestTokensAreNotSwapped(t *testing.T) {
 	t.Parallel()
 	const calls = 50 // of each client
-	var swapped atomic.Int64
+	var made, swapped atomic.Int64
 	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
 		var request struct {
 			Params struct{ Arguments struct{ Who string } }
 		}
 		_ = json.Unmarshal(body, &request)
+		made.Add(1)
 		if "Bearer "+request.Params.Arguments.Who != r.Header.Get("Authorization") {
 			swapped.Add(1)
 		}
 		reply(w, id, `{"resultType":"complete","content":[]}`)
 	}}
 	_, url := adapterFor(t, server, nil)
-	session, err := newClient(t.Context(), url)
-	if err != nil {
+	session := &client{url: url, headers: map[string]string{"Authorization": "Bearer zero"}, http: &http.Client{}}
+	if err := session.initialize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var callers sync.WaitGroup
@@ -92,6 +97,9 @@ func TestTokensAreNotSwapped(t *testing.T) {
 		})
 	}
 	callers.Wait()
+	if got := made.Load(); got != 4*calls {
+		t.Errorf("%d calls were made, want %d", got, 4*calls)
+	}
 	if got := swapped.Load(); got > 0 {
 		t.Errorf("%d of %d calls were made with another client's token", got, 4*calls)
 	}

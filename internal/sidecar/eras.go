@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -104,14 +105,14 @@ func perKey(children int) int { return max(children/2, min(children, 2)) }
 // it has.
 func (a *Adapter) eitherWay(native opener) opener {
 	translated := a.numbered(a.openTranslated)
-	return func(ctx context.Context) (*session.Session, error) {
+	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 		switch hasSessions, err := a.hasSessions(ctx); {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", notStarted, err)
 		case hasSessions:
-			return native(ctx)
+			return native(ctx, from)
 		default:
-			return translated(ctx)
+			return translated(ctx, from)
 		}
 	}
 }
@@ -165,7 +166,7 @@ func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (k
 }
 
 // openTranslated opens a session that the server knows nothing of.
-func (a *Adapter) openTranslated(context.Context) (*session.Session, error) {
+func (a *Adapter) openTranslated(context.Context, *caller.Caller) (*session.Session, error) {
 	server := a.newForLegacy(func(ctx context.Context) context.Context { return ctx })
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
 	server.Serve(opened.Deliver, opened.End)

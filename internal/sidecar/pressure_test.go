@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -210,16 +212,16 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			config:   config,
 			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime}),
 			draining: make(chan struct{}),
-			answers:  newAnswerCounts(prometheus.NewRegistry()),
+			requests: edge.NewMetrics(prometheus.NewRegistry()),
 		}
 		a.config.Keys = newKeys(t)
-		a.backend.open = func(context.Context) (*session.Session, error) {
+		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
 			server = &agreeableServer{}
 			server.opened = session.New(server, a.sessionLimits(), &a.metrics)
 			return server.opened, nil
 		}
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
-		httpServer := newServer(a.answering(a.clientHandler()))
+		httpServer := newServer(a.door())
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

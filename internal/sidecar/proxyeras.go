@@ -1,19 +1,20 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -25,7 +26,7 @@ type proxyEras struct {
 	modern  *upstream.Modern
 
 	// translated has the sessions that the server does not have.
-	translated http.Handler
+	translated *streamable.Handler
 
 	mu     sync.Mutex
 	said   opinion
@@ -83,7 +84,8 @@ func (p *proxyEras) newEras() *eras {
 
 // dialLegacy is for one session, of whoever the context says.
 func (p *proxyEras) dialLegacy(ctx context.Context) (stateless.Server, error) {
-	connection, err := p.legacy.Dial(ctx, authorized(stateless.CallerOf(ctx)))
+	from := stateless.CallerOf(ctx)
+	connection, err := p.legacy.Dial(ctx, authorized(&from))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", notReached, err)
 	}
@@ -96,16 +98,21 @@ func (p *proxyEras) dialLegacy(ctx context.Context) (stateless.Server, error) {
 type callersConnection struct{ stateless.Server }
 
 func (c *callersConnection) Send(ctx context.Context, message []byte) error {
-	if caller := stateless.CallerOf(ctx); caller.Principal != "" {
-		ctx = upstream.WithHeader(ctx, authorized(caller))
+	from := stateless.CallerOf(ctx)
+	return c.SendFor(ctx, &from, message)
+}
+
+func (c *callersConnection) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
+	if !from.IsAdapter() {
+		ctx = upstream.WithHeader(ctx, authorized(from))
 	}
 	return c.Server.Send(ctx, message)
 }
 
-func authorized(caller stateless.Caller) http.Header {
+func authorized(from *caller.Caller) http.Header {
 	header := http.Header{}
-	if len(caller.Authorization) > 0 {
-		header["Authorization"] = caller.Authorization
+	if len(from.Authorization) > 0 {
+		header["Authorization"] = from.Authorization
 	}
 	return header
 }
@@ -184,82 +191,102 @@ func (p *proxyEras) ask(ctx context.Context, into *question, digest string) {
 }
 
 // initialize opens sessions for clients of a server that has none.
-func (p *proxyEras) initialize(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+func (p *proxyEras) initialize(w http.ResponseWriter, r *edge.Request) bool {
 	if p.hasSessions(r.Context()) {
 		return false
 	}
-	r.Body = io.NopCloser(bytes.NewReader(message.Bytes))
-	p.translated.ServeHTTP(w, r)
+	p.translated.Serve(w, r)
 	return true
 }
 
 // translate answers clients without sessions of a server that has only such.
-func (p *proxyEras) translate(w http.ResponseWriter, r *http.Request, message session.Message) bool {
+func (p *proxyEras) translate(w http.ResponseWriter, r *edge.Request) bool {
 	if !p.isLegacy(r.Context()) {
 		return false
 	}
-	p.adapter.serveStateless(w, r, message)
+	p.adapter.serveStateless(w, r)
 	return true
 }
 
-// handler sends what belongs to a session of ours there, and all else to the proxy.
-func (p *proxyEras) handler(proxy http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ours := p.adapter.sessions.Find(r.Header.Get(frontend.HeaderSession)); ours {
-			p.translated.ServeHTTP(w, r)
+// route sends what belongs to a session of ours there, and all else to the proxy.
+func (p *proxyEras) route(proxy *upstream.Proxy) edge.Route {
+	ours := func(r *edge.Request) bool {
+		_, ok := p.adapter.sessions.Find(r.Header.Get(frontend.HeaderSession))
+		return ok
+	}
+	route := proxy.Route()
+	route.Check = func(w http.ResponseWriter, r *edge.Request) bool {
+		if ours(r) {
+			return p.translated.Check(w, r)
+		}
+		return proxy.Check(w, r)
+	}
+	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
+		if ours(r) {
+			p.translated.Serve(w, r)
 			return
 		}
-		proxy.ServeHTTP(w, r)
-	})
-}
-
-// onBehalf has whoever opens a session, or sends something in one, know for whom.
-func onBehalf(handler http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler(w, r.WithContext(stateless.WithCaller(r.Context(), stateless.CallerIn(r))))
-	})
+		proxy.Serve(w, r)
+	}
+	return route
 }
 
 // open opens sessions for clients of another transport than the server's, and for those
 // of a server that has none.
-func (p *proxyEras) open(ctx context.Context) (*session.Session, error) {
+func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 	if !p.hasSessions(ctx) {
-		return p.openTranslated(ctx)
+		return p.openTranslated(from), nil
 	}
-	connection, err := p.dialLegacy(ctx)
+	connection, err := p.dialLegacy(stateless.WithCaller(ctx, *from))
 	if err != nil {
 		return nil, err
 	}
-	opened := session.New(connection, p.adapter.sessionLimits(), &p.adapter.metrics)
+	noting := &accepting{Server: connection}
+	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
+	noting.session, opened.ServerChecks = opened, true
 	connection.Serve(opened.Deliver, opened.End)
 	return opened, nil
 }
 
 // openTranslated opens a session that the server knows nothing of. What its client shows
 // may change from one request to the next, as tokens expire.
-func (p *proxyEras) openTranslated(ctx context.Context) (*session.Session, error) {
-	caller := &atomic.Value{}
-	caller.Store(stateless.CallerOf(ctx))
+func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
+	last := &atomic.Value{}
+	last.Store(*from)
 	server := p.adapter.newForLegacy(func(ctx context.Context) context.Context {
-		if stateless.CallerOf(ctx).Principal != "" {
+		if sender := stateless.CallerOf(ctx); !sender.IsAdapter() {
 			return ctx // several may send at a time, each with a token of their own
 		}
-		return stateless.WithCaller(ctx, caller.Load().(stateless.Caller))
+		return stateless.WithCaller(ctx, last.Load().(caller.Caller))
 	})
-	opened := session.New(&callersServer{server, caller}, p.adapter.sessionLimits(), &p.adapter.metrics)
+	noting := &accepting{Server: &callersServer{server, last}}
+	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
+	noting.session, opened.ServerChecks = opened, true
 	server.Serve(opened.Deliver, opened.End)
-	return opened, nil
+	return opened
+}
+
+// accepting notes which tokens the server has accepted in a session.
+type accepting struct {
+	session.Server
+	session *session.Session
+}
+
+func (s *accepting) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
+	if owner := s.session.Owner; owner != nil { // nil while the session is being opened
+		who := *from
+		ctx = upstream.WithAccepted(ctx, func() { owner.Accepted(&who) })
+	}
+	return s.Server.(session.CallerServer).SendFor(ctx, from, message) // nothing else is put there
 }
 
 // callersServer notes what the client has shown last, for what the session does by itself.
 type callersServer struct {
 	session.Server
-	caller *atomic.Value
+	last *atomic.Value
 }
 
-func (s *callersServer) Send(ctx context.Context, message []byte) error {
-	if caller := stateless.CallerOf(ctx); caller.Principal != "" {
-		s.caller.Store(caller)
-	}
-	return s.Server.Send(ctx, message)
+func (s *callersServer) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
+	s.last.Store(*from)
+	return s.Send(stateless.WithCaller(ctx, *from), message)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -17,8 +18,8 @@ import (
 
 // numbered gives sessions numbers that have no process of their own.
 func (a *Adapter) numbered(open opener) opener {
-	return func(ctx context.Context) (*session.Session, error) {
-		opened, err := open(ctx)
+	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+		opened, err := open(ctx, from)
 		if err == nil {
 			opened.Number = a.nextNumber()
 		}
@@ -28,18 +29,20 @@ func (a *Adapter) numbered(open opener) opener {
 
 func (a *Adapter) nextNumber() string { return strconv.FormatUint(a.number.Add(1), 10) }
 
-// logSession logs a session that was opened, and its end.
-func (a *Adapter) logSession(opened *session.Session) {
-	ended := a.logOpened(opened.Number)
+// noteSession logs a session that was opened, and its end.
+func (a *Adapter) noteSession(opened *session.Session) {
+	ended := a.noteOpened(opened.Number, opened.Revision)
 	opened.OnEnd(func() { ended(opened.EndedBy()) })
 }
 
-func (a *Adapter) logOpened(number string) (ended func(reason error)) {
+func (a *Adapter) noteOpened(number, revision string) (ended func(reason error)) {
 	log := a.config.Log.V(1) // a logger with values would be kept for as long as the session
 	begin := time.Now()
 	log.Info("Session opened", "session", number)
 	return func(reason error) {
-		log.Info("Session ended", "session", number, "reason", keeper.Brief(reason), "lasted", time.Since(begin).Round(time.Millisecond).String())
+		lasted := time.Since(begin)
+		log.Info("Session ended", "session", number, "reason", keeper.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
+		a.requests.SessionEnded(revision, lasted, reason)
 	}
 }
 

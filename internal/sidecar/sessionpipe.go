@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 var errKeeperDone = errors.New("the keeper is done with it")
@@ -97,7 +98,8 @@ func passLine(message session.Message, stream *session.Stream, opened *session.S
 // session.
 func inSessions(open opener) withSession {
 	return func(ctx context.Context) (formodern.LegacyServer, error) {
-		opened, err := open(ctx)
+		from := stateless.CallerOf(ctx)
+		opened, err := open(ctx, &from)
 		if err != nil {
 			return nil, err
 		}

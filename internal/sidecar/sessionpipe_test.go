@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -22,7 +23,7 @@ func (obedient) Close() {}
 func TestCancelledCallsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var metrics session.Metrics
-		server, err := inSessions(func(context.Context) (*session.Session, error) {
+		server, err := inSessions(func(context.Context, *caller.Caller) (*session.Session, error) {
 			return session.New(obedient{}, session.Limits{
 				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
 				CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
@@ -15,7 +14,9 @@ import (
 	"github.com/go-logr/logr/testr"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -56,7 +57,7 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 	metrics := &session.Metrics{}
 	transport := legacysse.New(legacysse.Options{
 		Sessions: e.sessions, MintToken: rand.Text, PostTo: legacysse.MessagesPath,
-		Open: func(ctx context.Context) (*session.Session, error) {
+		Open: func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 			server, err := e.pool.Acquire(ctx)
 			if err != nil {
 				return nil, err
@@ -68,12 +69,9 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 			server.Serve(opened.Deliver, opened.End)
 			return opened, nil
 		},
-		BodyBytes: 1 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
+		OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
 	})
-	mux := http.NewServeMux()
-	mux.HandleFunc(legacysse.StreamPath, transport.ServeStream)
-	mux.HandleFunc(legacysse.MessagesPath, transport.ServeMessages)
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(edgetest.Door(transport.Routes()))
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

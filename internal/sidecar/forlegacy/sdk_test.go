@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -14,8 +13,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -127,7 +127,7 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 		Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
 		CommitAfter: 100 * time.Millisecond, CallTimeout: hang.Guard, CancelGrace: time.Second, DeliveryTimeout: hang.Guard,
 	}
-	open := func(context.Context) (*session.Session, error) {
+	open := func(context.Context, *caller.Caller) (*session.Session, error) {
 		server := New(Options{Modern: modern, Limits: DefaultLimits()})
 		opened := session.New(server, limits, metrics)
 		server.Serve(opened.Deliver, opened.End)
@@ -137,17 +137,15 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 	var ids atomic.Int64
 	mint := func() string { return fmt.Sprintf("s%d", ids.Add(1)) }
 	old := legacysse.New(legacysse.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: open, MintToken: mint, PostTo: legacysse.MessagesPath,
-		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
+		Sessions: registry, Open: open, MintToken: mint, PostTo: legacysse.MessagesPath,
+		OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
 	})
-	mux := http.NewServeMux()
-	mux.HandleFunc(legacysse.StreamPath, old.ServeStream)
-	mux.HandleFunc(legacysse.MessagesPath, old.ServeMessages)
-	mux.Handle("/", streamable.New(streamable.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: open, MintID: mint,
-		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second, Retry: time.Second,
-	}))
-	server := httptest.NewServer(mux)
+	routes := old.Routes()
+	routes["/"] = streamable.New(streamable.Options{
+		Sessions: registry, Open: open, MintID: mint,
+		OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second, Retry: time.Second,
+	}).Route()
+	server := httptest.NewServer(edgetest.Door(routes))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

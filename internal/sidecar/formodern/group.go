@@ -6,14 +6,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-// group is the processes for clients of one principal with the same capabilities.
+// group is the processes for clients that may share some and have the same capabilities.
 type group struct {
 	server       *Server
 	name         string
-	caller       stateless.Caller
+	caller       caller.Caller // the first of them
+	shares       string        // what all of them have in common
 	capabilities capabilities
 
 	// Guarded by the server's mutex.
@@ -44,20 +46,21 @@ var (
 )
 
 // join returns the group of a client. Whoever has it must leave it.
-func (s *Server) join(caller stateless.Caller, c capabilities) (*group, error) {
+func (s *Server) join(from caller.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, s.busy(stateless.ErrClosed)
 	}
-	name := caller.Principal + " " + c.text()
+	shares := from.Group()
+	name := shares + " " + c.text()
 	g := s.groups[name]
 	if g == nil {
-		if !s.roomForGroupLocked(caller.Principal) {
+		if !s.roomForGroupLocked(shares) {
 			return nil, s.busy(errCapabilities)
 		}
 		g = &group{
-			server: s, name: name, caller: caller, capabilities: c,
+			server: s, name: name, caller: from, shares: shares, capabilities: c,
 			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
 		}
 		s.groups[name] = g
@@ -89,13 +92,13 @@ func (g *group) idleLocked() bool {
 	return g.users == 0 && len(g.starts) == 0 && len(g.listens) == 0 && !slices.ContainsFunc(g.workers, (*worker).usedLocked)
 }
 
-// roomForGroupLocked says whether a principal may have one more group, for which the one
-// that was longest unused has to go.
-func (s *Server) roomForGroupLocked(principal string) bool {
+// roomForGroupLocked says whether callers that share processes may have one more group,
+// for which the one that was longest unused has to go.
+func (s *Server) roomForGroupLocked(shares string) bool {
 	var oldest *group
 	count := 0
 	for _, g := range s.groups {
-		if g.caller.Principal != principal {
+		if g.shares != shares {
 			continue
 		}
 		count++
@@ -223,7 +226,7 @@ func (g *group) startLocked(c *call) (*start, error) {
 	case len(g.workers)+len(g.starts) >= limits.PerKey:
 		return nil, nil //nolint:nilnil // There is no room.
 	}
-	if err := s.backOffs[g.caller.Principal].err(); err != nil {
+	if err := s.backOffs[g.shares].err(); err != nil {
 		return nil, err
 	}
 	if s.children >= limits.Children && !s.evictLocked() {
@@ -271,7 +274,7 @@ func (g *group) start(b *start) {
 		err = stateless.ErrClosed
 	}
 	if err == nil {
-		delete(s.backOffs, g.caller.Principal)
+		delete(s.backOffs, g.shares)
 		s.metrics.Starts.Inc()
 		g.workers = append(g.workers, w)
 		w.listed = true
@@ -279,7 +282,7 @@ func (g *group) start(b *start) {
 	} else {
 		s.children--
 		b.err = discreet(err)
-		s.startFailedLocked(g.caller.Principal, err)
+		s.startFailedLocked(g.shares, err)
 	}
 	g.tidyLocked()
 	s.wakeLocked()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -292,7 +293,7 @@ func (s *stage) post(c client, method, params string) *posted {
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`
 	text = strings.ReplaceAll(text, "TOKEN", p.id)
-	ctx, cancel := context.WithCancel(stateless.WithCaller(context.Background(), stateless.Caller{Principal: c.principal, Authorization: []string{"of " + c.principal}}))
+	ctx, cancel := context.WithCancel(stateless.WithCaller(context.Background(), caller.Caller{Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal}}))
 	p.leave = cancel
 	go func() {
 		defer close(p.done)

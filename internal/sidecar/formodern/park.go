@@ -56,7 +56,7 @@ func (s *Server) boundOf(c *call) []byte {
 	if bound != nil {
 		return bound
 	}
-	bound = boundTo(c.group.name, c.method, []byte(c.name), arguments)
+	bound = boundTo(c.group, c.method, []byte(c.name), arguments)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.bound, c.arguments = bound, nil
@@ -140,7 +140,7 @@ var errResponses = errors.New("inputResponses are not what was asked for")
 // retry takes a call up again with what its client was asked for. Whatever is wrong with
 // it, nothing is called: the tool may have acted.
 func (s *Server) retry(ctx context.Context, g *group, r *request) error {
-	bound := boundTo(g.name, r.method, r.name(), r.arguments.Of(r.Bytes))
+	bound := boundTo(g, r.method, r.name(), r.arguments.Of(r.Bytes))
 	t, ok := s.sealer.open(rpc.Text(r.Bytes, r.state), bound)
 	s.mu.Lock()
 	p := s.parks[t.park]

@@ -15,7 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -119,16 +120,7 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 		},
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		message, err := frontend.Scan(body)
-		if err != nil {
-			frontend.RefuseScan(w, err)
-			return
-		}
-		endpoint.Serve(w, r, message)
+		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
 		endpoint.Close()

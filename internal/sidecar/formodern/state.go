@@ -86,11 +86,12 @@ func (s sealer) open(text, bound []byte) (t ticket, ok bool) {
 	return t, time.Now().Before(t.expires)
 }
 
-// boundTo is what a ticket is bound to: whose the processes are, and what was asked for. A client may spell its arguments differently the second time, so it is
-// what they mean that counts.
-func boundTo(group, method string, name, arguments []byte) []byte {
+// boundTo is what a ticket is bound to: the principal that made the call, what its client
+// can do, and what was asked for. A client may come back with a token that was refreshed,
+// and may spell its arguments differently the second time: what they mean counts.
+func boundTo(g *group, method string, name, arguments []byte) []byte {
 	hash := sha256.New()
-	for _, part := range [][]byte{[]byte(group), []byte(method), name, canonical(arguments)} {
+	for _, part := range [][]byte{[]byte(g.caller.Principal), []byte(g.capabilities.text()), []byte(method), name, canonical(arguments)} {
 		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		_, _ = hash.Write(part)
 	}

@@ -28,6 +28,7 @@ func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 
 // RefuseWith is Refuse with data.
 func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
+	note(w, code)
 	write(w, status, AppendError(nil, id, code, text, data))
 }
 
@@ -35,6 +36,13 @@ func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text str
 func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	w.Header().Set("Retry-After", "1")
 	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
+}
+
+// note tells the edge, which keeps a record of the request, why it fails.
+func note(w http.ResponseWriter, code int) {
+	if record, ok := w.(interface{ Refused(code int) }); ok {
+		record.Refused(code)
+	}
 }
 
 func write(w http.ResponseWriter, status int, body []byte) {

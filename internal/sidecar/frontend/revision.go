@@ -53,5 +53,6 @@ func UnsupportedData(requested string, supported ...string) []byte {
 
 // RefuseRevision answers a request with UnsupportedRevision.
 func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
+	note(w, CodeUnsupportedRevision)
 	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
 }

@@ -13,7 +13,7 @@ import (
 
 // A client that stops in the middle of its body is not waited for.
 func TestBodyThatStops(t *testing.T) {
-	e := newEndpoint(t, func(_ *endpoint, o *Options) { o.ReadTimeout = 50 * time.Millisecond })
+	e := newEndpoint(t, func(e *endpoint, _ *Options) { e.bodies.ReadTimeout = 50 * time.Millisecond })
 	c := e.connect()
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 	if err != nil {

@@ -19,9 +19,11 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -50,6 +52,7 @@ type endpoint struct {
 	pool      *child.Pool
 	limits    session.Limits
 	metrics   session.Metrics
+	bodies    edge.BodyLimits
 }
 
 // newEndpoint returns an endpoint that runs the command, or else the echo server.
@@ -69,25 +72,25 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 			LineBytes: 64 << 20, Max: 24, Starts: 24,
 			StartHold: time.Hour, EOFGrace: time.Hour, TermGrace: time.Hour, SendTimeout: time.Hour, Log: testr.New(t),
 		}),
+		bodies: edge.BodyLimits{BodyBytes: 1 << 20},
 		limits: session.Limits{
 			Calls: 64, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
 			CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: time.Hour,
 		},
 	}
 	options := Options{
-		Sessions: e.registry, Origins: origin.Policy{Hosts: []string{"localhost"}},
-		Open: e.open, MintToken: rand.Text, PostTo: MessagesPath,
-		BodyBytes: 1 << 20, OpenTimeout: time.Hour, WriteTimeout: time.Hour,
+		Sessions: e.registry,
+		Open:     e.open, MintToken: rand.Text, PostTo: MessagesPath,
+		OpenTimeout: time.Hour, WriteTimeout: time.Hour,
 		KeepAlive: time.Hour,
 	}
 	if change != nil {
 		change(e, &options)
 	}
 	e.transport = New(options)
-	mux := http.NewServeMux()
-	mux.HandleFunc(StreamPath, e.transport.ServeStream)
-	mux.HandleFunc(MessagesPath, e.transport.ServeMessages)
-	server := httptest.NewUnstartedServer(mux)
+	server := httptest.NewUnstartedServer(edgetest.Door(e.transport.Routes(), func(o *edge.Options) {
+		o.Admit, o.Budget = edgetest.Hosts("localhost"), e.bodies
+	}))
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if err := c.(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil { // so that little fits into it
 			t.Error(err)
@@ -108,7 +111,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 	return e
 }
 
-func (e *endpoint) open(ctx context.Context) (*session.Session, error) {
+func (e *endpoint) open(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 	server, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err

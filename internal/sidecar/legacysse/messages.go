@@ -6,57 +6,33 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// ServeMessages takes what a client has to say to the server of its connection. It
+// serveMessages takes what a client has to say to the server of its connection. It
 // only ever acknowledges: answers arrive on the connection (E-04).
-func (t *Transport) ServeMessages(w http.ResponseWriter, r *http.Request) {
-	if !t.admit(w, r, http.MethodPost) {
-		return
-	}
+func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 	c, ok := t.find(w, r)
 	if !ok {
 		return
 	}
-	body, refused := frontend.ReadBody(w, r, frontend.BodyLimits{BodyBytes: t.BodyBytes, ReadTimeout: t.ReadTimeout})
-	if refused != nil {
-		refused.Refuse(w)
+	// The transport's own revision has no arrays, but 2025-03-26, which may be agreed on
+	// all the same, does (J-10). Later ones do not.
+	if agreed := c.revision(); r.Batch && agreed >= firstWithoutBatches {
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this connection has "+agreed)
 		return
 	}
-	messages, err := c.scan(body)
-	if err != nil {
-		frontend.RefuseScan(w, err)
-		return
-	}
-	if err := c.take(r.Context(), messages); err != nil {
+	if err := c.take(r); err != nil {
 		failTake(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// scan reads the envelopes of a message, or of those in an array: the transport's
-// own revision has no arrays, but 2025-03-26, which may be agreed on all the same,
-// does (J-10). Later ones do not.
-func (c *connection) scan(body []byte) ([]session.Message, error) {
-	if !rpc.IsBatch(body) {
-		message, err := frontend.Scan(body)
-		return []session.Message{message}, err
-	}
-	if agreed := c.revision(); agreed >= firstWithoutBatches {
-		return nil, refused("batches are part of protocol revision 2025-03-26 only; this connection has " + agreed)
-	}
-	return frontend.ScanBatch(body)
-}
-
 // firstWithoutBatches is the revision since which there are none.
 const firstWithoutBatches = "2025-06-18"
-
-func refused(reason string) error {
-	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
-}
 
 func isInitialize(message session.Message) bool {
 	return message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize"
@@ -82,17 +58,21 @@ func failTake(w http.ResponseWriter, err error) {
 
 // take hands messages to the server, those that want no answer first, unless they
 // are for us to answer.
-func (c *connection) take(ctx context.Context, messages []session.Message) error {
-	if len(messages) == 1 {
-		switch answer, err := c.refuse(messages[0]); {
+func (c *connection) take(r *edge.Request) error {
+	ctx := r.Context()
+	if len(r.Messages) == 1 {
+		switch answer, err := c.refuse(r.Messages[0]); {
 		case err != nil:
 			return err
 		case answer != nil:
+			r.Record.Answered(errorTypeOf(answer))
 			return c.answer(ctx, answer)
 		}
 	}
-	var requests []session.Message
-	for _, message := range messages {
+	requests := r.Messages[:0]
+	for i := range r.Messages {
+		message := r.Messages[i]
+		message.From = &r.Caller
 		if message.Envelope.Kind == rpc.Request {
 			requests = append(requests, message)
 		} else if err := c.session.Tell(ctx, message); err != nil {
@@ -102,7 +82,31 @@ func (c *connection) take(ctx context.Context, messages []session.Message) error
 	if len(requests) == 0 {
 		return nil
 	}
+	if !r.Batch {
+		return c.call(r, requests)
+	}
 	return c.session.CallOn(ctx, c.stream, requests...)
+}
+
+// call hands a request to the server. Its record is closed when its answer is written.
+func (c *connection) call(r *edge.Request, request []session.Message) error {
+	record := r.HandOver()
+	request[0].Tag = record
+	c.records.add(record)
+	err := c.session.CallOn(r.Context(), c.stream, request...)
+	if err != nil {
+		c.records.take(record) // the edge closes it with what the client is answered
+	}
+	return err
+}
+
+// errorTypeOf is how a request failed that we answer ourselves.
+func errorTypeOf(answer []byte) edge.ErrorType {
+	envelope, err := rpc.Scan(answer)
+	if err != nil {
+		return edge.Succeeded // we made it, so this does not happen
+	}
+	return edge.ErrorType(rpc.ErrorType(answer, &envelope, false))
 }
 
 // refuse returns the answer to a request that the server must not see, if it must

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -95,7 +97,7 @@ func TestSteadyReader(t *testing.T) {
 				opened := session.New(mute{}, session.Limits{Calls: 1, Streams: 1, PendingBytes: 64 << 20, TotalBytes: 64 << 20, DeliveryTimeout: time.Hour}, &session.Metrics{})
 				transport := New(Options{
 					Sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
-					Open:     func(context.Context) (*session.Session, error) { return opened, nil }, MintToken: func() string { return "t" },
+					Open:     func(context.Context, *caller.Caller) (*session.Session, error) { return opened, nil }, MintToken: func() string { return "t" },
 					PostTo: MessagesPath, OpenTimeout: time.Hour, WriteTimeout: time.Second, KeepAlive: time.Hour,
 				})
 				text := []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"` + strings.Repeat("x", size) + `"}}`)
@@ -107,7 +109,7 @@ func TestSteadyReader(t *testing.T) {
 				served := make(chan struct{})
 				go func() {
 					defer close(served)
-					transport.ServeStream(client, httptest.NewRequestWithContext(t.Context(), http.MethodGet, StreamPath, nil))
+					edgetest.Door(transport.Routes()).ServeHTTP(client, httptest.NewRequestWithContext(t.Context(), http.MethodGet, StreamPath, nil))
 				}()
 				synctest.Wait() // it is told where to post
 				opened.Deliver(session.Message{Bytes: text, Envelope: envelope})

@@ -4,25 +4,28 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // errGone is why a session ends whose client does not listen any more.
-var errGone = errors.New("the client closed its connection")
+var errGone = fmt.Errorf("%w: it closed its connection", session.ErrClient)
 
 // connection is one client that listens, and its session. Whatever the server says
 // is on one stream, so that it arrives in the order in which it was said.
 type connection struct {
 	session *session.Session
 	stream  *session.Stream
+	records records
 	answers chan []byte   // of our own
 	gone    chan struct{} // closed when nobody writes any more
 
@@ -65,13 +68,10 @@ func (c *connection) revision() string {
 	return ""
 }
 
-// ServeStream opens a session and sends everything of it to the client, until one
+// serveStream opens a session and sends everything of it to the client, until one
 // of the two goes (E-01, E-06).
-func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
-	if !t.admit(w, r, http.MethodGet) {
-		return
-	}
-	if !frontend.Accepts(r, frontend.TypeEvents) {
+func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
+	if !frontend.Accepts(r.Request, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
@@ -81,12 +81,14 @@ func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer slot.Release()
-	opened, general, err := t.open(r.Context())
+	opened, general, err := t.open(r.Context(), &r.Caller)
 	if err != nil {
 		frontend.Unavailable(w, nil, err.Error())
 		return
 	}
 	defer opened.End(errGone)
+	opened.Owner = caller.NewOwner(&r.Caller)
+	r.Record.Session = opened.Number
 	// The registry knows the session by a name that nobody is told, so that no
 	// other transport leads to it.
 	slot.Fill(rand.Text(), opened)
@@ -94,6 +96,7 @@ func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
 	defer general.Detach()
 	c := &connection{session: opened, stream: general, answers: make(chan []byte), gone: make(chan struct{})}
 	defer close(c.gone)
+	defer c.records.cancel()
 	token := t.MintToken()
 	t.add(token, c)
 	defer t.remove(token)
@@ -102,10 +105,10 @@ func (t *Transport) ServeStream(w http.ResponseWriter, r *http.Request) {
 
 // open starts a server and opens the stream of its session for what belongs to no
 // call.
-func (t *Transport) open(ctx context.Context) (*session.Session, *session.Stream, error) {
+func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Session, *session.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.OpenTimeout)
 	defer cancel()
-	opened, err := t.Open(ctx)
+	opened, err := t.Open(ctx, from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,7 +121,7 @@ func (t *Transport) open(ctx context.Context) (*session.Session, *session.Stream
 }
 
 // write tells the client where to post, and then all that arrives for it.
-func (t *Transport) write(w http.ResponseWriter, r *http.Request, c *connection, postTo string) {
+func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection, postTo string) {
 	header := w.Header()
 	header.Set("Content-Type", frontend.TypeEvents)
 	header.Set("Cache-Control", "no-cache, no-transform")
@@ -178,6 +181,10 @@ func (p *writer) gather(c *connection) (end bool) {
 		}
 		c.note(event.Message)
 		p.append(event.Message)
+		if record, ok := event.Tag().(*edge.Handed); ok {
+			c.records.take(record)
+			record.Close(edge.ErrorType(event.Failed()))
+		}
 	}
 	return false
 }

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -29,21 +30,18 @@ const tokenParameter = "token"
 // Options are what a Transport needs and how it behaves.
 type Options struct {
 	Sessions *session.Registry
-	Origins  origin.Policy
 
 	// Open starts a server for a new session, or connects to one; its errors are
 	// shown to clients. The session is ended by whoever notices first that the
 	// server has.
-	Open func(ctx context.Context) (*session.Session, error)
+	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 	// MintToken makes what a client shows to post to its connection. Nobody else
 	// may be able to guess it, and it must need no escapes in a URL.
 	MintToken func() string
 	// PostTo is the path that clients are told to post to.
 	PostTo string
 
-	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start
-	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between comments on a silent connection
 }
@@ -61,23 +59,36 @@ func New(options Options) *Transport {
 	return &Transport{Options: options, connections: map[string]*connection{}}
 }
 
-// admit says whether a request may come from where it does and has the method. If
-// not it has answered the request.
-func (t *Transport) admit(w http.ResponseWriter, r *http.Request, method string) bool {
-	if !frontend.Admit(w, r, &t.Origins, method) {
-		return false
+// Routes are the transport's places at the edge.
+func (t *Transport) Routes() map[string]edge.Route {
+	return map[string]edge.Route{
+		StreamPath: {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
+		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Check: func(w http.ResponseWriter, r *edge.Request) bool {
+			if !only(http.MethodPost)(w, r) {
+				return false
+			}
+			_, ok := t.find(w, r)
+			return ok
+		}},
 	}
-	if r.Method != method {
-		w.Header().Set("Allow", method)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this URL takes "+method+" only")
-		return false
-	}
-	return true
 }
 
-// find returns the connection that a request names. If there is none it has
-// answered the request.
-func (t *Transport) find(w http.ResponseWriter, r *http.Request) (*connection, bool) {
+// only refuses all methods but one.
+func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
+	return func(w http.ResponseWriter, r *edge.Request) bool {
+		r.Record.Front = edge.HTTPAndSSE
+		if r.Method != method {
+			w.Header().Set("Allow", method)
+			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this URL takes "+method+" only")
+			return false
+		}
+		return true
+	}
+}
+
+// find returns the connection that a request names, if it is the caller's. If there is
+// none it has answered the request.
+func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, bool) {
 	token := r.URL.Query().Get(tokenParameter)
 	if token == "" {
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+tokenParameter+" is missing: post to the URL in the endpoint event, as it stands there")
@@ -86,10 +97,12 @@ func (t *Transport) find(w http.ResponseWriter, r *http.Request) (*connection, b
 	t.mu.Lock()
 	found, ok := t.connections[token]
 	t.mu.Unlock()
-	if !ok {
+	if !ok || !found.session.Owner.Is(&r.Caller) {
 		failEnded(w)
+		return nil, false
 	}
-	return found, ok
+	r.Record.Session, r.Record.Revision = found.session.Number, edge.KnownRevision(found.revision())
+	return found, true
 }
 
 func failEnded(w http.ResponseWriter) {

@@ -97,6 +97,8 @@ func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	if message.Envelope.Result.Present() {
 		s.noteTaskLocked(c)
 	}
+	c.failed = rpc.ErrorType(message.Bytes, &message.Envelope, c.tool)
+	event.call = c
 	s.enqueueLocked(c.stream, event)
 	s.settledLocked(c.stream)
 }

@@ -18,6 +18,8 @@ var (
 var (
 	ErrIdle     = errors.New("the session was idle for too long")
 	ErrLifetime = errors.New("the session reached its maximum lifetime")
+	// ErrClient is wrapped by the reasons of front ends whose client ended the session.
+	ErrClient = errors.New("the client ended the session")
 )
 
 // A probe is done in seconds. One that was abandoned must not keep the slot from the

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // Server is the other end of a session.
@@ -25,6 +26,13 @@ type Server interface {
 	Send(ctx context.Context, message []byte) error
 	// Close ends the server; it returns at once.
 	Close()
+}
+
+// CallerServer is a Server that has to know on whose behalf it is sent a message.
+type CallerServer interface {
+	Server
+	// SendFor is Send for a message of the caller's.
+	SendFor(ctx context.Context, from *caller.Caller, message []byte) error
 }
 
 // Limits bound one session. Every one of them has a metric and an error.
@@ -65,6 +73,10 @@ type Session struct {
 	Revision string
 	// Number is what the session is called in the log. It is set as Revision is.
 	Number string
+	// Owner is the caller that the session belongs to. It is set as Revision is.
+	Owner *caller.Owner
+	// ServerChecks says that the server checks tokens itself. It is set as Revision is.
+	ServerChecks bool
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when waiting events were taken
@@ -97,6 +109,9 @@ type call struct {
 	key       string // of the id
 	token     string // key of the token of its progress notifications
 	task      bool   // it asks for a task
+	tool      bool   // it calls a tool
+	tag       any    // the front end's own
+	failed    string // how, once it is answered
 	stream    *Stream
 	order     uint64
 	began     time.Time
@@ -133,6 +148,11 @@ type Message struct {
 	Envelope rpc.Envelope
 	Owned    bool // whoever takes it may keep Bytes: nobody else will change them
 
+	// Tag is the front end's own. The answer's Event has it.
+	Tag any
+	// From is the caller, for servers that want to know; nil if it does not matter.
+	From *caller.Caller
+
 	// What a server knows that can tell whose its messages are. Processes cannot.
 	Call      []byte // the id of the client's call that it belongs to
 	Unrelated bool   // it belongs to no call
@@ -156,8 +176,8 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 	if err != nil {
 		return nil, err
 	}
-	for _, request := range requests {
-		if err := s.send(ctx, request.Bytes); err != nil {
+	for i := range requests {
+		if err := s.send(ctx, &requests[i]); err != nil {
 			s.mu.Lock()
 			s.forgetLocked(stream, requests)
 			s.mu.Unlock()
@@ -201,6 +221,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 			c.id = string(id)
 		}
 		c.token, c.task, c.stream, c.order = tokenKey(request), asksForTask(request), stream, s.callOrder
+		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
 		c.began, c.deadline = s.touched, s.touched.Add(s.limits.CallTimeout)
 		s.calls[c.key] = c
 		stream.awaits++
@@ -247,7 +268,7 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 	if !forward {
 		return nil
 	}
-	if err := s.send(ctx, message.Bytes); err != nil {
+	if err := s.send(ctx, &message); err != nil {
 		s.takeBack(message, answered)
 		return fmt.Errorf("send message to server: %w", err)
 	}
@@ -256,13 +277,16 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 
 // send passes a client's message on, unless too many are waiting already: all of
 // them are in memory until the server reads them. One may be of any size.
-func (s *Session) send(ctx context.Context, message []byte) error {
-	size, limit := int64(len(message)), int64(s.limits.SendingBytes)
+func (s *Session) send(ctx context.Context, message *Message) error {
+	size, limit := int64(len(message.Bytes)), int64(s.limits.SendingBytes)
 	defer s.sending.Add(-size)
 	if waiting := s.sending.Add(size); limit > 0 && waiting > limit && waiting > size {
 		return ErrServerBusy
 	}
-	return s.server.Send(ctx, message)
+	if server, ok := s.server.(CallerServer); ok && message.From != nil {
+		return server.SendFor(ctx, message.From, message.Bytes)
+	}
+	return s.server.Send(ctx, message.Bytes)
 }
 
 // takeBack undoes that an answer was noted which did not reach the server, so that
@@ -325,7 +349,7 @@ func (s *Session) End(reason error) {
 	}
 	s.endedBy = reason
 	for _, c := range s.calls {
-		s.answerLocked(c, CodeInternal, reason.Error())
+		s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
 	}
 	for _, request := range s.serverRequests {
 		request.settle()
@@ -371,9 +395,10 @@ const (
 )
 
 // answerLocked answers a call in the server's place.
-func (s *Session) answerLocked(c *call, code int, text string) {
+func (s *Session) answerLocked(c *call, code int, text, failed string) {
 	delete(s.calls, c.key)
-	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), kind: rpc.Response})
+	c.failed = failed
+	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), call: c, kind: rpc.Response})
 	s.settledLocked(c.stream)
 }
 

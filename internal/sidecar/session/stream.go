@@ -15,10 +15,34 @@ type Event struct {
 	Message []byte
 	Last    bool // nothing follows on this stream
 
+	call    *call // that this is the answer to
 	kind    rpc.Kind
 	request string // the id, if it is a request of the server's
 	seq     uint64
 }
+
+// Failed is how the call failed that this is the answer to: a code, as rpc.ErrorType says
+// it, or one of those below. It is empty for everything else.
+func (e *Event) Failed() string {
+	if e.call == nil {
+		return ""
+	}
+	return e.call.failed
+}
+
+// Tag is that of the call that this is the answer to.
+func (e *Event) Tag() any {
+	if e.call == nil {
+		return nil
+	}
+	return e.call.tag
+}
+
+// How calls fail that the session answers itself.
+const (
+	FailedTimeout   = "timeout"
+	FailedCancelled = "cancelled"
+)
 
 // Stream is what one HTTP response, or a chain of them by resumption, carries.
 // One goroutine at a time reads it.

@@ -39,10 +39,10 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		switch {
 		case now.Before(c.deadline):
 		case c.cancelled:
-			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled")
+			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled", FailedCancelled)
 		default:
 			s.metrics.CallTimeouts.Inc()
-			s.answerLocked(c, CodeInternal, "the call took longer than "+s.limits.CallTimeout.String())
+			s.answerLocked(c, CodeInternal, "the call took longer than "+s.limits.CallTimeout.String(), FailedTimeout)
 			cancel = append(cancel, cancelledNotification(c.id))
 		}
 	}

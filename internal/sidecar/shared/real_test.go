@@ -15,8 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -172,17 +173,18 @@ func serveHTTP(t *testing.T, p *Process) string {
 	registry := session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	var mu sync.Mutex
 	ids := 0
-	server := httptest.NewServer(streamable.New(streamable.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: p.Open,
+	server := httptest.NewServer(edgetest.At(streamable.New(streamable.Options{
+		Sessions: registry,
+		Open:     func(ctx context.Context, _ *caller.Caller) (*session.Session, error) { return p.Open(ctx) },
 		MintID: func() string {
 			mu.Lock()
 			defer mu.Unlock()
 			ids++
 			return fmt.Sprintf("s%d", ids)
 		},
-		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard,
+		OpenTimeout: hang.Guard, WriteTimeout: hang.Guard,
 		KeepAlive: time.Second, Retry: time.Second,
-	}))
+	}).Route()))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -53,7 +54,11 @@ func promptCall(t testing.TB) func() {
 	}
 	request.Header = headers(message)
 	w := &sink{http.Header{}}
-	return func() { e.Serve(w, request, message) }
+	passed := &edge.Request{Request: request}
+	return func() {
+		passed.Messages = append(passed.Messages[:0], message)
+		e.Serve(w, passed)
+	}
 }
 
 // maxCallAllocations is what one call may allocate on top of what net/http does. Some of

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -23,7 +25,7 @@ const mostBegun = 4096
 // tasksExtension is what a request must declare to be answered by a task (U-15).
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// goesOnWith is what a request goes on with, as JSON; nil for one that begins anew.
+// goesOnWith is what a request goes on with; nil for one that begins anew.
 func goesOnWith(request session.Message) []byte {
 	e := &request.Envelope
 	member := "requestState"
@@ -36,11 +38,23 @@ func goesOnWith(request session.Message) []byte {
 	if err != nil || !found[0].Present() {
 		return nil
 	}
-	return found[0].Of(request.Bytes)
+	return meant(request.Bytes, found[0])
+}
+
+// meant is a value as its reader takes it: a client may spell a string differently.
+func meant(message []byte, at rpc.Span) []byte {
+	if text := rpc.Text(message, at); text != nil {
+		return text
+	}
+	return at.Of(message)
 }
 
 // begunIn is what an answer lets a client go on with: a state, and a task.
 func begunIn(answer session.Message) (marks []mark) {
+	result := answer.Envelope.Result.Of(answer.Bytes)
+	if !bytes.Contains(result, []byte(`"requestState"`)) && !bytes.Contains(result, []byte(`"taskId"`)) {
+		return nil // as nearly all
+	}
 	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "requestState", "taskId", "task")
 	if err != nil {
 		return nil
@@ -50,7 +64,7 @@ func begunIn(answer session.Message) (marks []mark) {
 	}
 	for _, at := range found {
 		if at.Present() {
-			marks = append(marks, sha256.Sum256(at.Of(answer.Bytes)))
+			marks = append(marks, sha256.Sum256(meant(answer.Bytes, at)))
 		}
 	}
 	return marks
@@ -105,4 +119,45 @@ func (b *begun) who(with []byte, first *run) *run {
 		}
 	}
 	return first
+}
+
+// owners knows to whom what was begun belongs. Servers cannot tell their clients apart, so
+// for all other principals it does not exist.
+type owners struct {
+	mu sync.Mutex
+	of map[mark]caller.Principal
+}
+
+func (o *owners) note(principal caller.Principal, marks []mark) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil {
+		o.of = map[mark]caller.Principal{}
+	}
+	for _, m := range marks {
+		for old := range o.of {
+			if len(o.of) < mostBegun {
+				break
+			}
+			delete(o.of, old)
+		}
+		o.of[m] = principal
+	}
+}
+
+// isForeign says whether what a request goes on with was begun by another principal.
+func (o *owners) isForeign(principal caller.Principal, with []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	owner, known := o.of[sha256.Sum256(with)]
+	return known && owner != principal
+}
+
+// refuseForeign answers as servers do to what they do not know.
+func refuseForeign(request session.Message) *refusal {
+	text := "requestState invalid or expired; call again"
+	if strings.HasPrefix(string(request.Envelope.Method), "tasks/") {
+		text = "there is no such task"
+	}
+	return &refusal{status: http.StatusOK, code: session.CodeInvalidParams, text: text}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -17,25 +18,28 @@ const methodListen = "subscriptions/listen"
 // event is a message for the client of a call.
 type event struct {
 	message []byte
-	last    bool // it is the answer
-	news    bool // of a subscription
-	status  int  // of HTTP, if the answer comes before anything else
+	last    bool   // it is the answer
+	news    bool   // of a subscription
+	status  int    // of HTTP, if the answer comes before anything else
+	failed  string // how the call failed, if this is its answer
 }
 
 // call is a request at the process, from when it is sent until its client has the
 // answer or has gone.
 type call struct {
-	run     *run
-	number  uint64 // its id and progress token at the process
-	id      []byte // as the client spelled it
-	token   []byte // of its progress, as the client spelled it
-	inside  bool   // this program makes it, for a client of another kind
-	own     bool   // nobody else's
-	listen  bool   // it is a subscription
-	logs    bool   // the client wants log messages (U-07)
-	wake    chan struct{}
-	forward func(event) // takes what arrives, if it is for a call at another process
+	run       *run
+	number    uint64           // its id and progress token at the process
+	id        []byte           // as the client spelled it
+	token     []byte           // of its progress, as the client spelled it
+	principal caller.Principal // of the client
+	inside    bool             // this program makes it, for a client of another kind
+	own       bool             // nobody else's
+	listen    bool             // it is a subscription
+	logs      bool             // the client wants log messages (U-07)
+	wake      chan struct{}
+	forward   func(event) // takes what arrives, if it is for a call at another process
 
+	tool   bool      // it calls a tool
 	tasks  bool      // the client takes a task for an answer
 	began  time.Time // at the process
 	before uint64    // messages that the process had written then
@@ -50,7 +54,7 @@ type call struct {
 
 func newCall(r *run, request session.Message) *call {
 	e := &request.Envelope
-	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen}
+	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen, tool: string(e.Method) == "tools/call"}
 	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
 		c.token = bytes.Clone(token)
 	}
@@ -111,7 +115,7 @@ func (c *call) failLocked(text string) {
 	if c.done {
 		return
 	}
-	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK})
+	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: rpc.ErrorTypeOf(session.CodeInternal)})
 	c.done = true
 	c.signal()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -94,29 +95,29 @@ func TestToolListsAreBounded(t *testing.T) {
 }
 
 func TestCaller(t *testing.T) {
-	seen := make(chan Caller, 1)
+	seen := make(chan caller.Caller, 1)
 	s := newStage(t, func(o *Options) {
 		o.Era, o.Translate = Legacy, func() Server { return callerServer{newScript(nil), seen} }
 	}, nil)
-	of := func(headers ...string) Caller {
+	of := func(headers ...string) caller.Caller {
 		s.post(enveloped("1", "some/method", ""), headers...)
 		return <-seen
 	}
 	one, two, none := of("Authorization", "Bearer one"), of("Authorization", "Bearer two"), of()
-	if one.Principal == two.Principal || strings.Contains(one.Principal, "Bearer") || one.Authorization[0] != "Bearer one" {
-		t.Errorf("got callers %q and %q", one, two)
+	if one.Group() == two.Group() || strings.Contains(one.Group(), "Bearer") || one.Authorization[0] != "Bearer one" {
+		t.Errorf("got callers %+v and %+v", one, two)
 	}
-	if again := of("Authorization", "Bearer one"); again.Principal != one.Principal {
-		t.Errorf("got %q and then %q for the same", one, again)
+	if again := of("Authorization", "Bearer one"); again.Group() != one.Group() {
+		t.Errorf("got %+v and then %+v for the same", one, again)
 	}
-	if none.Principal != "address 127.0.0.1" || none.Authorization != nil {
-		t.Errorf("got %q for somebody who shows nothing", none)
+	if none.Group() != "address 127.0.0.1" || none.Authorization != nil {
+		t.Errorf("got %+v for somebody who shows nothing", none)
 	}
 }
 
 type callerServer struct {
 	*script
-	seen chan Caller
+	seen chan caller.Caller
 }
 
 func (p callerServer) Send(ctx context.Context, message []byte) error {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -28,6 +30,7 @@ type Endpoint struct {
 
 // New returns an Endpoint. Its process is started for the first client.
 func New(options Options) *Endpoint {
+	options.owners = &owners{}
 	e := &Endpoint{options: options}
 	e.process = newProcess(&e.options, &e.metrics)
 	e.crowd.process = e.process
@@ -69,7 +72,9 @@ func (e *Endpoint) Close() {
 
 // Serve answers a request, or takes a notification, that names its protocol version
 // itself. Where it comes from has been looked at, and what it accepts as an answer.
-func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session.Message) {
+func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
+	r.Record.Front = edge.Stateless
+	message := r.Messages[0]
 	if message.Envelope.Kind != rpc.Request {
 		// The revision has no notification that a server must see: one that a client
 		// does not wait for any more is known by its connection (M-04).
@@ -89,6 +94,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, message session
 			frontend.Unavailable(w, id, "the server does not take requests now: "+err.Error())
 		}
 	default:
+		r.Drop()
 		e.reply(w, r, c)
 	}
 }
@@ -99,9 +105,12 @@ const tries = 3
 // begin passes a request on, to a fresh process if the one that was there has ended
 // without having seen it. Which versions are served depends on the server, so nothing is
 // looked at before its era is known.
-func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refusal, error) {
-	if e.refusing.Load() && goesOnWith(request) == nil { // which others cannot
+func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refusal, error) {
+	switch goesOn := goesOnWith(request); {
+	case goesOn == nil && e.refusing.Load(): // others can take it
 		return nil, nil, ErrClosed
+	case goesOn != nil && e.options.owners.isForeign(r.Caller.Principal, goesOn):
+		return nil, refuseForeign(request), nil
 	}
 	for try := 1; ; try++ {
 		running, err := e.running(r.Context(), request)
@@ -112,7 +121,7 @@ func (e *Endpoint) begin(r *http.Request, request session.Message) (*call, *refu
 		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := e.call(ctx, running, request, false)
+		c, err := e.call(ctx, running, request, &r.Caller)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
@@ -129,15 +138,16 @@ func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, 
 }
 
 // contextOf is the context of a client's request. Processes do not care whose it is.
-func (r *run) contextOf(request *http.Request) context.Context {
+func (r *run) contextOf(request *edge.Request) context.Context {
 	if !r.translated {
 		return request.Context()
 	}
-	return WithCaller(request.Context(), CallerIn(request))
+	return WithCaller(request.Context(), request.Caller)
 }
 
-func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, inside bool) (*call, error) {
-	c, err := running.call(ctx, request, inside)
+// call makes a request for a client, or for this program if from is nil.
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, from *caller.Caller) (*call, error) {
+	c, err := running.call(ctx, request, from)
 	if err == nil && c.listen {
 		e.crowd.repeat(c)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -148,16 +150,8 @@ func newStage(t *testing.T, change func(*Options), play func(*script)) *stage {
 
 // serve does what the front end does before.
 func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	message, err := frontend.Scan(body)
-	if err != nil {
-		frontend.RefuseScan(w, err)
-		return
-	}
-	s.endpoint.Serve(w, r, message)
+	r.Header.Set("Content-Type", frontend.TypeJSON)
+	edgetest.At(edge.Route{Serve: s.endpoint.Serve}).ServeHTTP(w, r)
 }
 
 func (s *stage) process() *script {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -126,7 +127,7 @@ func TestProcessThatHangs(t *testing.T) {
 			answered := make(chan string, 1)
 			go func() {
 				w := &recorder{header: http.Header{}}
-				e.Serve(w, request, message)
+				e.Serve(w, &edge.Request{Request: request, Messages: []session.Message{message}})
 				text := w.written()
 				answered <- text
 			}()

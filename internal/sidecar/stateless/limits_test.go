@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -230,7 +231,7 @@ func TestTimes(t *testing.T) {
 				}
 				request.Header = headers(message)
 				w := &recorder{header: http.Header{}}
-				go e.Serve(w, request, message)
+				go e.Serve(w, &edge.Request{Request: request, Messages: []session.Message{message}})
 				written := ""
 				for i, step := range test.steps {
 					time.Sleep(step)

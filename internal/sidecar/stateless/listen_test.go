@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -151,7 +152,7 @@ func TestListenInTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, p := newScripted(testLimits())
 				join := func(notifications string) *call {
-					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)), false)
+					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)), &caller.Caller{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -74,6 +74,8 @@ type Options struct {
 	Era    Era
 	Limits Limits
 	Log    logr.Logger
+
+	owners *owners // of what all processes have begun
 }
 
 // Metrics are counted over all processes that there were, one after the other.

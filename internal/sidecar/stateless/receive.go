@@ -50,7 +50,7 @@ func (r *run) receiveAnswer(message session.Message) {
 		}
 	}
 	status := statusOf(message.Bytes, message.Envelope.Error)
-	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), last: true, status: status})
+	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), last: true, status: status, failed: rpc.ErrorType(message.Bytes, &message.Envelope, c.tool)})
 	if c == r.hub.upstream {
 		r.upstreamEndedLocked()
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -17,14 +18,15 @@ type reply struct {
 	endpoint *Endpoint
 	limits   *Limits
 	w        http.ResponseWriter
-	r        *http.Request
+	r        *edge.Request
 	call     *call
 	timeout  <-chan time.Time // of the call; a subscription has none
 	buffer   []byte           // to be written
 	last     bool             // and nothing else
+	failed   string           // how the call failed, if that is the last
 }
 
-func (e *Endpoint) reply(w http.ResponseWriter, r *http.Request, c *call) {
+func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *call) {
 	defer c.release()
 	p := reply{endpoint: e, limits: &e.options.Limits, w: w, r: r, call: c}
 	if !c.listen {
@@ -68,7 +70,7 @@ func (p *reply) run() {
 func (p *reply) timedOut() event {
 	p.endpoint.metrics.CallTimeouts.Inc()
 	text := "the call took longer than " + p.limits.CallTimeout.String()
-	return event{message: frontend.AppendError(nil, p.call.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK}
+	return event{message: frontend.AppendError(nil, p.call.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: string(edge.Timeout)}
 }
 
 func (p *reply) writeJSON(answer event) {
@@ -77,6 +79,7 @@ func (p *reply) writeJSON(answer event) {
 	header.Set("Content-Length", strconv.Itoa(len(answer.message)))
 	p.w.WriteHeader(answer.status)
 	_ = frontend.WritePieces(p.w, http.NewResponseController(p.w), answer.message, p.limits.WriteTimeout) // the client has it, or is gone
+	p.r.Record.Answered(edge.ErrorType(answer.failed))
 }
 
 // writeSize is how much is gathered before it is written.
@@ -97,7 +100,11 @@ func (p *reply) stream() {
 			}
 			continue
 		}
-		if !p.flush(control) || p.last {
+		if !p.flush(control) {
+			return
+		}
+		if p.last {
+			p.r.Record.Answered(edge.ErrorType(p.failed))
 			return
 		}
 	}
@@ -105,7 +112,7 @@ func (p *reply) stream() {
 
 func (p *reply) append(e event) {
 	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: e.message})
-	p.last = e.last
+	p.last, p.failed = e.last, e.failed
 }
 
 // gather takes what there is.

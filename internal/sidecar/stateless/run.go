@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -125,9 +126,11 @@ func discreet(reason error) error {
 
 // call begins a client's request. A subscription of a kind that we know does not reach
 // a process as such.
-func (r *run) call(ctx context.Context, request session.Message, inside bool) (*call, error) {
+func (r *run) call(ctx context.Context, request session.Message, from *caller.Caller) (*call, error) {
 	c := newCall(r, request)
-	c.inside = inside
+	if c.inside = from == nil; !c.inside {
+		c.principal = from.Principal
+	}
 	if string(request.Envelope.Method) == methodListen && !r.translated && !r.options.ManyListens {
 		if f, known := filterOf(request); known {
 			return r.join(c, request, f)

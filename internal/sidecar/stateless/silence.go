@@ -48,9 +48,17 @@ func (r *run) noteAnswerLocked(c *call, answer session.Message) {
 		r.idle.Stop()
 		r.idle = nil // it works on, and nobody knows until when
 	}
+	if r.translated {
+		return // what is made of several servers knows whose it is
+	}
+	marks := begunIn(answer)
+	if len(marks) == 0 {
+		return
+	}
+	if !c.inside {
+		r.options.owners.note(c.principal, marks)
+	}
 	if r.noteBegun != nil {
-		if marks := begunIn(answer); len(marks) > 0 {
-			r.noteBegun(r, marks)
-		}
+		r.noteBegun(r, marks)
 	}
 }

@@ -122,7 +122,8 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 			return nil // it was found before
 		}
 		capabilities = found[0].Of(request.Bytes)
-		key = keyOf(CallerOf(ctx).Principal, capabilities)
+		from := CallerOf(ctx)
+		key = keyOf(from.Group(), capabilities)
 	}
 	t := r.tools.of(key)
 	var refused *refusal

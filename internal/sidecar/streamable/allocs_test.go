@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -44,6 +49,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 	server := &promptServer{}
 	server.opened = session.New(server, testLimits, &session.Metrics{})
 	server.opened.Revision = revision20251125
+	server.opened.Owner = caller.NewOwner(caller.Adapter())
 	registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	slot, err := registry.Reserve()
 	if err != nil {
@@ -51,15 +57,16 @@ func TestCallAllocatesLittle(t *testing.T) {
 	}
 	slot.Fill("s", server.opened)
 	handler := New(Options{
-		Sessions: registry, BodyBytes: 1 << 20, OpenTimeout: time.Minute, ReadTimeout: time.Minute,
+		Sessions: registry, OpenTimeout: time.Minute,
 		WriteTimeout: time.Minute, KeepAlive: time.Minute, Retry: time.Minute,
 	})
+	door := edgetest.At(handler.Route(), func(o *edge.Options) { o.Metrics = edge.NewMetrics(prometheus.NewRegistry()) })
 	body := bytes.NewReader([]byte(echo))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", io.NopCloser(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.ContentLength = int64(len(echo))
+	request.ContentLength, request.RemoteAddr = int64(len(echo)), "192.0.2.1:5"
 	request.Header.Set("Content-Type", typeJSON)
 	request.Header.Set("Accept", typeJSON+", "+typeEvents)
 	request.Header.Set(headerSession, "s")
@@ -68,7 +75,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
-		handler.ServeHTTP(response, request)
+		door.ServeHTTP(response, request)
 	})
 	t.Logf("a call allocates %v times", allocations)
 	if allocations > maxCallAllocations {

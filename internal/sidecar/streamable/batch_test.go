@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 )
 
 // R54: whatever is refused alone is refused in a batch, wherever it stands there, and
@@ -12,7 +13,7 @@ import (
 func TestR54BatchesPassTheSameChecks(t *testing.T) {
 	const good = `{"jsonrpc":"2.0","id":"good","method":"ping"}`
 	const stateless = `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
-	e := newEndpoint(t, func(o *Options) { o.BodyBytes = 1 << 10 })
+	e := newEndpoint(t, nil, bodies(1<<10, time.Hour))
 	id, newer := e.openSession(revision20250326), e.openSession(revision20250618)
 	sent := e.server().lines()
 	full := map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + "," + typeEvents, headerSession: id}

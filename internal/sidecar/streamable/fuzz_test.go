@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -45,10 +47,11 @@ func FuzzBody(f *testing.F) {
 		}
 		opened := session.New(server, testLimits, &session.Metrics{})
 		opened.Revision = revision20250326
+		opened.Owner = caller.NewOwner(caller.Adapter())
 		slot.Fill("s", opened)
 		handler := New(Options{
-			Sessions: registry, BodyBytes: 1 << 10, OpenTimeout: time.Second,
-			ReadTimeout: time.Second, WriteTimeout: time.Second, KeepAlive: time.Second, Retry: time.Second,
+			Sessions: registry, OpenTimeout: time.Second,
+			WriteTimeout: time.Second, KeepAlive: time.Second, Retry: time.Second,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
@@ -56,7 +59,7 @@ func FuzzBody(f *testing.F) {
 		request.Header.Set("Content-Type", typeJSON)
 		request.Header.Set(headerSession, "s")
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, request)
+		edgetest.At(handler.Route(), bodies(1<<10, time.Second)).ServeHTTP(recorder, request)
 		switch recorder.Code {
 		case http.StatusOK, http.StatusAccepted, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		default:

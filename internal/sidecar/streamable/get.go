@@ -5,13 +5,14 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // get opens a stream for what belongs to no call, or resumes one that broke off.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
-	if !frontend.Accepts(r, frontend.TypeEvents) {
+func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
+	if !frontend.Accepts(r.Request, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}

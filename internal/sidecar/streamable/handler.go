@@ -6,36 +6,31 @@ package streamable
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Options are what a Handler needs and how it behaves.
 type Options struct {
 	Sessions *session.Registry
-	Origins  origin.Policy
 
 	// Open starts a server for a new session, or connects to one; its errors are
 	// shown to clients. The session is ended by whoever notices first that the
 	// server has.
-	Open func(ctx context.Context) (*session.Session, error)
+	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 	// MintID makes the id of a session that was opened.
 	MintID func() string
 	// Stateless answers messages that name their protocol version themselves. Without
 	// it their clients are told which revisions are served.
-	Stateless func(w http.ResponseWriter, r *http.Request, message session.Message)
-	// IsProbe knows the manager's requests, which have a slot of their own; nil knows none.
-	IsProbe func(*http.Request) bool
+	Stateless func(w http.ResponseWriter, r *edge.Request)
 
-	BodyBytes    int64         // largest body taken
 	OpenTimeout  time.Duration // for a server to start and answer initialize
-	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between comments on a silent stream
 	Retry        time.Duration // for clients to wait before they connect again
@@ -49,38 +44,46 @@ func New(options Options) *Handler { return &Handler{options} }
 
 const methods = "GET, POST, DELETE"
 
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !frontend.Admit(w, r, &h.Origins, methods) {
-		return
-	}
+// Route is the handler's place at the edge.
+func (h *Handler) Route() edge.Route {
+	return edge.Route{Methods: methods, Check: h.Check, Serve: h.Serve}
+}
+
+// Check refuses methods that there are not.
+func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
+	r.Record.Front = edge.Streamable
 	switch r.Method {
 	case http.MethodPost:
-		h.post(w, r)
+		return true
 	case http.MethodGet, http.MethodDelete:
 		if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 { // M-01
 			w.Header().Set("Allow", http.MethodPost)
 			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "protocol revision "+frontend.Revision20260728+" has POST only")
-			return
+			return false
 		}
-		h.operate(w, r)
-	default:
-		w.Header().Set("Allow", methods)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+		return true
 	}
+	w.Header().Set("Allow", methods)
+	frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+	return false
 }
 
-// operate is for what is done to a session without a message.
-func (h *Handler) operate(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
+// Serve answers a request that Check has let pass.
+func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
+	r.Record.Front = edge.Streamable
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r)
+	case http.MethodGet:
 		h.get(w, r)
-		return
+	default:
+		h.delete(w, r)
 	}
-	h.delete(w, r)
 }
 
 // session finds the session that a request names. If there is none it has
 // answered the request; the id is that of the message, if it is one to be answered.
-func (h *Handler) session(w http.ResponseWriter, r *http.Request, id []byte) (*session.Session, bool) {
+func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
 	if revision := r.Header.Get(frontend.HeaderRevision); revision != "" && !frontend.IsServed(revision) {
 		frontend.RefuseRevision(w, id, revision) // T-19
 		return nil, false
@@ -91,22 +94,31 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, id []byte) (*s
 		return nil, false
 	}
 	found, ok := h.Sessions.Find(name)
-	if !ok {
+	if !ok || !owns(r, found) {
 		// It names no request: clients of the Go SDK would take the error for that
 		// request's answer and keep the session.
 		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
 		return nil, false
 	}
+	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
 	return found, true
 }
 
-var errDeleted = errors.New("the client ended the session")
+// owns says whether a session is the caller's. For others it does not exist. Where the
+// server checks tokens itself, it sees those of messages; what is done without a message
+// takes a token that it has accepted.
+func owns(r *edge.Request, found *session.Session) bool {
+	if found.ServerChecks && r.Method != http.MethodPost {
+		return found.Owner.IsVerified(&r.Caller)
+	}
+	return found.Owner.Is(&r.Caller)
+}
 
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) delete(w http.ResponseWriter, r *edge.Request) {
 	found, ok := h.session(w, r, nil)
 	if !ok {
 		return
 	}
-	found.End(errDeleted)
+	found.End(session.ErrClient)
 	w.WriteHeader(http.StatusNoContent)
 }

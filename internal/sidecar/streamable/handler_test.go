@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
@@ -24,7 +25,7 @@ const (
 // Every way to do it wrong has its own answer, with a JSON-RPC error in it, and
 // none disturbs the session that is open beside it.
 func TestRefusals(t *testing.T) {
-	e := newEndpoint(t, func(o *Options) { o.BodyBytes = 1 << 10 })
+	e := newEndpoint(t, nil, bodies(1<<10, time.Hour))
 	id := e.openSession(revision20251125)
 	full := map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + "," + typeEvents}
 	with := func(extra ...string) map[string]string {

@@ -17,8 +17,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -53,13 +55,12 @@ var testLimits = session.Limits{
 	CommitAfter: time.Hour, CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: time.Hour,
 }
 
-func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
+func newEndpoint(t *testing.T, change func(*Options), doors ...func(*edge.Options)) *endpoint {
 	t.Helper()
 	e := &endpoint{t: t, registry: session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour})}
 	ids := 0
 	options := Options{
 		Sessions: e.registry,
-		Origins:  origin.Policy{Hosts: []string{"localhost"}},
 		Open:     e.open,
 		MintID: func() string {
 			e.mu.Lock()
@@ -67,14 +68,14 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 			ids++
 			return fmt.Sprintf("session-%d", ids)
 		},
-		BodyBytes: 16 << 20, OpenTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour,
+		OpenTimeout: time.Hour, WriteTimeout: time.Hour,
 		KeepAlive: 50 * time.Millisecond, Retry: 200 * time.Millisecond,
 	}
 	if change != nil {
 		change(&options)
 	}
 	e.handler = New(options)
-	server := httptest.NewServer(e.handler)
+	server := httptest.NewServer(edgetest.At(e.handler.Route(), append([]func(*edge.Options){func(o *edge.Options) { o.Admit = edgetest.Hosts("localhost") }}, doors...)...))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -83,6 +84,11 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 	})
 	e.url = server.URL
 	return e
+}
+
+// bodies bounds bodies.
+func bodies(bytes int64, timeout time.Duration) func(*edge.Options) {
+	return func(o *edge.Options) { o.Budget = edge.BodyLimits{BodyBytes: bytes, ReadTimeout: timeout} }
 }
 
 // pipeServer is an MCP server at the other end of two pipes.
@@ -108,7 +114,7 @@ func (p *pipeServer) lines() string {
 	return strings.Join(p.seen, "\n")
 }
 
-func (e *endpoint) open(context.Context) (*session.Session, error) {
+func (e *endpoint) open(context.Context, *caller.Caller) (*session.Session, error) {
 	stdin, toServer := io.Pipe()
 	fromServer, stdout := io.Pipe()
 	server := &pipeServer{stdin: toServer}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -16,14 +18,16 @@ var errNotOpened = errors.New("the session was not opened")
 // initialize opens a session: a place in the registry, a server, and the server's
 // agreement. The client learns the session's id only with that, so a session that
 // fails to open leaves nothing behind (T-15).
-func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message session.Message) {
+func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
+	message := r.Messages[0]
+	message.From = &r.Caller
 	id := message.Envelope.ID.Of(message.Bytes)
 	if r.Header.Get(frontend.HeaderSession) != "" {
 		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	reserve := h.Sessions.Reserve
-	if h.IsProbe != nil && h.IsProbe(r) {
+	if r.Caller.Probe {
 		reserve = h.Sessions.ReserveProbe
 	}
 	slot, err := reserve()
@@ -35,7 +39,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 
 	ctx, cancel := context.WithTimeout(r.Context(), h.OpenTimeout)
 	defer cancel()
-	opened, err := h.Open(ctx)
+	opened, err := h.Open(ctx, &r.Caller)
 	if err != nil {
 		frontend.Unavailable(w, id, err.Error())
 		return
@@ -55,9 +59,12 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 		}
 		return
 	}
-	revision, agreed := agreedRevision(events[len(events)-1].Message)
+	answer := events[len(events)-1]
+	revision, agreed := agreedRevision(answer.Message)
 	if agreed {
 		opened.Revision = revision
+		opened.Owner = caller.NewOwner(&r.Caller)
+		r.Record.Session, r.Record.Revision = opened.Number, edge.KnownRevision(revision)
 		sessionID := h.MintID()
 		w.Header().Set(frontend.HeaderSession, sessionID)
 		slot.Fill(sessionID, opened)
@@ -65,6 +72,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, message ses
 		opened.End(errNotOpened)
 	}
 	h.writeAll(w, events)
+	r.Record.Answered(edge.ErrorType(answer.Failed()))
 }
 
 // collect waits for everything on a stream, up to the answer that ends it.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -80,6 +82,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				server := &bigServer{before: test.before, size: size}
 				server.opened = session.New(server, testLimits, &session.Metrics{})
 				server.opened.Revision = revision20250618
+				server.opened.Owner = caller.NewOwner(caller.Adapter())
 				registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 				slot, err := registry.Reserve()
 				if err != nil {
@@ -87,7 +90,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				}
 				slot.Fill("s", server.opened)
 				handler := New(Options{
-					Sessions: registry, BodyBytes: 1 << 20, OpenTimeout: time.Hour, ReadTimeout: time.Hour,
+					Sessions: registry, OpenTimeout: time.Hour,
 					WriteTimeout: timeout, KeepAlive: time.Hour, Retry: time.Hour,
 				})
 				request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}`))
@@ -95,7 +98,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				request.Header.Set("Accept", typeJSON+", "+typeEvents)
 				request.Header.Set(headerSession, "s")
 				client := &steady{sink: sink{http.Header{}}, rate: test.rate}
-				handler.ServeHTTP(client, request)
+				edgetest.At(handler.Route()).ServeHTTP(client, request)
 				if all := client.got >= size; all != test.all {
 					t.Errorf("got %d bytes of %d", client.got, size)
 				}
@@ -108,7 +111,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 // What a client announces and does not send costs next to nothing, and is not
 // waited for.
 func TestAnnouncedBodies(t *testing.T) {
-	e := newEndpoint(t, func(o *Options) { o.ReadTimeout = 100 * time.Millisecond })
+	e := newEndpoint(t, nil, bodies(16<<20, 100*time.Millisecond))
 	address := strings.TrimPrefix(e.url, "http://")
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -31,8 +32,8 @@ func (s *talker) Send(context.Context, []byte) error {
 
 func (*talker) Close() {}
 
-func opening(limits session.Limits, talk func(say func(string))) func(context.Context) (*session.Session, error) {
-	return func(context.Context) (*session.Session, error) {
+func opening(limits session.Limits, talk func(say func(string))) func(context.Context, *caller.Caller) (*session.Session, error) {
+	return func(context.Context, *caller.Caller) (*session.Session, error) {
 		server := &talker{talk: talk}
 		server.session = session.New(server, limits, &session.Metrics{})
 		return server.session, nil
@@ -75,8 +76,8 @@ func TestServerThatTalksInsteadOfAnswering(t *testing.T) {
 // have the client begin again what it has not begun.
 func TestServerGoneBeforeInitialize(t *testing.T) {
 	e := newEndpoint(t, func(o *Options) {
-		o.Open = func(ctx context.Context) (*session.Session, error) {
-			opened, err := opening(testLimits, func(func(string)) {})(ctx)
+		o.Open = func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
+			opened, err := opening(testLimits, func(func(string)) {})(ctx, nil)
 			opened.End(errors.New("out of memory"))
 			return opened, err
 		}

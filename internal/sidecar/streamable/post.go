@@ -6,55 +6,48 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
-	body, refused := frontend.ReadBody(w, r, frontend.BodyLimits{BodyBytes: h.BodyBytes, ReadTimeout: h.ReadTimeout})
-	if refused != nil {
-		refused.Refuse(w)
+func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
+	if r.Batch {
+		h.batch(w, r)
 		return
 	}
+	message := &r.Messages[0]
 	revision := r.Header.Get(frontend.HeaderRevision)
-	if rpc.IsBatch(body) {
-		h.batch(w, r, body, revision)
-		return
-	}
-	message, err := frontend.Scan(body)
-	if err != nil {
-		frontend.RefuseScan(w, err)
-		return
-	}
 	// What a message says of itself comes first (B1): older clients send no header, or
 	// one that a proxy has added.
 	switch {
 	case !admit(w, r, message):
 	case message.Envelope.ProtocolVersion != nil:
-		h.stateless(w, r, message)
+		h.stateless(w, r)
 	case revision != "" && !frontend.IsServed(revision):
 		h.unserved(w, message, revision)
 	case message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize":
-		h.initialize(w, r, message)
+		h.initialize(w, r)
 	default:
 		if found, ok := h.session(w, r, idOf(message)); ok {
-			h.pass(w, r, found, false, []session.Message{message})
+			h.pass(w, r, found)
 		}
 	}
 }
 
-func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, message session.Message) {
+func (h *Handler) stateless(w http.ResponseWriter, r *edge.Request) {
 	if h.Stateless == nil {
+		message := &r.Messages[0]
 		frontend.RefuseRevision(w, idOf(message), string(message.Envelope.ProtocolVersion))
 		return
 	}
-	h.Stateless(w, r, message)
+	h.Stateless(w, r)
 }
 
 // unserved answers a message without a protocol version of its own, whose header has
 // one that no session has. Only clients of the stateless revision, or of one to come,
 // send such a header, and their requests lack what makes them one.
-func (h *Handler) unserved(w http.ResponseWriter, message session.Message, revision string) {
+func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revision string) {
 	switch {
 	case message.Envelope.Kind == rpc.Request:
 		text := "a request of protocol revision " + frontend.Revision20260728 + " must name it in params._meta, as " + rpc.MetaProtocolVersion +
@@ -79,8 +72,8 @@ const (
 
 // admit says whether a message may be passed on, alone or in a batch. If not it has
 // answered.
-func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool {
-	if message.Envelope.Kind == rpc.Request && !frontend.Accepts(r, frontend.TypeJSON, frontend.TypeEvents) {
+func admit(w http.ResponseWriter, r *edge.Request, message *session.Message) bool {
+	if message.Envelope.Kind == rpc.Request && !frontend.Accepts(r.Request, frontend.TypeJSON, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, idOf(message), rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
 		return false
 	}
@@ -88,7 +81,7 @@ func admit(w http.ResponseWriter, r *http.Request, message session.Message) bool
 }
 
 // idOf is the id of a request; nobody waits for an answer to anything else.
-func idOf(message session.Message) []byte {
+func idOf(message *session.Message) []byte {
 	if message.Envelope.Kind != rpc.Request {
 		return nil
 	}
@@ -96,9 +89,11 @@ func idOf(message session.Message) []byte {
 }
 
 // pass hands messages to their session, and answers when there is a request.
-func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Session, batch bool, messages []session.Message) {
-	requests := messages[:0]
-	for _, message := range messages {
+func (h *Handler) pass(w http.ResponseWriter, r *edge.Request, found *session.Session) {
+	requests := r.Messages[:0]
+	for i := range r.Messages {
+		message := r.Messages[i]
+		message.From = &r.Caller
 		if message.Envelope.Kind == rpc.Request {
 			requests = append(requests, message)
 			continue
@@ -112,16 +107,17 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, found *session.Se
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	h.call(w, r, found, batch, requests)
+	h.call(w, r, found, requests)
 }
 
-func (h *Handler) call(w http.ResponseWriter, r *http.Request, to *session.Session, batch bool, requests []session.Message) {
+func (h *Handler) call(w http.ResponseWriter, r *edge.Request, to *session.Session, requests []session.Message) {
 	stream, err := to.Call(r.Context(), requests...)
 	if err != nil {
 		h.failSend(w, requests[0].Envelope.ID.Of(requests[0].Bytes), err)
 		return
 	}
-	reply := reply{handler: h, w: w, r: r, stream: stream, revision: to.Revision, batch: batch}
+	r.Drop()
+	reply := reply{handler: h, w: w, r: r, stream: stream, revision: to.Revision, batch: r.Batch}
 	reply.run()
 }
 
@@ -140,18 +136,13 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 }
 
 // batch takes an array of messages, which only revision 2025-03-26 has.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte, revision string) {
-	if revision == frontend.Revision20260728 {
+func (h *Handler) batch(w http.ResponseWriter, r *edge.Request) {
+	if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 {
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches) // J-09
 		return
 	}
-	messages, err := frontend.ScanBatch(body)
-	if err != nil {
-		frontend.RefuseScan(w, err)
-		return
-	}
-	for _, message := range messages {
-		if !admit(w, r, message) {
+	for i := range r.Messages {
+		if !admit(w, r, &r.Messages[i]) {
 			return
 		}
 	}
@@ -163,5 +154,5 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, body []byte, rev
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this session has "+found.Revision)
 		return
 	}
-	h.pass(w, r, found, true, messages)
+	h.pass(w, r, found)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -16,7 +17,7 @@ import (
 type reply struct {
 	handler  *Handler
 	w        http.ResponseWriter
-	r        *http.Request
+	r        *edge.Request
 	stream   *session.Stream
 	revision string
 	batch    bool   // there may be several answers
@@ -38,6 +39,7 @@ func (p *reply) run() {
 		switch event, ok, others, end := p.stream.TakeSole(); {
 		case ok:
 			p.handler.writeJSON(p.w, event.Message)
+			p.r.Record.Answered(edge.ErrorType(event.Failed()))
 			return
 		case others:
 			p.streamEvents()
@@ -117,6 +119,9 @@ func (p *reply) append(event session.Event) {
 	}
 	p.begin()
 	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
+	if event.Failed() != "" { // one of a batch is enough
+		p.r.Record.Answered(edge.ErrorType(event.Failed()))
+	}
 }
 
 // writeBuffers are shared: a stream has one only while there is something to write.
@@ -153,7 +158,9 @@ func (p *reply) wait(timer *time.Timer) bool {
 		switch {
 		case ok && event.Last:
 			p.append(event)
-			p.flush()
+			if p.flush() {
+				p.r.Record.Answered(edge.ErrorType(event.Failed()))
+			}
 			return false
 		case ok:
 			p.append(event)

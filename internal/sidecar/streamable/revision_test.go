@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 )
 
 // B1: what a message says of itself comes first. A header alone that no session can
@@ -80,8 +80,8 @@ func TestUnservedRevision(t *testing.T) {
 func TestStatelessIsHandedOn(t *testing.T) {
 	var got []string
 	e := newEndpoint(t, func(o *Options) {
-		o.Stateless = func(w http.ResponseWriter, _ *http.Request, message session.Message) {
-			got = append(got, string(message.Envelope.Method))
+		o.Stateless = func(w http.ResponseWriter, r *edge.Request) {
+			got = append(got, string(r.Messages[0].Envelope.Method))
 			w.WriteHeader(http.StatusTeapot)
 		}
 	})

@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // However long a call may take, a client that stops in the middle of its body is not
 // waited for.
 func TestBodyThatStops(t *testing.T) {
-	e := newEndpoint(t, newBackend(t, script("")), func(o *Options) { o.ReadTimeout = 50 * time.Millisecond })
+	e := newEndpoint(t, newBackend(t, script("")), nil, func(o *edge.Options) {
+		o.Budget = edge.BodyLimits{BodyBytes: 16 << 20, ReadTimeout: 50 * time.Millisecond}
+	})
 	at, err := url.Parse(e.url)
 	if err != nil {
 		t.Fatal(err)

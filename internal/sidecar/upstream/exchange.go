@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -14,14 +15,13 @@ import (
 var (
 	errClientGone = errors.New("the client is gone")
 	errTimeout    = errors.New("time is up")
-	errDeleted    = errors.New("the client ended the session")
 )
 
 // exchange is one request that is forwarded, with its answer.
 type exchange struct {
 	proxy   *Proxy
 	w       http.ResponseWriter
-	r       *http.Request
+	r       *edge.Request
 	message message // of a POST
 	session *entry  // nil if it belongs to none
 	stream  bool    // the answer is a stream that nobody expects to end
@@ -103,6 +103,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 	switch {
 	case status < http.StatusMultipleChoices:
 		p.table.confirm(e)
+		e.owner.Accepted(&x.r.Caller)
 		if x.stream {
 			p.streams.Store(true)
 		}
@@ -115,7 +116,9 @@ func (x *exchange) sessionForgotten(status int) bool {
 		return true
 	case status == http.StatusNotFound,
 		status == http.StatusBadRequest && p.table.confirmedBefore(e, time.Unix(0, p.outage.Load())):
-		p.forget(e)
+		if e.owner.IsVerified(&x.r.Caller) { // else it may be only this caller that the server does not let in
+			p.forget(e)
+		}
 		gone(x.w)
 		return true
 	}
@@ -177,6 +180,7 @@ func (x *exchange) failInBand(text string) {
 // connection that ends cancels nothing.
 func (x *exchange) timedOut(ctx context.Context) {
 	x.proxy.Metrics.Timeouts.Inc()
+	x.r.Record.Answered(edge.Timeout)
 	if x.session == nil || x.message.id == nil {
 		return
 	}

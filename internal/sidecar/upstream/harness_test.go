@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -37,7 +39,7 @@ const (
 var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 var testLimits = Limits{
-	Sessions: 8, Calls: 8, Streams: 4, Single: 8, BodyBytes: 16 << 20,
+	Sessions: 8, Calls: 8, Streams: 4, Single: 8, AnswerBytes: 16 << 20,
 	IdleTimeout: time.Hour, MaxLifetime: time.Hour,
 	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }
@@ -103,22 +105,22 @@ func (b *backend) url(path string) *url.URL {
 type endpoint struct {
 	t     *testing.T
 	proxy *Proxy
+	door  *edge.Door
 	url   string
 }
 
-func newEndpoint(t *testing.T, b *backend, change func(*Options)) *endpoint {
+func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(*edge.Options)) *endpoint {
 	t.Helper()
 	options := Options{
-		URL: b.url("/mcp"), Origins: origin.Policy{Hosts: []string{"mcp.example"}, Origins: []string{"https://chat.example"}},
+		URL:    b.url("/mcp"),
 		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits,
 	}
 	if change != nil {
 		change(&options)
 	}
 	proxy := NewProxy(options)
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", proxy)
-	front := httptest.NewServer(mux)
+	door := edgetest.At(proxy.Route(), append([]func(*edge.Options){admitExamples}, doors...)...)
+	front := httptest.NewServer(door)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -126,7 +128,12 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options)) *endpoint {
 		front.CloseClientConnections()
 		front.Close()
 	})
-	return &endpoint{t: t, proxy: proxy, url: front.URL + "/mcp"}
+	return &endpoint{t: t, proxy: proxy, door: door, url: front.URL + "/mcp"}
+}
+
+func admitExamples(o *edge.Options) {
+	policy := &origin.Policy{Hosts: []string{"mcp.example"}, Origins: []string{"https://chat.example"}}
+	o.Admit = edge.Origins{Policy: func() *origin.Policy { return policy }}
 }
 
 func (e *endpoint) do(method, body string, headers ...string) *http.Response {
@@ -163,9 +170,9 @@ func (e *endpoint) doContext(ctx context.Context, method, body string, headers .
 }
 
 // open opens a session by hand and returns its id.
-func (e *endpoint) open() string {
+func (e *endpoint) open(headers ...string) string {
 	e.t.Helper()
-	response := e.do("POST", initializeBody)
+	response := e.do("POST", initializeBody, headers...)
 	id, body := response.Header.Get(headerSession), text(e.t, response)
 	if response.StatusCode != http.StatusOK || id == "" {
 		e.t.Fatalf("initialize: %s, session %q: %s", response.Status, id, body)

@@ -5,13 +5,13 @@ import (
 	"context"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
@@ -100,11 +100,31 @@ func headerOf(ctx context.Context) (http.Header, bool) {
 	return header, ok
 }
 
+type acceptedKey struct{}
+
+// WithAccepted returns a context for Send. The function is called when the server has let
+// in who sends the request.
+func WithAccepted(ctx context.Context, accepted func()) context.Context {
+	return context.WithValue(ctx, acceptedKey{}, accepted)
+}
+
+// noteAccepted tells who wants to know that the server has let in who sends a request.
+func (c *call) noteAccepted(response *http.Response) {
+	if c.accepted != nil && response.StatusCode < http.StatusMultipleChoices {
+		c.accepted()
+	}
+}
+
+func acceptedOf(ctx context.Context) func() {
+	accepted, _ := ctx.Value(acceptedKey{}).(func())
+	return accepted
+}
+
 // forwarded are the headers that the server gets with a request.
-func forwarded(r *http.Request) http.Header {
+func forwarded(r *edge.Request) http.Header {
 	header := cleaned(r.Header)
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		header.Set("X-Forwarded-For", host)
+	if r.Caller.Address != "" {
+		header.Set("X-Forwarded-For", r.Caller.Address)
 	}
 	// Comments are put between events, which must not be compressed for that.
 	header.Set("Accept-Encoding", "identity")
@@ -165,7 +185,7 @@ func newRequest(ctx context.Context, method string, to *url.URL, body []byte) *h
 	if body != nil {
 		request.ContentLength = int64(len(body))
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		request.Body, _ = request.GetBody() // it never fails
+		request.Body, _ = request.GetBody() //nolint:forbidigo // It is a request of ours, and GetBody never fails.
 	}
 	return request
 }

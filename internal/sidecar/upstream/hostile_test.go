@@ -14,6 +14,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -22,7 +23,7 @@ import (
 // reaches neither the server nor the session that is open beside it.
 func TestRefusals(t *testing.T) {
 	b := newBackend(t, streamableServer(nil))
-	e := newEndpoint(t, b, func(o *Options) { o.BodyBytes = 1 << 10 })
+	e := newEndpoint(t, b, func(o *Options) { o.AnswerBytes = 1 << 10 }, func(o *edge.Options) { o.Budget = edge.BodyLimits{BodyBytes: 1 << 10} })
 	id := e.open()
 	for name, test := range map[string]struct {
 		method, body string
@@ -92,7 +93,7 @@ func TestRefusals(t *testing.T) {
 func TestHeadersTowardsServer(t *testing.T) {
 	b := newBackend(t, streamableServer(nil))
 	e := newEndpoint(t, b, nil)
-	id := e.open()
+	id := e.open("Authorization", "Bearer token")
 	e.url += "?key=value"
 	response := e.do("POST", ping, headerSession, id, "Host", "mcp.example", "Origin", "https://chat.example", "Sec-Fetch-Site", "cross-site",
 		"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Host", "evil.example", "Forwarded", "for=6.6.6.6", "X-Real-Ip", "6.6.6.6", "Mcp_Session_Id", "x",
@@ -339,7 +340,7 @@ func TestClientLeavesDuringInitialize(t *testing.T) {
 	e := newEndpoint(t, b, nil)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		context.AfterFunc(r.Context(), func() { close(let) })
-		e.proxy.ServeHTTP(w, r)
+		e.door.ServeHTTP(w, r)
 	}))
 	defer front.Close()
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", front.Listener.Addr().String())

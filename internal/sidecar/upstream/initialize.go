@@ -10,8 +10,8 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // initialize takes a request that opens a session.
@@ -20,7 +20,7 @@ func (p *Proxy) initialize(x *exchange) {
 		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
-	if p.Initialize == nil || !p.Initialize(x.w, x.r, session.Message{Bytes: x.message.body, Envelope: x.message.envelope}) {
+	if p.Initialize == nil || !p.Initialize(x.w, x.r) {
 		p.forwardInitialize(x)
 	}
 }
@@ -30,7 +30,7 @@ func (p *Proxy) initialize(x *exchange) {
 // behind (T-15). The client may go away meanwhile; the server's answer is awaited
 // all the same, since nobody else could end the session then.
 func (p *Proxy) forwardInitialize(x *exchange) {
-	probe := p.isProbe(x.r)
+	probe := x.r.Caller.Probe
 	if err := p.table.reserve(probe); err != nil {
 		x.turnAway(err)
 		return
@@ -65,11 +65,13 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 	switch {
 	case serverID == "":
 	case agreed && x.r.Context().Err() == nil:
-		opened := newEntry(p.MintID(), serverID, revision, probe)
+		opened := newEntry(p.MintID(), serverID, revision, &x.r.Caller)
 		if p.Opened != nil {
-			ended := p.Opened()
+			number, ended := p.Opened(revision)
+			opened.number = number
 			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
 		}
+		x.r.Record.Session, x.r.Record.Revision = opened.number, edge.KnownRevision(revision)
 		p.table.fill(opened)
 		filled = true
 		x.w.Header().Set(frontend.HeaderSession, opened.id)
@@ -88,7 +90,7 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 	}
 	var seen bytes.Buffer
 	body := response.Body
-	limit := x.proxy.BodyBytes
+	limit := x.proxy.AnswerBytes
 	limited := io.TeeReader(io.LimitReader(body, limit), &seen)
 	if isEvents(response.Header) {
 		revision, agreed, err = agreementInEvents(NewEventReader(limited, int(limit)))

@@ -121,7 +121,7 @@ func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope r
 	if err != nil {
 		return err
 	}
-	flight.header = c.headerIn(ctx)
+	flight.header, flight.accepted = c.headerIn(ctx), acceptedOf(ctx)
 	return c.request(ctx, flight, func(ctx context.Context) error {
 		response, err := c.post(ctx, message, flight.header)
 		if err != nil {
@@ -178,6 +178,7 @@ func (c *Connection) known() (id, revision string) {
 
 // take has the answer to a request received.
 func (c *Connection) take(ctx context.Context, flight *call, response *http.Response) {
+	flight.noteAccepted(response)
 	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
 		c.away.Store(false)
 		c.follow(ctx, flight, response)

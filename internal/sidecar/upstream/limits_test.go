@@ -63,7 +63,7 @@ func TestUnacceptedMessagesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer opened.End(errDeleted)
+	defer opened.End(session.ErrClient)
 	tell := func() error {
 		text := []byte(`{"jsonrpc":"2.0","method":"n"}`)
 		envelope, err := rpc.Scan(text)

@@ -56,6 +56,7 @@ type call struct {
 	cancel   context.CancelFunc
 	answered bool // of interest only to whoever reads the answer
 	header   http.Header
+	accepted func() // is called when the server has let the sender in; may be nil
 	// learn is shown the answer before anybody else is; may be nil.
 	learn func(answer session.Message)
 }

@@ -76,7 +76,7 @@ func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
 	if err != nil {
 		return err
 	}
-	flight.header = c.header
+	flight.header, flight.accepted = c.header, acceptedOf(ctx)
 	if own, ok := headerOf(ctx); ok {
 		flight.header = own
 	}
@@ -120,6 +120,7 @@ func (c *ModernConnection) try(ctx context.Context, flight *call, request sessio
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	flight.noteAccepted(response)
 	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
 		c.follow(flight, response.Body)
 		return nil, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -203,14 +204,12 @@ func TestModernBehindEndpoint(t *testing.T) {
 		},
 	})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		envelope, err := rpc.Scan(body)
-		if err != nil {
+		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
 		r = r.WithContext(WithHeader(r.Context(), http.Header{"Authorization": r.Header["Authorization"]}))
-		endpoint.Serve(w, r, session.Message{Bytes: body, Envelope: envelope})
+		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
 		endpoint.Close()

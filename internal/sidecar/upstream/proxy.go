@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -23,13 +23,12 @@ type Limits struct {
 	Streams  int // GET requests in flight in one session
 	Single   int // POST requests in flight that belong to no session, and as many streams
 
-	BodyBytes int64 // largest body taken
+	AnswerBytes int64 // largest answer to initialize
 
 	IdleTimeout  time.Duration // of a session that nobody uses
 	MaxLifetime  time.Duration // of a session, and of a stream that belongs to none
 	OpenTimeout  time.Duration // for the server to answer initialize
 	CallTimeout  time.Duration // of one POST, whatever it reports
-	ReadTimeout  time.Duration // for a client to send the next 64 KiB of its body, or the rest; 0 waits for ever
 	WriteTimeout time.Duration // for a client to read what it is sent
 	KeepAlive    time.Duration // between comments on a silent stream
 }
@@ -45,20 +44,17 @@ type Metrics struct {
 
 // Options are what a Proxy needs and how it behaves.
 type Options struct {
-	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
-	Origins origin.Policy
-	MintID  func() string // makes the id of a session that was opened
-	// IsProbe knows the manager's requests, which have a slot of their own; nil knows none.
-	IsProbe func(*http.Request) bool
+	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
+	MintID func() string // makes the id of a session that was opened
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
-	Translate func(w http.ResponseWriter, r *http.Request, message session.Message) bool
+	Translate func(w http.ResponseWriter, r *edge.Request) bool
 	// Initialize opens a session in the server's place, or says that the server is to; may
 	// be nil.
-	Initialize func(w http.ResponseWriter, r *http.Request, message session.Message) bool
-	// Opened is told of each session that is opened, and what it returns of its end;
-	// may be nil.
-	Opened func() (ended func(reason error))
+	Initialize func(w http.ResponseWriter, r *edge.Request) bool
+	// Opened is told of each session that is opened, with the revision that was agreed on.
+	// It returns the session's number in the log, and what is told of its end. It may be nil.
+	Opened func(revision string) (number string, ended func(reason error))
 	Limits
 }
 
@@ -99,8 +95,8 @@ func (p *Proxy) Single() int {
 	return p.table.single + p.table.listens
 }
 
-// Check says whether the server's port accepts connections.
-func (p *Proxy) Check(ctx context.Context) error {
+// Reach says whether the server's port accepts connections.
+func (p *Proxy) Reach(ctx context.Context) error {
 	err := p.server.check(ctx)
 	if err != nil && ctx.Err() == nil {
 		p.noteOutage()
@@ -113,36 +109,47 @@ func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
 const methods = "GET, POST, DELETE"
 
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !frontend.Admit(w, r, &p.Origins, methods) {
-		return
-	}
+// Route is the proxy's place at the edge.
+func (p *Proxy) Route() edge.Route {
+	return edge.Route{Methods: methods, Check: p.Check, Serve: p.Serve}
+}
+
+// Check refuses what the head of a request makes no sense of.
+func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
+	r.Record.Front = edge.HTTPServer
 	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {
 		if len(r.Header.Values(name)) > 1 {
 			frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+name+" header stands more than once")
-			return
+			return false
 		}
 	}
+	switch r.Method {
+	case http.MethodPost, http.MethodDelete:
+		return true
+	case http.MethodGet:
+		if r.Header.Get(frontend.HeaderRevision) != revision20260728 {
+			return true
+		}
+		w.Header().Set("Allow", "POST") // M-01
+		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this protocol revision has no GET")
+		return false
+	}
+	w.Header().Set("Allow", methods)
+	frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+	return false
+}
+
+// Serve answers a request that Check has let pass.
+func (p *Proxy) Serve(w http.ResponseWriter, r *edge.Request) {
+	r.Record.Front = edge.HTTPServer
 	switch r.Method {
 	case http.MethodPost:
 		p.post(w, r)
 	case http.MethodGet:
-		p.get(w, r)
-	case http.MethodDelete:
-		p.delete(w, r)
+		p.pass(&exchange{proxy: p, w: w, r: r, stream: true, timeout: p.MaxLifetime})
 	default:
-		w.Header().Set("Allow", methods)
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+		p.delete(w, r)
 	}
-}
-
-func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(frontend.HeaderRevision) == revision20260728 { // M-01
-		w.Header().Set("Allow", "POST")
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this protocol revision has no GET")
-		return
-	}
-	p.pass(&exchange{proxy: p, w: w, r: r, stream: true, timeout: p.MaxLifetime})
 }
 
 // pass forwards a request in the session that it names, if it names one.
@@ -152,7 +159,7 @@ func (p *Proxy) pass(x *exchange) {
 		p.passSingle(x)
 		return
 	}
-	entered, err := p.table.enter(id, x.stream)
+	entered, err := p.table.enter(id, &x.r.Caller, x.stream)
 	switch {
 	case err == nil:
 	case errors.Is(err, errUnknown):
@@ -168,14 +175,13 @@ func (p *Proxy) pass(x *exchange) {
 	}
 	defer p.table.leave(entered, x.stream)
 	x.session = entered
+	x.r.Record.Session, x.r.Record.Revision = entered.number, edge.KnownRevision(entered.revision)
 	x.run()
 }
 
-func (p *Proxy) isProbe(r *http.Request) bool { return p.IsProbe != nil && p.IsProbe(r) }
-
 // passSingle forwards a request that belongs to no session.
 func (p *Proxy) passSingle(x *exchange) {
-	leave, err := p.table.enterSingle(x.stream, p.isProbe(x.r))
+	leave, err := p.table.enterSingle(x.stream, x.r.Caller.Probe)
 	if err != nil {
 		x.turnAway(err)
 		return
@@ -185,18 +191,20 @@ func (p *Proxy) passSingle(x *exchange) {
 }
 
 // delete ends a session. It is over here even if the server does not end its own.
-func (p *Proxy) delete(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	id := r.Header.Get(frontend.HeaderSession)
 	if id == "" {
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing")
 		return
 	}
+	// The session ends whatever the server says, so the server must have let the caller in.
 	found, ok := p.table.find(id)
-	if !ok || !p.table.remove(found) {
+	if !ok || !found.owner.IsVerified(&r.Caller) || !p.table.remove(found) {
 		gone(w)
 		return
 	}
-	p.endSession(r.Context(), ending{found, errDeleted}, forwarded(r))
+	r.Record.Session, r.Record.Revision = found.number, edge.KnownRevision(found.revision)
+	p.endSession(r.Context(), ending{found, session.ErrClient}, forwarded(r))
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -188,7 +188,7 @@ func TestServerRestarts(t *testing.T) {
 			if body := text(t, down); down.StatusCode != 503 || down.Header.Get("Retry-After") == "" || !strings.Contains(body, `"id":1`) || !strings.Contains(body, "connection refused") {
 				t.Errorf("while it is down: %s: %s", down.Status, body)
 			}
-			if err := e.proxy.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+			if err := e.proxy.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("check: %v", err)
 			}
 			if got := e.do("POST", initializeBody); got.StatusCode != 503 || e.proxy.Sessions() != 2 {
@@ -196,7 +196,7 @@ func TestServerRestarts(t *testing.T) {
 			}
 
 			b.start(again(streamableServer(nil)))
-			if err := e.proxy.Check(t.Context()); err != nil {
+			if err := e.proxy.Reach(t.Context()); err != nil {
 				t.Errorf("check: %v", err)
 			}
 			if got := e.do("POST", ping, headerSession, id); got.StatusCode != http.StatusNotFound {

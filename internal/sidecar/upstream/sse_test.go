@@ -14,6 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -36,11 +38,11 @@ func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *
 	sse := NewSSE(options)
 	registry := session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	next := 0
-	front := httptest.NewServer(streamable.New(streamable.Options{
-		Sessions: registry, Open: sse.Open, MintID: func() string { next++; return fmt.Sprintf("ours-%d", next) },
-		BodyBytes: 32 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard,
+	front := httptest.NewServer(edgetest.At(streamable.New(streamable.Options{
+		Sessions: registry, Open: func(ctx context.Context, _ *caller.Caller) (*session.Session, error) { return sse.Open(ctx) }, MintID: func() string { next++; return fmt.Sprintf("ours-%d", next) },
+		OpenTimeout: hang.Guard, WriteTimeout: hang.Guard,
 		KeepAlive: time.Second, Retry: time.Second,
-	}))
+	}).Route()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -301,7 +303,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opened.End(errDeleted)
+		opened.End(session.ErrClient)
 		id := proxied.open()
 		ctx, cancel := context.WithCancel(t.Context())
 		stream := proxied.doContext(ctx, "GET", "", headerSession, id)

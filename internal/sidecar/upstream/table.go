@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -22,6 +23,8 @@ type entry struct {
 	serverID string
 	revision string // that client and server agreed on
 	probe    bool   // it is the manager's
+	number   string // in the log; set before anybody else knows the session
+	owner    *caller.Owner
 	began    time.Time
 
 	// over ends when the session does; its cause is the reason.
@@ -35,11 +38,11 @@ type entry struct {
 	streams   int       // GET requests in flight
 }
 
-func newEntry(id, serverID, revision string, probe bool) *entry {
+func newEntry(id, serverID, revision string, from *caller.Caller) *entry {
 	over, end := context.WithCancelCause(context.Background())
 	now := time.Now()
 	return &entry{
-		id: id, serverID: serverID, revision: revision, probe: probe, began: now, over: over, end: end,
+		id: id, serverID: serverID, revision: revision, probe: from.Probe, owner: caller.NewOwner(from), began: now, over: over, end: end,
 		touched: now, confirmed: now,
 	}
 }
@@ -146,13 +149,13 @@ func (t *table) find(id string) (*entry, bool) {
 	return e, ok
 }
 
-// enter begins a request in the session with the id.
-func (t *table) enter(id string, stream bool) (*entry, error) {
+// enter begins a request in the session with the id, if it is the caller's.
+func (t *table) enter(id string, from *caller.Caller, stream bool) (*entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, ok := t.entries[id]
 	switch {
-	case !ok:
+	case !ok || !e.owner.Is(from): // the server sees tokens that do not say whose they are
 		return nil, errUnknown
 	case stream && e.streams >= t.limits.Streams:
 		return nil, session.ErrTooManyStreams

@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -21,13 +22,13 @@ func TestTableKeepsTime(t *testing.T) {
 			if err := table.reserve(false); err != nil {
 				t.Fatal(err)
 			}
-			table.fill(newEntry(id, "s", "", false))
+			table.fill(newEntry(id, "s", "", &caller.Caller{}))
 		}
 		if err := table.reserve(false); !errors.Is(err, session.ErrFull) {
 			t.Errorf("one too many: %v", err)
 		}
-		called, _ := table.enter("called", false)
-		if _, err := table.enter("read", true); err != nil {
+		called, _ := table.enter("called", &caller.Caller{}, false)
+		if _, err := table.enter("read", &caller.Caller{}, true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -64,7 +65,7 @@ func TestTableHasAPlaceForTheProbe(t *testing.T) {
 			if err := table.reserve(probe); err != nil {
 				t.Fatalf("reserve for %s: %v", id, err)
 			}
-			e := newEntry(id, "s", "", probe)
+			e := newEntry(id, "s", "", &caller.Caller{Probe: probe})
 			table.fill(e)
 			return e
 		}

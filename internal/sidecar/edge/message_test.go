@@ -1,9 +1,11 @@
-package frontend
+package edge
 
 import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const note = `{"jsonrpc":"2.0","method":"n"}`
@@ -19,13 +21,13 @@ func TestRefuseScan(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`: `"error":{"code":-32600,"message":"the member \"id\" stands twice (at byte 24)"}`,
 		`{"jsonrpc":"2.0","ID":1,"method":"m"}`:        `"error":{"code":-32600,"message":"the member \"id\" is spelled in a way that parsers disagree on (at byte 17)"}`,
 	} {
-		_, err := Scan([]byte(body))
+		_, err := rpc.Scan([]byte(body))
 		if err == nil {
 			t.Errorf("%s is a message", body)
 			continue
 		}
 		w := httptest.NewRecorder()
-		RefuseScan(w, err)
+		refuseScan(w, err)
 		if got := w.Body.String(); w.Code != 400 || got != `{"jsonrpc":"2.0",`+want+`}` {
 			t.Errorf("%s: got %d: %s\nwant %s", body, w.Code, got, want)
 		}
@@ -46,7 +48,7 @@ func TestScanBatch(t *testing.T) {
 		"J-02 a request without":  {`[{"jsonrpc":"2.0","id":null,"method":"m"}]`, "id must be", 0},
 		"something after the end": {`[` + note + `]]`, "more than one value", 0},
 	} {
-		messages, err := ScanBatch([]byte(test.body))
+		messages, err := scanBatch([]byte(test.body))
 		switch {
 		case test.want == "" && (err != nil || len(messages) != test.messages):
 			t.Errorf("%s: %d messages, %v", name, len(messages), err)

@@ -1,4 +1,4 @@
-package frontend
+package edge
 
 import (
 	"io"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // deadlines notes how often a client was given more time.
@@ -48,8 +50,8 @@ func TestTimeForABody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 			r := httptest.NewRequest(http.MethodPost, "/", inPieces{strings.NewReader(strings.Repeat(" ", size)), test.piece})
-			r.Header.Set("Content-Type", TypeJSON)
-			body, refused := ReadBody(w, r, BodyLimits{BodyBytes: size, ReadTimeout: time.Second})
+			r.Header.Set("Content-Type", frontend.TypeJSON)
+			body, refused := readBody(w, r, BodyLimits{BodyBytes: size, ReadTimeout: time.Second})
 			if refused != nil || len(body) != size {
 				t.Fatalf("read %d bytes, %v", len(body), refused)
 			}
@@ -81,12 +83,12 @@ func TestRefusedBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/", test.body)
-			r.Header.Set("Content-Type", TypeJSON)
+			r.Header.Set("Content-Type", frontend.TypeJSON)
 			for name, value := range test.headers {
 				r.Header.Set(name, value)
 			}
-			if _, refused := ReadBody(w, r, BodyLimits{BodyBytes: 8}); refused != nil {
-				refused.Refuse(w)
+			if _, refused := readBody(w, r, BodyLimits{BodyBytes: 8}); refused != nil {
+				refused.write(w)
 			}
 			if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
 				t.Errorf("got %d: %s\nwant %d with %q", w.Code, w.Body, test.status, test.want)
@@ -98,8 +100,8 @@ func TestRefusedBodies(t *testing.T) {
 // A client that stops in the middle of its body is told so, and not waited for.
 func TestBodyThatStops(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, refused := ReadBody(w, r, BodyLimits{BodyBytes: 1 << 10, ReadTimeout: 50 * time.Millisecond}); refused != nil {
-			refused.Refuse(w)
+		if _, refused := readBody(w, r, BodyLimits{BodyBytes: 1 << 10, ReadTimeout: 50 * time.Millisecond}); refused != nil {
+			refused.write(w)
 		}
 	}))
 	t.Cleanup(server.Close)

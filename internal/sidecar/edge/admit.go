@@ -1,10 +1,11 @@
-package frontend
+package edge
 
 import (
 	"net/http"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
@@ -30,13 +31,19 @@ const (
 	requestHeaderBytes = 4096
 )
 
+// Origins admits requests by their Origin and Host headers.
+type Origins struct {
+	// Policy returns what is allowed at the moment.
+	Policy func() *origin.Policy
+}
+
 // Admit says whether a request may come from where it does (T-02, X-04). If not, or
 // if a browser only asks beforehand whether a page may use the methods here, it has
 // answered the request. Answers to pages say that they may be read; cookies and other
 // credentials that the browser itself would add are never asked for.
-func Admit(w http.ResponseWriter, r *http.Request, policy *origin.Policy, methods string) bool {
-	if err := policy.Check(r); err != nil {
-		Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
+func (o Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
+	if err := o.Policy().Check(r); err != nil {
+		frontend.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}
 	from := r.Header[headerOrigin]
@@ -76,14 +83,4 @@ func isTokenList(text string) bool {
 func isNoTokenRune(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-}
-
-// DropCORS removes from a server's answer what it says of other origins: it was not
-// told where the request comes from, and Admit has answered that.
-func DropCORS(header http.Header) {
-	for name := range header {
-		if strings.HasPrefix(name, "Access-Control-") {
-			delete(header, name)
-		}
-	}
 }

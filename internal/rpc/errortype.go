@@ -1,0 +1,73 @@
+package rpc
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// ToolError is the error type of a call whose tool says that it failed.
+const ToolError = "tool_error"
+
+// otherError is the error type of codes that no specification has.
+const otherError = "_OTHER"
+
+// errorTypes are the codes of JSON-RPC and of all revisions of MCP, as text.
+var errorTypes = func() map[int]string {
+	types := map[int]string{}
+	for _, code := range []int{
+		CodeParse, CodeInvalidRequest, -32601, -32602, -32603,
+		-32000, -32001, -32002, -32020, -32021, -32022, -32042,
+	} {
+		types[code] = strconv.Itoa(code)
+	}
+	return types
+}()
+
+// ErrorTypeOf is the error type of a code: one of few, whatever servers think of.
+func ErrorTypeOf(code int) string {
+	if known, ok := errorTypes[code]; ok {
+		return known
+	}
+	return otherError
+}
+
+// ErrorType says how a call failed that is answered by the message, or returns "". Results
+// are looked into only for calls of tools.
+func ErrorType(answer []byte, e *Envelope, tool bool) string {
+	switch {
+	case e.Error.Present():
+		found, err := Find(answer, e.Error, "code")
+		if err != nil {
+			return otherError
+		}
+		code, err := strconv.Atoi(string(found[0].Of(answer)))
+		if err != nil {
+			return otherError
+		}
+		return ErrorTypeOf(code)
+	case !tool || !mayFail(e.Result.Of(answer)):
+		return ""
+	}
+	if found, err := Find(answer, e.Result, "isError"); err == nil && string(found[0].Of(answer)) == "true" {
+		return ToolError
+	}
+	return ""
+}
+
+var isError = []byte(`"isError"`)
+
+// mayFail says whether a member isError that is true stands anywhere in a result. Many
+// servers say of every result that it is none, and results are large.
+func mayFail(result []byte) bool {
+	for {
+		_, after, found := bytes.Cut(result, isError)
+		if !found {
+			return false
+		}
+		value := bytes.TrimLeft(after, " \t\r\n:")
+		if bytes.HasPrefix(value, []byte("true")) {
+			return true
+		}
+		result = after
+	}
+}

@@ -1,0 +1,74 @@
+package edge
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+)
+
+// Unverified names callers by what their tokens say. It verifies nothing: a principal
+// tells callers apart, and gives no rights.
+type Unverified struct {
+	// IsProbe knows the manager's requests; nil knows none.
+	IsProbe func(*http.Request) bool
+}
+
+// Authenticate refuses nobody.
+func (u Unverified) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
+	return caller.Caller{
+		Principal:     principalOf(r.Header["Authorization"]),
+		Address:       addressOf(r.RemoteAddr),
+		Probe:         u.IsProbe != nil && u.IsProbe(r),
+		Authorization: r.Header["Authorization"],
+	}, nil
+}
+
+func addressOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return host
+}
+
+// claimBytes bounds what is decoded of a token: headers are bounded to more than that.
+const claimBytes = 16 << 10
+
+// principalOf names the principal of what a client shows. A token that is refreshed has
+// the same issuer and subject.
+func principalOf(authorization []string) caller.Principal {
+	switch len(authorization) {
+	case 0:
+		return caller.Nobody
+	case 1:
+	default:
+		return caller.SomeToken
+	}
+	_, token, ok := strings.Cut(authorization[0], " ")
+	if !ok {
+		return caller.SomeToken
+	}
+	_, rest, ok := strings.Cut(strings.TrimSpace(token), ".")
+	payload, signature, three := strings.Cut(rest, ".")
+	if !ok || !three || strings.Contains(signature, ".") || len(payload) > claimBytes {
+		return caller.SomeToken
+	}
+	text, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		return caller.SomeToken
+	}
+	var claims struct {
+		Issuer  string `json:"iss"`
+		Subject string `json:"sub"`
+	}
+	if json.Unmarshal(text, &claims) != nil || claims.Issuer == "" || claims.Subject == "" {
+		return caller.SomeToken
+	}
+	// Quoted, so that no issuer ends in what another's subject begins with.
+	return caller.Principal("jwt " + strconv.Quote(claims.Issuer) + " " + strconv.Quote(claims.Subject))
+}

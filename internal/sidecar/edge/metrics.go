@@ -1,0 +1,209 @@
+package edge
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Names, labels and buckets are those of the OpenTelemetry conventions for MCP. No client
+// and no server can choose the value of a label.
+const (
+	operationName = "mcp_server_operation_duration_seconds"
+	sessionName   = "mcp_server_session_duration_seconds"
+
+	labelMethod   = "mcp_method_name"
+	labelRevision = "mcp_protocol_version"
+	labelError    = "error_type"
+
+	// other stands for every value that is not listed.
+	other = "_OTHER"
+	// methodBatch stands for the methods of a batch, which are answered together.
+	methodBatch = "batch"
+)
+
+var (
+	operationBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
+	// The convention's buckets end at five minutes, and sessions last for a day.
+	sessionBuckets = []float64{1, 5, 10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400}
+)
+
+// Metrics are written from records. A nil Metrics counts nothing.
+type Metrics struct {
+	inFlight   atomic.Int64
+	operations *prometheus.HistogramVec
+	sessions   *prometheus.HistogramVec
+	answers    answerCounts
+
+	// Of operations that succeeded, by method and revision, made when they are first needed:
+	// looking one up costs a call nothing.
+	mu        sync.RWMutex
+	succeeded map[string]map[string]prometheus.Observer
+}
+
+// NewMetrics registers what there is to say of requests.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: operationName, Help: "How long requests and notifications of clients took, until their answer was written. Answers of servers that speak HTTP are passed on unread, so error_type is their HTTP status.",
+			Buckets: operationBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+		}, []string{labelMethod, labelRevision, labelError}),
+		sessions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: sessionName, Help: "How long sessions lasted. error_type is empty unless the server ended the session.",
+			Buckets: sessionBuckets,
+		}, []string{labelRevision, labelError}),
+		answers:   newAnswerCounts(registry),
+		succeeded: map[string]map[string]prometheus.Observer{},
+	}
+	registry.MustRegister(m.operations, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slipway", Subsystem: "adapter", Name: "operations_in_flight", Help: "Requests of clients that have no answer yet, streams without a request not counted.",
+	}, func() float64 { return float64(m.inFlight.Load()) }))
+	return m
+}
+
+func (m *Metrics) began() {
+	if m != nil {
+		m.inFlight.Add(1)
+	}
+}
+
+func (m *Metrics) ended(r *Record) {
+	if m == nil || !r.counted {
+		return
+	}
+	m.inFlight.Add(-1)
+	m.operation(r).Observe(r.Duration.Seconds())
+}
+
+func (m *Metrics) operation(r *Record) prometheus.Observer {
+	if r.Error != Succeeded {
+		return m.operations.WithLabelValues(r.Method, r.Revision, string(r.Error))
+	}
+	m.mu.RLock()
+	known := m.succeeded[r.Method][r.Revision]
+	m.mu.RUnlock()
+	if known != nil {
+		return known
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.succeeded[r.Method] == nil {
+		m.succeeded[r.Method] = map[string]prometheus.Observer{}
+	}
+	made := m.operations.WithLabelValues(r.Method, r.Revision, "")
+	m.succeeded[r.Method][r.Revision] = made
+	return made
+}
+
+// SessionEnded notes how long a session lasted, and whether the server ended it.
+func (m *Metrics) SessionEnded(revision string, lasted time.Duration, reason error) {
+	m.sessions.WithLabelValues(KnownRevision(revision), sessionError(reason)).Observe(lasted.Seconds())
+}
+
+// serverEnded is the error type of a session that its server ended.
+const serverEnded = "server_ended"
+
+// sessionError is empty for sessions that end in order: by their clients, by their time, or
+// because the instance goes away.
+func sessionError(reason error) string {
+	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrLifetime, session.ErrDraining} {
+		if errors.Is(reason, orderly) {
+			return ""
+		}
+	}
+	return serverEnded
+}
+
+// methods are those of the protocol's schemas, of all revisions.
+var methods = func() map[string]string {
+	known := map[string]string{}
+	for _, method := range []string{
+		"initialize", "ping", "server/discover",
+		"tools/list", "tools/call",
+		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+		"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
+		"subscriptions/listen",
+		"tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel",
+		"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+		"notifications/tasks/status",
+	} {
+		known[method] = method
+	}
+	return known
+}()
+
+// knownMethod is a method as a label.
+func knownMethod(method []byte) string {
+	if known, ok := methods[string(method)]; ok { // which makes no string
+		return known
+	}
+	return other
+}
+
+var knownRevisions = func() map[string]string {
+	known := map[string]string{"": "", frontend.Revision20260728: frontend.Revision20260728}
+	for _, revision := range frontend.Revisions() {
+		known[revision] = revision
+	}
+	return known
+}()
+
+// KnownRevision is a protocol revision as a label.
+func KnownRevision(revision string) string {
+	if known, ok := knownRevisions[revision]; ok {
+		return known
+	}
+	return other
+}
+
+func (m *Metrics) answered(status int) {
+	if m != nil {
+		m.answers.of(status).Inc()
+	}
+}
+
+// answerCounts counts what clients were answered, by status. Counters are made beforehand:
+// looking one up costs a call nothing.
+type answerCounts struct {
+	known map[int]prometheus.Counter
+	other [6]prometheus.Counter // by class
+}
+
+// answerStatuses are those that the adapter gives itself; servers that speak HTTP may
+// think of others.
+var answerStatuses = []int{
+	http.StatusOK, http.StatusAccepted, http.StatusNoContent, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
+	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusConflict,
+	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusMisdirectedRequest, http.StatusTooManyRequests,
+	http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+func newAnswerCounts(registry prometheus.Registerer) answerCounts {
+	vector := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "Answers to clients, by HTTP status: 413 and 503 are limits that were hit.",
+	}, []string{"code"})
+	registry.MustRegister(vector)
+	a := answerCounts{known: map[int]prometheus.Counter{}}
+	for _, status := range answerStatuses {
+		a.known[status] = vector.WithLabelValues(strconv.Itoa(status))
+	}
+	for class := range a.other {
+		a.other[class] = vector.WithLabelValues(strconv.Itoa(class) + "xx")
+	}
+	return a
+}
+
+func (a *answerCounts) of(status int) prometheus.Counter {
+	if counter, ok := a.known[status]; ok {
+		return counter
+	}
+	return a.other[min(max(status/100, 0), len(a.other)-1)]
+}

@@ -1,0 +1,126 @@
+package edge
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+)
+
+// Front is the front end that answers a request.
+type Front string
+
+// The front ends.
+const (
+	Streamable Front = "streamable" // sessions of Streamable HTTP
+	Stateless  Front = "stateless"  // revision 2026-07-28
+	HTTPAndSSE Front = "sse"        // the transport of 2024-11-05
+	HTTPServer Front = "http"       // forwarded to a server that speaks HTTP itself
+)
+
+// ErrorType says how a request failed, in words that are few: a label of metrics.
+// It is empty for a request that did not.
+type ErrorType string
+
+// Error types besides codes of JSON-RPC and HTTP.
+const (
+	Succeeded ErrorType = ""
+	ToolError ErrorType = rpc.ToolError
+	Timeout   ErrorType = "timeout"
+	Cancelled ErrorType = "cancelled" // the client did not wait for the answer
+)
+
+// Record is what is known of a request when it is over.
+type Record struct {
+	Front      Front
+	HTTPMethod string
+	Path       string
+	Method     string // of the message; empty if there is none, or it is an answer
+	Revision   string // of the protocol; empty if nothing says which
+	Session    string // its number in the log; empty without a session
+	Caller     caller.Caller
+	Status     int // of the answer; 0 if there is none
+	Error      ErrorType
+	Duration   time.Duration
+
+	began   time.Time
+	closed  bool    // somebody has said how it ended
+	handed  *Handed // has who else closes it
+	counted bool    // it is in flight
+}
+
+// Answered notes how a request ended. Who writes the answer says so, and the first word
+// counts.
+func (r *Record) Answered(how ErrorType) {
+	if !r.closed {
+		r.closed, r.Error = true, how
+	}
+}
+
+// refused is told of answers that are errors of the adapter's.
+func (r *Record) refused(code int) {
+	if how := rpc.ErrorTypeOf(code); how != "" {
+		r.Answered(ErrorType(how))
+	}
+}
+
+// finish fills in what nobody has said.
+func (r *Record) finish(status int, gone bool) {
+	r.Status, r.Duration = status, time.Since(r.began)
+	switch {
+	case r.closed:
+	case gone || status == 0:
+		r.Error = Cancelled
+	case status >= http.StatusBadRequest:
+		r.Error = ErrorType(statusText(status))
+	}
+	r.closed = true
+}
+
+// statusText is the status as a label.
+func statusText(status int) string {
+	if known, ok := statusTexts[status]; ok {
+		return known
+	}
+	return other
+}
+
+var statusTexts = func() map[int]string {
+	texts := map[int]string{}
+	for status := 400; status < 600; status++ {
+		if http.StatusText(status) != "" {
+			texts[status] = strconv.Itoa(status)
+		}
+	}
+	return texts
+}()
+
+// Handed is a record that outlives its request: the answer is written elsewhere, on the
+// stream of the client's connection.
+type Handed struct {
+	door   *Door
+	record Record
+	over   atomic.Bool
+}
+
+// HandOver has somebody else close the record. It is for requests that are accepted first
+// and answered later. One that is refused after all is closed as usual.
+func (r *Request) HandOver() *Handed {
+	h := &Handed{door: r.door, record: r.Record}
+	h.record.Caller = r.Caller
+	r.Record.handed = h
+	return h
+}
+
+// Close closes the record, if it is not closed yet.
+func (h *Handed) Close(how ErrorType) {
+	if h.over.Swap(true) {
+		return
+	}
+	h.record.Answered(how)
+	h.record.finish(http.StatusAccepted, false)
+	h.door.closed(&h.record)
+}

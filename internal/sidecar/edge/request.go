@@ -1,0 +1,82 @@
+package edge
+
+import (
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Request is a client's request as front ends see it.
+type Request struct {
+	*http.Request
+	Caller caller.Caller
+	// Messages are what a POST carries: one, unless it is a Batch. A front end that has
+	// passed them on and waits for the answer drops them, since they may be large.
+	Messages []session.Message
+	Batch    bool
+	Body     []byte // as it came
+	Record   Record
+
+	door *Door
+	sole [1]session.Message // what Messages is of nearly always
+}
+
+// Drop lets go of the body.
+func (r *Request) Drop() {
+	clear(r.Messages)
+	r.Messages, r.Body = nil, nil
+}
+
+// read reads and scans the body. If it returns false it has answered the request.
+func (r *Request) read(w http.ResponseWriter, limits BodyLimits) bool {
+	body, refused := readBody(w, r.Request, limits)
+	if refused != nil {
+		refused.write(w)
+		return false
+	}
+	r.Body = body
+	if r.Batch = rpc.IsBatch(body); r.Batch {
+		messages, err := scanBatch(body)
+		if err != nil {
+			refuseScan(w, err)
+			return false
+		}
+		r.Messages = messages
+		r.note(methodBatch, nil)
+		return true
+	}
+	envelope, err := rpc.Scan(body)
+	if err != nil {
+		refuseScan(w, err)
+		return false
+	}
+	r.sole[0] = session.Message{Bytes: body, Envelope: envelope}
+	r.Messages = r.sole[:]
+	if envelope.Kind != rpc.Response {
+		r.note(knownMethod(envelope.Method), envelope.ProtocolVersion)
+	}
+	return true
+}
+
+// note notes what the request is about, which makes it one that is in flight.
+func (r *Request) note(method string, version []byte) {
+	r.Record.Method = method
+	if version != nil {
+		r.Record.Revision = KnownRevision(string(version))
+	} else if header := r.Header[frontend.HeaderRevision]; len(header) == 1 {
+		r.Record.Revision = KnownRevision(header[0])
+	}
+	r.Record.counted = true
+	r.door.options.Metrics.began()
+}
+
+// idOfSole is the id of the request that a POST carries, if it is one.
+func (r *Request) idOfSole() []byte {
+	if len(r.Messages) != 1 || r.Batch || r.Messages[0].Envelope.Kind != rpc.Request {
+		return nil
+	}
+	return r.Messages[0].Envelope.ID.Of(r.Messages[0].Bytes)
+}

@@ -1,0 +1,24 @@
+package edge
+
+import "net/http"
+
+// Here is the Locator of an instance that has no peers: it answers everything.
+type Here struct{}
+
+// BySession lets the request pass.
+func (Here) BySession(http.ResponseWriter, *Request) bool { return true }
+
+// ByState lets the request pass.
+func (Here) ByState(http.ResponseWriter, *Request) bool { return true }
+
+// Everything is the Authorizer that allows everything.
+type Everything struct{}
+
+// Authorize lets the request pass.
+func (Everything) Authorize(*Request) *Refusal { return nil }
+
+// Reserve is the Budget of bodies that are bounded one by one.
+func (l BodyLimits) Reserve(*Request) (BodyLimits, *Refusal) { return l, nil }
+
+// Release gives nothing back.
+func (BodyLimits) Release(*Request) {}
