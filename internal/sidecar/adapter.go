@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // Path is where MCP clients connect.
@@ -257,6 +259,9 @@ func (a *Adapter) clientHandler() http.Handler {
 	} else {
 		options.Stateless = a.serveStateless
 		served[Path] = streamable.New(options)
+	}
+	if c.Transport != Stdio {
+		maps.Copy(served, upstream.Metadata(c.UpstreamURL, Path, c.Origins))
 	}
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
