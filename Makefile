@@ -162,6 +162,7 @@ tidy: ## Bring every go.mod in line with the imports.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd hack/kube && go mod tidy
+	cd internal/rpc/testdata/segmentio && go mod tidy
 
 .PHONY: verify
 verify: generate fmt tidy lint ## Check generated files, formatting, modules and lint; fails on a dirty tree.

@@ -1,9 +1,6 @@
 package rpc
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "bytes"
 
 // Kind is what a message is.
 type Kind uint8
@@ -91,7 +88,8 @@ var (
 // It does not allocate unless it fails or a string that it decodes has escapes.
 //
 // Members that decide where a message goes must be spelled exactly, once and
-// without escapes: parsers differ in what they make of anything else.
+// without escapes, and their texts must not have half of a surrogate pair: parsers
+// differ in what they make of anything else.
 //
 // The error is always an *Error.
 func Scan(message []byte) (Envelope, error) {
@@ -208,7 +206,7 @@ func (s *scanner) top() *Error {
 			s.envelope.Params = Span{start, s.i}
 			continue
 		}
-		value, err := s.value()
+		value, err := s.valueOf(key)
 		if err != nil {
 			return err
 		}
@@ -257,7 +255,7 @@ func (s *scanner) params() *Error {
 			s.envelope.Meta = Span{start, s.i}
 			continue
 		}
-		value, err := s.value()
+		value, err := s.valueOf(key)
 		if err != nil {
 			return err
 		}
@@ -295,7 +293,7 @@ func (s *scanner) meta() *Error {
 		if err != nil || !more {
 			return err
 		}
-		value, err := s.value()
+		value, err := s.valueOf(key)
 		if err != nil {
 			return err
 		}
@@ -310,28 +308,19 @@ func (s *scanner) meta() *Error {
 	}
 }
 
+// valueOf checks the value of a member. Half of a surrogate pair is a character of its own
+// to some parsers, and U+FFFD to others, so the text of a known member has none; anywhere
+// else it is a matter between client and server.
+func (s *scanner) valueOf(key int) (Span, *Error) {
+	value, err := s.value()
+	if err == nil && key >= 0 && hasLoneSurrogate(value.Of(s.b)) {
+		return Span{}, invalid(value.Start, "half of a surrogate pair, which parsers read differently")
+	}
+	return value, err
+}
+
 // absent says whether a value stands for none at all.
 func (s *scanner) absent(value Span) bool { return s.lenient && string(value.Of(s.b)) == "null" }
-
-// text is the content of a string, or nil for any other value.
-func (s *scanner) text(value Span) []byte {
-	raw := value.Of(s.b)
-	if raw[0] != '"' {
-		return nil
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1]
-	}
-	return unquote(raw)
-}
-
-func unquote(raw []byte) []byte {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil // the syntax was checked, so this does not happen
-	}
-	return []byte(text)
-}
 
 // classify decides what the message is, once all members are known.
 func (s *scanner) classify() *Error {

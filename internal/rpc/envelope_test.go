@@ -134,6 +134,12 @@ func TestScanRefuses(t *testing.T) {
 		"member twice in _meta":              {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"progressToken":2}}}`, CodeInvalidRequest},
 		"escaped member":                     {`{"jsonrpc":"2.0","\u0069d":1,"method":"m"}`, CodeInvalidRequest},
 		"member in another case":             {`{"jsonrpc":"2.0","ID":1,"method":"m"}`, CodeInvalidRequest},
+		"letter that has one case with i":    {`{"jsonrpc":"2.0","İd":1,"method":"m"}`, CodeInvalidRequest},
+		"the other one":                      {`{"jsonrpc":"2.0","ıd":1,"method":"m"}`, CodeInvalidRequest},
+		"half a pair in an id":               {`{"jsonrpc":"2.0","id":"\ud83d","method":"m"}`, CodeInvalidRequest},
+		"half a pair in a method":            {`{"jsonrpc":"2.0","id":1,"method":"m\ude00"}`, CodeInvalidRequest},
+		"half a pair in a name":              {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"\n\ud83d\u0041"}}`, CodeInvalidRequest},
+		"a pair and a half in a token":       {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"\ud83d\ude00\ud83d"}}}`, CodeInvalidRequest},
 		"member that only folds to the name": {`{"jsonrpc":"2.0","paramſ":1,"method":"m"}`, CodeInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {

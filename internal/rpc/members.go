@@ -72,14 +72,18 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 }
 
 // visible is a name without blanks at its ends, and without the characters anywhere that
-// show nothing.
+// show nothing. The two letters that only have one case in common with i, and so do not
+// fold to it, become one: decoders that ignore case by changing it take them for one.
 func visible(name []byte) []byte {
 	if bytes.IndexFunc(name, isOdd) < 0 { // nearly always
 		return name
 	}
 	name = bytes.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		switch {
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
 			return -1
+		case r == 'İ' || r == 'ı':
+			return 'i'
 		}
 		return r
 	}, name)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -30,6 +31,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // Path is where MCP clients connect.
@@ -280,6 +282,9 @@ func (a *Adapter) routes() map[string]edge.Route {
 		routes[Path] = a.backend.proxyEras.route(proxy)
 	} else {
 		routes[Path] = streamable.New(options).Route()
+	}
+	if c.Transport != Stdio {
+		maps.Copy(routes, upstream.Metadata(c.UpstreamURL, Path))
 	}
 	return routes
 }

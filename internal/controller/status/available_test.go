@@ -23,6 +23,7 @@ const (
 // What can be wrong with the only pod.
 func TestWhatIsWrongWithAPod(t *testing.T) {
 	exited := terminated(1, "Error", "")
+	const portIsTaken = "sidecar: --admin-listen: listen tcp :16271: bind: address already in use\n"
 	for name, test := range map[string]struct {
 		change func(*Observed)
 		pod    func(*corev1.Pod)
@@ -131,6 +132,23 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the adapter ends": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(2, "Error", "panic") },
 			want: "PodsNotReady", with: reconciling, words: []string{"the adapter's container ended: exit code 2; its last lines: panic", "-c mcp-adapter"},
+		},
+		"the adapter's port is taken": {
+			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(1, "Error", portIsTaken) },
+			want: "PodsNotReady", with: reconciling,
+			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "other ports than 16270 and 16271", "-c mcp-adapter"},
+		},
+		"the adapter's port is taken, and its hook fails": {
+			pod: func(p *corev1.Pod) {
+				adapterOf(p).State, adapterOf(p).LastTerminationState = waiting("PostStartHookError", "hook failed"), terminated(1, "Error", portIsTaken)
+			},
+			want: "PodsNotReady", with: reconciling, words: []string{"the adapter cannot listen on port 16271"},
+		},
+		"the adapter's port is taken, and it is tried again": {
+			pod: func(p *corev1.Pod) {
+				adapterOf(p).State, adapterOf(p).LastTerminationState = startedAgo(time.Second), terminated(1, "Error", portIsTaken)
+			},
+			want: "PodsNotReady", with: reconciling, words: []string{"the adapter cannot listen on port 16271"},
 		},
 		"the adapter cannot be prepared": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = waiting("PostStartHookError", "hook failed") },

@@ -147,6 +147,12 @@ func (s sick) adapter() *Obstacle {
 	if c == nil {
 		return nil
 	}
+	// Its hook fails, too, when it ends so early, and says less.
+	if port := takenPort(s.end(c)); port != "" {
+		return &Obstacle{mcpv1alpha1.ReasonPodsNotReady, fmt.Sprintf("the adapter cannot listen on port %s, because another process of the pod does; "+
+			"have the server use other ports than %d and %d, which are the adapter's: containers of a pod share them; %s",
+			port, mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort, logsOf(s.pod, mcpv1alpha1.ContainerAdapter))}
+	}
 	if words := notCreated(c); words != "" {
 		return &Obstacle{mcpv1alpha1.ReasonPodsNotReady, "the adapter's container cannot be started: " + words}
 	}
@@ -155,6 +161,20 @@ func (s sick) adapter() *Obstacle {
 			"; " + logsOf(s.pod, mcpv1alpha1.ContainerAdapter)}
 	}
 	return nil
+}
+
+// portTaken is in an adapter's last line when it cannot listen.
+var portTaken = regexp.MustCompile(`listen tcp \S*:(\d+): bind: address already in use`)
+
+// takenPort is the port that an adapter ended for not having it, or empty.
+func takenPort(end *corev1.ContainerStateTerminated) string {
+	if end == nil {
+		return ""
+	}
+	if match := portTaken.FindStringSubmatch(lastLines(end.Message)); match != nil {
+		return match[1]
+	}
+	return ""
 }
 
 func (s sick) server() *Obstacle {

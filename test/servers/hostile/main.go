@@ -1,6 +1,6 @@
 // Command hostile is an MCP server on standard input and output that misbehaves in the
 // way that its first argument names. Operators must stay correct, quick and small
-// whatever it does.
+// whatever it does. As usurper it runs another server, and takes the adapter's place.
 package main
 
 import (
@@ -40,8 +40,11 @@ type request struct {
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "usurp" {
+		usurp(os.Args[2:])
+	}
 	if len(os.Args) < 2 || ways[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: hostile WAY [SIZE]")
+		fmt.Fprintln(os.Stderr, "usage: hostile WAY [SIZE]\n       hostile usurp COMMAND [ARGUMENTS]")
 		os.Exit(2)
 	}
 	s := &server{out: bufio.NewWriter(os.Stdout)}
