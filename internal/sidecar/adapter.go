@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 )
@@ -54,7 +55,7 @@ type Config struct {
 	Shared      bool          // one process for all sessions of a stdio server
 	OfferRoots  bool          // let servers with sessions ask clients without for their roots
 	LegacySSE   bool          // also serve clients that know only the transport of 2024-11-05
-	Origins     origin.Policy
+	Origins     origin.Policy // without Settings
 
 	MaxSessions  int
 	IdleTimeout  time.Duration
@@ -74,7 +75,9 @@ type Config struct {
 
 	Owner sessionid.Owner
 	Keys  *keys.Keys
-	Log   logr.Logger
+	// Settings are what changes while the adapter runs; nil is Origins, for ever.
+	Settings *settings.Live
+	Log      logr.Logger
 }
 
 // Defaults are what an adapter does when nobody says otherwise.
@@ -201,6 +204,9 @@ type Adapter struct {
 // New returns an adapter for the server that starter starts, or that listens at
 // the configured URL.
 func New(starter child.Starter, config Config) *Adapter {
+	if config.Settings == nil {
+		config.Settings = settings.New(settings.Options{Start: settings.Values{Origins: config.Origins}})
+	}
 	a := &Adapter{
 		config:   config,
 		registry: prometheus.NewRegistry(),
@@ -226,7 +232,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	})
 	a.clients = a.answering(a.clientHandler())
 	a.admin = admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
 	})
 	return a
 }
@@ -245,7 +251,7 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) clientHandler() http.Handler {
 	c := &a.config
 	options := streamable.Options{
-		Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
+		Sessions: a.sessions, Origins: c.Settings.Origins, Open: a.backend.open, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
 		BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		KeepAlive: keepAlive, Retry: retry,
 	}
@@ -260,7 +266,7 @@ func (a *Adapter) clientHandler() http.Handler {
 	}
 	if c.LegacySSE {
 		legacy := legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Origins: c.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			Sessions: a.sessions, Origins: c.Settings.Origins, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			BodyBytes: c.BodyBytes, OpenTimeout: c.OpenTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		})
 		served[legacysse.StreamPath] = onBehalf(legacy.ServeStream)

@@ -203,7 +203,7 @@ func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
-		URL: a.config.UpstreamURL, Origins: a.config.Origins, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
+		URL: a.config.UpstreamURL, Origins: a.config.Settings.Origins, MintID: a.mintID, IsProbe: a.config.Keys.IsProbe,
 		Opened: func() func(error) { return a.logOpened(a.nextNumber()) },
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,

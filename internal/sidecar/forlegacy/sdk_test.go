@@ -137,14 +137,14 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 	var ids atomic.Int64
 	mint := func() string { return fmt.Sprintf("s%d", ids.Add(1)) }
 	old := legacysse.New(legacysse.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: open, MintToken: mint, PostTo: legacysse.MessagesPath,
+		Sessions: registry, Origins: origin.Always(origin.Policy{}), Open: open, MintToken: mint, PostTo: legacysse.MessagesPath,
 		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second,
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc(legacysse.StreamPath, old.ServeStream)
 	mux.HandleFunc(legacysse.MessagesPath, old.ServeMessages)
 	mux.Handle("/", streamable.New(streamable.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: open, MintID: mint,
+		Sessions: registry, Origins: origin.Always(origin.Policy{}), Open: open, MintID: mint,
 		BodyBytes: 16 << 20, OpenTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: time.Second, Retry: time.Second,
 	}))
 	server := httptest.NewServer(mux)

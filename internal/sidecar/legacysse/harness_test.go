@@ -75,7 +75,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 		},
 	}
 	options := Options{
-		Sessions: e.registry, Origins: origin.Policy{Hosts: []string{"localhost"}},
+		Sessions: e.registry, Origins: origin.Always(origin.Policy{Hosts: []string{"localhost"}}),
 		Open: e.open, MintToken: rand.Text, PostTo: MessagesPath,
 		BodyBytes: 1 << 20, OpenTimeout: time.Hour, WriteTimeout: time.Hour,
 		KeepAlive: time.Hour,

@@ -173,7 +173,7 @@ func serveHTTP(t *testing.T, p *Process) string {
 	var mu sync.Mutex
 	ids := 0
 	server := httptest.NewServer(streamable.New(streamable.Options{
-		Sessions: registry, Origins: origin.Policy{}, Open: p.Open,
+		Sessions: registry, Origins: origin.Always(origin.Policy{}), Open: p.Open,
 		MintID: func() string {
 			mu.Lock()
 			defer mu.Unlock()

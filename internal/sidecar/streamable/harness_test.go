@@ -59,7 +59,7 @@ func newEndpoint(t *testing.T, change func(*Options)) *endpoint {
 	ids := 0
 	options := Options{
 		Sessions: e.registry,
-		Origins:  origin.Policy{Hosts: []string{"localhost"}},
+		Origins:  origin.Always(origin.Policy{Hosts: []string{"localhost"}}),
 		Open:     e.open,
 		MintID: func() string {
 			e.mu.Lock()

@@ -109,7 +109,7 @@ type endpoint struct {
 func newEndpoint(t *testing.T, b *backend, change func(*Options)) *endpoint {
 	t.Helper()
 	options := Options{
-		URL: b.url("/mcp"), Origins: origin.Policy{Hosts: []string{"mcp.example"}, Origins: []string{"https://chat.example"}},
+		URL: b.url("/mcp"), Origins: origin.Always(origin.Policy{Hosts: []string{"mcp.example"}, Origins: []string{"https://chat.example"}}),
 		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits,
 	}
 	if change != nil {
