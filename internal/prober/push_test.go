@@ -181,9 +181,10 @@ func TestSettingsChangeMeanwhile(t *testing.T) {
 	})
 }
 
-// One that does not take settings in time has had its time, and is asked in the next.
+// One that does not take settings in time has had its time: others come first, and then
+// it is asked.
 func TestSettingsThatAreNotAnswered(t *testing.T) {
-	inWorld(t, Options{}, func(t *testing.T, w *world) {
+	inWorld(t, Options{Workers: 1}, func(t *testing.T, w *world) {
 		var inEffect atomic.Pointer[adapterapi.SettingsState]
 		inEffect.Store(&adapterapi.SettingsState{Version: 1})
 		w.adapterWith(&inEffect)
@@ -192,8 +193,14 @@ func TestSettingsThatAreNotAnswered(t *testing.T) {
 			return adapterapi.SettingsState{}, lostPush(ctx, ctx.Err())
 		})
 		w.Watch(alpha, []Instance{pod("a", with(settingsOf(t, 1, "one")))})
-		w.pass(5500 * time.Millisecond)
-		if got := kinds(w.take()); got != "v@0 c@0 s@0 c@5 " {
+		w.pass(time.Second)
+		w.Watch(serverName("beta"), []Instance{pod("b")})
+		w.pass(4500 * time.Millisecond)
+		var order strings.Builder
+		for _, q := range w.take() {
+			order.WriteString(string(q.uid) + ":" + kinds([]asked{q}))
+		}
+		if got := order.String(); got != "a:v@0 a:c@0 a:s@0 b:v@5 b:c@5 a:c@5 " {
 			t.Errorf("got %s", got)
 		}
 		w.wantOutcome("a", Verified, "")
