@@ -79,7 +79,7 @@ func newLogger(verbosity int) (logr.Logger, zap.AtomicLevel, error) {
 	return zapr.NewLogger(log), level, nil
 }
 
-func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) }
+func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } //nolint:gosec // it is 0 to 5, or refused
 
 // spareThreads are made at the start. Under load there are more at a time than
 // there are processors, and when a pod reaches its limit of processes none can be

@@ -15,6 +15,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
+// firstPushRetry is soon: people wait for what they have changed.
+const firstPushRetry = 500 * time.Millisecond
+
 // lags says whether the adapter takes settings and goes by others than it should. One
 // that takes none is of a template that has everything in flags.
 func (i *instance) lags() bool { return i.inEffect != nil && i.inEffect.Lacks(i.Settings) }
@@ -46,7 +49,7 @@ func (p *Prober) settlePush(i *instance, a answer, now time.Time) {
 			return
 		}
 		i.pushFails++
-		i.pushAt = now.Add(jitter(backOff(firstRetry, i.pushFails, lastRetry)))
+		i.pushAt = now.Add(jitter(backOff(firstPushRetry, i.pushFails, lastRetry)))
 		if i.pushFails == patience {
 			log.Info("An adapter does not take its settings; they reach it by its volume when the kubelet brings that up to date", "reason", a.pushErr.Error())
 		}

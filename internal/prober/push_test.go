@@ -136,8 +136,8 @@ func TestSettingsAreSentAgain(t *testing.T) {
 				asked++
 			}
 		}
-		// 1 s later, then 2 s, 4 s, 8 s, 16 s, and 30 s from then on.
-		if sent < 6 || sent > 9 || asked < sent {
+		// Half a second later, then 1 s, 2 s, 4 s, 8 s, 16 s, and 30 s from then on.
+		if sent < 8 || sent > 10 || asked < sent {
 			t.Errorf("sent %d times and asked %d times in 100 s", sent, asked)
 		}
 		if len(told) != 1 || !strings.Contains(told[0], "does not take its settings") {
@@ -195,7 +195,7 @@ func TestSettingsThatAreNotAnswered(t *testing.T) {
 		w.Watch(alpha, []Instance{pod("a", with(settingsOf(t, 1, "one")))})
 		w.pass(time.Second)
 		w.Watch(serverName("beta"), []Instance{pod("b")})
-		w.pass(4500 * time.Millisecond)
+		w.pass(4200 * time.Millisecond)
 		var order strings.Builder
 		for _, q := range w.take() {
 			order.WriteString(string(q.uid) + ":" + kinds([]asked{q}))

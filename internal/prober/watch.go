@@ -103,9 +103,6 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 	if moved {
 		i.etag = ""
 	}
-	if was.Settings != want.Settings {
-		i.pushFails, i.pushAt = 0, now
-	}
 	switch {
 	case anew:
 		i.trigger(now)
@@ -114,8 +111,9 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 			i.running.cancel()
 		}
 		p.reschedule(i, i.next(now))
-	case was.Settings != want.Settings && i.lags(): // if it is being asked, it is sent them right after
-		p.reschedule(i, now)
+	case was.Settings != want.Settings && i.lags():
+		i.pushFails, i.pushAt = 0, now
+		p.reschedule(i, now) // if it is being asked, it is sent them right after
 	case i.lost(was.Stored):
 		p.reschedule(i, earlier(i.at, now.Add(jitter(firstAsk))))
 	case was.Interval != want.Interval:
