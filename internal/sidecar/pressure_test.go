@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -212,7 +213,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			draining: make(chan struct{}),
 			answers:  newAnswerCounts(prometheus.NewRegistry()),
 		}
-		a.config.Keys = newKeys(t)
+		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
 		a.backend.open = func(context.Context) (*session.Session, error) {
 			server = &agreeableServer{}
 			server.opened = session.New(server, a.sessionLimits(), &a.metrics)

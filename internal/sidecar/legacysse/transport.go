@@ -29,7 +29,7 @@ const tokenParameter = "token"
 // Options are what a Transport needs and how it behaves.
 type Options struct {
 	Sessions *session.Registry
-	Origins  func() *origin.Policy // as it is now
+	Origins  origin.Source
 
 	// Open starts a server for a new session, or connects to one; its errors are
 	// shown to clients. The session is ended by whoever notices first that the
@@ -64,7 +64,7 @@ func New(options Options) *Transport {
 // admit says whether a request may come from where it does and has the method. If
 // not it has answered the request.
 func (t *Transport) admit(w http.ResponseWriter, r *http.Request, method string) bool {
-	if !frontend.Admit(w, r, t.Origins(), method) {
+	if !frontend.Admit(w, r, t.Origins.Now(), method) {
 		return false
 	}
 	if r.Method != method {

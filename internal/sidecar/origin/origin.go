@@ -31,8 +31,20 @@ type Policy struct {
 	Hosts   []string // names, with or without a port
 }
 
-// Always is a policy that never changes, for those who ask for it each time.
-func Always(policy Policy) func() *Policy { return func() *Policy { return &policy } }
+// Source has the policy as it is now: it can change between two requests. Nil has one
+// without lists.
+type Source func() *Policy
+
+// Always is a source whose policy never changes.
+func Always(policy Policy) Source { return func() *Policy { return &policy } }
+
+// Now is the policy for a request that has just come.
+func (s Source) Now() *Policy {
+	if s == nil {
+		return &Policy{}
+	}
+	return s()
+}
 
 // Validate says which entries no header can ever equal. The API server refuses the
 // same: what it takes must not keep a pod from starting.

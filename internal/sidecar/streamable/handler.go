@@ -19,7 +19,7 @@ import (
 // Options are what a Handler needs and how it behaves.
 type Options struct {
 	Sessions *session.Registry
-	Origins  func() *origin.Policy // as it is now
+	Origins  origin.Source
 
 	// Open starts a server for a new session, or connects to one; its errors are
 	// shown to clients. The session is ended by whoever notices first that the
@@ -50,7 +50,7 @@ func New(options Options) *Handler { return &Handler{options} }
 const methods = "GET, POST, DELETE"
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !frontend.Admit(w, r, h.Origins(), methods) {
+	if !frontend.Admit(w, r, h.Origins.Now(), methods) {
 		return
 	}
 	switch r.Method {

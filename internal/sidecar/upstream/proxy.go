@@ -45,9 +45,9 @@ type Metrics struct {
 
 // Options are what a Proxy needs and how it behaves.
 type Options struct {
-	URL     *url.URL              // of the server's endpoint, such as http://127.0.0.1:3000/mcp
-	Origins func() *origin.Policy // as it is now
-	MintID  func() string         // makes the id of a session that was opened
+	URL     *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
+	Origins origin.Source
+	MintID  func() string // makes the id of a session that was opened
 	// IsProbe knows the manager's requests, which have a slot of their own; nil knows none.
 	IsProbe func(*http.Request) bool
 	// Translate answers a message that belongs to no session in the server's place, or
@@ -114,7 +114,7 @@ func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 const methods = "GET, POST, DELETE"
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !frontend.Admit(w, r, p.Origins(), methods) {
+	if !frontend.Admit(w, r, p.Origins.Now(), methods) {
 		return
 	}
 	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {

@@ -147,6 +147,7 @@ func TestSettingsAfterAnUpgrade(t *testing.T) {
 	}
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(81)) })
 	g.Eventually(func() string { return status(t, server).Address.URL }).WithTimeout(hang.Guard).Should(HaveSuffix(":81/mcp"))
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent") // a new template would wait for the registry first
 	g.Expect(newest()).To(Equal("echo-earlier"), "the upgrade renders the pods anew")
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedHosts = []mcpv1alpha1.Host{"mcp.example.com"} })
 	g.Eventually(newest).WithTimeout(hang.Guard).ShouldNot(Equal("echo-earlier"))
