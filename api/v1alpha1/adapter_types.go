@@ -14,7 +14,8 @@ type Adapter struct {
 
 	// allowedOrigins are the web origins that may call the server from a
 	// browser, such as https://chat.example.com. The entry * allows every origin.
-	// Requests without an Origin header are not affected.
+	// Requests without an Origin header are not affected. A change takes effect
+	// in running pods, without a restart.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -22,11 +23,20 @@ type Adapter struct {
 
 	// allowedHosts are host names, with or without a port, under which clients
 	// may reach the server besides the names of its Service, such as the name of
-	// an ingress. The entry * allows every host.
+	// an ingress. The entry * allows every host. A change takes effect in running
+	// pods, without a restart.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	AllowedHosts []Host `json:"allowedHosts,omitempty"`
+
+	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
+	// sessions that open and end, and failures that repeat themselves. A change
+	// takes effect in running pods, without a restart.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=5
+	Verbosity *int32 `json:"verbosity,omitempty"`
 
 	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
 	// and /messages, for clients that know nothing newer.

@@ -28,6 +28,11 @@ func (in *Adapter) DeepCopyInto(out *Adapter) {
 		*out = make([]Host, len(*in))
 		copy(*out, *in)
 	}
+	if in.Verbosity != nil {
+		in, out := &in.Verbosity, &out.Verbosity
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Limits != nil {
 		in, out := &in.Limits, &out.Limits
 		*out = new(AdapterLimits)

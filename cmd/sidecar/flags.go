@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
@@ -26,6 +27,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
 	flags.StringVar(&o.framing, "framing", "Newline", "how the server tells messages apart: Newline or ContentLength")
 	flags.StringVar(&o.keysDir, "keys-dir", "", "`directory` with the server's keys, in hexadecimal: the file current has one, accepted any number, one a line; they are read again when they change; without it a key is made up, and the catalogue is not served")
+	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity are taken instead of those of the flags; it is read again when it changes, and with --keys-dir the manager can send another")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that open and end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
@@ -141,11 +143,11 @@ func checkSocket(o options) error {
 }
 
 // complete works out what the other flags mean.
-func complete(config *sidecar.Config, o options) (err error) {
+func complete(config *sidecar.Config, o *options) (err error) {
 	if err := config.Validate(); err != nil {
 		return err
 	}
-	if config.Log, err = newLogger(o.verbosity); err != nil {
+	if config.Log, o.level, err = newLogger(o.verbosity); err != nil {
 		return err
 	}
 	if o.keysDir == "" {

@@ -18,9 +18,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -33,8 +35,10 @@ type options struct {
 	serverUIDs          []uint32 // nil is anybody
 	framing             string
 	keysDir             string
+	settingsDir         string
 	podUID, podIP       string
 	verbosity           int
+	level               zap.AtomicLevel
 	command             []string
 }
 
@@ -51,27 +55,31 @@ func serve(ctx context.Context, args []string) error {
 		return flagError(err)
 	}
 	o.command = flags.Args()
-	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, o)); err != nil {
+	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, &o)); err != nil {
 		return &usageError{err, serveCommand}
 	}
 	return serveOn(ctx, config, o)
 }
 
-func newLogger(verbosity int) (logr.Logger, error) {
-	if verbosity < 0 || verbosity > 5 {
-		return logr.Logger{}, fmt.Errorf("verbosity %d: want 0 to 5", verbosity)
+// newLogger returns a logger, and the level by which it can be made to say more or less.
+func newLogger(verbosity int) (logr.Logger, zap.AtomicLevel, error) {
+	level := zap.NewAtomicLevelAt(levelOf(verbosity))
+	if verbosity < 0 || verbosity > adapterapi.MaxVerbosity {
+		return logr.Logger{}, level, fmt.Errorf("verbosity %d: want 0 to %d", verbosity, adapterapi.MaxVerbosity)
 	}
 	config := zap.NewProductionConfig()
-	config.Level = zap.NewAtomicLevelAt(zapcore.Level(-verbosity))
+	config.Level = level
 	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	config.DisableStacktrace = true
 	config.DisableCaller = true
 	log, err := config.Build()
 	if err != nil {
-		return logr.Logger{}, fmt.Errorf("make logger: %w", err)
+		return logr.Logger{}, level, fmt.Errorf("make logger: %w", err)
 	}
-	return zapr.NewLogger(log), nil
+	return zapr.NewLogger(log), level, nil
 }
+
+func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } //nolint:gosec // it is 0 to 5, or refused
 
 // spareThreads are made at the start. Under load there are more at a time than
 // there are processors, and when a pod reaches its limit of processes none can be
@@ -92,9 +100,12 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}
 	local := netip.MustParseAddrPort(clients.Addr().String())
-	if len(config.Origins.Hosts) == 0 && local.Addr().IsLoopback() {
-		config.Origins.Hosts = []string{"localhost"} // no other name leads here
+	// no other name leads to a loopback address. Nor may any to a pod whose settings
+	// are late or broken.
+	if len(config.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
+		config.Origins.Hosts = []string{"localhost"}
 	}
+	config.Settings = liveSettings(config, o)
 	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
@@ -126,6 +137,17 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	go obey(signals, end, adapter)
 	config.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
 	return adapter.Serve(ctx, clients, administrators)
+}
+
+// liveSettings are those of the flags, until there is a document.
+func liveSettings(config sidecar.Config, o options) *settings.Live {
+	live := settings.New(settings.Options{
+		Start: settings.Values{Origins: config.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
+		Changed: func(values *settings.Values) { o.level.SetLevel(levelOf(values.Verbosity)) },
+		Log:     config.Log.WithName("settings"),
+	})
+	live.Reload() // before anybody is served
+	return live
 }
 
 // obey drains and ends the adapter with the first signal. Whoever sends a second one

@@ -32,7 +32,7 @@ func key(t *testing.T, text string) Key {
 func TestDerivedKeysAreStable(t *testing.T) {
 	k := key(t, hexKey)
 	got := map[string]string{"id": k.ID()}
-	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe} {
+	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe, UseSettings} {
 		got[string(use)] = hex.EncodeToString(k.Derive(use)[:8])
 	}
 	text, err := os.ReadFile("testdata/derived-v1.json")
@@ -183,6 +183,8 @@ func TestReportIsStable(t *testing.T) {
 	want := []Report{
 		{Ready: true, Catalog: json.RawMessage(`{"digest":"sha256:00"}`)},
 		{Ready: true, Reason: TooLarge, Error: "more than 10000 items of a list"},
+		{Ready: true, Settings: &SettingsState{Version: 1, Generation: 7, Digest: "00"}},
+		{Ready: true, Settings: &SettingsState{Version: 1}},
 	}
 	for _, reason := range []Reason{Starting, Unstartable, Exited, Silent, Unauthorized, Busy, NoRoom, Broken} {
 		want = append(want, Report{Reason: reason, Error: "why"})

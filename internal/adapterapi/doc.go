@@ -12,16 +12,19 @@ package adapterapi
 
 // The paths of the admin port.
 const (
-	PathLive    = "/livez"
-	PathReady   = "/readyz"
-	PathCatalog = "/catalog"
-	PathMetrics = "/metrics"
+	PathLive     = "/livez"
+	PathReady    = "/readyz"
+	PathCatalog  = "/catalog"
+	PathSettings = "/settings"
+	PathMetrics  = "/metrics"
 )
 
 // Headers of requests and answers.
 const (
 	// HeaderProof carries the manager's proof at the admin port.
 	HeaderProof = "Slipway-Proof"
+	// HeaderBody carries the manager's MAC over the body of a request with a proof.
+	HeaderBody = "Slipway-Body"
 	// HeaderProbe carries the manager's proof at the client port, where it finds a session
 	// slot of its own. The adapter never passes it on.
 	HeaderProbe = "Slipway-Probe"

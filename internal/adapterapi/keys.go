@@ -57,6 +57,7 @@ const (
 	UseReferences Use = "references v1"  // the manager's, for digests of Secrets that say nothing to others
 	UseCatalog    Use = "catalog v1"     // requests to and answers of the admin port
 	UseProbe      Use = "probe v1"       // the manager's requests to the client port
+	UseSettings   Use = "settings v1"    // the manager's pushes to the admin port, and their answers
 
 	useID Use = "key id v1"
 )

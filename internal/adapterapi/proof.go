@@ -77,6 +77,18 @@ func (p Proof) request(subject Subject, at string) []byte {
 	return p.mac("request", []byte(at), []byte(p.nonce), []byte(subject.PodUID), []byte(subject.Method), []byte(subject.Path))
 }
 
+// SealBody is the header that the request's body is proved by.
+func (p Proof) SealBody(body []byte) string { return encoding.EncodeToString(p.body(body)) }
+
+// OpensBody says whether the header is that of the request's body, sent by who made the
+// proof.
+func (p Proof) OpensBody(header string, body []byte) bool {
+	presented, err := encoding.Strict().DecodeString(header)
+	return err == nil && hmac.Equal(presented, p.body(body))
+}
+
+func (p Proof) body(body []byte) []byte { return p.mac("body", []byte(p.nonce), body) }
+
 // Answer is what an adapter says: all that the manager acts on.
 type Answer struct {
 	Status   int

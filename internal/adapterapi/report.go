@@ -9,6 +9,8 @@ type Report struct {
 	Reason  Reason          `json:"reason,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Catalog json.RawMessage `json:"catalog,omitempty"` // of package mcpprobe
+	// Settings are those in effect; nil of an adapter that takes none.
+	Settings *SettingsState `json:"settings,omitempty"`
 }
 
 // Reason is why a server is not ready, for programs. A manager takes one that it does not

@@ -35,6 +35,7 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 			Interval: orDefault(s.server.Spec.Probe.Interval, defaultInterval),
 			Timeout:  orDefault(s.server.Spec.Probe.Timeout, defaultTimeout),
 			Stored:   r.storedCatalog(s),
+			Settings: s.settings,
 		})
 	}
 	r.Prober.Watch(s.name, instances)

@@ -59,6 +59,9 @@ func (r *Reconciler) observe(ctx context.Context, s *state) error {
 	if s.catalog, err = r.findMetadata(ctx, configMapKind, key(workload.CatalogName(s.server))); err != nil {
 		return err
 	}
+	if s.settingsMap, err = r.findMetadata(ctx, configMapKind, key(workload.SettingsName(s.server))); err != nil {
+		return err
+	}
 	if s.keysSecret, err = r.findMetadata(ctx, secretKind, key(workload.KeysSecretName(s.server))); err != nil {
 		return err
 	}

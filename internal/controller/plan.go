@@ -34,7 +34,7 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 		return nil
 	}
 	inputs := workload.InputsOf(s.server, s.references)
-	if s.current == nil || s.current.Inputs != inputs {
+	if s.current == nil || !s.current.Inputs.Match(s.server, s.references) {
 		image, ok := r.imageFor(s, inputs)
 		if !ok {
 			return nil
@@ -67,7 +67,7 @@ func differ(a, b json.RawMessage) (bool, error) {
 // imageFor says what the image is known to be, which may be nil, and whether it is
 // time to go on.
 func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image, bool) {
-	if s.current != nil && s.current.Inputs.Spec == inputs.Spec {
+	if s.current != nil && s.current.Inputs.MatchSpec(s.server) {
 		return s.current.Image, true // the spec is the same: something that it refers to has changed
 	}
 	spec := &s.server.Spec

@@ -115,8 +115,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // ones and the status need.
 func (r *Reconciler) steps(ctx context.Context, s *state) error {
 	for _, step := range []func(context.Context, *state) error{
+		r.planSettings,
 		r.ensureKeys,
 		r.watchInstances, // before anything that can fail: what runs is looked after
+		r.applySettings,
 		r.checkReferences,
 		r.planTemplate,
 		r.apply,

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -28,6 +29,7 @@ type state struct {
 	serviceAccount *metav1.PartialObjectMetadata
 	disruption     *policyv1.PodDisruptionBudget
 	catalog        *metav1.PartialObjectMetadata
+	settingsMap    *metav1.PartialObjectMetadata
 	keysSecret     *metav1.PartialObjectMetadata
 	revisions      []appsv1.ControllerRevision // newest first
 	current        *workload.Rendered          // of the newest revision
@@ -36,7 +38,8 @@ type state struct {
 
 	// What was decided.
 	keys       *serverKeys // nil as long as there are none
-	references string      // keyed digest of what the spec refers to
+	settings   adapterapi.Document
+	references string // keyed digest of what the spec refers to
 	rendered   *workload.Rendered
 	outdated   bool
 	refusal    *status.Obstacle // the user must act

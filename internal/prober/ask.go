@@ -115,7 +115,8 @@ type reply struct {
 	etag      string
 	sessions  int32 // -1 if it did not say
 	report    Report
-	catalog   *Catalog // nil if there is none yet
+	catalog   *Catalog                  // nil if there is none yet
+	settings  *adapterapi.SettingsState // nil of an adapter that takes none
 }
 
 // errNoRoom means that too much is being read already. It says nothing of the one who
@@ -299,6 +300,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 	answer.report = Report{
 		Ready: report.Ready, Reason: line(string(report.Reason), maxReason), Error: text(report.Error, maxWords),
 	}
+	answer.settings = report.Settings
 	var err error
 	switch {
 	case len(report.Catalog) == 0 || string(report.Catalog) == "null":

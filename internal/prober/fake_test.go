@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -56,6 +57,7 @@ type world struct {
 	told    []time.Duration
 	verifyF func(ctx context.Context, i Instance) error
 	fetchF  func(ctx context.Context, i Instance, tag string) (reply, error)
+	pushF   func(ctx context.Context, i Instance) (adapterapi.SettingsState, error)
 }
 
 // inWorld runs a test in which time passes only when everybody waits.
@@ -88,6 +90,13 @@ func inWorld(t *testing.T, options Options, test func(t *testing.T, w *world)) {
 				r.catalog = &Catalog{Summary: Summary{Digest: r.catalog.Summary.Digest}}
 			}
 			return r, err
+		}
+		w.push = func(ctx context.Context, i Instance) (adapterapi.SettingsState, error) {
+			w.note(i.UID, kindPush, "")
+			w.mu.Lock()
+			push := w.pushF
+			w.mu.Unlock()
+			return push(ctx, i)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)

@@ -51,6 +51,11 @@ type instance struct {
 	verifiedAt  time.Time // when it was last asked through its client port
 	verifyAt    time.Time // not before this it is asked there again
 
+	inEffect  *adapterapi.SettingsState // what its adapter last said; nil before, and if it takes none
+	pushFails int                       // in a row
+	pushAt    time.Time                 // not before this it is sent its settings again
+	pushed    bool                      // since its adapter was last asked
+
 	etag string
 	vain int // times in a row that a whole answer said nothing new
 	flap flap
@@ -78,6 +83,7 @@ func (i *instance) trigger(now time.Time) {
 	i.verifyAt = later(now, i.verifiedAt.Add(betweenVerifications))
 	i.verifyFails, i.softFails, i.askFails, i.asks = 0, 0, 0, 0
 	i.askNext, i.noRoom, i.suspect = false, 0, false
+	i.pushFails, i.pushAt = 0, now
 }
 
 // wantsVerify says whether it is to be asked through its client port. While its
@@ -94,6 +100,13 @@ func (i *instance) verifyNow(now time.Time) bool {
 
 // next is when to ask.
 func (i *instance) next(now time.Time) time.Time {
+	if i.lags() {
+		return earlier(later(now, i.pushAt), i.nextAsk(now))
+	}
+	return i.nextAsk(now)
+}
+
+func (i *instance) nextAsk(now time.Time) time.Time {
 	switch {
 	case i.noRoom > 0:
 		return now.Add(jitter(backOff(firstPostponed, i.noRoom, lastPostponed)))
@@ -187,19 +200,21 @@ func (i *instance) answered(answer reply, now time.Time) {
 	before := i.result
 	switch {
 	case !answer.unchanged:
-		i.etag = answer.etag
+		i.etag, i.inEffect = answer.etag, answer.settings
 		i.reported(answer.report, now)
 		if answer.catalog != nil {
 			i.offered(answer, now)
 		}
-		if before.Report == i.result.Report && before.Catalog == i.result.Catalog {
-			i.vain++
-		} else {
+		switch {
+		case before.Report != i.result.Report || before.Catalog != i.result.Catalog:
 			i.vain = 0
+		case !i.pushed: // that alone makes another answer
+			i.vain++
 		}
 	case i.result.Report != nil:
 		i.reported(*i.result.Report, now)
 	}
+	i.pushed = false
 	i.result.Flapping = i.flap.flapping(now)
 }
 

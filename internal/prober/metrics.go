@@ -13,6 +13,7 @@ import (
 const (
 	kindVerify  = "verify"
 	kindCatalog = "catalog"
+	kindPush    = "settings"
 )
 
 // metrics have no label that a server could choose.

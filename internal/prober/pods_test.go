@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -92,7 +93,7 @@ func adapter(state keeper.State) http.Handler {
 	return admin.Handler(admin.Options{
 		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
 		Sessions: func() int { return 3 },
-		Keys:     held, Metrics: http.NotFoundHandler(),
+		Keys:     held, Settings: settings.New(settings.Options{}), Metrics: http.NotFoundHandler(),
 	})
 }
 

@@ -76,6 +76,9 @@ type Instance struct {
 	// Stored is the digest of the catalogue that the cluster holds already; the
 	// prober need not keep that one.
 	Stored string
+	// Settings are what its adapter is to go by. An adapter that takes settings and goes
+	// by others is sent these, at once and again until it has them.
+	Settings adapterapi.Document
 }
 
 // Outcome is what came of asking an instance through its client port.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
@@ -23,6 +24,7 @@ type Prober struct {
 	// What asks; tests put something else here.
 	verify func(context.Context, Instance) error
 	fetch  func(context.Context, Instance, question) (reply, error)
+	push   func(context.Context, Instance) (adapterapi.SettingsState, error)
 	close  func()
 
 	wake chan struct{} // there may be something to do
@@ -42,6 +44,7 @@ type Prober struct {
 type job struct {
 	instance *instance
 	asks     Instance // as it was when the job began
+	push     bool
 	verify   bool
 	question question
 	suspect  bool
@@ -51,6 +54,10 @@ type job struct {
 
 // answer is what came of a job.
 type answer struct {
+	pushed    bool   // it was tried
+	sent      string // digest of what was
+	state     adapterapi.SettingsState
+	pushErr   error
 	verified  bool // it was tried
 	verifyErr error
 	asked     bool // it was tried
@@ -69,6 +76,7 @@ func New(options Options) *Prober {
 		suspect: max(1, options.Workers/2),
 		verify:  ask.verify,
 		fetch:   ask.fetch,
+		push:    ask.push,
 		close:   ask.close,
 		wake:    make(chan struct{}, 1),
 		servers: map[types.NamespacedName]*server{},
@@ -150,9 +158,9 @@ func (p *Prober) dispatch(ctx context.Context) (time.Duration, bool) {
 }
 
 func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, i.Timeout)
+	ctx, cancel := context.WithCancel(ctx)
 	j := &job{
-		instance: i, asks: i.Instance, verify: i.verifyNow(now), question: i.question(now), suspect: i.suspect, cancel: cancel,
+		instance: i, asks: i.Instance, push: i.pushNow(now), verify: i.verifyNow(now), question: i.question(now), suspect: i.suspect, cancel: cancel,
 	}
 	if j.verify {
 		i.verifiedAt = now
@@ -172,6 +180,11 @@ func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
 // ask does what a job is about, within its deadline.
 func (p *Prober) ask(ctx context.Context, j *job) answer {
 	var a answer
+	if j.push && p.send(ctx, j, &a) {
+		return a
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.asks.Timeout)
+	defer cancel()
 	if j.verify {
 		a.verified = true
 		a.verifyErr = p.metrics.timed(kindVerify, func() error { return p.verify(ctx, j.asks) })
@@ -227,7 +240,8 @@ func (p *Prober) end(j *job, a answer) {
 }
 
 func canceled(a answer) bool {
-	return a.verifyErr != nil && mcpprobe.ClassOf(a.verifyErr) == mcpprobe.Canceled ||
+	return a.pushErr != nil && mcpprobe.ClassOf(a.pushErr) == mcpprobe.Canceled ||
+		a.verifyErr != nil && mcpprobe.ClassOf(a.verifyErr) == mcpprobe.Canceled ||
 		a.askErr != nil && mcpprobe.ClassOf(a.askErr) == mcpprobe.Canceled
 }
 
@@ -255,6 +269,9 @@ func (p *Prober) enqueue(i *instance) {
 func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 	before := i.result
 	i.suspect = a.late
+	if a.pushed {
+		p.settlePush(i, a, now)
+	}
 	if a.verified {
 		i.verified(a.verifyErr, now)
 	}

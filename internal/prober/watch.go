@@ -111,6 +111,9 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 			i.running.cancel()
 		}
 		p.reschedule(i, i.next(now))
+	case was.Settings != want.Settings && i.lags():
+		i.pushFails, i.pushAt = 0, now
+		p.reschedule(i, now) // if it is being asked, it is sent them right after
 	case i.lost(was.Stored):
 		p.reschedule(i, earlier(i.at, now.Add(jitter(firstAsk))))
 	case was.Interval != want.Interval:

@@ -16,6 +16,10 @@ const (
 	// in flight has a JSON-RPC error.
 	Death = 100 * time.Millisecond
 
+	// Settings is from the change of allowed hosts, allowed origins or the verbosity until
+	// running pods go by it.
+	Settings = 2 * time.Second
+
 	// Failover is from the loss of the leading manager until another one reconciles.
 	Failover = 30 * time.Second
 

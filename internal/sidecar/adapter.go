@@ -29,6 +29,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
@@ -57,7 +58,7 @@ type Config struct {
 	Shared      bool          // one process for all sessions of a stdio server
 	OfferRoots  bool          // let servers with sessions ask clients without for their roots
 	LegacySSE   bool          // also serve clients that know only the transport of 2024-11-05
-	Origins     origin.Policy
+	Origins     origin.Policy // without Settings
 
 	MaxSessions  int
 	IdleTimeout  time.Duration
@@ -77,7 +78,9 @@ type Config struct {
 
 	Owner sessionid.Owner
 	Keys  *keys.Keys
-	Log   logr.Logger
+	// Settings are what changes while the adapter runs; nil is Origins, for ever.
+	Settings *settings.Live
+	Log      logr.Logger
 
 	// Recorded is told of every request that is over; may be nil.
 	Recorded func(edge.Record)
@@ -207,6 +210,9 @@ type Adapter struct {
 // New returns an adapter for the server that starter starts, or that listens at
 // the configured URL.
 func New(starter child.Starter, config Config) *Adapter {
+	if config.Settings == nil {
+		config.Settings = settings.New(settings.Options{Start: settings.Values{Origins: config.Origins}})
+	}
 	a := &Adapter{
 		config:   config,
 		registry: prometheus.NewRegistry(),
@@ -232,7 +238,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	})
 	a.clients = a.door()
 	a.admin = admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
 	})
 	return a
 }
@@ -251,7 +257,7 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) door() *edge.Door {
 	c := &a.config
 	return edge.New(edge.Options{
-		Admit:        edge.Origins{Policy: func() *origin.Policy { return &c.Origins }},
+		Admit:        edge.Origins{Policy: c.Settings.Origins},
 		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
 		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, ReadTimeout: readTimeout},
 		Routes:       a.routes(),

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -214,7 +215,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			draining: make(chan struct{}),
 			requests: edge.NewMetrics(prometheus.NewRegistry()),
 		}
-		a.config.Keys = newKeys(t)
+		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
 		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
 			server = &agreeableServer{}
 			server.opened = session.New(server, a.sessionLimits(), &a.metrics)

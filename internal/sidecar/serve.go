@@ -60,6 +60,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	patient := newPatientListener(clients)
 	running.Go(func() { patient.run(background) })
 	running.Go(func() { a.config.Keys.Run(background, a.config.Log.WithName("keys")) })
+	running.Go(func() { a.config.Settings.Run(background) })
 	failed := make(chan error, 2)
 	go func() { failed <- clientServer.Serve(patient) }()
 	go func() { failed <- adminServer.Serve(administrators) }()

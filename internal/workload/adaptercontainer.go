@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,7 @@ const (
 	// sidecarPath is the adapter's program in its image.
 	sidecarPath = "/sidecar"
 	keysDir     = "/etc/slipway/keys"
-
-	defaultClusterDomain = "cluster.local"
+	settingsDir = "/etc/slipway/settings"
 )
 
 // adapterContainer is the native sidecar that clients talk to. The hook that puts the
@@ -52,7 +50,8 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 		WithResources(adapterResources(p)).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(sharedDir),
-			corev1ac.VolumeMount().WithName(keysVolume).WithMountPath(keysDir).WithReadOnly(true))
+			corev1ac.VolumeMount().WithName(keysVolume).WithMountPath(keysDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(settingsVolume).WithMountPath(settingsDir).WithReadOnly(true))
 	if in.Adapter.PullPolicy != "" {
 		container.WithImagePullPolicy(in.Adapter.PullPolicy)
 	}
@@ -108,6 +107,7 @@ func adapterArgs(in Input, user user) []string {
 		fmt.Sprintf("--admin-listen=:%d", mcpv1alpha1.AdapterAdminPort),
 		"--socket=" + socketPath,
 		"--keys-dir=" + keysDir,
+		"--settings-dir=" + settingsDir,
 		"--pod-uid=$(POD_UID)",
 		"--pod-ip=$(POD_IP)",
 	}
@@ -127,12 +127,6 @@ func adapterArgs(in Input, user user) []string {
 	}
 	if adapter.LegacySSE {
 		a.add("legacy-sse", true)
-	}
-	for _, host := range allowedHosts(in) {
-		a.add("allowed-host", host)
-	}
-	for _, origin := range adapter.AllowedOrigins {
-		a.add("allowed-origin", origin)
 	}
 	return a
 }
@@ -182,20 +176,4 @@ func upstream(server *mcpv1alpha1.MCPServer) string {
 	}
 	base.Path = path // which is not escaped as paths in URLs are
 	return base.String()
-}
-
-// allowedHosts are the names of the Service, and what else the user allows.
-func allowedHosts(in Input) []string {
-	name, namespace := in.Server.Name, in.Server.Namespace
-	inNamespace := name + "." + namespace
-	hosts := []string{
-		name, inNamespace, inNamespace + ".svc",
-		inNamespace + ".svc." + cmp.Or(in.ClusterDomain, defaultClusterDomain),
-	}
-	for _, host := range in.Server.Spec.Adapter.AllowedHosts {
-		if !slices.Contains(hosts, string(host)) {
-			hosts = append(hosts, string(host))
-		}
-	}
-	return hosts
 }

@@ -20,6 +20,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -159,6 +160,15 @@ func encode(t *testing.T, object any) []byte {
 	return text
 }
 
+func settingsOf(t *testing.T, in Input) *corev1ac.ConfigMapApplyConfiguration {
+	t.Helper()
+	document, err := Settings(in.Server, in.ClusterDomain).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return SettingsConfigMap(in.Server, document)
+}
+
 func TestGolden(t *testing.T) {
 	for _, name := range cases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +180,9 @@ func TestGolden(t *testing.T) {
 			}
 			golden(t, file("deployment.yaml"), Deployment(in.Server, template), &appsv1.Deployment{})
 			golden(t, file("service.yaml"), Service(in.Server), &corev1.Service{})
+			if name == "everything" {
+				golden(t, file("settings.yaml"), settingsOf(t, in), &corev1.ConfigMap{})
+			}
 			golden(t, file("serviceaccount.yaml"), ServiceAccount(in.Server), &corev1.ServiceAccount{})
 			golden(t, file("poddisruptionbudget.yaml"), PodDisruptionBudget(in.Server), &policyv1.PodDisruptionBudget{})
 		})
@@ -191,6 +204,7 @@ func TestGoldenOthers(t *testing.T) {
 	in := readInput(t, "long-name")
 	file := func(name string) string { return filepath.Join("testdata", "long-name", name) }
 	golden(t, file("secret.yaml"), KeysSecret(in.Server, testKey(t, "00"), testKey(t, "ff")), nil)
+	golden(t, file("settings.yaml"), settingsOf(t, in), &corev1.ConfigMap{})
 	golden(t, file("catalog.yaml"), CatalogConfigMap(in.Server, Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}), &corev1.ConfigMap{})
 	golden(t, file("catalog-trimmed.yaml"), CatalogConfigMap(in.Server,
 		Catalog{Digest: "sha256:cd", JSON: []byte(`{}`), Trimmed: "the schemas of 12 tools were left out"}), &corev1.ConfigMap{})
@@ -214,7 +228,7 @@ func TestDeterminism(t *testing.T) {
 		}
 		encoded, err := json.Marshal([]any{
 			Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server),
-			InputsOf(in.Server, "r"),
+			settingsOf(t, in), InputsOf(in.Server, "r"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +253,7 @@ func TestPurity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, config := range []any{template, Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server)} {
+			for _, config := range []any{template, Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server), settingsOf(t, in)} {
 				scribble(t, config)
 			}
 			_ = InputsOf(in.Server, "r")

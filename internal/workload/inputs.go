@@ -26,16 +26,46 @@ type hashed struct {
 // InputsOf names what a pod template is rendered from: the part of the spec that
 // concerns pods, the annotation that asks for a refresh, and what the spec refers to.
 // What this operator adds, its adapter and the cluster's domain, is not in it: they alone
-// restart nothing. Nor are the keys, which adapters read again.
+// restart nothing. Nor are the keys, which adapters read again, and what is in their
+// settings.
 func InputsOf(server *mcpv1alpha1.MCPServer, references string) Inputs {
-	content, err := canonical(hashed{podSpec(&server.Spec), server.Annotations[mcpv1alpha1.AnnotationRefresh]})
+	return inputsAs(formatSettings, server, references)
+}
+
+// Match says whether a template that was rendered from these inputs is still the one for
+// the server. They are compared by the rules that they were made by, so that a new format
+// restarts nothing. A template of formatFlags has in its flags what others take from their
+// settings, so it is rendered anew when that changes.
+func (i Inputs) Match(server *mcpv1alpha1.MCPServer, references string) bool {
+	return i == inputsAs(i.Format, server, references)
+}
+
+// MatchSpec is Match, whatever the spec refers to.
+func (i Inputs) MatchSpec(server *mcpv1alpha1.MCPServer) bool { return i.Match(server, i.References) }
+
+// The formats of inputs.
+const (
+	formatFlags    = 0 // all of the spec that concerns pods
+	formatSettings = 1 // that without what adapters take over while they run
+)
+
+func inputsAs(format int, server *mcpv1alpha1.MCPServer, references string) Inputs {
+	part := podSpec(&server.Spec)
+	switch format {
+	case formatFlags:
+	case formatSettings:
+		part = withoutSettings(part)
+	default:
+		return Inputs{} // of a newer operator, which nobody here can compare
+	}
+	content, err := canonical(hashed{part, server.Annotations[mcpv1alpha1.AnnotationRefresh]})
 	if err != nil {
 		// What was decoded from JSON can be encoded again. Should it ever not be so, then
 		// these are inputs like no others, and rendering the template fails with the reason.
 		content = []byte(err.Error())
 	}
 	hash := sha256.Sum256(content)
-	return Inputs{Spec: hex.EncodeToString(hash[:16]), References: references}
+	return Inputs{Format: format, Spec: hex.EncodeToString(hash[:16]), References: references}
 }
 
 // podSpec is the part of a spec that concerns pods. Everything else has its zero

@@ -22,19 +22,25 @@ func TestInputsArePinned(t *testing.T) {
 		Hashed json.RawMessage `json:"hashed"`
 		Inputs Inputs          `json:"inputs"`
 	}
-	all := map[string]pinned{}
-	for _, name := range cases(t) {
-		in := readInput(t, name)
-		if name == "suspended" {
-			in.Server.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "2026-11-15"}
+	for format, file := range map[int]string{formatFlags: "inputs.yaml", formatSettings: "inputs-1.yaml"} {
+		all := map[string]pinned{}
+		for _, name := range cases(t) {
+			in := readInput(t, name)
+			if name == "suspended" {
+				in.Server.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "2026-11-15"}
+			}
+			part := podSpec(&in.Server.Spec)
+			if format == formatSettings {
+				part = withoutSettings(part)
+			}
+			content, err := canonical(hashed{part, in.Server.Annotations[mcpv1alpha1.AnnotationRefresh]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = pinned{content, inputsAs(format, in.Server, in.References)}
 		}
-		content, err := canonical(hashed{podSpec(&in.Server.Spec), in.Server.Annotations[mcpv1alpha1.AnnotationRefresh]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = pinned{content, InputsOf(in.Server, in.References)}
+		golden(t, filepath.Join("testdata", file), all, nil)
 	}
-	golden(t, filepath.Join("testdata", "inputs.yaml"), all, nil)
 }
 
 func TestCanonical(t *testing.T) {
@@ -115,6 +121,9 @@ func TestInputs(t *testing.T) {
 		"onReferenceChange": {func(s *mcpv1alpha1.MCPServer) {
 			s.Spec.PodTemplate.OnReferenceChange = mcpv1alpha1.ReferenceChangeIgnore
 		}, false},
+		"allowedHosts":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedHosts = nil }, false},
+		"allowedOrigins":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedOrigins = nil }, false},
+		"verbosity":        {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Verbosity = new(int32(5)) }, false},
 		"status":           {func(s *mcpv1alpha1.MCPServer) { s.Status.Replicas = 3 }, false},
 		"label":            {func(s *mcpv1alpha1.MCPServer) { s.Labels = map[string]string{"a": "b"} }, false},
 		"other annotation": {func(s *mcpv1alpha1.MCPServer) { s.Annotations = map[string]string{"a": "b"} }, false},

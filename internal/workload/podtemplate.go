@@ -19,11 +19,12 @@ import (
 // The volumes that a pod has besides the user's. Their names are reserved: users
 // cannot mount them.
 const (
-	sharedVolume = "slipway-shared"
-	keysVolume   = "slipway-keys"
-	homeVolume   = "slipway-home"
-	tmpVolume    = "slipway-tmp"
-	tokenVolume  = "slipway-token"
+	sharedVolume   = "slipway-shared"
+	keysVolume     = "slipway-keys"
+	settingsVolume = "slipway-settings"
+	homeVolume     = "slipway-home"
+	tmpVolume      = "slipway-tmp"
+	tokenVolume    = "slipway-token"
 )
 
 const (
@@ -158,6 +159,10 @@ func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 			WithSecret(corev1ac.SecretVolumeSource().WithSecretName(KeysSecretName(in.Server)).WithDefaultMode(0o444).WithItems(
 				corev1ac.KeyToPath().WithKey(adapterapi.KeysCurrent).WithPath(adapterapi.KeysCurrent),
 				corev1ac.KeyToPath().WithKey(adapterapi.KeysAccepted).WithPath(adapterapi.KeysAccepted))),
+		// A pod does not start without it: there is no other list of hosts. All of its entries
+		// are mounted, so that an entry more does not change the template.
+		corev1ac.Volume().WithName(settingsVolume).
+			WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(SettingsName(in.Server)).WithDefaultMode(0o444)),
 	}
 	if needsHome(in) {
 		all = append(all, corev1ac.Volume().WithName(homeVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))

@@ -51,6 +51,8 @@ type Rendered struct {
 // same, a template that was rendered once stays in use, whatever a newer operator
 // would make of them.
 type Inputs struct {
+	// Format says what Spec is a hash of, and so what the template has: see inputsAs.
+	Format int `json:"format,omitempty"`
 	// Spec is that of the part of the spec that concerns pods, with the annotation
 	// that asks for a refresh.
 	Spec string `json:"spec"`

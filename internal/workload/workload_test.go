@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,8 +130,8 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	if got := argument(pod.InitContainers[0].Args, "drain-timeout"); got != "1m0s" {
 		t.Errorf("drain timeout %s", got)
 	}
-	if hosts := strings.Join(pod.InitContainers[0].Args, " "); !strings.Contains(hosts, "--allowed-host=echo.team.svc.cluster.local") {
-		t.Errorf("arguments %s", hosts)
+	if hosts := Settings(server, "").AllowedHosts; !slices.Contains(hosts, "echo.team.svc.cluster.local") {
+		t.Errorf("hosts %q", hosts)
 	}
 	if got := *Deployment(server, corev1ac.PodTemplateSpec()).Spec.Replicas; got != 1 {
 		t.Errorf("%d replicas", got)

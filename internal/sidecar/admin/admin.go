@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
 // longestWait bounds how long a readiness check may be held.
@@ -30,6 +31,8 @@ type Options struct {
 	// Keys are what a reader of the catalogue proves itself by. It is not served when no
 	// manager has them.
 	Keys *keys.Keys
+	// Settings are what the manager pushes, and what the report says is in effect.
+	Settings *settings.Live
 	// Metrics serves the metrics.
 	Metrics http.Handler
 }
@@ -41,6 +44,7 @@ func Handler(options Options) http.Handler {
 	mux.HandleFunc("GET "+adapterapi.PathLive, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
+	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)
 	mux.Handle("GET "+adapterapi.PathMetrics, options.Metrics)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{adapterapi.PathLive, adapterapi.PathReady, adapterapi.PathCatalog, adapterapi.PathMetrics}, ", "))
@@ -140,7 +144,7 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
 	state, _ := h.State()
-	body, err := encode(state)
+	body, err := encode(state, h.Settings.State())
 	if err != nil {
 		return adapterapi.Answer{}, err
 	}
@@ -154,8 +158,8 @@ func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
 	return answer, nil
 }
 
-func encode(state keeper.State) ([]byte, error) {
-	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason}
+func encode(state keeper.State, inEffect adapterapi.SettingsState) ([]byte, error) {
+	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
 	}

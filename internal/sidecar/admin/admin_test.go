@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
 // source is a state that tests change.
@@ -54,7 +55,7 @@ func newHandler(s *source) http.Handler {
 		panic(err)
 	}
 	return Handler(Options{
-		State: s.get, Sessions: func() int { return 3 }, Keys: held,
+		State: s.get, Sessions: func() int { return 3 }, Keys: held, Settings: settings.New(settings.Options{}),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
 }
@@ -111,7 +112,7 @@ func TestAnswers(t *testing.T) {
 		"SF1 another pod's":        {up, "/catalog", proof(serverKey, "another", time.Now()), 401, "proof"},
 		"SF1 an old one":           {up, "/catalog", proof(serverKey, podUID, time.Now().Add(-time.Minute)), 401, "proof"},
 		"catalogue":                {up, "/catalog", proof(serverKey, podUID, time.Now()), 200, `"ready":true,"catalog":{`},
-		"catalogue while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3"}`},
+		"catalogue while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3","settings":{"version":1,"generation":0}}`},
 		"metrics":                  {up, "/metrics", nil, 200, "metrics"},
 		"no such path":             {up, "/drain", nil, 404, ""},
 	} {

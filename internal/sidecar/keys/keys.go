@@ -136,11 +136,20 @@ func (k *Keys) IsProbe(r *http.Request) bool {
 
 // CatalogProof verifies a request for the catalogue at the admin port.
 func (k *Keys) CatalogProof(r *http.Request) (proof adapterapi.Proof, ok bool) {
+	return k.proof(r, adapterapi.CatalogSubject(k.podUID))
+}
+
+// SettingsProof verifies a push of settings to the admin port, but for its body.
+func (k *Keys) SettingsProof(r *http.Request) (proof adapterapi.Proof, ok bool) {
+	return k.proof(r, adapterapi.SettingsSubject(k.podUID))
+}
+
+func (k *Keys) proof(r *http.Request, subject adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
 	presented := r.Header[adapterapi.HeaderProof]
 	if len(presented) != 1 || !k.shared {
 		return adapterapi.Proof{}, false
 	}
-	return k.held.Load().ring.Verify(presented[0], adapterapi.CatalogSubject(k.podUID), time.Now())
+	return k.held.Load().ring.Verify(presented[0], subject, time.Now())
 }
 
 // Shared says whether a manager has the keys, too.

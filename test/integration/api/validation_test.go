@@ -156,6 +156,11 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 99ms}}`,
 		want:    `spec.probe.timeout: Invalid value: "99ms": probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
 	},
+	"verbosity": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {verbosity: 5}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {verbosity: 6}}`,
+		want:    `spec.adapter.verbosity: Invalid value: 6: spec.adapter.verbosity in body should be less than or equal to 5`,
+	},
 	"origin": {
 		valid:   `{image: x, transport: {type: stdio}, adapter: {allowedOrigins: ["*", "https://chat.example.com", "http://localhost:8080"]}}`,
 		invalid: `{image: x, transport: {type: stdio}, adapter: {allowedOrigins: ["chat.example.com"]}}`,

@@ -259,17 +259,21 @@ func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, soc
 	if err != nil {
 		return nil, err
 	}
+	settingsDir, err := k.mountSettings(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
 	args := []string{adapter.Args[0]}
 	for _, arg := range adapter.Args[1:] {
 		switch name, _, _ := strings.Cut(arg, "="); name {
-		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--keys-dir":
+		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--keys-dir", "--settings-dir":
 		case "--socket":
 			args = append(args, "--socket="+socket)
 		default:
 			args = append(args, arg)
 		}
 	}
-	return append(args, "--keys-dir="+keysDir, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
+	return append(args, "--keys-dir="+keysDir, "--settings-dir="+settingsDir, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
 		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort)), nil
 }
 
@@ -316,6 +320,28 @@ func (k *kubelet) mountKeys(ctx context.Context, pod *corev1.Pod) (string, error
 			}
 		}
 	})
+	return dir, nil
+}
+
+// mountSettings writes what the pod finds in the volume with its settings. It does not
+// follow the ConfigMap: a kubelet takes longer for that than any test waits.
+func (k *kubelet) mountSettings(ctx context.Context, pod *corev1.Pod) (string, error) {
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "slipway-settings" && v.ConfigMap != nil })
+	if i < 0 {
+		return "", errors.New("the pod has no settings")
+	}
+	dir := filepath.Join(k.dir, string(pod.UID), "settings")
+	config := &corev1.ConfigMap{}
+	err := k.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Spec.Volumes[i].ConfigMap.Name}, config)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	for name, content := range config.Data {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	if err != nil {
+		return "", fmt.Errorf("mount settings of pod %s: %w", pod.Name, err)
+	}
 	return dir, nil
 }
 

@@ -70,7 +70,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	eventually(t, server, "Ready", "True Ready")
 	NewWithT(t).Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(ConsistOf(
 		"Deployment echo", "Service echo", "ServiceAccount echo", "PodDisruptionBudget echo", "Secret echo-keys",
-		"ConfigMap echo-catalog", HavePrefix("ControllerRevision echo-")))
+		"ConfigMap echo-catalog", "ConfigMap echo-adapter", HavePrefix("ControllerRevision echo-")))
 	if err := shared.client.Delete(t.Context(), server); err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterUpgrade
       default: OnChange
+    - name: verbosity
+      type:
+        scalar: numeric
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterLimits
   map:
     fields:

@@ -18,12 +18,18 @@ type AdapterApplyConfiguration struct {
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// allowedOrigins are the web origins that may call the server from a
 	// browser, such as https://chat.example.com. The entry * allows every origin.
-	// Requests without an Origin header are not affected.
+	// Requests without an Origin header are not affected. A change takes effect
+	// in running pods, without a restart.
 	AllowedOrigins []apiv1alpha1.Origin `json:"allowedOrigins,omitempty"`
 	// allowedHosts are host names, with or without a port, under which clients
 	// may reach the server besides the names of its Service, such as the name of
-	// an ingress. The entry * allows every host.
+	// an ingress. The entry * allows every host. A change takes effect in running
+	// pods, without a restart.
 	AllowedHosts []apiv1alpha1.Host `json:"allowedHosts,omitempty"`
+	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
+	// sessions that open and end, and failures that repeat themselves. A change
+	// takes effect in running pods, without a restart.
+	Verbosity *int32 `json:"verbosity,omitempty"`
 	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
 	// and /messages, for clients that know nothing newer.
 	LegacySSE *bool `json:"legacySSE,omitempty"`
@@ -66,6 +72,14 @@ func (b *AdapterApplyConfiguration) WithAllowedHosts(values ...apiv1alpha1.Host)
 	for i := range values {
 		b.AllowedHosts = append(b.AllowedHosts, values[i])
 	}
+	return b
+}
+
+// WithVerbosity sets the Verbosity field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Verbosity field is set to the value of the last call.
+func (b *AdapterApplyConfiguration) WithVerbosity(value int32) *AdapterApplyConfiguration {
+	b.Verbosity = &value
 	return b
 }
 

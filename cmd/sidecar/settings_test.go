@@ -1,0 +1,114 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+const testUID = "11111111-2222-3333-4444-555555555555"
+
+func settingsDocument(t *testing.T, generation int64, host string, verbosity int) string {
+	t.Helper()
+	document, err := adapterapi.Settings{
+		Version: adapterapi.SettingsVersion, Generation: generation, AllowedHosts: []string{host}, Verbosity: verbosity,
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document.Text
+}
+
+func writeFiles(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+
+// openAs opens a session under a host name, and returns the status.
+func openAs(t *testing.T, url, host string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(initialize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Host = host
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// A program that runs takes other hosts and another verbosity.
+func TestSettingsWhileItRuns(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	key := adapterapi.NewKey()
+	p, admin := startSidecar(t,
+		"--keys-dir", writeFiles(t, map[string]string{adapterapi.KeysCurrent: key.Encode(), adapterapi.KeysAccepted: ""}), "--pod-uid", testUID,
+		"--settings-dir", writeFiles(t, map[string]string{adapterapi.SettingsFile: settingsDocument(t, 1, "one.example", 0)}),
+		"--allowed-host", "flag.example", "--verbosity", "1", "--", echoServer)
+	url := clientURL.FindStringSubmatch(p.written())[1]
+	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusOK))
+	g.Expect(openAs(t, url, "flag.example")).To(gomega.Equal(http.StatusForbidden), "the document is there instead of the flags")
+	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusForbidden))
+
+	document := settingsDocument(t, 2, "two.example", 1)
+	proof, header := adapterapi.NewProof(key, adapterapi.SettingsSubject(testUID), time.Now())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, admin+adapterapi.PathSettings, strings.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set(adapterapi.HeaderProof, header)
+	request.Header.Set(adapterapi.HeaderBody, proof.SealBody([]byte(document)))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	g.Expect(response.StatusCode).To(gomega.Equal(http.StatusOK))
+
+	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusForbidden))
+	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusOK))
+	g.Eventually(p.written).WithTimeout(hang.Guard).Should(gomega.ContainSubstring("Session opened"))
+	g.Expect(strings.Count(p.written(), "Session opened")).To(gomega.Equal(1), "the first session was logged, too")
+}
+
+// In a pod whose settings are missing or broken no name leads to the server, instead of
+// every one.
+func TestSettingsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]map[string]string{
+		"missing": {},
+		"broken":  {adapterapi.SettingsFile: `{"version":1,"generation":1,"allowedHosts":[]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			p, _ := startSidecar(t, "--listen", "0.0.0.0:0", "--settings-dir", writeFiles(t, files), "--", echoServer)
+			url := clientURL.FindStringSubmatch(p.written())[1]
+			g.Expect(openAs(t, url, "any.example")).To(gomega.Equal(http.StatusForbidden))
+			g.Expect(openAs(t, url, "localhost")).To(gomega.Equal(http.StatusOK))
+			g.Expect(strings.Contains(p.written(), "Keep the settings that are in effect")).To(gomega.Equal(name == "broken"))
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+// planSettings decides what adapters are to take over while they run.
+func (r *Reconciler) planSettings(_ context.Context, s *state) (err error) {
+	s.settings, err = workload.Settings(s.server, r.ClusterDomain).Encode()
+	return err
+}
+
+// applySettings keeps that in a ConfigMap, for adapters that start. Adapters that run are
+// sent it by the prober, and neither waits for the other. A server that is refused has it
+// all the same: who takes an origin off the list wants that to hold, whatever else is
+// wrong with the spec.
+func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
+	if s.keys == nil { // what would use it cannot be there
+		return nil
+	}
+	return r.applyOne(ctx, s, desired{
+		configMapKind, workload.SettingsName(s.server), workload.SettingsConfigMap(s.server, s.settings), orNil(s.settingsMap),
+	})
+}
