@@ -25,6 +25,8 @@ type Caller struct {
 	Address       string   // of the client, without the port
 	Probe         bool     // the manager makes the request
 	Authorization []string // what the client shows, as it came
+
+	group string // once it was asked for
 }
 
 // Adapter is on whose behalf the adapter makes requests of its own.
@@ -37,13 +39,14 @@ func (c *Caller) IsAdapter() bool { return c.Address == "" && len(c.Authorizatio
 // that show the same token, or that have the same address and show none. It is no secret.
 func (c *Caller) Group() string {
 	switch {
-	case c.IsAdapter():
-		return ""
+	case c.group != "" || c.IsAdapter():
 	case len(c.Authorization) == 0:
-		return "address " + c.Address
+		c.group = "address " + c.Address
+	default:
+		digest := c.digest()
+		c.group = "authorization " + hex.EncodeToString(digest[:])
 	}
-	digest := c.digest()
-	return "authorization " + hex.EncodeToString(digest[:])
+	return c.group
 }
 
 func (c *Caller) digest() (digest [sha256.Size]byte) {

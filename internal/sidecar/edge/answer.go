@@ -47,7 +47,7 @@ func (d *Door) close(p *passage) {
 	if handed := record.handed; handed != nil && (p.status < http.StatusBadRequest || handed.over.Swap(true)) {
 		return // whoever has it closes it, or has
 	}
-	record.Caller = p.request.Caller
+	record.Caller = &p.request.Caller
 	record.finish(p.status, p.request.Context().Err() != nil)
 	d.closed(record)
 }

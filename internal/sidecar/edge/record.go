@@ -41,7 +41,7 @@ type Record struct {
 	Method     string // of the message; empty if there is none, or it is an answer
 	Revision   string // of the protocol; empty if nothing says which
 	Session    string // its number in the log; empty without a session
-	Caller     caller.Caller
+	Caller     *caller.Caller // good for as long as who is told of the record is at it
 	Status     int // of the answer; 0 if there is none
 	Error      ErrorType
 	Duration   time.Duration
@@ -102,6 +102,7 @@ var statusTexts = func() map[int]string {
 // stream of the client's connection.
 type Handed struct {
 	door   *Door
+	caller caller.Caller
 	record Record
 	over   atomic.Bool
 }
@@ -109,8 +110,8 @@ type Handed struct {
 // HandOver has somebody else close the record. It is for requests that are accepted first
 // and answered later. One that is refused after all is closed as usual.
 func (r *Request) HandOver() *Handed {
-	h := &Handed{door: r.door, record: r.Record}
-	h.record.Caller = r.Caller
+	h := &Handed{door: r.door, caller: r.Caller, record: r.Record}
+	h.record.Caller = &h.caller
 	r.Record.handed = h
 	return h
 }

@@ -142,6 +142,7 @@ func (r *run) contextOf(request *edge.Request) context.Context {
 	if !r.translated {
 		return request.Context()
 	}
+	request.Caller.Group() // worked out once, and not by everybody who asks
 	return WithCaller(request.Context(), request.Caller)
 }
 
