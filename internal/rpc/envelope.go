@@ -75,7 +75,8 @@ const (
 
 var (
 	topNames    = []string{"jsonrpc", "id", "method", "params", "result", "error"}
-	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion"}
+	// The last two are for others to find, and stand here so that there is one way to spell them.
+	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion", "requestState", "taskId"}
 	metaNames   = []string{
 		"progressToken",
 		MetaProtocolVersion,

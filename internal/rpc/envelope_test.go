@@ -93,6 +93,11 @@ func TestScanRefuses(t *testing.T) {
 		message string
 		code    int
 	}{
+		"a state twice":                      {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"a","requestState":"b"}}`, CodeInvalidRequest},
+		"a state with an escape":             {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"request\u0053tate":"b"}}`, CodeInvalidRequest},
+		"a task twice":                       {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"a","taskId":"b"}}`, CodeInvalidRequest},
+		"a task with an escape":              {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"task\u0049d":"b"}}`, CodeInvalidRequest},
+		"a task in other letters":            {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskID":"b"}}`, CodeInvalidRequest},
 		"nothing":                            {"", CodeParse},
 		"cut off":                            {`{"jsonrpc":"2.0","id":1`, CodeParse},
 		"two values":                         {`{"jsonrpc":"2.0","method":"m"}{}`, CodeParse},

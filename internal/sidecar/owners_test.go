@@ -108,6 +108,9 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 				anna: {bert, "", "Bearer opaque"}, "": {anna, "Bearer opaque"}, "Bearer opaque": {anna, ""},
 			} {
 				session := v.open(opener)
+				if name == "an HTTP server" && opener == "" {
+					others = nil // the server may ask for a token later
+				}
 				for _, other := range others {
 					v.want("somebody else calls", 404, http.MethodPost, other, session, pingMessage)
 					v.want("somebody else listens", 404, http.MethodGet, other, session, "")
@@ -157,11 +160,39 @@ func TestTokensThatTheServerAccepts(t *testing.T) {
 			session := v.open("Bearer one")
 			v.want("a token that the server does not know", 404, http.MethodDelete, "Bearer two", session, "")
 			v.do(http.MethodPost, "Bearer bad", session, call)
+			if name == "translated" { // a native server sees it, and decides
+				v.want("a cancellation by such a token", 404, http.MethodPost, "Bearer bad", session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}`)
+			}
 			v.want("a token that the server refuses", 404, http.MethodDelete, "Bearer bad", session, "")
 			v.want("the next token of the client", 200, http.MethodPost, "Bearer two", session, call)
 			v.want("which the server has accepted", 204, http.MethodDelete, "Bearer two", session, "")
 		})
 	}
+}
+
+// A server that speaks HTTP can ask for a token when a session is open already. The first
+// that it accepts owns the session.
+func TestServerAsksForATokenLater(t *testing.T) {
+	t.Parallel()
+	server := &httpServer{initialize: agreeToInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, _ []byte) {
+		if r.Header.Get("Authorization") != anna {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		reply(w, id, `{"content":[]}`)
+	}}
+	_, url := adapterFor(t, server, nil)
+	v := &visitor{t, url}
+	const call = `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","arguments":{}}}`
+	session := v.open("")
+	v.want("without a token", 401, http.MethodPost, "", session, call)
+	v.want("with one that the server refuses", 401, http.MethodPost, bert, session, call)
+	v.want("with one that the server accepts", 200, http.MethodPost, anna, session, call)
+	for _, other := range []string{bert, "", "Bearer opaque"} {
+		v.want("somebody else, from then on", 404, http.MethodPost, other, session, pingMessage)
+		v.want("somebody else ends the session", 404, http.MethodDelete, other, session, "")
+	}
+	v.want("the owner", 204, http.MethodDelete, annaRefreshed, session, "")
 }
 
 // A token that is refreshed while a call waits for its client's input changes nothing, and

@@ -259,7 +259,7 @@ func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
 		}
 		return stateless.WithCaller(ctx, last.Load().(caller.Caller))
 	})
-	noting := &accepting{Server: &callersServer{server, last}}
+	noting := &accepting{Server: &callersServer{server}, last: last}
 	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
 	noting.session, opened.ServerChecks = opened, true
 	server.Serve(opened.Deliver, opened.End)
@@ -270,23 +270,25 @@ func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
 type accepting struct {
 	session.Server
 	session *session.Session
+	last    *atomic.Value // is set to who was let in last; may be nil
 }
 
 func (s *accepting) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
 	if owner := s.session.Owner; owner != nil { // nil while the session is being opened
 		who := *from
-		ctx = upstream.WithAccepted(ctx, func() { owner.Accepted(&who) })
+		ctx = upstream.WithAccepted(ctx, func() {
+			owner.Accepted(&who)
+			if s.last != nil {
+				s.last.Store(who)
+			}
+		})
 	}
 	return s.Server.(session.CallerServer).SendFor(ctx, from, message) // nothing else is put there
 }
 
-// callersServer notes what the client has shown last, for what the session does by itself.
-type callersServer struct {
-	session.Server
-	last *atomic.Value
-}
+// callersServer has what is made of a message know who sent it.
+type callersServer struct{ session.Server }
 
 func (s *callersServer) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
-	s.last.Store(*from)
 	return s.Send(stateless.WithCaller(ctx, *from), message)
 }

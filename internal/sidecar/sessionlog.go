@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// The log calls sessions by numbers, since whoever knows a session's id can use it.
+// The log calls sessions by numbers, since ids are secret.
 // Where a session has a process of its own, the number is that in front of what the
 // process writes to its standard error.
 

@@ -77,14 +77,45 @@ func NewOwner(c *Caller) *Owner {
 	return o
 }
 
-// Is says whether the caller is the owner, as far as its token says whose it is.
-func (o *Owner) Is(c *Caller) bool { return c.Principal == o.principal }
+// Is says whether the caller is the owner, as far as its token says whose it is. A session
+// without an owner is nobody's.
+func (o *Owner) Is(c *Caller) bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return c.Principal == o.principal
+}
+
+// IsNobody says whether the session was opened without a token, so that everybody who
+// has its id can use it.
+func (o *Owner) IsNobody() bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.principal == Nobody
+}
+
+// Claim makes the session the caller's if it was nobody's: the server has let the caller
+// in with a token that it asked for after the session was opened.
+func (o *Owner) Claim(c *Caller) {
+	o.mu.Lock()
+	if o.principal == Nobody {
+		o.principal = c.Principal
+	}
+	o.mu.Unlock()
+	o.Accepted(c)
+}
 
 // IsVerified is Is for servers that check tokens themselves: a token that does not say
-// whose it is counts only if the server has accepted it in this session.
+// whose it is counts only if the server has accepted it in this session. What a JWT says
+// is not verified here either.
 func (o *Owner) IsVerified(c *Caller) bool {
-	if !o.Is(c) || c.Principal != SomeToken {
-		return o.Is(c)
+	if is := o.Is(c); !is || c.Principal != SomeToken {
+		return is
 	}
 	digest := c.digest()
 	o.mu.Lock()
@@ -94,7 +125,7 @@ func (o *Owner) IsVerified(c *Caller) bool {
 
 // Accepted notes that the server has accepted the caller's token in this session.
 func (o *Owner) Accepted(c *Caller) {
-	if c.Principal != SomeToken || o.principal != SomeToken {
+	if c.Principal != SomeToken || !o.Is(c) {
 		return
 	}
 	digest := c.digest()

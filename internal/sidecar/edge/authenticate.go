@@ -39,6 +39,9 @@ func addressOf(remote string) string {
 // claimBytes bounds what is decoded of a token: headers are bounded to more than that.
 const claimBytes = 16 << 10
 
+// nameBytes bounds each half of a principal, which is kept for as long as what it owns.
+const nameBytes = 512
+
 // principalOf names the principal of what a client shows. A token that is refreshed has
 // the same issuer and subject.
 func principalOf(authorization []string) caller.Principal {
@@ -66,7 +69,8 @@ func principalOf(authorization []string) caller.Principal {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`
 	}
-	if json.Unmarshal(text, &claims) != nil || claims.Issuer == "" || claims.Subject == "" {
+	if json.Unmarshal(text, &claims) != nil || claims.Issuer == "" || claims.Subject == "" ||
+		len(claims.Issuer) > nameBytes || len(claims.Subject) > nameBytes {
 		return caller.SomeToken
 	}
 	// Quoted, so that no issuer ends in what another's subject begins with.

@@ -27,8 +27,8 @@ type (
 		BySession(w http.ResponseWriter, r *Request) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
-	// Budget says how much of a body is read, or why none is. Release gives back what the
-	// request holds, when it is over.
+	// Budget says how much of a body is read, or why none is. Release is called once, when the
+	// body is not held any more: when the front end drops it, or the request is over.
 	Budget interface {
 		Reserve(r *Request) (BodyLimits, *Refusal)
 		Release(r *Request)
@@ -49,8 +49,8 @@ type Route struct {
 	Serve func(w http.ResponseWriter, r *Request)
 }
 
-// Options are what a Door needs. Stages that are nil let every request pass, but for
-// Admit, which nothing replaces.
+// Options are what a Door needs. Admit and Budget must be there; other stages that are nil
+// let every request pass.
 type Options struct {
 	Admit        Admitter
 	Authenticate Authenticator
@@ -78,9 +78,6 @@ func New(options Options) *Door {
 	}
 	if options.Locate == nil {
 		options.Locate = Here{}
-	}
-	if options.Budget == nil {
-		options.Budget = BodyLimits{}
 	}
 	if options.Authorize == nil {
 		options.Authorize = Everything{}
@@ -136,7 +133,8 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 			refused.write(w, nil)
 			return
 		}
-		defer o.Budget.Release(r)
+		r.reserved = true
+		defer r.release()
 		if !r.read(w, limits) || !o.Locate.ByState(w, r) {
 			return
 		}

@@ -144,7 +144,7 @@ func TestRefusalNamesItsRequest(t *testing.T) {
 func TestPaths(t *testing.T) {
 	var served []string
 	door := New(Options{
-		Admit: Origins{func() *origin.Policy { return &origin.Policy{} }},
+		Admit: Origins{func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{},
 		Routes: map[string]Route{"/mcp": {Serve: func(_ http.ResponseWriter, r *Request) {
 			served = append(served, r.URL.Path)
 		}}},
@@ -191,6 +191,7 @@ func TestPrincipals(t *testing.T) {
 		"no scheme":         {[]string{"secret"}, caller.SomeToken},
 		"Basic":             {[]string{"Basic dTpw"}, caller.SomeToken},
 		"two headers":       {[]string{bearer(`{"iss":"i","sub":"s"}`), "Bearer x"}, caller.SomeToken},
+		"a long subject":    {[]string{bearer(`{"iss":"i","sub":"` + strings.Repeat("s", 513) + `"}`)}, caller.SomeToken},
 		"a huge one":        {[]string{bearer(`{"iss":"i","sub":"` + strings.Repeat("s", 20<<10) + `"}`)}, caller.SomeToken},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

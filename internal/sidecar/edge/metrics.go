@@ -105,6 +105,9 @@ func (m *Metrics) operation(r *Record) prometheus.Observer {
 
 // SessionEnded notes how long a session lasted, and whether the server ended it.
 func (m *Metrics) SessionEnded(revision string, lasted time.Duration, reason error) {
+	if m == nil {
+		return
+	}
 	m.sessions.WithLabelValues(KnownRevision(revision), sessionError(reason)).Observe(lasted.Seconds())
 }
 

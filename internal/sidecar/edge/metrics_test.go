@@ -67,14 +67,14 @@ func TestInFlight(t *testing.T) {
 	var during float64
 	door := New(Options{
 		Admit: Origins{func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
-		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, _ *Request) {
+		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 			during = gauge()
+			r.Record.Revision = frontend.Revision20250618
 			w.WriteHeader(http.StatusOK)
 		}}},
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`))
 	r.Header.Set("Content-Type", frontend.TypeJSON)
-	r.Header.Set(frontend.HeaderRevision, frontend.Revision20250618)
 	door.ServeHTTP(httptest.NewRecorder(), r)
 	if during != 1 || gauge() != 0 {
 		t.Errorf("%v in flight during a call, %v after it", during, gauge())

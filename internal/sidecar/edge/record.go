@@ -31,6 +31,7 @@ const (
 	ToolError ErrorType = rpc.ToolError
 	Timeout   ErrorType = "timeout"
 	Cancelled ErrorType = "cancelled" // the client did not wait for the answer
+	Broken    ErrorType = "broken"    // the server's answer broke off
 )
 
 // Record is what is known of a request when it is over.
@@ -38,11 +39,11 @@ type Record struct {
 	Front      Front
 	HTTPMethod string
 	Path       string
-	Method     string // of the message; empty if there is none, or it is an answer
-	Revision   string // of the protocol; empty if nothing says which
-	Session    string // its number in the log; empty without a session
+	Method     string         // of the message; empty if there is none, or it is an answer
+	Revision   string         // of the protocol; empty if nothing says which
+	Session    string         // its number in the log; empty without a session
 	Caller     *caller.Caller // good for as long as who is told of the record is at it
-	Status     int // of the answer; 0 if there is none
+	Status     int            // of the answer; 0 if there is none
 	Error      ErrorType
 	Duration   time.Duration
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -20,14 +19,24 @@ type Request struct {
 	Body     []byte // as it came
 	Record   Record
 
-	door *Door
-	sole [1]session.Message // what Messages is of nearly always
+	door     *Door
+	reserved bool               // it has a budget
+	sole     [1]session.Message // what Messages is of nearly always
 }
 
-// Drop lets go of the body.
+// Drop lets go of the body, and of what it was given for it.
 func (r *Request) Drop() {
 	clear(r.Messages)
 	r.Messages, r.Body = nil, nil
+	r.release()
+}
+
+// release gives the budget back, once.
+func (r *Request) release() {
+	if r.reserved {
+		r.reserved = false
+		r.door.options.Budget.Release(r)
+	}
 }
 
 // read reads and scans the body. If it returns false it has answered the request.
@@ -64,10 +73,11 @@ func (r *Request) read(w http.ResponseWriter, limits BodyLimits) bool {
 // note notes what the request is about, which makes it one that is in flight.
 func (r *Request) note(method string, version []byte) {
 	r.Record.Method = method
-	if version != nil {
+	if version != nil { // sessions know theirs, and a header says what its client likes
 		r.Record.Revision = KnownRevision(string(version))
-	} else if header := r.Header[frontend.HeaderRevision]; len(header) == 1 {
-		r.Record.Revision = KnownRevision(header[0])
+	}
+	if r.Caller.Probe {
+		return // it is no user's
 	}
 	r.Record.counted = true
 	r.door.options.Metrics.began()

@@ -1,5 +1,5 @@
-// Package frontend is what the HTTP front ends of all transports have in common: how a
-// body becomes messages, and how a request is refused.
+// Package frontend is what the HTTP front ends of all transports have in common: headers,
+// revisions, and how a request is answered or refused.
 package frontend
 
 import (

@@ -62,14 +62,8 @@ func New(options Options) *Transport {
 // Routes are the transport's places at the edge.
 func (t *Transport) Routes() map[string]edge.Route {
 	return map[string]edge.Route{
-		StreamPath: {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
-		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Check: func(w http.ResponseWriter, r *edge.Request) bool {
-			if !only(http.MethodPost)(w, r) {
-				return false
-			}
-			_, ok := t.find(w, r)
-			return ok
-		}},
+		StreamPath:   {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
+		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Check: only(http.MethodPost)},
 	}
 }
 

@@ -124,8 +124,9 @@ func (b *begun) who(with []byte, first *run) *run {
 // owners knows to whom what was begun belongs. Servers cannot tell their clients apart, so
 // for all other principals it does not exist.
 type owners struct {
-	mu sync.Mutex
-	of map[mark]caller.Principal
+	mu    sync.Mutex
+	of    map[mark]caller.Principal
+	order []mark // oldest first
 }
 
 func (o *owners) note(principal caller.Principal, marks []mark) {
@@ -135,13 +136,15 @@ func (o *owners) note(principal caller.Principal, marks []mark) {
 		o.of = map[mark]caller.Principal{}
 	}
 	for _, m := range marks {
-		for old := range o.of {
-			if len(o.of) < mostBegun {
-				break
-			}
-			delete(o.of, old)
+		if _, known := o.of[m]; known {
+			continue // who was first has it
+		}
+		if len(o.order) == mostBegun {
+			delete(o.of, o.order[0])
+			o.order = o.order[1:]
 		}
 		o.of[m] = principal
+		o.order = append(o.order, m)
 	}
 }
 

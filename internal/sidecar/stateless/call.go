@@ -39,10 +39,11 @@ type call struct {
 	wake      chan struct{}
 	forward   func(event) // takes what arrives, if it is for a call at another process
 
-	tool   bool      // it calls a tool
-	tasks  bool      // the client takes a task for an answer
-	began  time.Time // at the process
-	before uint64    // messages that the process had written then
+	tool      bool      // it calls a tool
+	aboutTask bool      // it is about a task that was begun before
+	tasks     bool      // the client takes a task for an answer
+	began     time.Time // at the process
+	before    uint64    // messages that the process had written then
 
 	// Guarded by the run's mutex.
 	repeats  []*call // of a subscription, at other processes
@@ -54,7 +55,8 @@ type call struct {
 
 func newCall(r *run, request session.Message) *call {
 	e := &request.Envelope
-	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen, tool: string(e.Method) == "tools/call"}
+	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen, tool: string(e.Method) == "tools/call",
+		aboutTask: bytes.HasPrefix(e.Method, []byte("tasks/"))}
 	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
 		c.token = bytes.Clone(token)
 	}

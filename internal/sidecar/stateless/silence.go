@@ -55,7 +55,7 @@ func (r *run) noteAnswerLocked(c *call, answer session.Message) {
 	if len(marks) == 0 {
 		return
 	}
-	if !c.inside {
+	if !c.inside && !c.aboutTask { // which was begun before
 		r.options.owners.note(c.principal, marks)
 	}
 	if r.noteBegun != nil {

@@ -105,13 +105,22 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 }
 
 // owns says whether a session is the caller's. For others it does not exist. Where the
-// server checks tokens itself, it sees those of messages; what is done without a message
-// takes a token that it has accepted.
+// server checks tokens itself, it sees those of requests; all else takes a token that it
+// has accepted.
 func owns(r *edge.Request, found *session.Session) bool {
-	if found.ServerChecks && r.Method != http.MethodPost {
+	if found.ServerChecks && !onlyRequests(r) {
 		return found.Owner.IsVerified(&r.Caller)
 	}
 	return found.Owner.Is(&r.Caller)
+}
+
+func onlyRequests(r *edge.Request) bool {
+	for i := range r.Messages {
+		if r.Messages[i].Envelope.Kind != rpc.Request {
+			return false
+		}
+	}
+	return len(r.Messages) > 0
 }
 
 func (h *Handler) delete(w http.ResponseWriter, r *edge.Request) {

@@ -103,7 +103,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 	switch {
 	case status < http.StatusMultipleChoices:
 		p.table.confirm(e)
-		e.owner.Accepted(&x.r.Caller)
+		e.owner.Claim(&x.r.Caller)
 		if x.stream {
 			p.streams.Store(true)
 		}

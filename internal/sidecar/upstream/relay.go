@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
@@ -40,6 +41,7 @@ func (x *exchange) relay(ctx context.Context, response *http.Response) {
 		x.proxy.noteOutage()
 		x.proxy.Metrics.Broken.Inc()
 	}
+	x.r.Record.Answered(edge.Broken)
 	if !whole {
 		panic(http.ErrAbortHandler) // nobody shall take a part for the whole
 	}

@@ -155,7 +155,9 @@ func (t *table) enter(id string, from *caller.Caller, stream bool) (*entry, erro
 	defer t.mu.Unlock()
 	e, ok := t.entries[id]
 	switch {
-	case !ok || !e.owner.Is(from): // the server sees tokens that do not say whose they are
+	// The server sees tokens that do not say whose they are, and those that it asked for
+	// after the session was opened.
+	case !ok || !e.owner.Is(from) && !e.owner.IsNobody():
 		return nil, errUnknown
 	case stream && e.streams >= t.limits.Streams:
 		return nil, session.ErrTooManyStreams
