@@ -74,7 +74,7 @@ const (
 )
 
 var (
-	topNames    = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	topNames = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	// The last two are for others to find, and stand here so that there is one way to spell them.
 	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion", "requestState", "taskId"}
 	metaNames   = []string{

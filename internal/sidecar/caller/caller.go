@@ -19,7 +19,7 @@ const (
 	SomeToken Principal = "token"
 )
 
-// Caller is on whose behalf a request is made. The zero value is the adapter itself.
+// Caller identifies the client that makes a request. The zero value is the adapter itself.
 type Caller struct {
 	Principal     Principal
 	Address       string   // of the client, without the port
@@ -29,7 +29,7 @@ type Caller struct {
 	group string // once it was asked for
 }
 
-// Adapter is on whose behalf the adapter makes requests of its own.
+// Adapter returns the Caller of requests that the adapter makes itself.
 func Adapter() *Caller { return &Caller{} }
 
 // IsAdapter says whether the adapter makes the request by itself.
@@ -77,8 +77,7 @@ func NewOwner(c *Caller) *Owner {
 	return o
 }
 
-// Is says whether the caller is the owner, as far as its token says whose it is. A session
-// without an owner is nobody's.
+// Is reports whether the caller has the owner's principal. A nil Owner matches no caller.
 func (o *Owner) Is(c *Caller) bool {
 	if o == nil {
 		return false
@@ -88,8 +87,8 @@ func (o *Owner) Is(c *Caller) bool {
 	return c.Principal == o.principal
 }
 
-// IsNobody says whether the session was opened without a token, so that everybody who
-// has its id can use it.
+// IsNobody reports whether the client opened the session without a token, and no caller
+// has claimed it since.
 func (o *Owner) IsNobody() bool {
 	if o == nil {
 		return false

@@ -45,34 +45,37 @@ const nameBytes = 512
 // principalOf names the principal of what a client shows. A token that is refreshed has
 // the same issuer and subject.
 func principalOf(authorization []string) caller.Principal {
-	switch len(authorization) {
-	case 0:
+	if len(authorization) == 0 {
 		return caller.Nobody
-	case 1:
-	default:
+	}
+	if len(authorization) > 1 {
 		return caller.SomeToken
 	}
-	_, token, ok := strings.Cut(authorization[0], " ")
-	if !ok {
+	issuer, subject := claimsOf(authorization[0])
+	if issuer == "" || subject == "" || len(issuer) > nameBytes || len(subject) > nameBytes {
 		return caller.SomeToken
 	}
-	_, rest, ok := strings.Cut(strings.TrimSpace(token), ".")
-	payload, signature, three := strings.Cut(rest, ".")
-	if !ok || !three || strings.Contains(signature, ".") || len(payload) > claimBytes {
-		return caller.SomeToken
+	// Quoted, so that no issuer ends in what another's subject begins with.
+	return caller.Principal("jwt " + strconv.Quote(issuer) + " " + strconv.Quote(subject))
+}
+
+// claimsOf reads the issuer and the subject of a JWT. Both are empty for anything else.
+func claimsOf(shown string) (issuer, subject string) {
+	_, token, _ := strings.Cut(shown, " ")
+	parts := strings.Split(strings.TrimSpace(token), ".")
+	if len(parts) != 3 || len(parts[1]) > claimBytes {
+		return "", ""
 	}
-	text, err := base64.RawURLEncoding.DecodeString(payload)
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return caller.SomeToken
+		return "", ""
 	}
 	var claims struct {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`
 	}
-	if json.Unmarshal(text, &claims) != nil || claims.Issuer == "" || claims.Subject == "" ||
-		len(claims.Issuer) > nameBytes || len(claims.Subject) > nameBytes {
-		return caller.SomeToken
+	if json.Unmarshal(text, &claims) != nil {
+		return "", ""
 	}
-	// Quoted, so that no issuer ends in what another's subject begins with.
-	return caller.Principal("jwt " + strconv.Quote(claims.Issuer) + " " + strconv.Quote(claims.Subject))
+	return claims.Issuer, claims.Subject
 }

@@ -1,9 +1,18 @@
 // Package edge is the one way in for requests of clients.
 //
-// A request passes these stages, in this order: it is admitted by origin, host and path;
-// its caller is named; its front end looks at its head; its session is located; it is given a budget; its body is read and
-// scanned, once; what it goes on with is located; it is authorized; the front end of its
-// path answers it; its record is closed. A stage that refuses a request answers it, and no
-// later stage sees it. Nothing outside this package reads a client's body or makes a
-// caller.
+// A request passes these stages, in this order:
+//
+//  1. The Door finds the route by the path. Other paths go to Options.Elsewhere.
+//  2. Admit checks host and origin.
+//  3. Authenticate names the caller.
+//  4. The route's Check looks at the headers.
+//  5. Locate.BySession finds out which instance has the session.
+//  6. Budget reserves room for the body, the Door reads and scans it, once.
+//  7. Locate.ByState finds out which instance has what the message goes on with.
+//  8. Authorize decides whether the caller may do what the messages ask for.
+//  9. The route's Serve answers.
+//  10. The Door closes the record.
+//
+// Stages 6 and 7 are for POST. A stage that refuses a request answers it, and no later
+// stage sees it. Nothing outside this package reads a client's body or makes a caller.
 package edge

@@ -42,19 +42,19 @@ type Record struct {
 	Method     string         // of the message; empty if there is none, or it is an answer
 	Revision   string         // of the protocol; empty if nothing says which
 	Session    string         // its number in the log; empty without a session
-	Caller     *caller.Caller // good for as long as who is told of the record is at it
+	Caller     *caller.Caller // valid until Options.Closed returns; copy it to keep it
 	Status     int            // of the answer; 0 if there is none
 	Error      ErrorType
 	Duration   time.Duration
 
 	began   time.Time
-	closed  bool    // somebody has said how it ended
-	handed  *Handed // has who else closes it
+	closed  bool    // Answered was called
+	handed  *Handed // not nil after HandOver: it closes the record
 	counted bool    // it is in flight
 }
 
-// Answered notes how a request ended. Who writes the answer says so, and the first word
-// counts.
+// Answered records how the request ended. The code that writes the answer calls it. Only
+// the first call has an effect.
 func (r *Record) Answered(how ErrorType) {
 	if !r.closed {
 		r.closed, r.Error = true, how
@@ -108,8 +108,9 @@ type Handed struct {
 	over   atomic.Bool
 }
 
-// HandOver has somebody else close the record. It is for requests that are accepted first
-// and answered later. One that is refused after all is closed as usual.
+// HandOver returns a Handed that the front end closes later. It is for requests that the
+// front end accepts now and answers on another connection. If the front end refuses the
+// request after all, the Door closes the record.
 func (r *Request) HandOver() *Handed {
 	h := &Handed{door: r.door, caller: r.Caller, record: r.Record}
 	h.record.Caller = &h.caller
