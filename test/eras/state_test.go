@@ -66,8 +66,9 @@ func answered(state string) string {
 // it was given, for that call and for a while. All else is refused, and what the tool
 // does of a server that counts it is done once.
 func TestStateIsGoodOnce(t *testing.T) {
-	const mine, other, her, his = `{"key":"mine"}`, `{"key":"other"}`, "Bearer hers", "Bearer his"
-	legacy := columns[0] // so that the server has no states of its own
+	const mine, other = `{"key":"mine"}`, `{"key":"other"}`
+	const her, his = "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGVyIn0.c2ln", "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGltIn0.c2ln" // of two subjects
+	legacy := columns[0]                                                                                                  // so that the server has no states of its own
 	legacy.flags = append([]string{"--park-timeout", "3s", "--max-sessions", "2"}, legacy.flags...)
 	o := orderer{t, legacy.start(t).http}
 	refused := func(what, arguments, state, authorization string) {
@@ -89,6 +90,7 @@ func TestStateIsGoodOnce(t *testing.T) {
 	changed[len(changed)/2] ^= 1
 	refused("tampered", mine, string(changed), her)
 	refused("foreign", mine, state, his)
+	refused("foreign, of a token that says nothing", mine, state, "Bearer opaque")
 	refused("of another call", other, state, her)
 	if got := o.call("order", mine, answered(state), her); len(got.Result.Content) != 1 || got.Result.Content[0].Text != "ordered for Ada" {
 		t.Errorf("after all that: got %+v", got)
