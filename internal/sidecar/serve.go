@@ -112,7 +112,15 @@ func newServer(handler http.Handler) *http.Server {
 
 // Drain begins to drain, and returns at once. Further calls do nothing.
 func (a *Adapter) Drain() {
-	a.startDrain.Do(func() { close(a.draining) })
+	a.startDrain.Do(func() {
+		// Before any answer says that the instance goes away: a session that is opened after
+		// that would end at once.
+		a.sessions.Refuse()
+		if a.backend.proxy != nil {
+			a.backend.proxy.Refuse()
+		}
+		close(a.draining)
+	})
 }
 
 // Hurry has a drain wait for nothing any more: calls in flight are answered with an

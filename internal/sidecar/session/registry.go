@@ -216,14 +216,19 @@ func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	}
 }
 
+// Refuse takes no new sessions from now on.
+func (r *Registry) Refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = true
+	r.checkEmptyLocked()
+}
+
 // Drain takes no new sessions and waits until calls in flight have been answered,
 // or the context ends; then it ends every session. A session without a call ends
 // at once, with its streams.
 func (r *Registry) Drain(ctx context.Context) {
-	r.mu.Lock()
-	r.draining = true
-	r.checkEmptyLocked()
-	r.mu.Unlock()
+	r.Refuse()
 	ticker := time.NewTicker(sweepInterval / 20)
 	defer ticker.Stop()
 	for {

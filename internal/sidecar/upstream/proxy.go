@@ -225,6 +225,13 @@ func (p *Proxy) Run(ctx context.Context) {
 	}
 }
 
+// Refuse takes no new sessions, and no requests without one, from now on.
+func (p *Proxy) Refuse() {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	p.table.draining = true
+}
+
 // Drain takes no new sessions and waits until calls in flight have been answered,
 // or the context ends; then it ends every session, at the server too. A session
 // without a call ends at once, with its streams.
