@@ -54,7 +54,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: operationName, Help: "How long requests and notifications of clients took, until their answer was written. Answers of servers that speak HTTP are passed on unread, so error_type is their HTTP status.",
-			Buckets: operationBuckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+			Buckets: operationBuckets, // no native histogram beside it: observing in one cost 3 % of the calls/s
 		}, []string{labelMethod, labelRevision, labelError}),
 		sessions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: sessionName, Help: "How long sessions lasted. error_type is empty unless the server ended the session.",
