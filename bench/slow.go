@@ -54,8 +54,8 @@ func slowReaderSame(ctx context.Context, c *cell) (values, error) {
 }
 
 // measureCalls is measure, again if no call was answered. On a busy machine the window of
-// a quick run can be over before the server has written all that nobody reads. A run that
-// counts has a longer window, and silence in it is a result.
+// a quick run can be over before the server has written the burst. A full run has a longer
+// window, and a window without an answer is a result.
 func (c *contrast) measureCalls(ctx context.Context, beside bool) error {
 	begin := time.Now()
 	for {

@@ -63,7 +63,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// Whoever has two ports is told which one is taken. The manager reads the port out of these
+// The adapter has two ports, and says which one is taken. The manager reads the port out of these
 // words.
 func TestPortIsTaken(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

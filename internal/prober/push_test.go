@@ -249,7 +249,7 @@ func TestRealAdapterIsSentSettings(t *testing.T) {
 	}
 }
 
-// Whoever answers in an adapter's place is not taken for it.
+// The manager does not believe a process that answers in the adapter's place.
 func TestPushAnswers(t *testing.T) {
 	p := newPods(t)
 	document := settingsOf(t, 7, "seven")

@@ -75,7 +75,8 @@ const (
 
 var (
 	topNames = []string{"jsonrpc", "id", "method", "params", "result", "error"}
-	// The last two are for others to find, and stand here so that there is one way to spell them.
+	// Scan does not return the last two. It refuses odd spellings of them, because the
+	// adapter decides by them to whom a state or a task belongs.
 	paramsNames = []string{"_meta", "progressToken", "name", "uri", "requestId", "protocolVersion", "requestState", "taskId"}
 	metaNames   = []string{
 		"progressToken",

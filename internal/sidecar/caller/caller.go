@@ -98,8 +98,8 @@ func (o *Owner) IsNobody() bool {
 	return o.principal == Nobody
 }
 
-// Claim makes the session the caller's if it was nobody's: the server has let the caller
-// in with a token that it asked for after the session was opened.
+// Claim makes the caller the owner of a session that a client opened without a token. The
+// server has accepted a token that it asked for later.
 func (o *Owner) Claim(c *Caller) {
 	o.mu.Lock()
 	if o.principal == Nobody {

@@ -42,30 +42,15 @@ type Handler struct{ Options }
 // New returns a Handler.
 func New(options Options) *Handler { return &Handler{options} }
 
-const methods = "GET, POST, DELETE"
-
 // Route is the handler's place at the edge.
 func (h *Handler) Route() edge.Route {
-	return edge.Route{Methods: methods, Check: h.Check, Serve: h.Serve}
+	return edge.Route{Methods: frontend.Methods, Check: h.Check, Serve: h.Serve}
 }
 
 // Check refuses methods that there are not.
 func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.Streamable
-	switch r.Method {
-	case http.MethodPost:
-		return true
-	case http.MethodGet, http.MethodDelete:
-		if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 { // M-01
-			w.Header().Set("Allow", http.MethodPost)
-			frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "protocol revision "+frontend.Revision20260728+" has POST only")
-			return false
-		}
-		return true
-	}
-	w.Header().Set("Allow", methods)
-	frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
-	return false
+	return frontend.TakesMethod(w, r.Request)
 }
 
 // Serve answers a request that Check has let pass.

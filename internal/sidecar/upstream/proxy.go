@@ -107,11 +107,9 @@ func (p *Proxy) Reach(ctx context.Context) error {
 // noteOutage remembers that sessions may have been lost.
 func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
-const methods = "GET, POST, DELETE"
-
 // Route is the proxy's place at the edge.
 func (p *Proxy) Route() edge.Route {
-	return edge.Route{Methods: methods, Check: p.Check, Serve: p.Serve}
+	return edge.Route{Methods: frontend.Methods, Check: p.Check, Serve: p.Serve}
 }
 
 // Check refuses what the head of a request makes no sense of.
@@ -123,20 +121,7 @@ func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 			return false
 		}
 	}
-	switch r.Method {
-	case http.MethodPost, http.MethodDelete:
-		return true
-	case http.MethodGet:
-		if r.Header.Get(frontend.HeaderRevision) != revision20260728 {
-			return true
-		}
-		w.Header().Set("Allow", "POST") // M-01
-		frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this protocol revision has no GET")
-		return false
-	}
-	w.Header().Set("Allow", methods)
-	frontend.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
-	return false
+	return frontend.TakesMethod(w, r.Request)
 }
 
 // Serve answers a request that Check has let pass.

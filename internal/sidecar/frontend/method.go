@@ -1,0 +1,29 @@
+package frontend
+
+import (
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+)
+
+// Methods are those of the MCP endpoint, as browsers and the Allow header list them.
+const Methods = "GET, POST, DELETE"
+
+// TakesMethod reports whether the MCP endpoint has the method of a request. If not, it has
+// answered the request.
+func TakesMethod(w http.ResponseWriter, r *http.Request) bool {
+	switch r.Method {
+	case http.MethodPost:
+		return true
+	case http.MethodGet, http.MethodDelete:
+		if r.Header.Get(HeaderRevision) != Revision20260728 {
+			return true
+		}
+		w.Header().Set("Allow", http.MethodPost) // M-01
+		Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "protocol revision "+Revision20260728+" has POST only")
+		return false
+	}
+	w.Header().Set("Allow", Methods)
+	Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+	return false
+}
