@@ -99,7 +99,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 	pool := a.newPool(starter, 2*a.config.MaxSessions+2+statelessProcesses, sendTimeout)
 	return backend{
 		eras: a.newEras(a.config.Era, inProcesses(pool),
-			func(ctx context.Context) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
+			func(ctx context.Context, _ *caller.Caller) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
 		open: a.eitherWay(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 			server, err := acquire(ctx, pool)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
@@ -50,7 +51,7 @@ func (e *eras) close() {
 }
 
 type (
-	withSession    func(context.Context) (formodern.LegacyServer, error)
+	withSession    func(context.Context, *caller.Caller) (formodern.LegacyServer, error)
 	withoutSession func(context.Context) (stateless.Server, error)
 )
 
@@ -167,29 +168,32 @@ func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (k
 
 // openTranslated opens a session that the server knows nothing of.
 func (a *Adapter) openTranslated(context.Context, *caller.Caller) (*session.Session, error) {
-	server := a.newForLegacy(func(ctx context.Context) context.Context { return ctx })
+	server := a.newForLegacy(nil)
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
 	server.Serve(opened.Deliver, opened.End)
 	return opened, nil
 }
 
-// newForLegacy makes a server for one session. Its requests are made in the context that
-// onBehalf makes of theirs.
-func (a *Adapter) newForLegacy(onBehalf func(context.Context) context.Context) *forlegacy.Server {
+// newForLegacy makes a server for one session. Requests of the session that no client has
+// sent are made on behalf of last, if it is not nil.
+func (a *Adapter) newForLegacy(last *atomic.Pointer[caller.Caller]) *forlegacy.Server {
 	e := a.backend.eras
 	return forlegacy.New(forlegacy.Options{
-		Modern: modern{e.below, onBehalf}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log,
+		Modern: modern{e.below, last}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log,
 	})
 }
 
 // modern is the endpoint as forlegacy sees it.
 type modern struct {
 	endpoint *stateless.Endpoint
-	onBehalf func(context.Context) context.Context
+	last     *atomic.Pointer[caller.Caller]
 }
 
 func (m modern) Call(ctx context.Context, request session.Message) (forlegacy.Exchange, error) {
-	call, err := m.endpoint.Call(m.onBehalf(ctx), request)
+	if request.From == nil && m.last != nil {
+		request.From = m.last.Load()
+	}
+	call, err := m.endpoint.Call(ctx, request)
 	if err != nil {
 		return nil, err // and no Call that is nil
 	}

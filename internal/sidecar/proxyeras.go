@@ -66,15 +66,15 @@ func (a *Adapter) newProxyEras() *proxyEras {
 // clients that are not translated have their own.
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
-	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context) (formodern.LegacyServer, error) {
-		return p.dialLegacy(ctx)
+	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (formodern.LegacyServer, error) {
+		return p.dialLegacy(ctx, from)
 	})
 	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
 		connection, err := p.modern.Dial(ctx, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", notReached, err)
 		}
-		return &callersConnection{connection}, nil
+		return connection, nil
 	})
 	below.Limits.Processes = 1 // there is one server, however many connections
 	below.ManyListens = true   // each by whoever wants it, with what they have shown
@@ -82,39 +82,13 @@ func (p *proxyEras) newEras() *eras {
 	return e
 }
 
-// dialLegacy is for one session, of whoever the context says.
-func (p *proxyEras) dialLegacy(ctx context.Context) (stateless.Server, error) {
-	from := stateless.CallerOf(ctx)
-	connection, err := p.legacy.Dial(ctx, authorized(&from))
+// dialLegacy is for one session of the caller's.
+func (p *proxyEras) dialLegacy(ctx context.Context, from *caller.Caller) (*upstream.Connection, error) {
+	connection, err := p.legacy.Dial(ctx, from)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", notReached, err)
 	}
-	return &callersConnection{connection}, nil
-}
-
-// callersConnection shows the server what the sender of each message has shown us: who
-// knows the id of a session has no more rights for that. What nobody sent is for the
-// connection to say.
-type callersConnection struct{ stateless.Server }
-
-func (c *callersConnection) Send(ctx context.Context, message []byte) error {
-	from := stateless.CallerOf(ctx)
-	return c.SendFor(ctx, &from, message)
-}
-
-func (c *callersConnection) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
-	if !from.IsAdapter() {
-		ctx = upstream.WithHeader(ctx, authorized(from))
-	}
-	return c.Server.Send(ctx, message)
-}
-
-func authorized(from *caller.Caller) http.Header {
-	header := http.Header{}
-	if len(from.Authorization) > 0 {
-		header["Authorization"] = from.Authorization
-	}
-	return header
+	return connection, nil
 }
 
 // spoken is the revision by which the keeper speaks with the server, and what the server
@@ -237,7 +211,7 @@ func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	if !p.hasSessions(ctx) {
 		return p.openTranslated(from), nil
 	}
-	connection, err := p.dialLegacy(stateless.WithCaller(ctx, *from))
+	connection, err := p.dialLegacy(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -251,15 +225,10 @@ func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Ses
 // openTranslated opens a session that the server knows nothing of. What its client shows
 // may change from one request to the next, as tokens expire.
 func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
-	last := &atomic.Value{}
-	last.Store(*from)
-	server := p.adapter.newForLegacy(func(ctx context.Context) context.Context {
-		if sender := stateless.CallerOf(ctx); !sender.IsAdapter() {
-			return ctx // several may send at a time, each with a token of their own
-		}
-		return stateless.WithCaller(ctx, last.Load().(caller.Caller))
-	})
-	noting := &accepting{Server: &callersServer{server}, last: last}
+	last := &atomic.Pointer[caller.Caller]{}
+	last.Store(from.Clone())
+	server := p.adapter.newForLegacy(last)
+	noting := &accepting{Server: server, last: last}
 	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
 	noting.session, opened.ServerChecks = opened, true
 	server.Serve(opened.Deliver, opened.End)
@@ -270,25 +239,18 @@ func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
 type accepting struct {
 	session.Server
 	session *session.Session
-	last    *atomic.Value // is set to who was let in last; may be nil
+	last    *atomic.Pointer[caller.Caller] // is set to the caller that was let in last; may be nil
 }
 
-func (s *accepting) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
-	if owner := s.session.Owner; owner != nil { // nil while the session is being opened
-		who := *from
-		ctx = upstream.WithAccepted(ctx, func() {
-			owner.Accepted(&who)
+func (s *accepting) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+	if owner := s.session.Owner; owner != nil && from != nil { // it has none while it is being opened
+		from = from.Clone()
+		from.Accepted = func() {
+			owner.Accepted(from)
 			if s.last != nil {
-				s.last.Store(who)
+				s.last.Store(from)
 			}
-		})
+		}
 	}
-	return s.Server.(session.CallerServer).SendFor(ctx, from, message) // nothing else is put there
-}
-
-// callersServer has what is made of a message know who sent it.
-type callersServer struct{ session.Server }
-
-func (s *callersServer) SendFor(ctx context.Context, from *caller.Caller, message []byte) error {
-	return s.Send(stateless.WithCaller(ctx, *from), message)
+	return s.Server.Send(ctx, from, message)
 }

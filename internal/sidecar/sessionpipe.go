@@ -9,10 +9,10 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 var errKeeperDone = errors.New("the keeper is done with it")
@@ -97,9 +97,8 @@ func passLine(message session.Message, stream *session.Stream, opened *session.S
 // inSessions makes servers of sessions: what is sent to one goes to whoever serves the
 // session.
 func inSessions(open opener) withSession {
-	return func(ctx context.Context) (formodern.LegacyServer, error) {
-		from := stateless.CallerOf(ctx)
-		opened, err := open(ctx, &from)
+	return func(ctx context.Context, from *caller.Caller) (formodern.LegacyServer, error) {
+		opened, err := open(ctx, from)
 		if err != nil {
 			return nil, err
 		}
@@ -121,12 +120,12 @@ type sessionServer struct {
 	sweeping bool
 }
 
-func (s *sessionServer) Send(_ context.Context, message []byte) error {
+func (s *sessionServer) Send(_ context.Context, from *caller.Caller, message []byte) error {
 	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return err
 	}
-	err = passLine(session.Message{Bytes: message, Envelope: envelope}, s.stream, s.opened)
+	err = passLine(session.Message{Bytes: message, Envelope: envelope, From: from}, s.stream, s.opened)
 	if envelope.Kind == rpc.Request {
 		s.sweepSoon()
 	}

@@ -14,7 +14,7 @@ import (
 // obedient does what it is told, and does not answer what was cancelled (U-02).
 type obedient struct{}
 
-func (obedient) Send(context.Context, []byte) error { return nil }
+func (obedient) Send(context.Context, *caller.Caller, []byte) error { return nil }
 
 func (obedient) Close() {}
 
@@ -28,21 +28,21 @@ func TestCancelledCallsOfASession(t *testing.T) {
 				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
 				CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
 			}, &metrics), nil
-		})(t.Context())
+		})(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		server.Serve(func(session.Message) {}, func(error) {})
 		for i := range 6 {
 			id := strconv.Itoa(i + 1)
-			if err := server.Send(t.Context(), []byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{}}`)); err != nil {
+			if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{}}`)); err != nil {
 				t.Errorf("call %s: %v", id, err)
 			}
 			if i >= 3 {
 				time.Sleep(40 * time.Second) // so that there are two at a time
 				continue
 			}
-			if err := server.Send(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)); err != nil {
+			if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)); err != nil {
 				t.Errorf("end of call %s: %v", id, err)
 			}
 			time.Sleep(time.Hour)

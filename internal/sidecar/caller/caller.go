@@ -19,27 +19,36 @@ const (
 	SomeToken Principal = "token"
 )
 
-// Caller identifies the client that makes a request. The zero value is the adapter itself.
+// Caller identifies the client that makes a request. A nil *Caller is the adapter itself.
 type Caller struct {
 	Principal     Principal
 	Address       string   // of the client, without the port
 	Probe         bool     // the manager makes the request
 	Authorization []string // what the client shows, as it came
 
+	// Accepted is called when a server that checks tokens itself has let a request of this
+	// caller in. It may be nil.
+	Accepted func()
+
 	group string // once it was asked for
 }
 
-// Adapter returns the Caller of requests that the adapter makes itself.
-func Adapter() *Caller { return &Caller{} }
-
-// IsAdapter says whether the adapter makes the request by itself.
-func (c *Caller) IsAdapter() bool { return c.Address == "" && len(c.Authorization) == 0 }
+// Clone returns a copy that outlives the request. It is nil for the adapter itself.
+func (c *Caller) Clone() *Caller {
+	if c == nil {
+		return nil
+	}
+	clone := *c
+	return &clone
+}
 
 // Group names the callers that may share processes of a server that keeps state: those
 // that show the same token, or that have the same address and show none. It is no secret.
 func (c *Caller) Group() string {
 	switch {
-	case c.group != "" || c.IsAdapter():
+	case c == nil:
+		return ""
+	case c.group != "":
 	case len(c.Authorization) == 0:
 		c.group = "address " + c.Address
 	default:

@@ -74,7 +74,7 @@ func TestCrashesAreCounted(t *testing.T) {
 		"one that could not be written to": {func(t *testing.T, pool *Pool) {
 			server := acquire(t, pool)
 			server.process.Stop(0)
-			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), []byte("{}")) }).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
+			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), nil, []byte("{}")) }).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
 			server.Close()
 		}, 1},
 		"one that sends too much, which is ended for that": {func(t *testing.T, pool *Pool) {

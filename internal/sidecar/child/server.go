@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -100,7 +101,7 @@ const smallFrame = 64 << 10
 
 // Send writes one message. Messages never mix. A process that does not read in time
 // is ended, if part of the message has reached it.
-func (s *Server) Send(ctx context.Context, message []byte) error {
+func (s *Server) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	now := time.Now()
 	due := now.Add(s.pool.options.SendTimeout)
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(due) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -25,7 +26,7 @@ type call struct {
 	request  session.Message // as the modern server gets it the first time
 	ctx      context.Context // until nobody waits for it any more
 	cancel   context.CancelFunc
-	sender   context.Context // of the last message that the next request is due to
+	sender   *caller.Caller // of the last message that the next request is due to
 
 	progress float64 // what the client was told last
 	rounds   int
@@ -38,7 +39,6 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 	if err != nil {
 		return err
 	}
-	c.sentBy(ctx)
 	exchange, err := s.options.Modern.Call(ctx, c.request)
 	if err != nil {
 		s.forget(c)
@@ -53,12 +53,16 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 
 func (s *Server) register(request session.Message) (*call, error) {
 	id := bytes.Clone(request.Envelope.ID.Of(request.Bytes))
-	c := &call{key: nameKey(id), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1)}
+	c := &call{
+		key: nameKey(id), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1),
+		sender: request.From.Clone(),
+	}
 	s.mu.Lock()
 	meta := s.meta
 	c.revision, c.can = s.client.revision, s.client.can
 	s.mu.Unlock()
 	c.request = scanned(enveloped(request, meta))
+	c.request.From = c.sender
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -70,25 +74,6 @@ func (s *Server) register(request session.Message) (*call, error) {
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	s.calls[c.key] = c
 	return c, nil
-}
-
-// sentBy notes the context of a message that the next request is due to.
-func (c *call) sentBy(ctx context.Context) { c.sender = ctx }
-
-// behalf is the context of another request for the call. It lasts as the call does, and
-// knows who sent what the request is due to.
-func (c *call) behalf() context.Context { return behalf{c.ctx, c.sender} }
-
-type behalf struct {
-	context.Context
-	sender context.Context
-}
-
-func (b behalf) Value(key any) any {
-	if value := b.Context.Value(key); value != nil { // such as what contexts are cancelled by
-		return value
-	}
-	return b.sender.Value(key)
 }
 
 // forget says whether the call was still waited for. Nobody does afterwards.

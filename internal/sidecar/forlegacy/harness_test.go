@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -36,7 +37,7 @@ func (m *script) Call(ctx context.Context, request session.Message) (Exchange, e
 	if m.refuses != nil {
 		return nil, m.refuses
 	}
-	x := &scripted{ctx: ctx, request: string(request.Bytes), envelope: request.Envelope, ready: make(chan struct{}, 1)}
+	x := &scripted{ctx: ctx, from: request.From, request: string(request.Bytes), envelope: request.Envelope, ready: make(chan struct{}, 1)}
 	m.requests = append(m.requests, x)
 	return x, nil
 }
@@ -51,6 +52,7 @@ func (m *script) refuse(err error) {
 // scripted is one request to a script.
 type scripted struct {
 	ctx      context.Context
+	from     *caller.Caller
 	request  string
 	envelope rpc.Envelope
 	ready    chan struct{}
@@ -180,16 +182,18 @@ func staged(t *testing.T, test func(s *stage)) {
 // send sends a message of the client's, of which nothing may be kept.
 func (s *stage) send(message string) {
 	s.t.Helper()
-	s.sendIn(s.t.Context(), message)
+	s.sendFor(s.t.Context(), "", message)
 }
 
-func (s *stage) sendIn(ctx context.Context, message string) {
+// sendFor is send for a principal. Of its caller nothing may be kept either.
+func (s *stage) sendFor(ctx context.Context, principal caller.Principal, message string) {
 	s.t.Helper()
-	text := []byte(message)
-	if err := s.server.Send(ctx, text); err != nil {
+	text, from := []byte(message), caller.Caller{Principal: principal}
+	if err := s.server.Send(ctx, &from, text); err != nil {
 		s.t.Fatalf("send %s: %v", message, err)
 	}
 	clear(text)
+	from = caller.Caller{Principal: "nobody's any more"}
 }
 
 // heard are the messages that the client was told since it was last asked, one by one.

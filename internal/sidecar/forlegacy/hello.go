@@ -64,7 +64,9 @@ func (s *Server) greet(ctx context.Context, request session.Message) error {
 		return s.refuse(id, rpc.CodeInvalidRequest, "the session is initialized already")
 	}
 	greeted := readClient(request)
-	exchange, err := s.options.Modern.Call(ctx, ownRequest(methodDiscover, "", greeted.identity))
+	discover := ownRequest(methodDiscover, "", greeted.identity)
+	discover.From = request.From
+	exchange, err := s.options.Modern.Call(ctx, discover)
 	if err != nil {
 		s.greeted(nil)
 		return fmt.Errorf("ask server for %s: %w", methodDiscover, err)

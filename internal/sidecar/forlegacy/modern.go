@@ -8,9 +8,10 @@ import (
 
 // Modern is the server of revision 2026-07-28.
 type Modern interface {
-	// Call makes one request, which names its revision and its client. Its id and its
-	// progress token may be any: the server sees others, and what comes back has these
-	// again. The context is for making the request, and not for waiting for the answer.
+	// Call makes one request, which names its revision and its client, on behalf of
+	// request.From. Its id and its progress token may be any: the server sees others, and
+	// what comes back has these again. The context is for making the request, and not for
+	// waiting for the answer.
 	Call(ctx context.Context, request session.Message) (Exchange, error)
 }
 

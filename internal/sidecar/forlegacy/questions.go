@@ -2,13 +2,13 @@ package forlegacy
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -44,9 +44,9 @@ type round struct {
 // answered is what the client said to a question.
 type answered struct {
 	number int
-	sender context.Context // of the answer
-	result []byte          // nil if it is an error
-	text   string          // of the error
+	sender *caller.Caller // of the answer
+	result []byte         // nil if it is an error
+	text   string         // of the error
 }
 
 // ask puts all questions of a round to the client and collects the answers, as the server
@@ -162,7 +162,7 @@ func (q *question) request() []byte {
 
 // takeAnswer takes the client's answer to a question. One to a question that is over, or
 // that nobody asked, is dropped.
-func (s *Server) takeAnswer(ctx context.Context, message session.Message) {
+func (s *Server) takeAnswer(message session.Message) {
 	key := nameKey(message.Envelope.ID.Of(message.Bytes))
 	s.mu.Lock()
 	q := s.questions[key]
@@ -172,7 +172,7 @@ func (s *Server) takeAnswer(ctx context.Context, message session.Message) {
 		s.metrics.DroppedMessages.Inc()
 		return
 	}
-	said := answered{number: q.number, sender: ctx}
+	said := answered{number: q.number, sender: message.From.Clone()}
 	switch result := message.Envelope.Result; {
 	case result.Present() && message.Bytes[result.Start] == '{':
 		said.result = bytes.Clone(result.Of(message.Bytes))
@@ -192,7 +192,7 @@ func (s *Server) collect(c *call, r *round) (stopped string) {
 	for range r.questions {
 		select {
 		case said := <-r.answers:
-			c.sentBy(said.sender)
+			c.sender = said.sender
 			q := r.questions[said.number]
 			if q.answer = said.result; q.answer == nil && !q.excused() {
 				return "the client did not answer " + q.method + ": " + clipped(said.text)

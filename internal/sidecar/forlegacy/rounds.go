@@ -24,7 +24,8 @@ func (s *Server) converse(c *call, exchange Exchange) {
 			return
 		}
 		var err error
-		exchange, err = s.options.Modern.Call(c.behalf(), next)
+		next.From = c.sender
+		exchange, err = s.options.Modern.Call(c.ctx, next)
 		if err != nil {
 			s.fail(c, err.Error())
 			return

@@ -32,6 +32,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -166,17 +167,17 @@ func (s *Server) recover() {
 
 // Send takes one message of the client's. It waits for the modern server to take a
 // request, and never for the client.
-func (s *Server) Send(ctx context.Context, message []byte) error {
+func (s *Server) Send(ctx context.Context, from *caller.Caller, message []byte) error {
 	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
-	m := session.Message{Bytes: message, Envelope: envelope}
+	m := session.Message{Bytes: message, Envelope: envelope, From: from}
 	switch envelope.Kind {
 	case rpc.Request:
 		return s.request(ctx, m)
 	case rpc.Response:
-		s.takeAnswer(ctx, m)
+		s.takeAnswer(m)
 	case rpc.Notification:
 		s.notice(m)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // What keeps one caller's processes from starting does not keep others out, and is not
@@ -17,12 +17,12 @@ func TestBackOffOfAnotherPrincipal(t *testing.T) {
 	tries := 0
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (LegacyServer, error) {
-			if stateless.CallerOf(ctx).Principal == "bad" {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
+			if from.Principal == "bad" {
 				tries++
 				return nil, errPlayed
 			}
-			return acquire(ctx)
+			return acquire(ctx, from)
 		}
 	}, nil, func(s *stage) {
 		for range 6 {
@@ -73,11 +73,11 @@ func TestBackOffEnds(t *testing.T) {
 	tries := 0
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (LegacyServer, error) {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
 			if tries++; tries != 2 {
 				return nil, errPlayed
 			}
-			return acquire(ctx)
+			return acquire(ctx, from)
 		}
 	}, nil, func(s *stage) {
 		s.post(mute, "tools/list", "").wantBusy()

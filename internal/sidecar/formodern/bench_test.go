@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // prompt is a process that answers every request at once.
 type prompt struct{ receive func(session.Message) }
 
-func (p *prompt) Send(_ context.Context, text []byte) error {
+func (p *prompt) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 	e, err := rpc.Scan(text)
 	if err != nil || e.Kind != rpc.Request {
 		return err
@@ -34,7 +35,7 @@ func (p *prompt) Close()                                             {}
 // promptCall makes one call after the other.
 func promptCall(t testing.TB, capabilities string) func() {
 	t.Helper()
-	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) { return &prompt{}, nil }})
+	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) { return &prompt{}, nil }})
 	answers := 0
 	server.Serve(func(session.Message) { answers++ }, func(error) {})
 	t.Cleanup(server.Close)
@@ -43,7 +44,7 @@ func promptCall(t testing.TB, capabilities string) func() {
 	ctx := t.Context()
 	return func() {
 		before := answers
-		if err := server.Send(ctx, text); err != nil {
+		if err := server.Send(ctx, nil, text); err != nil {
 			t.Fatal(err)
 		}
 		if answers != before+1 {

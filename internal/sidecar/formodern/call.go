@@ -95,7 +95,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 		text = withTask(text)
 	}
 	// Nobody's going away may leave half a message behind.
-	err := w.child.Send(context.WithoutCancel(ctx), text)
+	err := w.child.Send(context.WithoutCancel(ctx), r.From, text)
 	return w.begun(c, err)
 }
 

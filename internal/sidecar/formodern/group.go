@@ -14,8 +14,8 @@ import (
 type group struct {
 	server       *Server
 	name         string
-	caller       caller.Caller // the first of them
-	shares       string        // what all of them have in common
+	caller       *caller.Caller // the first of them
+	shares       string         // what all of them have in common
 	capabilities capabilities
 
 	// Guarded by the server's mutex.
@@ -46,7 +46,7 @@ var (
 )
 
 // join returns the group of a client. Whoever has it must leave it.
-func (s *Server) join(from caller.Caller, c capabilities) (*group, error) {
+func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -60,7 +60,7 @@ func (s *Server) join(from caller.Caller, c capabilities) (*group, error) {
 			return nil, s.busy(errCapabilities)
 		}
 		g = &group{
-			server: s, name: name, caller: from, shares: shares, capabilities: c,
+			server: s, name: name, caller: from.Clone(), shares: shares, capabilities: c,
 			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
 		}
 		s.groups[name] = g
@@ -261,7 +261,7 @@ func (s *Server) evictLocked() bool {
 // start is nobody's in particular, so that nobody's going away stops it.
 func (g *group) start(b *start) {
 	s := g.server
-	ctx, cancel := context.WithTimeout(stateless.WithCaller(s.ctx, g.caller), s.options.Limits.StartTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.StartTimeout)
 	defer cancel()
 	w, err := g.launch(ctx)
 	s.mu.Lock()

@@ -51,7 +51,7 @@ var errTaken = errors.New("taken")
 
 var errPlayed = errors.New("the process ended as the test wants it to")
 
-func (p *script) Send(_ context.Context, text []byte) error {
+func (p *script) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 	text = bytes.Clone(text)
 	e, err := rpc.Scan(text)
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *stage) empty() {
 func newStage(t testing.TB, change func(*Options), played func(*script)) *stage {
 	t.Helper()
 	s := &stage{TB: t, got: map[string][]string{}, last: 100}
-	options := Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) {
+	options := Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) {
 		p := &script{t: t, answers: map[string]string{"initialize": everything, "notifications/initialized": "", "ping": `"result":{}`}}
 		if played != nil {
 			played(p)
@@ -293,18 +293,19 @@ func (s *stage) post(c client, method, params string) *posted {
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`
 	text = strings.ReplaceAll(text, "TOKEN", p.id)
-	ctx, cancel := context.WithCancel(stateless.WithCaller(context.Background(), caller.Caller{Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal}}))
+	from := &caller.Caller{Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal}}
+	ctx, cancel := context.WithCancel(context.Background())
 	p.leave = cancel
 	go func() {
 		defer close(p.done)
-		p.err = s.server.Send(ctx, []byte(text))
+		p.err = s.server.Send(ctx, from, []byte(text))
 	}()
 	return p
 }
 
 // abandon is the client that goes away once its request was taken.
 func (p *posted) abandon() {
-	if err := p.stage.server.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
+	if err := p.stage.server.Send(context.Background(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
 		p.stage.Error(err)
 	}
 	synctest.Wait()

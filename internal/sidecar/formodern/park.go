@@ -250,7 +250,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 	s.mu.Unlock()
 	w.tellLevel(ctx, c)
 	for i, answer := range answers {
-		err := w.child.Send(context.WithoutCancel(ctx), answer)
+		err := w.child.Send(context.WithoutCancel(ctx), r.From, answer)
 		switch {
 		case err == nil:
 		case isBusy(err):

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -237,11 +238,11 @@ func TestFull(t *testing.T) {
 	}
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (LegacyServer, error) {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
 			if running() > 0 {
 				return nil, child.ErrFull
 			}
-			return acquire(ctx)
+			return acquire(ctx, from)
 		}
 	}, nil, func(played *stage) {
 		s = played

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -72,7 +73,7 @@ func (p *jumbled) chance(n int) bool {
 	return p.random.IntN(n) == 0
 }
 
-func (p *jumbled) Send(_ context.Context, text []byte) error {
+func (p *jumbled) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 	select {
 	case <-p.dead:
 		return errPlayed
@@ -158,7 +159,7 @@ func neverMixedUp(t *testing.T, seed uint64) {
 	s := newStage(t, func(o *Options) {
 		o.Limits.Children, o.Limits.PerKey, o.Limits.ParkTTL, o.Limits.CancelGrace = 9, 4, time.Minute, 100*time.Millisecond
 		var mu sync.Mutex
-		o.Acquire = func(context.Context) (LegacyServer, error) {
+		o.Acquire = func(context.Context, *caller.Caller) (LegacyServer, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			number++
@@ -214,7 +215,7 @@ func (s *stage) exchange(c client, name string, random *rand.Rand) string {
 		}
 		if random.IntN(10) == 0 {
 			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-			if err := s.server.Send(context.Background(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
+			if err := s.server.Send(context.Background(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
 				s.Error(err)
 			}
 			return "left"

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -39,7 +40,7 @@ func startPiped(t *testing.T, server *mcp.Server) *piped {
 	return &piped{input: input, output: output}
 }
 
-func (p *piped) Send(_ context.Context, message []byte) error {
+func (p *piped) Send(_ context.Context, _ *caller.Caller, message []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, err := p.input.Write(rpc.AppendFrame(nil, message, rpc.Newline))
@@ -114,7 +115,7 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 			CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard, IdleTimeout: hang.Guard,
 		},
 		Translate: func() stateless.Server {
-			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context) (LegacyServer, error) {
+			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) {
 				return startPiped(t, realServer(calls)), nil
 			}})
 		},

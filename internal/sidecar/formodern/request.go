@@ -8,7 +8,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // Methods that are not just passed on.
@@ -106,6 +105,7 @@ func (r *request) translated(number uint64) []byte {
 	return rpc.Edited(r.Bytes, edits...)
 }
 
+// request answers a request of m.From, or passes it on.
 func (s *Server) request(ctx context.Context, m session.Message) error {
 	r, err := s.read(m)
 	switch {
@@ -117,7 +117,7 @@ func (s *Server) request(ctx context.Context, m session.Message) error {
 		s.refuse(r.id, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
 		return nil
 	}
-	g, err := s.join(stateless.CallerOf(ctx), r.capabilities)
+	g, err := s.join(m.From, r.capabilities)
 	if err != nil {
 		return err
 	}

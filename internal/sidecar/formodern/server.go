@@ -30,6 +30,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -61,8 +62,8 @@ type Limits struct {
 
 // Options are what a Server needs and how it behaves.
 type Options struct {
-	// Acquire starts a server that nobody has used, for the caller in the context.
-	Acquire func(ctx context.Context) (LegacyServer, error)
+	// Acquire starts a server that nobody has used, for clients in the caller's group.
+	Acquire func(ctx context.Context, from *caller.Caller) (LegacyServer, error)
 	Limits  Limits
 	// Serves are the protocol versions that clients are told of, newest first, given
 	// the one that the server has agreed to.
@@ -164,15 +165,14 @@ func (s *Server) Close() {
 }
 
 // Send takes a request of a client's, or that it has gone away from one.
-func (s *Server) Send(ctx context.Context, message []byte) error {
+func (s *Server) Send(ctx context.Context, from *caller.Caller, message []byte) error {
 	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
-	m := session.Message{Bytes: message, Envelope: envelope}
 	switch envelope.Kind {
 	case rpc.Request:
-		return s.request(ctx, m)
+		return s.request(ctx, session.Message{Bytes: message, Envelope: envelope, From: from})
 	case rpc.Notification:
 		if string(envelope.Method) == methodCancelled {
 			s.abandon(string(envelope.RequestID.Of(message)))

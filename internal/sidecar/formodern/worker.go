@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -64,7 +65,7 @@ type pending struct {
 
 // launch starts a process and agrees with it.
 func (g *group) launch(ctx context.Context) (*worker, error) {
-	server, err := g.server.obtain(ctx)
+	server, err := g.server.obtain(ctx, g.caller)
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +82,10 @@ const fullPause = 50 * time.Millisecond
 
 // obtain starts a process. If others have all that there may be, one of ours that is not
 // used makes room, which may take it a moment.
-func (s *Server) obtain(ctx context.Context) (LegacyServer, error) {
+func (s *Server) obtain(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
 	patience := time.Now().Add(s.options.Limits.LeaseTimeout)
 	for try := 0; ; try++ {
-		server, err := s.options.Acquire(ctx)
+		server, err := s.options.Acquire(ctx, from)
 		if !errors.Is(err, child.ErrFull) || time.Now().After(patience) {
 			return server, err
 		}
@@ -114,7 +115,7 @@ func (w *worker) initialize(ctx context.Context) error {
 		return err
 	}
 	// Whatever is sent from now on is behind this.
-	if err := w.child.Send(context.WithoutCancel(ctx), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+	if err := w.child.Send(context.WithoutCancel(ctx), w.group.caller, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
 		return fmt.Errorf("initialize server: %w", err)
 	}
 	return nil

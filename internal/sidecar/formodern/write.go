@@ -84,7 +84,7 @@ func (w *worker) write() {
 		default:
 			return
 		}
-		err := w.child.Send(context.Background(), next.text)
+		err := w.child.Send(context.Background(), nil, next.text)
 		switch {
 		case err == nil:
 			w.read()

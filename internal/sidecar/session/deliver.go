@@ -83,7 +83,7 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 func (s *Session) answerPing(message Message) {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), message.Envelope.ID.Of(message.Bytes)...)
 	// If the server does not read, it has more to worry about than this answer.
-	_ = s.server.Send(context.Background(), append(b, `,"result":{}}`...))
+	_ = s.server.Send(context.Background(), nil, append(b, `,"result":{}}`...))
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
@@ -141,7 +141,7 @@ func (s *Session) refuse(key string, request *serverRequest) {
 	}
 	s.mu.Unlock()
 	if waiting {
-		_ = s.server.Send(context.Background(), errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
+		_ = s.server.Send(context.Background(), nil, errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
 	}
 }
 

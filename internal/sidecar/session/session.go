@@ -21,18 +21,12 @@ import (
 
 // Server is the other end of a session.
 type Server interface {
-	// Send writes one message. It blocks while the server does not read, for as long
-	// as it is allowed to or the context lasts, whichever is less.
-	Send(ctx context.Context, message []byte) error
+	// Send writes one message, on behalf of a client, or of the adapter itself if from is
+	// nil. It blocks while the server does not read, for as long as it is allowed to or the
+	// context lasts, whichever is less. It does not keep from or message.
+	Send(ctx context.Context, from *caller.Caller, message []byte) error
 	// Close ends the server; it returns at once.
 	Close()
-}
-
-// CallerServer is a Server that has to know on whose behalf it is sent a message.
-type CallerServer interface {
-	Server
-	// SendFor is Send for a message of the caller's.
-	SendFor(ctx context.Context, from *caller.Caller, message []byte) error
 }
 
 // Limits bound one session. Every one of them has a metric and an error.
@@ -150,7 +144,7 @@ type Message struct {
 
 	// Tag is the front end's own. The answer's Event has it.
 	Tag any
-	// From is the caller, for servers that want to know; nil if it does not matter.
+	// From is the client that sends it; nil if the adapter does.
 	From *caller.Caller
 
 	// What a server knows that can tell whose its messages are. Processes cannot.
@@ -283,10 +277,7 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 	if waiting := s.sending.Add(size); limit > 0 && waiting > limit && waiting > size {
 		return ErrServerBusy
 	}
-	if server, ok := s.server.(CallerServer); ok && message.From != nil {
-		return server.SendFor(ctx, message.From, message.Bytes)
-	}
-	return s.server.Send(ctx, message.Bytes)
+	return s.server.Send(ctx, message.From, message.Bytes)
 }
 
 // takeBack undoes that an answer was noted which did not reach the server, so that

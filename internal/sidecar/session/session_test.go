@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // recorder is a server that notes what it is sent.
@@ -23,7 +24,7 @@ type recorder struct {
 	closed bool
 }
 
-func (r *recorder) Send(_ context.Context, message []byte) error {
+func (r *recorder) Send(_ context.Context, _ *caller.Caller, message []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {

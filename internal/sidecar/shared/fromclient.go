@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -16,7 +17,7 @@ const nameBytes = 8 << 10
 
 // Send takes a message of the client's, and forwards it unless it is one that the
 // process must not see.
-func (v *view) Send(ctx context.Context, message []byte) error {
+func (v *view) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("read message: %w", err) // S-04

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -59,7 +60,7 @@ func (f *fake) Serve(receive func(session.Message), ended func(error)) {
 	f.receive, f.ended = receive, ended
 }
 
-func (f *fake) Send(ctx context.Context, message []byte) error {
+func (f *fake) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	f.mu.Lock()
 	deaf := f.deaf
 	f.mu.Unlock()

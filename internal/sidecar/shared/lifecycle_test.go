@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -138,7 +139,7 @@ func TestR06EndWhileStarting(t *testing.T) {
 // silent does not answer initialize.
 type silent struct{ fake }
 
-func (s *silent) Send(context.Context, []byte) error { return nil }
+func (s *silent) Send(context.Context, *caller.Caller, []byte) error { return nil }
 
 // R10, T-27: a process's end ends every session, after what it still said, and the
 // next session has a fresh process.

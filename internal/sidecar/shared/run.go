@@ -151,7 +151,7 @@ func (r *run) write() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.StuckTimeout)
-		err := r.server.Send(ctx, message)
+		err := r.server.Send(ctx, nil, message)
 		cancel()
 		if err != nil {
 			r.writeFailed(err)

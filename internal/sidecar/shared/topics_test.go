@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -269,7 +270,7 @@ func startSDK(t *testing.T, server *mcp.Server) *sdkServer {
 	return &sdkServer{server, toServer, fromServer}
 }
 
-func (s *sdkServer) Send(_ context.Context, message []byte) error {
+func (s *sdkServer) Send(_ context.Context, _ *caller.Caller, message []byte) error {
 	_, err := s.stdin.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 	return err
 }

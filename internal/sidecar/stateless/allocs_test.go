@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -14,7 +15,7 @@ import (
 // promptServer answers every request at once.
 type promptServer struct{ receive func(session.Message) }
 
-func (s *promptServer) Send(_ context.Context, text []byte) error {
+func (s *promptServer) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 	e, err := rpc.Scan(text)
 	if err != nil {
 		return err

@@ -165,6 +165,6 @@ func (c *call) release() {
 	r.closeLocked(c)
 	r.mu.Unlock()
 	if tell {
-		_ = r.server.Send(context.Background(), cancellation(c.number)) // or else it does not read, and is found out by the next request
+		_ = r.server.Send(context.Background(), nil, cancellation(c.number)) // or else it does not read, and is found out by the next request
 	}
 }

@@ -4,36 +4,22 @@ import (
 	"context"
 	"errors"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
-
-type callerKey struct{}
-
-// WithCaller says on whose behalf requests are made.
-func WithCaller(ctx context.Context, from caller.Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, from)
-}
-
-// CallerOf is on whose behalf a request is made.
-func CallerOf(ctx context.Context) caller.Caller {
-	from, _ := ctx.Value(callerKey{}).(caller.Caller)
-	return from
-}
 
 // Call is a request that is made of the server by this program.
 type Call struct{ call *call }
 
-// Call makes a request that no client sent as it stands. It must be an envelope of
-// revision 2026-07-28; its id and progress token may be any. Whoever calls it must
-// release the Call.
+// Call makes a request that no client sent as it stands, on behalf of request.From. It
+// must be an envelope of revision 2026-07-28; its id and progress token may be any. The
+// caller of this method must release the Call.
 func (e *Endpoint) Call(ctx context.Context, request session.Message) (*Call, error) {
 	for try := 1; ; try++ {
 		running, err := e.running(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		c, err := e.call(ctx, running, request, nil)
+		c, err := e.call(ctx, running, request, inside)
 		if errors.Is(err, errGone) && try < tries {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 // busyServer takes nothing.
 type busyServer struct{ *script }
 
-func (busyServer) Send(context.Context, []byte) error {
+func (busyServer) Send(context.Context, *caller.Caller, []byte) error {
 	return fmt.Errorf("there is no process left: %w", ErrBusy)
 }
 
@@ -120,9 +120,9 @@ type callerServer struct {
 	seen chan caller.Caller
 }
 
-func (p callerServer) Send(ctx context.Context, message []byte) error {
+func (p callerServer) Send(_ context.Context, from *caller.Caller, message []byte) error {
 	if e, err := rpc.Scan(message); err == nil && e.Kind == rpc.Request { // and no cancellation
-		p.seen <- CallerOf(ctx)
+		p.seen <- *from
 	}
 	return nil
 }

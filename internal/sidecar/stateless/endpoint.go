@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -75,6 +74,7 @@ func (e *Endpoint) Close() {
 func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	r.Record.Front = edge.Stateless
 	message := r.Messages[0]
+	message.From = &r.Caller
 	if message.Envelope.Kind != rpc.Request {
 		// The revision has no notification that a server must see: one that a client
 		// does not wait for any more is known by its connection (M-04).
@@ -117,11 +117,13 @@ func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refu
 		if err != nil {
 			return nil, nil, err
 		}
-		ctx := running.contextOf(r)
-		if refused := checkAll(ctx, r.Header, request, running); refused != nil {
+		if running.translated {
+			r.Caller.Group() // worked out once, and not by every stage that asks
+		}
+		if refused := checkAll(r.Context(), r.Header, request, running); refused != nil {
 			return nil, refused, nil
 		}
-		c, err := e.call(ctx, running, request, &r.Caller)
+		c, err := e.call(r.Context(), running, request, outside)
 		if !errors.Is(err, errGone) || try == tries {
 			return c, nil, err
 		}
@@ -137,18 +139,16 @@ func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, 
 	return e.crowd.choose(first, request), nil
 }
 
-// contextOf is the context of a client's request. Processes do not care whose it is.
-func (r *run) contextOf(request *edge.Request) context.Context {
-	if !r.translated {
-		return request.Context()
-	}
-	request.Caller.Group() // worked out once, and not by everybody who asks
-	return WithCaller(request.Context(), request.Caller)
-}
+// side is where a request comes from.
+type side bool
 
-// call makes a request for a client, or for this program if from is nil.
-func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, from *caller.Caller) (*call, error) {
-	c, err := running.call(ctx, request, from)
+const (
+	outside side = false // a client of this revision makes it
+	inside  side = true  // this program makes it, for a client of another one
+)
+
+func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, by side) (*call, error) {
+	c, err := running.call(ctx, request, by)
 	if err == nil && c.listen {
 		e.crowd.repeat(c)
 	}

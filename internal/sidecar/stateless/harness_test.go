@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
@@ -43,7 +44,7 @@ type script struct {
 
 var errClosedByTest = errors.New("closed")
 
-func (s *script) Send(_ context.Context, text []byte) error {
+func (s *script) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 	e, err := rpc.Scan(text)
 	if err != nil {
 		return err // S-04

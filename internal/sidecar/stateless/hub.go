@@ -181,7 +181,7 @@ func (c *call) retire() {
 	cancel := !c.answered
 	c.answered = true
 	r.mu.Unlock()
-	if cancel && r.server.Send(context.Background(), cancellation(c.number)) == nil {
+	if cancel && r.server.Send(context.Background(), nil, cancellation(c.number)) == nil {
 		ctx, stop := context.WithTimeout(context.Background(), retireGrace)
 		defer stop()
 		_, _ = c.await(ctx) // it may say nothing

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -92,9 +93,9 @@ type stuckServer struct {
 	until <-chan struct{}
 }
 
-func (s *stuckServer) Send(ctx context.Context, message []byte) error {
+func (s *stuckServer) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	<-s.until
-	return s.Server.Send(ctx, message)
+	return s.Server.Send(ctx, nil, message)
 }
 
 // newScripted is a run over a process that a test plays.

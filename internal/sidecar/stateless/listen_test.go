@@ -152,7 +152,7 @@ func TestListenInTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, p := newScripted(testLimits())
 				join := func(notifications string) *call {
-					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)), &caller.Caller{})
+					c, err := r.call(t.Context(), scanned(t, enveloped("1", methodListen, `"notifications":{`+notifications+`},`)), inside)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -343,7 +343,7 @@ func TestDeath(t *testing.T) {
 // brokenServer ends when it is sent something.
 type brokenServer struct{ *script }
 
-func (s brokenServer) Send(context.Context, []byte) error {
+func (s brokenServer) Send(context.Context, *caller.Caller, []byte) error {
 	s.end(errDied)
 	return errDied
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -18,10 +19,10 @@ import (
 // what was asked, in any order.
 type jumbled struct{ *script }
 
-func (s jumbled) Send(ctx context.Context, text []byte) error {
+func (s jumbled) Send(ctx context.Context, _ *caller.Caller, text []byte) error {
 	message := scannedBytes(text)
 	if string(message.Envelope.Method) != "prompts/get" {
-		return s.script.Send(ctx, text)
+		return s.script.Send(ctx, nil, text)
 	}
 	go func() {
 		name, id := string(message.Envelope.Name), string(message.Envelope.ID.Of(text))

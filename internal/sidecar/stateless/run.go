@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -126,10 +125,10 @@ func discreet(reason error) error {
 
 // call begins a client's request. A subscription of a kind that we know does not reach
 // a process as such.
-func (r *run) call(ctx context.Context, request session.Message, from *caller.Caller) (*call, error) {
+func (r *run) call(ctx context.Context, request session.Message, by side) (*call, error) {
 	c := newCall(r, request)
-	if c.inside = from == nil; !c.inside {
-		c.principal = from.Principal
+	if c.inside = by == inside; !c.inside {
+		c.principal = request.From.Principal
 	}
 	if string(request.Envelope.Method) == methodListen && !r.translated && !r.options.ManyListens {
 		if f, known := filterOf(request); known {
@@ -139,7 +138,7 @@ func (r *run) call(ctx context.Context, request session.Message, from *caller.Ca
 	return r.send(ctx, c, request)
 }
 
-// begin sends a request of our own.
+// begin sends a request of our own, on behalf of a client if request.From says so.
 func (r *run) begin(ctx context.Context, request session.Message) (*call, error) {
 	c := newCall(r, request)
 	c.own = true
@@ -158,7 +157,7 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 		// end of all.
 		ctx = context.WithoutCancel(ctx)
 	}
-	err = r.server.Send(ctx, text)
+	err = r.server.Send(ctx, request.From, text)
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)
 	if err != nil {

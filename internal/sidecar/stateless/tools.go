@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -122,8 +123,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 			return nil // it was found before
 		}
 		capabilities = found[0].Of(request.Bytes)
-		from := CallerOf(ctx)
-		key = keyOf(from.Group(), capabilities)
+		key = keyOf(request.From.Group(), capabilities)
 	}
 	t := r.tools.of(key)
 	var refused *refusal
@@ -131,7 +131,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 	for _, age := range []time.Duration{toolsAge, toolsFresh} {
 		params, ok := t.find(name, age)
 		if !ok {
-			r.listTools(ctx, t, capabilities)
+			r.listTools(ctx, request.From, t, capabilities)
 			params, _ = t.find(name, toolsAge)
 		}
 		if refused = checkParams(header, request, params); refused == nil {
@@ -142,13 +142,17 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 }
 
 // listTools asks for the list of tools, or waits for the one that was asked for.
-func (r *run) listTools(ctx context.Context, t *tools, capabilities []byte) {
+func (r *run) listTools(ctx context.Context, from *caller.Caller, t *tools, capabilities []byte) {
 	t.mu.Lock()
 	asking := t.asking
 	if asking == nil {
 		asking = make(chan struct{})
 		t.asking = asking
-		go r.refreshTools(context.WithoutCancel(ctx), t, metaWith(string(capabilities)), asking)
+		list := listing{meta: metaWith(string(capabilities)), done: asking}
+		if r.translated {
+			list.from = from.Clone()
+		}
+		go r.refreshTools(context.WithoutCancel(ctx), t, list)
 	}
 	t.mu.Unlock()
 	select {
@@ -157,15 +161,22 @@ func (r *run) listTools(ctx context.Context, t *tools, capabilities []byte) {
 	}
 }
 
-// refreshTools is nobody's in particular, so that nobody's going away stops it.
-func (r *run) refreshTools(ctx context.Context, t *tools, meta string, done chan struct{}) {
+// listing is a list of tools that is being asked for.
+type listing struct {
+	from *caller.Caller // the client whose list it is; nil if all have the same
+	meta string
+	done chan struct{} // closed when the list is there
+}
+
+// refreshTools outlives the request that needs the list: others wait for it, too.
+func (r *run) refreshTools(ctx context.Context, t *tools, list listing) {
 	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
 	t.mu.Lock()
 	t.outdated = false // it is what changes from now on that the list may not have
 	t.mu.Unlock()
 	asked := time.Now()
-	params, err := r.fetchTools(ctx, meta)
+	params, err := r.fetchTools(ctx, list)
 	if err != nil {
 		r.options.Log.V(1).Info("The server's tools are not known, so headers that repeat arguments are not looked at", "reason", err.Error())
 	}
@@ -175,17 +186,17 @@ func (r *run) refreshTools(ctx context.Context, t *tools, meta string, done chan
 		t.params = params
 	}
 	t.asked, t.failed, t.asking = asked, err != nil, nil
-	close(done)
+	close(list.done)
 }
 
 var errManyTools = errors.New("the list of tools does not end")
 
-func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]paramheader.Param, error) {
+func (r *run) fetchTools(ctx context.Context, list listing) (map[string][]paramheader.Param, error) {
 	found := map[string][]paramheader.Param{}
-	params := meta
+	params := list.meta
 	seen := map[string]bool{}
 	for range toolPages {
-		page, err := r.fetchPage(ctx, params)
+		page, err := r.fetchPage(ctx, list.from, params)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +210,7 @@ func (r *run) fetchTools(ctx context.Context, meta string) (map[string][]paramhe
 			return nil, errManyTools
 		}
 		seen[*page.NextCursor] = true
-		params = `"cursor":` + string(rpc.AppendString(nil, *page.NextCursor)) + `,` + meta
+		params = `"cursor":` + string(rpc.AppendString(nil, *page.NextCursor)) + `,` + list.meta
 	}
 	return nil, errManyTools
 }
@@ -212,8 +223,10 @@ type toolsPage struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-func (r *run) fetchPage(ctx context.Context, params string) (toolsPage, error) {
-	list, err := r.begin(ctx, ownRequest("tools/list", params))
+func (r *run) fetchPage(ctx context.Context, from *caller.Caller, params string) (toolsPage, error) {
+	request := ownRequest("tools/list", params)
+	request.From = from
+	list, err := r.begin(ctx, request)
 	if err != nil {
 		return toolsPage{}, err
 	}

@@ -22,7 +22,7 @@ type promptServer struct{ opened *session.Session }
 
 var promptAnswer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`)
 
-func (s *promptServer) Send(context.Context, []byte) error {
+func (s *promptServer) Send(context.Context, *caller.Caller, []byte) error {
 	envelope, err := rpc.Scan(promptAnswer)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 	server := &promptServer{}
 	server.opened = session.New(server, testLimits, &session.Metrics{})
 	server.opened.Revision = revision20251125
-	server.opened.Owner = caller.NewOwner(caller.Adapter())
+	server.opened.Owner = caller.NewOwner(&caller.Caller{})
 	registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	slot, err := registry.Reserve()
 	if err != nil {

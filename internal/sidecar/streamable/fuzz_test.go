@@ -18,7 +18,7 @@ import (
 // lineServer notes the lines it is sent and answers nothing.
 type lineServer struct{ lines [][]byte }
 
-func (s *lineServer) Send(_ context.Context, message []byte) error {
+func (s *lineServer) Send(_ context.Context, _ *caller.Caller, message []byte) error {
 	s.lines = append(s.lines, bytes.Clone(message))
 	return nil
 }
@@ -47,7 +47,7 @@ func FuzzBody(f *testing.F) {
 		}
 		opened := session.New(server, testLimits, &session.Metrics{})
 		opened.Revision = revision20250326
-		opened.Owner = caller.NewOwner(caller.Adapter())
+		opened.Owner = caller.NewOwner(&caller.Caller{})
 		slot.Fill("s", opened)
 		handler := New(Options{
 			Sessions: registry, OpenTimeout: time.Second,

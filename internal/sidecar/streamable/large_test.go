@@ -29,7 +29,7 @@ type bigServer struct {
 	size   int
 }
 
-func (b *bigServer) Send(context.Context, []byte) error {
+func (b *bigServer) Send(context.Context, *caller.Caller, []byte) error {
 	go func() {
 		for _, text := range []string{b.before, `{"jsonrpc":"2.0","id":5,"result":{"x":"` + strings.Repeat("x", b.size) + `"}}`} {
 			if envelope, err := rpc.Scan([]byte(text)); err == nil {
@@ -82,7 +82,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				server := &bigServer{before: test.before, size: size}
 				server.opened = session.New(server, testLimits, &session.Metrics{})
 				server.opened.Revision = revision20250618
-				server.opened.Owner = caller.NewOwner(caller.Adapter())
+				server.opened.Owner = caller.NewOwner(&caller.Caller{})
 				registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 				slot, err := registry.Reserve()
 				if err != nil {

@@ -21,7 +21,7 @@ type talker struct {
 	talk    func(say func(string))
 }
 
-func (s *talker) Send(context.Context, []byte) error {
+func (s *talker) Send(context.Context, *caller.Caller, []byte) error {
 	go s.talk(func(text string) {
 		if envelope, err := rpc.Scan([]byte(text)); err == nil {
 			s.session.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})

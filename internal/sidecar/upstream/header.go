@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
@@ -59,65 +60,39 @@ func cleaned(header http.Header) http.Header {
 	return header
 }
 
-// notKept are headers that are about one message or one client, and not about all that
-// share a connection.
-var notKept = []string{
-	"Accept", "Accept-Encoding", "Content-Type", "Cookie",
-	frontend.HeaderRevision, frontend.HeaderLastEventID, headerMethod, headerName,
-}
-
-// kept are the headers that every request of a connection has.
-func kept(header http.Header) http.Header {
-	if header == nil {
-		header = http.Header{}
+// shownBy are the headers that every request on behalf of a caller has: whatever else its
+// client sends is about one request, and not about all that share a connection.
+func shownBy(from *caller.Caller) http.Header {
+	header := http.Header{
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {""}, // as for the requests that are forwarded
 	}
-	header = cleaned(header)
-	for _, name := range notKept {
-		header.Del(name)
-	}
-	for name := range header {
-		if strings.HasPrefix(name, headerParam) {
-			header.Del(name)
-		}
-	}
-	header.Set("Accept-Encoding", "identity")
-	if _, ok := header["User-Agent"]; !ok {
-		header.Set("User-Agent", "") // as for the requests that are forwarded
+	if from != nil && len(from.Authorization) > 0 {
+		header["Authorization"] = slices.Clone(from.Authorization)
 	}
 	return header
 }
 
-type headerKey struct{}
-
-// WithHeader returns a context for Send. Its header takes the place of the connection's
-// own, for servers that are to know who asks.
-func WithHeader(ctx context.Context, header http.Header) context.Context {
-	return context.WithValue(ctx, headerKey{}, kept(header))
+// sender is on whose behalf a message is sent, and what the server is shown for that.
+type sender struct {
+	from   *caller.Caller // nil is the adapter
+	header http.Header
 }
 
-func headerOf(ctx context.Context) (http.Header, bool) {
-	header, ok := ctx.Value(headerKey{}).(http.Header)
-	return header, ok
+func senderOf(from *caller.Caller) sender {
+	return sender{from: from.Clone(), header: shownBy(from)}
 }
 
-type acceptedKey struct{}
-
-// WithAccepted returns a context for Send. The function is called when the server has let
-// in who sends the request.
-func WithAccepted(ctx context.Context, accepted func()) context.Context {
-	return context.WithValue(ctx, acceptedKey{}, accepted)
-}
-
-// noteAccepted tells who wants to know that the server has let in who sends a request.
-func (c *call) noteAccepted(response *http.Response) {
-	if c.accepted != nil && response.StatusCode < http.StatusMultipleChoices {
-		c.accepted()
+// isAccepted says whether the server has let the sender in by an answer with the status,
+// and tells the sender.
+func (s sender) isAccepted(status int) bool {
+	if s.from == nil || status >= http.StatusMultipleChoices {
+		return false
 	}
-}
-
-func acceptedOf(ctx context.Context) func() {
-	accepted, _ := ctx.Value(acceptedKey{}).(func())
-	return accepted
+	if s.from.Accepted != nil {
+		s.from.Accepted()
+	}
+	return true
 }
 
 // forwarded are the headers that the server gets with a request.

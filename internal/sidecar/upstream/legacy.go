@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -33,13 +35,13 @@ func NewLegacy(options ConnectionOptions) *Legacy {
 func (l *Legacy) Check(ctx context.Context) error { return l.server.check(ctx) }
 
 // Dial returns a connection for one session, if the server's port accepts connections.
-// The header goes with every request, unless the context of a Send has another. It is for
-// whoever uses the connection to say initialize.
-func (l *Legacy) Dial(ctx context.Context, header http.Header) (*Connection, error) {
+// The server is shown what the caller shows, until others are let in on the connection.
+// The user of the connection sends initialize.
+func (l *Legacy) Dial(ctx context.Context, from *caller.Caller) (*Connection, error) {
 	if err := l.server.check(ctx); err != nil {
 		return nil, err
 	}
-	return &Connection{link: newLink(&l.ConnectionOptions, l.server, &l.Junk, header)}, nil
+	return &Connection{link: newLink(&l.ConnectionOptions, l.server, &l.Junk, from)}, nil
 }
 
 // Connection is one session with a server.
@@ -48,7 +50,7 @@ type Connection struct {
 	listening sync.Once
 	streams   atomic.Bool                 // the server is known to answer GET with a stream
 	away      atomic.Bool                 // the server was not there when it was last asked
-	shown     atomic.Pointer[http.Header] // of the last Send that had one of its own
+	accepted  atomic.Pointer[http.Header] // of the caller that the server has let in last
 
 	agreed struct { // with the server
 		sync.Mutex
@@ -62,21 +64,18 @@ const cancelGrace = 5 * time.Second
 
 // Send posts one message. It returns when the server has read it, and for what is not a
 // request, has accepted it or not said anything for a while.
-func (c *Connection) Send(ctx context.Context, message []byte) error {
+func (c *Connection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
 	envelope, err := rpc.Scan(message)
 	if err != nil {
 		return fmt.Errorf("send message to the server: %w", err)
 	}
-	if own, ok := headerOf(ctx); ok {
-		c.shown.Store(&own)
-	}
 	if envelope.Kind == rpc.Request {
-		return c.sendRequest(ctx, message, envelope)
+		return c.sendRequest(ctx, from, message, envelope)
 	}
-	header := c.headerIn(ctx)
+	by := c.sender(from)
 	err = c.posts.post(ctx, c.live, posting{
-		do:      func(ctx context.Context) error { return c.tell(ctx, message, header) },
+		do:      func(ctx context.Context) error { return c.tell(ctx, message, by) },
 		ackWait: ackWait,
 		late:    func(<-chan error, context.CancelFunc) {}, // it is on its way, and nobody waits for more
 	})
@@ -95,35 +94,50 @@ func (c *Connection) Send(ctx context.Context, message []byte) error {
 	return nil
 }
 
-// headerIn is the header of what is sent in the context.
-func (c *Connection) headerIn(ctx context.Context) http.Header {
-	if own, ok := headerOf(ctx); ok {
-		return own
+// sender returns the sender of a message. Knowing the id of a session gives no rights: the
+// server is shown what the client shows that has sent the message.
+func (c *Connection) sender(from *caller.Caller) sender {
+	if from == nil {
+		return sender{header: c.lastHeader()}
 	}
-	return c.lastHeader()
+	return senderOf(from)
 }
 
 // lastHeader is for what no message asks for. What clients show expires, so it is not the
 // one that the session was opened with.
 func (c *Connection) lastHeader() http.Header {
-	if shown := c.shown.Load(); shown != nil {
-		return *shown
+	if accepted := c.accepted.Load(); accepted != nil {
+		return *accepted
 	}
 	return c.header
 }
 
-func (c *Connection) sendRequest(ctx context.Context, message []byte, envelope rpc.Envelope) error {
+// noteAnswer notes whether the server has let the sender in.
+func (c *Connection) noteAnswer(by sender, status int) {
+	if by.isAccepted(status) {
+		c.accepted.Store(&by.header)
+	}
+}
+
+// isKnown says whether the server refuses the sender for the session's sake. A token that
+// does not say whose it is may be another's, as long as the server has not accepted it.
+func (c *Connection) isKnown(by sender) bool {
+	return by.from == nil || by.from.Principal != caller.SomeToken ||
+		slices.Equal(by.header["Authorization"], c.lastHeader()["Authorization"])
+}
+
+func (c *Connection) sendRequest(ctx context.Context, from *caller.Caller, message []byte, envelope rpc.Envelope) error {
 	id := envelope.ID.Of(message)
 	if string(envelope.Method) == "initialize" {
-		return c.sendInitialize(ctx, id, message)
+		return c.sendInitialize(ctx, from, id, message)
 	}
 	flight, err := c.begin(c.live, id, nil)
 	if err != nil {
 		return err
 	}
-	flight.header, flight.accepted = c.headerIn(ctx), acceptedOf(ctx)
+	flight.by = c.sender(from)
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		response, err := c.post(ctx, message, flight.header)
+		response, err := c.post(ctx, message, flight.by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -178,7 +192,7 @@ func (c *Connection) known() (id, revision string) {
 
 // take has the answer to a request received.
 func (c *Connection) take(ctx context.Context, flight *call, response *http.Response) {
-	flight.noteAccepted(response)
+	c.noteAnswer(flight.by, response.StatusCode)
 	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
 		c.away.Store(false)
 		c.follow(ctx, flight, response)
@@ -188,7 +202,7 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 	switch {
 	case err != nil:
 		c.fail(flight, err.Error())
-	case c.forgotten(response.StatusCode, false) && !isAboutCall(flight, response.StatusCode, body):
+	case c.forgotten(response.StatusCode, false) && c.isKnown(flight.by) && !isAboutCall(flight, response.StatusCode, body):
 		c.finish(errNoSession)
 	case response.StatusCode >= http.StatusMultipleChoices:
 		c.answer(flight, errorIn(flight, response.StatusCode, body))
@@ -228,14 +242,15 @@ func (c *Connection) forgotten(status int, stream bool) bool {
 }
 
 // tell posts what has no answer.
-func (c *Connection) tell(ctx context.Context, message []byte, header http.Header) error {
-	response, err := c.post(ctx, message, header)
+func (c *Connection) tell(ctx context.Context, message []byte, by sender) error {
+	response, err := c.post(ctx, message, by.header)
 	if err != nil {
 		return err
 	}
 	discard(response)
+	c.noteAnswer(by, response.StatusCode)
 	switch status := response.StatusCode; {
-	case c.forgotten(status, false):
+	case c.forgotten(status, false) && c.isKnown(by):
 		c.finish(errNoSession)
 		return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
 	case status >= http.StatusMultipleChoices:

@@ -3,13 +3,13 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -65,9 +65,7 @@ func TestLegacyConnection(t *testing.T) {
 		for _, revision := range revisions {
 			t.Run(name+" "+revision, func(t *testing.T) {
 				b := newBackend(t, streamableServer(options))
-				dialed, err := NewLegacy(connectionOptions(b.url("/mcp"))).Dial(t.Context(), http.Header{
-					"Authorization": {"Bearer x"}, "Origin": {"http://evil.example"}, "Cookie": {"a=b"}, "Mcp-Param-X": {"y"}, "Mcp-Session-Id": {"z"},
-				})
+				dialed, err := NewLegacy(connectionOptions(b.url("/mcp"))).Dial(t.Context(), &caller.Caller{Authorization: []string{"Bearer x"}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +120,7 @@ func checkRequests(t *testing.T, b *backend, revision string) {
 func TestSSEConnection(t *testing.T) {
 	b := newBackend(t, sseServer())
 	sse, _, _ := newSSEEndpoint(t, b, nil)
-	dialed, err := sse.Dial(t.Context(), http.Header{"Authorization": {"Bearer x"}, "Origin": {"http://evil.example"}})
+	dialed, err := sse.Dial(t.Context(), &caller.Caller{Authorization: []string{"Bearer x"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
@@ -14,19 +15,19 @@ import (
 
 // sendInitialize opens the session. If the connection is closed meanwhile, the head of
 // the answer is awaited a little all the same: nobody else could end the session then.
-func (c *Connection) sendInitialize(ctx context.Context, id, message []byte) error {
+func (c *Connection) sendInitialize(ctx context.Context, from *caller.Caller, id, message []byte) error {
 	outlasting, stop := context.WithCancel(context.WithoutCancel(c.live))
 	flight, err := c.begin(outlasting, id, c.agree)
 	if err != nil {
 		stop()
 		return err
 	}
-	flight.header = c.headerIn(ctx)
+	flight.by = c.sender(from)
 	wait := context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, stop) })
 	return c.request(ctx, flight, func(ctx context.Context) error {
 		defer stop()
 		defer wait()
-		response, err := c.post(ctx, message, flight.header)
+		response, err := c.post(ctx, message, flight.by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -92,8 +93,8 @@ func (c *Connection) leave() {
 // stateless revision do or do not, whatever versions they name (L-34). Unless that is
 // certain it may be otherwise when the server is asked again. An error means that it did
 // not say.
-func (l *Legacy) Sessions(ctx context.Context, header http.Header) (has, certain bool, err error) {
-	c, err := l.Dial(ctx, header)
+func (l *Legacy) Sessions(ctx context.Context, from *caller.Caller) (has, certain bool, err error) {
+	c, err := l.Dial(ctx, from)
 	if err != nil {
 		return false, false, err
 	}

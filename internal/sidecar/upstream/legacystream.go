@@ -86,7 +86,7 @@ func (c *Connection) follow(ctx context.Context, flight *call, response *http.Re
 	var at place
 	err := c.read(response.Body, flight, &at)
 	for failures := 0; failures < resumeTries && !flight.answered && at.id != "" && !errors.Is(err, ErrEventTooLarge) && at.pause(ctx); {
-		stream, again := c.open(ctx, at.id, flight.header)
+		stream, again := c.open(ctx, at.id, flight.by.header)
 		switch {
 		case stream != nil:
 			failures = 0

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -55,16 +56,15 @@ type call struct {
 	ctx      context.Context // ends with the connection, or when nobody waits any more
 	cancel   context.CancelFunc
 	answered bool // of interest only to whoever reads the answer
-	header   http.Header
-	accepted func() // is called when the server has let the sender in; may be nil
+	by       sender
 	// learn is shown the answer before anybody else is; may be nil.
 	learn func(answer session.Message)
 }
 
-func newLink(options *ConnectionOptions, to *server, junk *session.Counter, header http.Header) *link {
+func newLink(options *ConnectionOptions, to *server, junk *session.Counter, from *caller.Caller) *link {
 	live, end := context.WithCancel(context.Background())
 	return &link{
-		options: options, server: to, junk: junk, header: kept(header), live: live, end: end,
+		options: options, server: to, junk: junk, header: shownBy(from), live: live, end: end,
 		posts: newPoster(options.Calls, options.SendTimeout), inFlight: map[string]*call{},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -30,13 +31,13 @@ func NewModern(options ConnectionOptions) *Modern {
 // Check says whether the server's port accepts connections.
 func (m *Modern) Check(ctx context.Context) error { return m.server.check(ctx) }
 
-// Dial returns a connection, if the server's port accepts connections. The header goes
-// with every request, unless the context of a Send has others.
-func (m *Modern) Dial(ctx context.Context, header http.Header) (*ModernConnection, error) {
+// Dial returns a connection, if the server's port accepts connections. The server is shown
+// what the caller shows with messages that the adapter sends itself.
+func (m *Modern) Dial(ctx context.Context, from *caller.Caller) (*ModernConnection, error) {
 	if err := m.server.check(ctx); err != nil {
 		return nil, err
 	}
-	return &ModernConnection{link: newLink(&m.ConnectionOptions, m.server, &m.Junk, header)}, nil
+	return &ModernConnection{link: newLink(&m.ConnectionOptions, m.server, &m.Junk, from)}, nil
 }
 
 // ModernConnection makes of a server that keeps nothing between two requests what looks
@@ -51,7 +52,7 @@ var errNoAnswers = errors.New("protocol revision " + frontend.Revision20260728 +
 // Send posts a request, and returns when the server has read it. A request that is
 // cancelled is cut off, which is how the server learns of it (M-09). There is no other
 // notification that a server must see (M-04).
-func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
+func (c *ModernConnection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
 	envelope, err := rpc.Scan(message)
 	if err != nil {
@@ -76,9 +77,9 @@ func (c *ModernConnection) Send(ctx context.Context, message []byte) error {
 	if err != nil {
 		return err
 	}
-	flight.header, flight.accepted = c.header, acceptedOf(ctx)
-	if own, ok := headerOf(ctx); ok {
-		flight.header = own
+	flight.by = sender{header: c.header}
+	if from != nil {
+		flight.by = senderOf(from)
 	}
 	request := session.Message{Bytes: message, Envelope: envelope}
 	return c.request(ctx, flight, func(ctx context.Context) error {
@@ -95,7 +96,7 @@ const headerTries = 3
 func (c *ModernConnection) call(ctx context.Context, flight *call, request session.Message) error {
 	mirror := c.tools.mirror(request)
 	for try := 1; ; try++ {
-		refused, err := c.try(ctx, flight, request, withAll(flight.header, mirror))
+		refused, err := c.try(ctx, flight, request, withAll(flight.by.header, mirror))
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -103,7 +104,7 @@ func (c *ModernConnection) call(ctx context.Context, flight *call, request sessi
 			return nil
 		}
 		if try < headerTries {
-			mirror = c.better(ctx, request, flight.header, mirror)
+			mirror = c.better(ctx, request, flight.by.header, mirror)
 		}
 		if mirror == nil || try == headerTries {
 			c.answer(flight, refused)
@@ -120,7 +121,7 @@ func (c *ModernConnection) try(ctx context.Context, flight *call, request sessio
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	flight.noteAccepted(response)
+	flight.by.isAccepted(response.StatusCode)
 	if response.StatusCode < http.StatusMultipleChoices && isEvents(response.Header) {
 		c.follow(flight, response.Body)
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -41,9 +42,9 @@ func enveloped(id any, method, params string) string {
 		id, method, params, id, rpc.MetaProtocolVersion, rpc.MetaClientCapabilities)
 }
 
-func dialModern(t *testing.T, b *backend, header http.Header) *conversation {
+func dialModern(t *testing.T, b *backend, from *caller.Caller) *conversation {
 	t.Helper()
-	dialed, err := NewModern(connectionOptions(b.url("/mcp"))).Dial(t.Context(), header)
+	dialed, err := NewModern(connectionOptions(b.url("/mcp"))).Dial(t.Context(), from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func dialModern(t *testing.T, b *backend, header http.Header) *conversation {
 // A connection is to a real server what a client is.
 func TestModernConnection(t *testing.T) {
 	b := newBackend(t, modernServer())
-	c := dialModern(t, b, http.Header{"Authorization": {"Bearer x"}, "Origin": {"http://evil.example"}, "Mcp-Name": {"other"}})
+	c := dialModern(t, b, &caller.Caller{Authorization: []string{"Bearer x"}})
 	for request, want := range map[string]string{
 		enveloped(1, "server/discover", ""):                                         `"supportedVersions"`,
 		enveloped(2, "tools/call", `"name":"echo","arguments":{"text":"hello"},`):   `"text":"hello"`,
@@ -117,7 +118,7 @@ func TestModernListen(t *testing.T) {
 		}
 	}
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`)
-	if err := c.server.Send(t.Context(), []byte(pong)); !errors.Is(err, errNoAnswers) {
+	if err := c.server.Send(t.Context(), nil, []byte(pong)); !errors.Is(err, errNoAnswers) {
 		t.Errorf("J-20: got %v", err)
 	}
 	if posts := b.requests("POST"); len(posts) != 3 {
@@ -208,7 +209,6 @@ func TestModernBehindEndpoint(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		r = r.WithContext(WithHeader(r.Context(), http.Header{"Authorization": r.Header["Authorization"]}))
 		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {

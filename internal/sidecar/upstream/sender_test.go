@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,11 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // The server sees with each message what its own sender shows, also where the stream of a
-// call goes on in another; and with what nobody sent, what was shown last.
+// call goes on in another; and with what the adapter sends itself, what was last accepted.
 func TestSendersOfOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -53,11 +55,11 @@ func TestSendersOfOneSession(t *testing.T) {
 			}
 		}, func(error) {})
 		send := func(shows, message string) {
-			header := http.Header{}
+			from := &caller.Caller{Address: "192.0.2.1"}
 			if shows != "" {
-				header.Set("Authorization", shows)
+				from.Authorization = []string{shows}
 			}
-			if err := c.Send(WithHeader(t.Context(), header), []byte(message)); err != nil {
+			if err := c.Send(t.Context(), from, []byte(message)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -69,7 +71,7 @@ func TestSendersOfOneSession(t *testing.T) {
 		send("", `{"jsonrpc":"2.0","method":"notifications/progress"}`)
 		send("five", `{"jsonrpc":"2.0","id":"a","result":{}}`)
 		<-answers
-		if err := c.Send(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/own"}`)); err != nil {
+		if err := c.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/own"}`)); err != nil {
 			t.Error(err)
 		}
 		c.Close()
@@ -84,4 +86,58 @@ func TestSendersOfOneSession(t *testing.T) {
 			t.Errorf("the server sees (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A server may answer with 404 because it knows a session of another token only. That ends
+// the request, and not the session, unless the token is one that the session is known by.
+func TestTokenThatTheServerDoesNotKnow(t *testing.T) {
+	const foreign, own = "Bearer foreign", "Bearer own"
+	jwt := caller.Caller{Principal: `jwt "issuer" "anna"`, Authorization: []string{"Bearer refreshed"}}
+	for name, test := range map[string]struct {
+		from *caller.Caller
+		ends bool
+	}{
+		"another token":     {from: &caller.Caller{Principal: caller.SomeToken, Authorization: []string{foreign}}},
+		"the same token":    {from: &caller.Caller{Principal: caller.SomeToken, Authorization: []string{own}}, ends: true},
+		"a token that says": {from: &jwt, ends: true},
+		"the adapter":       {ends: true},
+	} {
+		for _, message := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, `{"jsonrpc":"2.0","method":"notifications/progress"}`,
+		} {
+			t.Run(name+" "+message, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var forgotten atomic.Bool
+					var shown atomic.Value
+					c := pipeConnection(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						shown.Store(r.Header.Get("Authorization"))
+						if forgotten.Load() {
+							http.Error(w, "no such session", http.StatusNotFound)
+							return
+						}
+						w.Header().Set(headerSession, "abc")
+						w.Header().Set("Content-Type", typeJSON)
+						_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`)
+					}))
+					ended := make(chan error, 1)
+					c.Serve(func(session.Message) {}, func(err error) { ended <- err })
+					if err := c.Send(t.Context(), &caller.Caller{Principal: caller.SomeToken, Authorization: []string{own}}, []byte(initializeBody)); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					forgotten.Store(true)
+					_ = c.Send(t.Context(), test.from, []byte(message)) // which may say that the session has ended
+					synctest.Wait()
+					if got := len(ended) == 1; got != test.ends {
+						t.Errorf("the session ends: %t, want %t", got, test.ends)
+					}
+					c.Close()
+					synctest.Wait()
+					if got := shown.Load(); !test.ends && got != own {
+						t.Errorf("the session is ended with %v, want the token that the server has accepted", got)
+					}
+				})
+			})
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // L-34: whether a server has sessions is known once it was asked to open one.
@@ -51,7 +53,7 @@ func TestSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, test.handler)
-			got, certain, err := NewLegacy(connectionOptions(b.url("/mcp"))).Sessions(t.Context(), http.Header{"Authorization": {"Bearer x"}})
+			got, certain, err := NewLegacy(connectionOptions(b.url("/mcp"))).Sessions(t.Context(), &caller.Caller{Authorization: []string{"Bearer x"}})
 			if got != test.want || certain != test.certain || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, certain %v, %v, want %v, %v, %q", got, certain, err, test.want, test.certain, test.err)
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -67,12 +68,12 @@ func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
 }
 
 // Dial connects to the server and waits until it has said where it takes messages. The
-// header goes with every request. The context bounds the wait only; the connection
-// lives until it ends.
-func (s *SSE) Dial(ctx context.Context, header http.Header) (*SSEConnection, error) {
+// server is shown what the caller shows with every request. The context bounds the wait
+// only; the connection lives until it ends.
+func (s *SSE) Dial(ctx context.Context, from *caller.Caller) (*SSEConnection, error) {
 	live, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
-	c, err := s.connect(live, kept(header))
+	c, err := s.connect(live, shownBy(from))
 	if !abandon() { // it was given up, perhaps just now
 		err = errors.Join(ctx.Err(), err)
 	}
@@ -211,7 +212,7 @@ const postsPerCall = 2
 
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
-func (c *SSEConnection) Send(ctx context.Context, message []byte) error {
+func (c *SSEConnection) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	return c.posts.post(ctx, c.live, posting{
 		do: func(ctx context.Context) error {
 			request := newRequest(ctx, http.MethodPost, c.to, message)
