@@ -60,8 +60,14 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 	if escaped {
 		name = unquote(append(append([]byte{'"'}, name...), '"'))
 	}
-	name = visible(name)
+	plain := isPlain(name) // nearly always
+	if !plain {
+		name = visible(name)
+	}
 	for _, known := range m.names {
+		if plain && len(name) != len(known) {
+			continue
+		}
 		// Some decoders ignore case, and one takes "name\u0000" for "name", so to them this
 		// would be the known member.
 		if bytes.EqualFold(name, []byte(known)) {
@@ -75,9 +81,6 @@ func (m *members) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 // show nothing. The two letters that only have one case in common with i, and so do not
 // fold to it, become one: decoders that ignore case by changing it take them for one.
 func visible(name []byte) []byte {
-	if bytes.IndexFunc(name, isOdd) < 0 { // nearly always
-		return name
-	}
 	name = bytes.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
@@ -90,4 +93,13 @@ func visible(name []byte) []byte {
 	return bytes.TrimFunc(name, unicode.IsSpace)
 }
 
-func isOdd(r rune) bool { return r <= ' ' || r >= 0x7f }
+// isPlain says whether a name has only characters of ASCII that show something. Whatever
+// their case, it has as many as a name that is the same without regard to case.
+func isPlain(name []byte) bool {
+	for _, c := range name {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -7,9 +7,7 @@ import (
 // answerWriter notes how a request is answered.
 type answerWriter struct {
 	http.ResponseWriter
-	door   *Door
-	record *Record
-	status int // of the answer, once it has begun
+	asked *Request
 }
 
 func (w *answerWriter) WriteHeader(status int) {
@@ -26,16 +24,18 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Refused is told of errors that the adapter itself answers with.
-func (w *answerWriter) Refused(code int) { w.record.refused(code) }
+func (w *answerWriter) Refused(code int) { w.asked.Record.refused(code) }
 
 func (w *answerWriter) begin(status int) {
-	if w.status != 0 || status < http.StatusOK { // 1xx are not the answer
+	record := &w.asked.Record
+	if record.Status != 0 || status < http.StatusOK { // 1xx are not the answer
 		return
 	}
-	w.status = status
-	w.door.options.Metrics.answered(status)
+	record.Status = status
+	options := &w.asked.door.options
+	options.Metrics.answered(status)
 	select {
-	case <-w.door.options.Closing:
+	case <-options.Closing:
 		w.Header().Set("Connection", "close")
 	default:
 	}
@@ -44,11 +44,11 @@ func (w *answerWriter) begin(status int) {
 // close closes the record of a request that is over.
 func (d *Door) close(p *passage) {
 	record := &p.request.Record
-	if handed := record.handed; handed != nil && (p.status < http.StatusBadRequest || handed.over.Swap(true)) {
+	if handed := record.handed; handed != nil && (record.Status < http.StatusBadRequest || handed.over.Swap(true)) {
 		return // whoever has it closes it, or has
 	}
 	record.Caller = &p.request.Caller
-	record.finish(p.status, p.request.Context().Err() != nil)
+	record.finish(p.request.Context().Err() != nil)
 	d.closed(record)
 }
 

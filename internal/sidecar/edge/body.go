@@ -89,11 +89,11 @@ const pieceBytes = 64 << 10
 func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, error) {
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
-	body := make([]byte, 0, min(max(r.ContentLength, 512), pieceBytes, most))
-	announced := r.ContentLength
-	if announced < 0 {
-		announced = limits.BodyBytes
+	announced, first := r.ContentLength, r.ContentLength
+	if announced <= 0 { // it is not known, or there is none
+		announced, first = limits.BodyBytes, 512
 	}
+	body := make([]byte, 0, min(first, pieceBytes, most))
 	due := 0
 	for {
 		if len(body) == cap(body) {
@@ -108,7 +108,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte,
 		n, err := r.Body.Read(body[len(body):min(int64(cap(body)), most)])
 		body = body[:len(body)+n]
 		switch {
-		case errors.Is(err, io.EOF) || int64(len(body)) == most:
+		case errors.Is(err, io.EOF), int64(len(body)) == most, int64(len(body)) == r.ContentLength:
 			_ = control.SetReadDeadline(time.Time{})
 			return body, nil
 		case err != nil:

@@ -96,12 +96,12 @@ type passage struct {
 
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := &passage{
-		answerWriter: answerWriter{ResponseWriter: w, door: d},
+		answerWriter: answerWriter{ResponseWriter: w},
 		request: Request{Request: r, door: d, Record: Record{
 			HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now(),
 		}},
 	}
-	p.record = &p.request.Record
+	p.asked = &p.request
 	// A panic aborts the answer on purpose; the record is closed all the same.
 	defer d.close(p)
 	d.pass(&p.answerWriter, &p.request)

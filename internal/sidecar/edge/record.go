@@ -43,13 +43,13 @@ type Record struct {
 	Revision   string         // of the protocol; empty if nothing says which
 	Session    string         // its number in the log; empty without a session
 	Caller     *caller.Caller // valid until Options.Closed returns; copy it to keep it
-	Status     int            // of the answer; 0 if there is none
+	Status     int            // of the answer, once it has begun; 0 if there is none
 	Error      ErrorType
 	Duration   time.Duration
 
 	began   time.Time
-	closed  bool    // Answered was called
 	handed  *Handed // not nil after HandOver: it closes the record
+	closed  bool    // Answered was called
 	counted bool    // it is in flight
 }
 
@@ -69,14 +69,14 @@ func (r *Record) refused(code int) {
 }
 
 // finish fills in what nobody has said.
-func (r *Record) finish(status int, gone bool) {
-	r.Status, r.Duration = status, time.Since(r.began)
+func (r *Record) finish(gone bool) {
+	r.Duration = time.Since(r.began)
 	switch {
 	case r.closed:
-	case gone || status == 0:
+	case gone || r.Status == 0:
 		r.Error = Cancelled
-	case status >= http.StatusBadRequest:
-		r.Error = ErrorType(statusText(status))
+	case r.Status >= http.StatusBadRequest:
+		r.Error = ErrorType(statusText(r.Status))
 	}
 	r.closed = true
 }
@@ -124,6 +124,7 @@ func (h *Handed) Close(how ErrorType) {
 		return
 	}
 	h.record.Answered(how)
-	h.record.finish(http.StatusAccepted, false)
+	h.record.Status = http.StatusAccepted
+	h.record.finish(false)
 	h.door.closed(&h.record)
 }

@@ -15,12 +15,12 @@ type Request struct {
 	// Messages are what a POST carries: one, unless it is a Batch. A front end that has
 	// passed them on and waits for the answer drops them, since they may be large.
 	Messages []session.Message
-	Batch    bool
 	Body     []byte // as it came
 	Record   Record
+	Batch    bool
 
+	reserved bool // it has a budget
 	door     *Door
-	reserved bool               // it has a budget
 	sole     [1]session.Message // what Messages is of nearly always
 }
 

@@ -140,7 +140,6 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 type Message struct {
 	Bytes    []byte
 	Envelope rpc.Envelope
-	Owned    bool // whoever takes it may keep Bytes: nobody else will change them
 
 	// Tag is the front end's own. The answer's Event has it.
 	Tag any
@@ -150,6 +149,8 @@ type Message struct {
 	// What a server knows that can tell whose its messages are. Processes cannot.
 	Call      []byte // the id of the client's call that it belongs to
 	Unrelated bool   // it belongs to no call
+
+	Owned bool // the code that takes it may keep Bytes: no other code changes them
 }
 
 // Call sends requests to the server and returns the stream that their answers, and
