@@ -224,7 +224,7 @@ func oddRunes() iter.Seq[rune] {
 
 // No name of a member that is one rune away from a known one is both taken and read as the
 // known one by some parser. All that are taken stand in one message, for speed.
-func TestNamesOneRuneAway(t *testing.T) {
+func TestLongNamesOneRuneAway(t *testing.T) {
 	all := parsers(t)
 	for place, known := range map[string]string{
 		`{"jsonrpc":"2.0","method":"m"%s}`:                                        "id",
