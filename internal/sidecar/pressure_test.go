@@ -75,23 +75,25 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 			t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 		}
 	})
-	t.Run("answers", func(t *testing.T) {
-		const answer, calls = 4 * mib, 24 // 96 MiB: more than the kernel takes, too
-		adapter, url := startAdapter(t, func(c *Config) { c.LineBytes = answer + mib })
-		c, other := mustOpen(t, url), mustOpen(t, url)
-		before := heap()
-		for i := range calls {
-			postUnread(t, c, call(i, "big", fmt.Sprintf(`"n":%d`, answer)))
-		}
-		gomega.NewWithT(t).Eventually(adapter.metrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
-		grown := heap() - before
-		t.Logf("%d KiB are held", grown>>10)
-		// What may wait, one message past it, and a buffer to read it into.
-		if most := 2*(answer+mib) + pendingBytes + 5*answer; grown > most {
-			t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
-		}
-		other.wantAnswer(t, "count", `"text":"1"`) // others notice nothing
-	})
+	for name, arguments := range map[string]string{"answers": "", "answers in event streams": `,"text":"first"`} {
+		t.Run(name, func(t *testing.T) {
+			const answer, calls = 4 * mib, 24 // 96 MiB: more than the kernel takes, too
+			adapter, url := startAdapter(t, func(c *Config) { c.LineBytes = answer + mib })
+			c, other := mustOpen(t, url), mustOpen(t, url)
+			before := heap()
+			for i := range calls {
+				postUnread(t, c, call(i, "big", fmt.Sprintf(`"n":%d%s`, answer, arguments)))
+			}
+			gomega.NewWithT(t).Eventually(adapter.metrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+			grown := heap() - before
+			t.Logf("%d KiB are held", grown>>10)
+			// What may wait, one message past it, and a buffer to read it into.
+			if most := 2*(answer+mib) + pendingBytes + 5*answer; grown > most {
+				t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
+			}
+			other.wantAnswer(t, "count", `"text":"1"`) // others notice nothing
+		})
+	}
 }
 
 // R48: a server does not read. Clients' messages wait in memory up to a limit, and

@@ -158,8 +158,10 @@ func (p *reply) wait(timer *time.Timer) bool {
 		switch {
 		case ok && event.Last:
 			p.append(event)
+			failed := event.Failed()
+			event = session.Event{} // the copy is what is written, which may take long
 			if p.flush() {
-				p.r.Record.Answered(edge.ErrorType(event.Failed()))
+				p.r.Record.Answered(edge.ErrorType(failed))
 			}
 			return false
 		case ok:

@@ -233,6 +233,9 @@ func (s *server) call(id, name string, params []byte, token string) {
 	case "pid":
 		s.text(id, strconv.Itoa(os.Getpid()))
 	case "big":
+		if a.Text != "" { // to be said before
+			s.progress(token, 0, a.Text)
+		}
 		s.text(id, strings.Repeat("x", a.N))
 	case "sleep":
 		if a.Text != "" { // to be said when it has begun
