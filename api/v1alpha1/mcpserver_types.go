@@ -205,6 +205,7 @@ type MCPServerSpec struct {
 // Session bounds what one client session may use, and for how long.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.isolation) || self.isolation != 'Shared' || !has(self.warm)",message="session.warm must not be set with isolation Shared: there all sessions use one process",fieldPath=".warm",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.isolation) || self.isolation != 'Shared' || !has(self.statelessClients)",message="session.statelessClients must not be set with isolation Shared: there all clients use one process, whatever revision they speak",fieldPath=".statelessClients",reason=FieldValueForbidden
 type Session struct {
 	// isolation says which process serves a session of a stdio server.
 	// PerSession, which is the default, starts one process for each session.
@@ -213,6 +214,15 @@ type Session struct {
 	// client are refused.
 	// +optional
 	Isolation SessionIsolation `json:"isolation,omitempty"`
+
+	// statelessClients says what clients of revision 2026-07-28, which has no
+	// sessions, get from a server that has sessions only. Native, which is the
+	// default, refuses them in the way on which clients that know both eras open a
+	// session, so that each has a process of its own. Translate serves them without
+	// a session: all clients with the same bearer token, or with the same address
+	// and no token, share one process and what it keeps in memory.
+	// +optional
+	StatelessClients StatelessClients `json:"statelessClients,omitempty"`
 
 	// warm is the number of processes of a stdio server that are kept started
 	// for sessions to come, so that a new session need not wait. It is for
@@ -277,6 +287,20 @@ const (
 	SessionIsolationPerSession SessionIsolation = "PerSession"
 	// SessionIsolationShared serves all sessions of a pod from one process.
 	SessionIsolationShared SessionIsolation = "Shared"
+)
+
+// StatelessClients says what clients without sessions get from a server that has sessions
+// only.
+//
+// +kubebuilder:validation:Enum=Native;Translate
+type StatelessClients string
+
+const (
+	// StatelessClientsNative refuses them, so that those that can open a session.
+	StatelessClientsNative StatelessClients = "Native"
+	// StatelessClientsTranslate serves them, without isolation from clients with the same
+	// token or address.
+	StatelessClientsTranslate StatelessClients = "Translate"
 )
 
 // Probe says how often the server is asked whether it still works.

@@ -49,6 +49,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
 	flags.Var(&c.Era, "era", "which `era` a stdio server is of: legacy, revisions with sessions only; modern, 2026-07-28 only; auto finds out")
+	flags.Var(&c.StatelessClients, "stateless-clients", "what clients of 2026-07-28 get from a server that has sessions only: `Native` refuses them, so that those that can open a session; Translate serves them, one process for all with the same token, or the same address")
 	flags.BoolVar(&c.OfferRoots, "offer-roots", c.OfferRoots, "let servers that have sessions ask clients of 2026-07-28 for their roots, which are deprecated there")
 	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+legacysse.StreamPath+" and "+legacysse.MessagesPath)
 	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")

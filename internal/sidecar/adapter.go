@@ -56,9 +56,11 @@ type Config struct {
 	Framing     rpc.Framing
 	Era         stateless.Era // of a stdio server; Auto finds out
 	Shared      bool          // one process for all sessions of a stdio server
-	OfferRoots  bool          // let servers with sessions ask clients without for their roots
-	LegacySSE   bool          // also serve clients that know only the transport of 2024-11-05
-	Origins     origin.Policy // without Settings
+	// StatelessClients is for clients of 2026-07-28 of servers that have sessions only.
+	StatelessClients StatelessClients
+	OfferRoots       bool          // let servers with sessions ask clients without for their roots
+	LegacySSE        bool          // also serve clients that know only the transport of 2024-11-05
+	Origins          origin.Policy // without Settings
 
 	MaxSessions  int
 	IdleTimeout  time.Duration
@@ -233,7 +235,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		// its clients do.
 		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
 		Pinned: config.Transport == SSE || config.Era != stateless.Auto,
-		Serves: a.config.serves,
+		Serves: func(own mcpprobe.Server) []string { return a.config.serves(own, a.backend.eras.stateless.Found()) },
 		Log:    config.Log.WithName("keeper"),
 	})
 	a.clients = a.door()

@@ -60,7 +60,9 @@ type (
 func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
 	e := &eras{modern: a.newForModern(with)}
 	options := a.statelessOptions(era, without)
-	options.Translate = func() stateless.Server { return e.modern }
+	if a.config.translates() {
+		options.Translate = func() stateless.Server { return e.modern }
+	}
 	e.stateless = stateless.New(options)
 	e.below = e.stateless
 	return e
@@ -83,7 +85,9 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 // sessions: neither kind of client can lock the other out.
 func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 	return formodern.New(formodern.Options{
-		Acquire: acquire, Serves: func(spoken string) []string { return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}) },
+		Acquire: acquire, Serves: func(spoken string) []string {
+			return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}, stateless.Legacy)
+		},
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
 			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,

@@ -49,6 +49,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	var running sync.WaitGroup
 	running.Go(func() { a.backend.run(useful) })
 	running.Go(func() { a.keeper.Run(useful) })
+	running.Go(func() { a.findEra(useful) })
 	running.Go(func() { a.sessions.Run(background) })
 	running.Go(func() { giveBack(background) })
 	running.Go(func() {

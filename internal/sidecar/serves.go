@@ -5,15 +5,18 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // serves are the protocol revisions that clients can use at the adapter, newest first,
-// given what the server says of itself. They are part of the catalogue, so they depend on
-// nothing that differs between replicas, or that only time tells, such as whether a
-// client has made the adapter find out which eras the server speaks besides: of those
-// that are translated and those that are not, clients can use both.
-func (c *Config) serves(own mcpprobe.Server) []string {
-	served := []string{frontend.Revision20260728}
+// given what the server says of itself, and which era it was found to speak besides. They
+// are part of the catalogue, so they depend on nothing that differs between replicas for
+// long.
+func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
+	var served []string
+	if c.translates() || found == stateless.Modern || own.ProtocolVersion >= frontend.Revision20260728 {
+		served = append(served, frontend.Revision20260728)
+	}
 	for _, revision := range slices.Backward(frontend.Revisions()) {
 		if c.hasSessionsOf(revision, own.ProtocolVersion) {
 			served = append(served, revision)

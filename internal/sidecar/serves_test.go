@@ -16,24 +16,29 @@ import (
 // server answers with when it is asked for the newest.
 func TestServes(t *testing.T) {
 	all := []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-	stdio, shared := Config{}, Config{Shared: true}
+	native, stdio, shared := Config{}, Config{StatelessClients: Translate}, Config{Shared: true}
 	for name, test := range map[string]struct {
 		config Config
 		own    mcpprobe.Server
 		want   []string
+		found  stateless.Era
 	}{
-		"newest sessions":          {stdio, mcpprobe.Server{ProtocolVersion: "2025-11-25"}, all},
-		"older sessions":           {stdio, mcpprobe.Server{ProtocolVersion: "2025-03-26"}, []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
-		"oldest sessions":          {stdio, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
-		"no sessions":              {stdio, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, all},
-		"one process":              {shared, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18"}},
-		"one process, no sessions": {shared, mcpprobe.Server{ProtocolVersion: "2026-07-28"}, all},
-		"HTTP":                     {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, all},
-		"HTTP, with sessions":      {Config{Transport: StreamableHTTP}, mcpprobe.Server{ProtocolVersion: "2025-06-18"}, []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
-		"SSE":                      {Config{Transport: SSE}, mcpprobe.Server{ProtocolVersion: "2024-11-05"}, []string{"2026-07-28", "2024-11-05"}},
+		"newest sessions":          {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, want: all},
+		"older sessions":           {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2025-03-26"}, want: []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
+		"oldest sessions":          {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, want: []string{"2026-07-28", "2024-11-05"}},
+		"no sessions":              {config: native, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, want: all},
+		"sessions only":            {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: stateless.Legacy, want: all[1:]},
+		"not known yet":            {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, want: all[1:]},
+		"both":                     {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: stateless.Modern, want: all},
+		"one process":              {config: shared, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, want: []string{"2026-07-28", "2025-06-18"}},
+		"one process, no sessions": {config: shared, own: mcpprobe.Server{ProtocolVersion: "2026-07-28"}, want: all},
+		"HTTP":                     {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, found: stateless.Legacy, want: all},
+		"HTTP, with sessions":      {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2025-06-18", "2025-03-26", "2024-11-05"}},
+		"HTTP, translated":         {config: Config{Transport: StreamableHTTP, StatelessClients: Translate}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
+		"SSE":                      {config: Config{Transport: SSE}, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, found: stateless.Legacy, want: []string{"2024-11-05"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.config.serves(test.own)); diff != "" {
+			if diff := cmp.Diff(test.want, test.config.serves(test.own, test.found)); diff != "" {
 				t.Errorf("served (-want +got):\n%s", diff)
 			}
 		})
@@ -70,7 +75,7 @@ func TestKeeperOfEachEra(t *testing.T) {
 					if state.Stateless != test.stateless || state.Catalog.Server.ProtocolVersion != test.spoken {
 						t.Errorf("stateless %t, revision %s", state.Stateless, state.Catalog.Server.ProtocolVersion)
 					}
-					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server), state.Catalog.Server.ProtocolVersions); diff != "" {
+					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server, stateless.Auto), state.Catalog.Server.ProtocolVersions); diff != "" {
 						t.Errorf("served (-want +got):\n%s", diff)
 					}
 					starts := uint64(1)

@@ -113,6 +113,9 @@ func adapterArgs(in Input, user user) []string {
 	}
 	addNumber(&a, "server-uid", user.known)
 	a.transport(in.Server)
+	if session.StatelessClients != "" {
+		a.add("stateless-clients", session.StatelessClients)
+	}
 	addNumber(&a, "max-sessions", session.MaxPerPod)
 	a.duration("idle-timeout", session.IdleTimeout)
 	a.duration("max-lifetime", session.MaxLifetime)

@@ -81,7 +81,7 @@ func TestOneEra(t *testing.T) {
 		"modern, with sessions": {"modern", "2025-11-25", 26, []string{"elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := adapter.ServeWith(t, []string{"--offer-roots"}, filter, run.era, tool(t, "everything-server"))
+			url := adapter.ServeWith(t, []string{"--offer-roots", "--stateless-clients", "Translate"}, filter, run.era, tool(t, "everything-server"))
 			report, err := suite.Run(t.Context(), url, run.revision)
 			if err != nil {
 				t.Fatal(err)

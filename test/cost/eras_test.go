@@ -133,7 +133,7 @@ func startWays(t *testing.T) []*eraWay {
 		{name: "without, translated", era: "legacy", open: without, objects: singleTranslatedObjects},
 	}
 	for _, way := range ways {
-		way.subject = start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--era", way.era, "--", bothServer)
+		way.subject = start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--era", way.era, "--stateless-clients", "Translate", "--", bothServer)
 		way.client = way.open(t, way.subject.address)
 	}
 	return ways

@@ -77,7 +77,9 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 	})
 
 	DescribeTable("serves clients of the era that it does not speak", func(ctx SpecContext, era, spoken string) {
-		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/era", era, "/everything-server"))
+		server := stdioServer(ctx, newNamespace(ctx), "/era", era, "/everything-server")
+		server.Spec.Session.StatelessClients = mcpv1alpha1.StatelessClientsTranslate
+		start(ctx, server)
 		Expect(server.Status.ServerInfo.ProtocolVersion).To(Equal(spoken))
 		Expect(server.Status.ServerInfo.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
 		for _, client := range []*caller{open(ctx, server), openStateless(ctx, server)} {
@@ -92,6 +94,22 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		Entry("with sessions only", "legacy", "2025-11-25"),
 		Entry("without sessions", "modern", "2026-07-28"),
 	)
+
+	It("gives clients that try to do without a session one of their own where it has sessions only", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
+		for range 2 { // behind one address
+			client := openStateless(ctx, server)
+			Expect(client.InitializeResult().ProtocolVersion).To(Equal("2025-11-25"))
+			Expect(client.call(ctx, "count", nil)).To(Equal("1"))
+		}
+		Expect(server.Status.ServerInfo.ProtocolVersions).To(HaveExactElements("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+	})
+
+	It("lists 2026-07-28 for a server that speaks it besides sessions", func(ctx SpecContext) {
+		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/everything-server"))
+		Eventually(func() []string { return reload(ctx, server).Status.ServerInfo.ProtocolVersions }).WithContext(ctx).
+			Should(ContainElements("2026-07-28", "2025-11-25"))
+	})
 
 	It("keeps its catalogue to those who have the key", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))

@@ -5,6 +5,7 @@ package eras
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slipway-mcp/slipway/test/npm"
@@ -41,6 +42,7 @@ func (r report) of(feature string) string {
 // A client uses every feature of a server under a key of its own.
 type client struct {
 	name string
+	pins bool // it does not fall back from the revision that it is told to use
 	use  func(t *testing.T, at address, revision, key string) report
 }
 
@@ -51,25 +53,44 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := []client{
-		{"go", useGo},
-		{"typescript-v1", node(modules, "v1.mjs")},
-		{"typescript-v2", node(modules, "v2.mjs")},
+		{name: "go", use: useGo},
+		{name: "typescript-v1", use: node(modules, "v1.mjs")},
+		{name: "typescript-v2", pins: true, use: node(modules, "v2.mjs")},
 	}
 	for _, s := range columns {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			at := s.start(t)
-			for _, revision := range append(slices.Clone(revisions), anyRevision) {
-				for _, c := range clients {
-					if c.name == "typescript-v1" && revision >= modern {
-						continue // It has sessions only.
-					}
-					t.Run(revision+" "+c.name, func(t *testing.T) {
-						check(t, s, revision, c.use(t, at, revision, c.name+"-"+revision))
-					})
-				}
-			}
+			visit(t, s, clients, append(slices.Clone(revisions), anyRevision))
 		})
+		if slices.Contains(s.ways, fallsBack) {
+			t.Run(s.name+", translated", func(t *testing.T) {
+				t.Parallel()
+				visit(t, s.withTranslation(), clients, []string{modern, anyRevision})
+			})
+		}
+	}
+}
+
+// visit has all clients use a server.
+func visit(t *testing.T, s server, clients []client, revisions []string) {
+	t.Helper()
+	at := s.start(t)
+	for _, revision := range revisions {
+		for _, c := range clients {
+			if c.name == "typescript-v1" && revision >= modern {
+				continue // It has sessions only.
+			}
+			t.Run(revision+" "+c.name, func(t *testing.T) {
+				got := c.use(t, at, revision, c.name+"-"+revision)
+				if s.way(revision) == fallsBack && c.pins {
+					if !strings.Contains(got.Connection, refusal) {
+						t.Errorf("the client is told %q, want %s in it", got.Connection, refusal)
+					}
+					return
+				}
+				check(t, s, revision, got)
+			})
+		}
 	}
 }
 

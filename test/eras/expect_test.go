@@ -26,6 +26,7 @@ type way string
 const (
 	native     way = "native"     // The server speaks the client's revision.
 	translated way = "translated" // It speaks one of the other era.
+	fallsBack  way = "falls back" // It has sessions only: clients that can open a session, others are refused.
 	notYet     way = "not yet"    // To come. The clients try all the same.
 	either     way = "either"     // For clients that take what they get.
 )
@@ -43,7 +44,7 @@ type server struct {
 var columns = []server{
 	{
 		"stdio, legacy", []string{"era", "legacy", "matrix"}, []string{"--legacy-sse"},
-		[]way{native, native, native, native, translated},
+		[]way{native, native, native, native, fallsBack},
 	},
 	{
 		"stdio, both eras", []string{"matrix"}, []string{"--legacy-sse"},
@@ -55,7 +56,7 @@ var columns = []server{
 	},
 	{
 		"streamable-http, legacy", []string{"matrix", "-http", "legacy"}, []string{"--transport", "streamable-http", "--legacy-sse"},
-		[]way{native, native, native, native, translated},
+		[]way{native, native, native, native, fallsBack},
 	},
 	{
 		"streamable-http, modern", []string{"matrix", "-http", "modern"}, []string{"--transport", "streamable-http", "--legacy-sse"},
@@ -63,7 +64,7 @@ var columns = []server{
 	},
 	{
 		"sse", []string{"matrix", "-http", "sse"}, []string{"--transport", "sse", "--legacy-sse"},
-		[]way{native, native, native, native, translated},
+		[]way{native, native, native, native, fallsBack},
 	},
 }
 
@@ -76,6 +77,22 @@ func (s server) way(revision string) way {
 	}
 	return either
 }
+
+// withTranslation is the server behind an adapter that translates for clients without
+// sessions.
+func (s server) withTranslation() server {
+	s.flags = append([]string{"--stateless-clients", "Translate"}, s.flags...)
+	s.ways = slices.Clone(s.ways)
+	for i, w := range s.ways {
+		if w == fallsBack {
+			s.ways[i] = translated
+		}
+	}
+	return s
+}
+
+// refusal is part of what a client is told that cannot fall back.
+const refusal = "session.statelessClients"
 
 // A limit is a feature that some clients do not get as others do.
 type limit struct {
@@ -143,6 +160,8 @@ func (w way) judgeServed(revision, served string) (wrong string) {
 	switch {
 	case w == native && served != revision:
 		return "the server spoke " + served + ", want " + revision
+	case w == fallsBack && (served == "" || served >= modern):
+		return "the server spoke " + served + ", want a revision with sessions"
 	case w == translated && (served == "" || (served < modern) == (revision < modern)):
 		return "the server spoke " + served + ", want the other era"
 	}

@@ -49,13 +49,17 @@ func table(t *testing.T) string {
 		text.WriteString(" " + s.name + " |")
 	}
 	text.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
-	for _, revision := range revisions {
-		text.WriteString("| " + revision + " |")
+	row := func(title, revision string, way func(server) way) {
+		text.WriteString("| " + title + " |")
 		for _, s := range columns {
-			text.WriteString(" " + string(s.way(revision)) + notes(s.way(revision), revision, s.name) + " |")
+			text.WriteString(" " + string(way(s)) + notes(way(s), revision, s.name) + " |")
 		}
 		text.WriteString("\n")
 	}
+	for _, revision := range revisions {
+		row(revision, revision, func(s server) way { return s.way(revision) })
+	}
+	row(modern+" with `Translate`", modern, func(s server) way { return s.withTranslation().way(modern) })
 	text.WriteString("\n")
 	for i, l := range limits {
 		fmt.Fprintf(&text, "%d. No %s: %s\n", i+1, strings.Join(l.features, ", "), l.why)
@@ -136,6 +140,8 @@ func TestJudgeServed(t *testing.T) {
 		"translated, the same":    {translated, modern, modern, true},
 		"translated, the era":     {translated, "2025-06-18", "2025-11-25", true},
 		"translated, but nothing": {translated, modern, "", true},
+		"falls back":              {fallsBack, modern, "2025-11-25", false},
+		"does not fall back":      {fallsBack, modern, modern, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.way.judgeServed(test.revision, test.served); (got != "") != test.wrong {

@@ -63,7 +63,7 @@ func TestHTTPSSE(t *testing.T) {
 // TestStateless has a client of the revision without sessions use the server, which has
 // never heard of it (B4). What it says outside any call reaches nobody (B6).
 func TestStateless(t *testing.T) {
-	url := adapter.ServeWith(t, []string{"--offer-roots"}, install(t)...)
+	url := adapter.ServeWith(t, []string{"--offer-roots", "--stateless-clients", "Translate"}, install(t)...)
 	c := connect(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})
 	for _, feature := range []struct {
 		name string

@@ -47,8 +47,8 @@ type Options struct {
 	// Pinned has every server be asked in the one way that SkipDiscover says.
 	Pinned bool
 	// Serves says which protocol versions clients can use, given what the server says
-	// of itself; nil if they can use what the server lists. It depends on nothing
-	// else: equal servers must have equal catalogues.
+	// of itself; nil if they can use what the server lists. Equal servers must have equal
+	// catalogues: if it depends on anything else, Refresh follows each change of that.
 	Serves func(own mcpprobe.Server) []string
 }
 
@@ -87,6 +87,8 @@ type Keeper struct {
 	opening     opening       // of the next server
 	hasSessions bool          // a server has worked by initialize
 
+	refresh chan struct{} // has a value when the server is to be asked again
+
 	mu      sync.Mutex
 	state   State
 	story   story
@@ -95,7 +97,15 @@ type Keeper struct {
 
 // New returns a Keeper that knows nothing yet. Run makes it look.
 func New(options Options) *Keeper {
-	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: adapterapi.Starting}, changed: make(chan struct{})}
+	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: adapterapi.Starting}, changed: make(chan struct{}), refresh: make(chan struct{}, 1)}
+}
+
+// Refresh has the server asked again what it offers. It returns at once.
+func (k *Keeper) Refresh() {
+	select {
+	case k.refresh <- struct{}{}:
+	default:
+	}
 }
 
 // State is what is known now, and a channel that is closed when that changes.
@@ -260,6 +270,10 @@ func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 			return nil, ctx.Err()
 		case <-a.session.Done():
 			return nil, a.session.Err()
+		case <-k.refresh:
+			if err := k.lookAgain(ctx, a); err != nil {
+				return nil, err
+			}
 		case <-a.session.Changed():
 			if err := k.lookAgain(ctx, a); err != nil {
 				return nil, err

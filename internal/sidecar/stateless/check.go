@@ -37,6 +37,18 @@ func invalidParams(text string) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: session.CodeInvalidParams, text: text}
 }
 
+// refuseSessionsOnly is for clients of a server that has sessions only. Clients that know
+// both eras take nothing else for a reason to open a session, not all of them: neither a
+// result nor an error that lists older revisions.
+func refuseSessionsOnly(request session.Message) *refusal {
+	const text = "this server has sessions only: begin with initialize. " +
+		"Clients that speak only revision " + frontend.Revision20260728 + " are served with session.statelessClients: Translate (--stateless-clients Translate)"
+	if string(request.Envelope.Method) == methodDiscover {
+		return &refusal{status: http.StatusNotFound, code: session.CodeMethodNotFound, text: text}
+	}
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidRequest, text: text}
+}
+
 // check says why a request cannot be passed on, or returns nil. The first reason wins,
 // and a version that is not served wins over all that is to be read by its rules (B1).
 // What it takes the server's tools to know is not checked here.

@@ -39,6 +39,13 @@ func New(options Options) *Endpoint {
 // Metrics are the counters.
 func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 
+// Era finds out what the server speaks. If that is not known, it takes a process, which
+// ends afterward.
+func (e *Endpoint) Era(ctx context.Context) (Era, error) { return e.process.findEra(ctx) }
+
+// Found is what the server is known to speak, or Auto.
+func (e *Endpoint) Found() Era { return e.process.foundEra() }
+
 // Refuse takes no more requests of clients, but for those that go on with what was begun
 // here, and ends their subscriptions. This program can make requests until Drain.
 func (e *Endpoint) Refuse() {
@@ -86,6 +93,8 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	switch {
 	case refused != nil:
 		refused.write(w, id)
+	case errors.Is(err, ErrSessionsOnly):
+		refuseSessionsOnly(message).write(w, id)
 	case errors.Is(err, ErrBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())

@@ -37,6 +37,39 @@ func (e *Era) Set(text string) error {
 	return fmt.Errorf("want auto, legacy or modern, not %q", text)
 }
 
+func (p *process) foundEra() Era {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.era
+}
+
+func (p *process) findEra(ctx context.Context) (Era, error) {
+	if era := p.foundEra(); era != Auto {
+		return era, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.options.Limits.StartTimeout)
+	defer cancel()
+	found, running, err := p.detect(ctx)
+	if err != nil {
+		return Auto, err
+	}
+	if running != nil {
+		running.fail(errProbed)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.learnLocked(found)
+	return p.era, nil
+}
+
+// learnLocked notes what the server speaks.
+func (p *process) learnLocked(found verdict) {
+	if found.era != p.era {
+		p.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
+	}
+	p.era = found.era
+}
+
 // verdict is an era that was found out, and how.
 type verdict struct {
 	era     Era
@@ -240,7 +273,9 @@ func metaWith(capabilities string) string {
 		`"` + rpc.MetaClientCapabilities + `":` + capabilities + `}`
 }
 
-func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }
+const methodDiscover = "server/discover"
+
+func discoverRequest() session.Message { return ownRequest(methodDiscover, ownMeta()) }
 
 func initializeRequest() session.Message {
 	return ownRequest("initialize", `"protocolVersion":"`+frontend.Revision20251125+`","capabilities":{},"clientInfo":`+clientInfo())

@@ -65,7 +65,8 @@ type Options struct {
 	// Acquire starts a server that nobody has used.
 	Acquire func(ctx context.Context) (Server, error)
 	// Translate returns a server of this revision that is made of servers with
-	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy.
+	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy. If
+	// Translate is nil, clients of such a server are refused.
 	Translate func() Server
 	// ManyListens says that a server takes several subscriptions at a time, so that each
 	// client has its own.
@@ -97,6 +98,8 @@ var (
 	ErrClosed = errors.New("this instance is going away")
 	// ErrBusy says that a request was not taken, and may be later.
 	ErrBusy = errors.New("the server is busy")
+	// ErrSessionsOnly says that the server does not speak this revision.
+	ErrSessionsOnly = errors.New("the server has sessions only")
 )
 
 // process is the one process of all clients. When it ends the next client finds a fresh
@@ -144,6 +147,9 @@ func (p *process) running(ctx context.Context) (*run, error) {
 	case p.closed:
 		p.mu.Unlock()
 		return nil, ErrClosed
+	case p.era == Legacy && p.options.Translate == nil:
+		p.mu.Unlock()
+		return nil, ErrSessionsOnly
 	case p.current != nil:
 		defer p.mu.Unlock()
 		return p.current, nil
@@ -182,6 +188,8 @@ func (p *process) start(into *start) {
 	case err != nil || running != nil:
 	case found.era == Modern:
 		running, err = p.launch(ctx)
+	case p.options.Translate == nil:
+		err = ErrSessionsOnly
 	default:
 		running = newRun(p.options.Translate(), true, p.options, p.metrics, p.ended)
 	}
@@ -193,14 +201,13 @@ func (p *process) settle(into *start, found verdict, running *run, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting = nil
-	if found.era != p.era {
-		p.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
-	}
-	p.era = found.era
+	p.learnLocked(found)
 	if err == nil {
 		err = running.deadBy() // while nobody looked
 	}
 	switch {
+	case errors.Is(err, ErrSessionsOnly):
+		into.err = err // which is no failure
 	case err == nil && p.closed:
 		go running.fail(ErrClosed)
 		into.err = ErrClosed

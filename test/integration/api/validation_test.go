@@ -86,6 +86,11 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {isolation: Shared, warm: 1}}`,
 		want:    `spec.session.warm: Forbidden: session.warm must not be set with isolation Shared: there all sessions use one process`,
 	},
+	"clients without sessions of one shared process": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}, session: {statelessClients: Translate}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {isolation: Shared, statelessClients: Native}}`,
+		want:    `spec.session.statelessClients: Forbidden: session.statelessClients must not be set with isolation Shared: there all clients use one process, whatever revision they speak`,
+	},
 	"adapter's client port": {
 		valid:   `{image: x, transport: {type: streamable-http, http: {port: 16269}}}`,
 		invalid: `{image: x, transport: {type: streamable-http, http: {port: 16270}}}`,

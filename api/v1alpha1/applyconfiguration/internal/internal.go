@@ -592,10 +592,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 20
+    - name: statelessClients
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.StatelessClients
     - name: warm
       type:
         scalar: numeric
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.SessionIsolation
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.StatelessClients
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.StdioFraming
   scalar: string

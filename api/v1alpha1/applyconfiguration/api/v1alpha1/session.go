@@ -18,6 +18,13 @@ type SessionApplyConfiguration struct {
 	// state and are heavy to start, and requests that such a server sends to its
 	// client are refused.
 	Isolation *apiv1alpha1.SessionIsolation `json:"isolation,omitempty"`
+	// statelessClients says what clients of revision 2026-07-28, which has no
+	// sessions, get from a server that has sessions only. Native, which is the
+	// default, refuses them in the way on which clients that know both eras open a
+	// session, so that each has a process of its own. Translate serves them without
+	// a session: all clients with the same bearer token, or with the same address
+	// and no token, share one process and what it keeps in memory.
+	StatelessClients *apiv1alpha1.StatelessClients `json:"statelessClients,omitempty"`
 	// warm is the number of processes of a stdio server that are kept started
 	// for sessions to come, so that a new session need not wait. It is for
 	// isolation PerSession, where it is 1 when left out.
@@ -50,6 +57,14 @@ func Session() *SessionApplyConfiguration {
 // If called multiple times, the Isolation field is set to the value of the last call.
 func (b *SessionApplyConfiguration) WithIsolation(value apiv1alpha1.SessionIsolation) *SessionApplyConfiguration {
 	b.Isolation = &value
+	return b
+}
+
+// WithStatelessClients sets the StatelessClients field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StatelessClients field is set to the value of the last call.
+func (b *SessionApplyConfiguration) WithStatelessClients(value apiv1alpha1.StatelessClients) *SessionApplyConfiguration {
+	b.StatelessClients = &value
 	return b
 }
 
