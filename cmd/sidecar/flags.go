@@ -40,6 +40,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")
 	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
+	flags.DurationVar(&c.SettleTime, "settle-time", c.SettleTime, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "server processes kept started for sessions to come")
 	flags.Int64Var(&c.BodyBytes, "limit-body-bytes", c.BodyBytes, "largest request body; a larger one is answered 413")

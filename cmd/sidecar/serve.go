@@ -114,7 +114,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	made := make(chan struct{})
 	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
 		<-made
-		adapter.Drain()
+		adapter.Leave()
 		select {
 		case <-adapter.Drained():
 		case <-ctx.Done():
@@ -130,7 +130,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	signal.Notify(told, drainSignal)
 	go func() {
 		<-told
-		adapter.Drain()
+		adapter.Leave()
 	}()
 	ctx, end := context.WithCancel(ctx)
 	defer end()

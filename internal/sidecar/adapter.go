@@ -68,6 +68,7 @@ type Config struct {
 	CallTimeout  time.Duration
 	ParkTimeout  time.Duration
 	DrainTimeout time.Duration
+	SettleTime   time.Duration // for clients to learn that the instance goes away, before it drains
 	OpenTimeout  time.Duration
 	Warm         int
 
@@ -140,6 +141,7 @@ func (c *Config) Validate() error {
 		{"park-timeout", c.ParkTimeout, time.Second},
 		{"open-timeout", c.OpenTimeout, time.Second},
 		{"drain-timeout", c.DrainTimeout, 0},
+		{"settle-time", c.SettleTime, 0},
 	} {
 		if limit.value < limit.least {
 			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
@@ -204,6 +206,8 @@ type Adapter struct {
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc
+	startLeave sync.Once
+	leaving    chan struct{}
 	startDrain sync.Once
 	draining   chan struct{}
 	drained    chan struct{}
@@ -218,6 +222,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	a := &Adapter{
 		config:   config,
 		registry: prometheus.NewRegistry(),
+		leaving:  make(chan struct{}),
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
@@ -264,7 +269,7 @@ func (a *Adapter) door() *edge.Door {
 		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, ReadTimeout: readTimeout},
 		Routes:       a.routes(),
 		Elsewhere:    a.elsewhere,
-		Closing:      a.draining,
+		Closing:      a.leaving,
 		Metrics:      a.requests,
 		Closed:       c.Recorded,
 	})

@@ -47,6 +47,9 @@ func (v *visitor) do(method, token, session, body string, headers ...string) (st
 		v.t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if response.Close { // which the header does not say any more
+		response.Header.Set("Connection", "close")
+	}
 	if method == http.MethodGet && response.StatusCode == http.StatusOK {
 		return response.StatusCode, "", response.Header // it does not end
 	}

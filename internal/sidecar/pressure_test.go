@@ -214,6 +214,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		a := &Adapter{
 			config:   config,
 			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime}),
+			leaving:  make(chan struct{}),
 			draining: make(chan struct{}),
 			requests: edge.NewMetrics(prometheus.NewRegistry()),
 		}

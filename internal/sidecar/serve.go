@@ -52,6 +52,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Go(func() { a.findEra(useful) })
 	running.Go(func() { a.sessions.Run(background) })
 	running.Go(func() { giveBack(background) })
+	running.Go(func() { a.settle(background) })
 	running.Go(func() {
 		a.drainWhenTold(background)
 		drained()
@@ -111,8 +112,15 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
+// Leave is for an instance that goes away. It returns at once. The adapter serves
+// everything, new sessions included, for the settle time: until then proxies and
+// clients may not know that there are other instances. Then it drains. An adapter that was
+// never ready has no clients, and drains at once. Further calls do nothing.
+func (a *Adapter) Leave() { a.startLeave.Do(func() { close(a.leaving) }) }
+
 // Drain begins to drain, and returns at once. Further calls do nothing.
 func (a *Adapter) Drain() {
+	a.Leave()
 	a.startDrain.Do(func() {
 		// Before any answer says that the instance goes away: a session that is opened after
 		// that would end at once.
@@ -130,6 +138,26 @@ func (a *Adapter) Hurry() { a.hurry() }
 
 // Drained is closed when no session is left after a drain was begun.
 func (a *Adapter) Drained() <-chan struct{} { return a.drained }
+
+// settle drains when it is time to, after the adapter was told to leave.
+func (a *Adapter) settle(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-a.leaving:
+	}
+	if state, _ := a.keeper.State(); state.Catalog != nil && a.config.SettleTime > 0 {
+		a.config.Log.Info("Going away; serving clients until they know", "for", a.config.SettleTime.String())
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.draining:
+		case <-a.hurried.Done():
+		case <-time.After(a.config.SettleTime):
+		}
+	}
+	a.Drain()
+}
 
 func (a *Adapter) drainWhenTold(ctx context.Context) {
 	select {

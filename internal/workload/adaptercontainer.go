@@ -121,6 +121,7 @@ func adapterArgs(in Input, user user) []string {
 	a.duration("max-lifetime", session.MaxLifetime)
 	a.duration("call-timeout", session.CallTimeout)
 	a.duration("drain-timeout", &metav1.Duration{Duration: drainTimeout(in.Server)})
+	a.duration("settle-time", &metav1.Duration{Duration: settleTime})
 	if limits := adapter.Limits; limits != nil {
 		addNumber(&a, "limit-body-bytes", limits.BodyBytes)
 		addNumber(&a, "limit-line-bytes", limits.LineBytes)

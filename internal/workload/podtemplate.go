@@ -43,6 +43,9 @@ const (
 
 	// defaultDrainTimeout is that of a spec that does not say, as its comments promise.
 	defaultDrainTimeout = 60 * time.Second
+	// settleTime is how long a pod that goes away serves everything before it drains. The
+	// endpoints of its Service, and the proxies that know them, have changed by then.
+	settleTime = 5 * time.Second
 	// afterDrain is how much longer than its drain a pod may take to end.
 	afterDrain = 15 * time.Second
 
@@ -111,7 +114,7 @@ func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		// A token, if there is to be one, is mounted into the server's container alone.
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
-		WithTerminationGracePeriodSeconds(int64(math.Ceil((drainTimeout(in.Server) + afterDrain).Seconds()))).
+		WithTerminationGracePeriodSeconds(int64(math.Ceil((settleTime + drainTimeout(in.Server) + afterDrain).Seconds()))).
 		WithInitContainers(adapterContainer(in, p, user)).
 		WithContainers(container).
 		WithVolumes(volumes(in)...)

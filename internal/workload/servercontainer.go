@@ -30,7 +30,7 @@ func serverContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCon
 		WithSecurityContext(mergeSecurity(in.Server, p.SecurityContext, user)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithLifecycle(corev1ac.Lifecycle().WithPreStop(execHook(
-			launcherPath, "drain", "--socket="+socketPath, "--deadline="+(drainTimeout(in.Server)+hookMargin).String())))
+			launcherPath, "drain", "--socket="+socketPath, "--deadline="+(settleTime+drainTimeout(in.Server)+hookMargin).String())))
 	if isStdio(in.Server) {
 		words, err := launched(in.Server, in.Image)
 		if err != nil {

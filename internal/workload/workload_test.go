@@ -124,7 +124,7 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	server := readInput(t, "user-unresolved").Server
 	server.Spec.Session, server.Spec.Service, server.Spec.Replicas = mcpv1alpha1.Session{}, mcpv1alpha1.Service{}, nil
 	pod := podOf(t, Input{Server: server})
-	if *pod.TerminationGracePeriodSeconds != 75 {
+	if *pod.TerminationGracePeriodSeconds != 80 {
 		t.Errorf("grace period %d", *pod.TerminationGracePeriodSeconds)
 	}
 	if got := argument(pod.InitContainers[0].Args, "drain-timeout"); got != "1m0s" {

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // answerWriter notes how a request is answered.
@@ -36,9 +38,16 @@ func (w *answerWriter) begin(status int) {
 	options.Metrics.answered(status)
 	select {
 	case <-options.Closing:
-		w.Header().Set("Connection", "close")
+		if !w.inSession() {
+			w.Header().Set("Connection", "close")
+		}
 	default:
 	}
+}
+
+// inSession says whether the answer is given in a session, or opens one.
+func (w *answerWriter) inSession() bool {
+	return w.asked.Header.Get(frontend.HeaderSession) != "" || w.Header().Get(frontend.HeaderSession) != ""
 }
 
 // close closes the record of a request that is over.

@@ -60,7 +60,7 @@ type Options struct {
 	Routes       map[string]Route // by path, exactly
 	Elsewhere    http.HandlerFunc // answers for all other paths
 	// Closing is closed when clients are to connect elsewhere: from then on every answer
-	// says that its connection closes. http.Server can do that, but closes idle connections
+	// outside a session says that its connection closes. A session cannot be reached elsewhere. http.Server can do that, but closes idle connections
 	// at the same moment, and with them requests that have just been sent. It may be nil.
 	Closing <-chan struct{}
 	Metrics *Metrics
