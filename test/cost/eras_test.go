@@ -19,7 +19,7 @@ const (
 	sessionObjects           = 38.8 // 38.0
 	sessionTranslatedObjects = 64   // 63.0
 	singleObjects            = 58.8 // 58.0
-	singleTranslatedObjects  = 88   // 87.0
+	singleTranslatedObjects  = 86   // 85.0
 )
 
 // eraClient calls a tool again and again, by one revision.

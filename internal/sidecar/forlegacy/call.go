@@ -26,6 +26,7 @@ type call struct {
 	request  session.Message // as the modern server gets it the first time
 	ctx      context.Context // until nobody waits for it any more
 	cancel   context.CancelFunc
+	from     caller.Caller  // of the client's request
 	sender   *caller.Caller // of the last message that the next request is due to
 
 	progress float64 // what the client was told last
@@ -53,9 +54,10 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 
 func (s *Server) register(request session.Message) (*call, error) {
 	id := bytes.Clone(request.Envelope.ID.Of(request.Bytes))
-	c := &call{
-		key: nameKey(id), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1),
-		sender: request.From.Clone(),
+	c := &call{key: nameKey(id), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1)}
+	if request.From != nil {
+		c.from = *request.From // which is not ours to keep
+		c.sender = &c.from
 	}
 	s.mu.Lock()
 	meta := s.meta
