@@ -268,7 +268,7 @@ type Session struct {
 	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
 
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish; 60s when left out. The pod's grace period is 15 seconds longer.
+	// finish; 60s when left out. The pod's grace period is 20 seconds longer.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string

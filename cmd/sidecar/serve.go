@@ -88,6 +88,7 @@ const spareThreads = 32
 
 func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
+	config.UseMemoryLimit()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

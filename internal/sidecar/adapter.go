@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
@@ -72,6 +73,7 @@ type Config struct {
 	OpenTimeout  time.Duration
 	Warm         int
 
+	MemoryLimit       int64 // of the adapter's container; 0 is none
 	BodyBytes         int64
 	LineBytes         int
 	ReplayBytes       int
@@ -119,6 +121,7 @@ func (c *Config) Validate() error {
 		least       int64
 	}{
 		{"max-sessions", int64(c.MaxSessions), 1 << 20, 1},
+		{"memory-limit", c.MemoryLimit, 1 << 40, 0},
 		{"warm", int64(c.Warm), 1 << 20, 0},
 		{"limit-body-bytes", c.BodyBytes, 1 << 32, 1 << 10},
 		{"limit-line-bytes", int64(c.LineBytes), 1 << 32, 1 << 10},
@@ -131,6 +134,7 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
 		}
 	}
+	problems = append(problems, c.checkMemory()...)
 	for _, limit := range []struct {
 		name         string
 		value, least time.Duration
@@ -200,6 +204,8 @@ type Adapter struct {
 	metrics  session.Metrics
 	registry *prometheus.Registry
 	requests *edge.Metrics
+	memory   *budget.Budget
+	bodies   *edge.Memory
 	number   atomic.Uint64 // of the last session that has no process of its own
 	clients  http.Handler
 	admin    http.Handler
@@ -231,6 +237,8 @@ func New(starter child.Starter, config Config) *Adapter {
 		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
 	})
 	a.requests = edge.NewMetrics(a.registry)
+	a.memory = budget.New(config.budget())
+	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes, ReadTimeout: readTimeout}, a.memory)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
@@ -266,7 +274,7 @@ func (a *Adapter) door() *edge.Door {
 	return edge.New(edge.Options{
 		Admit:        edge.Origins{Policy: c.Settings.Origins},
 		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
-		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, ReadTimeout: readTimeout},
+		Budget:       a.bodies,
 		Routes:       a.routes(),
 		Elsewhere:    a.elsewhere,
 		Closing:      a.leaving,

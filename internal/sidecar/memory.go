@@ -2,10 +2,50 @@ package sidecar
 
 import (
 	"context"
+	"fmt"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
+
+const (
+	// defaultBudget is for adapters without a memory limit.
+	defaultBudget = 128 << 20
+	// budgetShare is the part of the memory limit that clients and servers can fill. The rest
+	// is for the program itself, and for what its heap has besides.
+	budgetShare = 2
+)
+
+// budget is how many bytes the adapter holds for clients and servers at a time.
+func (c *Config) budget() int64 {
+	if c.MemoryLimit == 0 {
+		return defaultBudget
+	}
+	return c.MemoryLimit / budgetShare
+}
+
+// checkMemory says which limits do not fit into the budget.
+func (c *Config) checkMemory() (problems []error) {
+	for _, limit := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"limit-body-bytes", c.BodyBytes}, {"limit-line-bytes", int64(c.LineBytes)}, {"limit-replay-bytes", int64(c.ReplayBytes)},
+	} {
+		if limit.bytes > c.budget() {
+			problems = append(problems, fmt.Errorf("%s is %d, and all sessions together may hold %d bytes: set memory-limit to at least %d, and the memory limit of the adapter's container (adapter.resources) likewise",
+				limit.name, limit.bytes, c.budget(), budgetShare*limit.bytes))
+		}
+	}
+	return problems
+}
+
+// UseMemoryLimit has the garbage collector keep the process below the memory limit.
+func (c *Config) UseMemoryLimit() {
+	if c.MemoryLimit > 0 {
+		debug.SetMemoryLimit(c.MemoryLimit / 10 * 9)
+	}
+}
 
 // headroom is how much more may be allocated before garbage is collected than Go would
 // allow a heap as small as ours. It is never touched, so it takes no memory by itself. It

@@ -19,6 +19,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 	registerGauges(registry, []gauge{
 		{"sessions", "Sessions that are open.", func() float64 { return float64(a.openSessions()) }},
 		{"sessions_limit", "Sessions that may be open at a time.", func() float64 { return float64(a.config.MaxSessions) }},
+		{"budget_bytes", "Bytes of requests that the adapter may hold at a time.", func() float64 { return float64(a.memory.Limit()) }},
+		{"budget_used_bytes", "Bytes of requests that the adapter holds.", func() float64 { return float64(a.memory.Used()) }},
 		{"ready", "Whether a fresh server answered when last tried.", a.readyValue},
 	})
 	registerCounters(registry, []counter{
@@ -27,6 +29,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 		{"unmatched_progress_total", "Progress of no call that was in flight.", sessions.UnmatchedProgress.Value},
 		{"unmatched_answers_total", "Answers to no request that was in flight.", sessions.UnmatchedAnswers.Value},
 		{"call_timeouts_total", "Calls that took longer than they may.", sessions.CallTimeouts.Value},
+		{"refused_bodies_total", "Requests that found no room for their body.", a.bodies.Refused},
+		{"evicted_bodies_total", "Requests whose body came slowly and made room for others.", a.bodies.Evicted},
 		{"server_stalls_total", "Times that a server was not read because its client did not.", sessions.Stalls.Value},
 	})
 	if processes := a.backend.processes; processes != nil {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -217,6 +219,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			leaving:  make(chan struct{}),
 			draining: make(chan struct{}),
 			requests: edge.NewMetrics(prometheus.NewRegistry()),
+			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes}, budget.New(config.budget())),
 		}
 		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
 		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
@@ -260,4 +263,44 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		transport.CloseIdleConnections()
 		_ = httpServer.Close()
 	})
+}
+
+// H1: clients that announce large bodies, send a part and pause hold no more than the
+// budget, and nothing of what others need: a small request of another session is answered.
+// Those that find no room are told when to try again.
+func TestHalfSentBodiesAreBounded(t *testing.T) {
+	const connections, limit, sent = 60, 64 * mib, 4*mib + 1
+	adapter, url := startAdapter(t, func(c *Config) { c.MemoryLimit, c.LineBytes = limit, 8*mib })
+	c := mustOpen(t, url)
+	before := heap()
+	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
+	head := fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n",
+		c.session, 32*mib)
+	body := bytes.Repeat([]byte{' '}, sent)
+	answers := make(chan *http.Response, connections)
+	for range connections {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+		go func() {
+			_, _ = connection.Write(head)
+			_, _ = connection.Write(body) // as far as it is read
+			if response, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil {
+				answers <- response
+			}
+		}()
+	}
+	gomega.NewWithT(t).Eventually(adapter.bodies.Refused).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+	c.wantAnswer(t, "count", `"text":"1"`)
+	const slack = 16 * mib // of the tests' own, too
+	if grown := heap() - before; grown > limit/budgetShare+slack {
+		t.Errorf("%d KiB are held, want at most %d", grown>>10, (limit/budgetShare+slack)>>10)
+	}
+	response := <-answers
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("got %s, Retry-After %q", response.Status, response.Header.Get("Retry-After"))
+	}
 }

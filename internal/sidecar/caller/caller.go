@@ -4,6 +4,7 @@ package caller
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
 	"slices"
 	"sync"
 )
@@ -56,6 +57,20 @@ func (c *Caller) Group() string {
 		c.group = "authorization " + hex.EncodeToString(digest[:])
 	}
 	return c.group
+}
+
+// ShareKey names the client that shares of what there is are counted for: its address, or
+// for IPv6 the network, which one client may have all of.
+func (c *Caller) ShareKey() string {
+	address, err := netip.ParseAddr(c.Address)
+	if err != nil || address.Unmap().Is4() {
+		return c.Address
+	}
+	network, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return c.Address
+	}
+	return network.String()
 }
 
 func (c *Caller) digest() (digest [sha256.Size]byte) {

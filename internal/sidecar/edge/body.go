@@ -6,12 +6,12 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // BodyLimits bound the bodies that are read.
@@ -20,46 +20,38 @@ type BodyLimits struct {
 	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
 }
 
-// bodyError says why a body was not read to its end.
-type bodyError struct {
-	status int
-	code   int
-	text   string
-}
-
-// write answers the request whose body it was.
-func (e *bodyError) write(w http.ResponseWriter) {
-	if e.status != http.StatusUnsupportedMediaType {
-		// What is left of the body is not worth reading.
-		w.Header().Set("Connection", "close")
-	}
-	frontend.Refuse(w, e.status, nil, e.code, e.text)
+// bodyRefusal is why a body was not read to its end. What is left of it is not worth
+// reading.
+func bodyRefusal(status, code int, text string) *Refusal {
+	return &Refusal{Status: status, Code: code, Text: text, Header: http.Header{"Connection": {"close"}}}
 }
 
 // readBody reads a body that may be a message.
-func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *bodyError) {
+func (r *Request) readBody(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal) {
 	if wrong := notPlainJSON(r.Header); wrong != "" {
-		return nil, &bodyError{http.StatusUnsupportedMediaType, rpc.CodeInvalidRequest, wrong}
+		return nil, &Refusal{Status: http.StatusUnsupportedMediaType, Code: rpc.CodeInvalidRequest, Text: wrong}
 	}
 	if r.ContentLength > limits.BodyBytes {
 		return nil, tooLarge(limits)
 	}
-	body, err := readAll(w, r, limits)
+	body, refused, err := r.readAll(w, limits)
 	switch {
+	case refused != nil:
+		return nil, refused
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &bodyError{http.StatusRequestTimeout, rpc.CodeParse,
-			"the body does not arrive: " + strconv.Itoa(pieceBytes) + " bytes of it, or all, may take " + limits.ReadTimeout.String()}
+		return nil, bodyRefusal(http.StatusRequestTimeout, rpc.CodeParse,
+			"the body does not arrive: "+strconv.Itoa(pieceBytes)+" bytes of it, or all, may take "+limits.ReadTimeout.String())
 	case err != nil:
-		return nil, &bodyError{http.StatusBadRequest, rpc.CodeParse, "the body could not be read"}
+		return nil, bodyRefusal(http.StatusBadRequest, rpc.CodeParse, "the body could not be read")
 	case int64(len(body)) > limits.BodyBytes:
 		return nil, tooLarge(limits)
 	}
 	return body, nil
 }
 
-func tooLarge(limits BodyLimits) *bodyError {
-	return &bodyError{http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest,
-		"the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"}
+func tooLarge(limits BodyLimits) *Refusal {
+	return bodyRefusal(http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest,
+		"the body is larger than "+strconv.FormatInt(limits.BodyBytes, 10)+" bytes, the limit of this server")
 }
 
 // notPlainJSON says why the headers are not those of JSON, if they are not.
@@ -84,35 +76,61 @@ func notPlainJSON(header http.Header) string {
 // how much is set aside before any has come: what a client announces costs it nothing.
 const pieceBytes = 64 << 10
 
+// leapBytes is what the buffer of a body may have after its first piece.
+const leapBytes = 2 << 20
+
+// smallBytes is the size of a body up to which it is not slow before some of it has come.
+const smallBytes = 4 << 10
+
 // readAll reads a body, and one byte more than it may have to tell that it is too
-// large. A client that stops sending, or all but stops, is not waited for.
-func readAll(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, error) {
-	control := http.NewResponseController(w)
+// large. It does not wait for a client that stops sending, or all but stops.
+func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal, error) {
+	budget, control := r.door.options.Budget, http.NewResponseController(w)
 	most := limits.BodyBytes + 1
 	announced, first := r.ContentLength, r.ContentLength
 	if announced <= 0 { // it is not known, or there is none
 		announced, first = limits.BodyBytes, 512
 	}
-	body := make([]byte, 0, min(first, pieceBytes, most))
-	due := 0
-	for {
+	size := min(first, pieceBytes, most)
+	if refused := budget.Grow(r, int(size)); refused != nil {
+		return nil, refused.closing(), nil
+	}
+	body := make([]byte, 0, size)
+	for due := 0; ; {
 		if len(body) == cap(body) {
-			// As far as it is announced, but no more than some times what has come.
-			body = slices.Grow(body, int(min(max(announced-int64(len(body)), 512), 7*int64(len(body)))))
+			// As far as it is announced, but to no more than twice what has come, or 2 MiB: most
+			// bodies of that size are copied once then.
+			more := int(min(max(announced-int64(len(body)), 512), max(int64(len(body)), leapBytes-int64(len(body)))))
+			if refused := budget.Grow(r, more); refused != nil {
+				return nil, refused.closing(), nil
+			}
+			body = append(make([]byte, 0, cap(body)+more), body...)
 		}
 		if limits.ReadTimeout > 0 && len(body) >= due {
 			// Where there is no connection to set it on, there is nobody to wait for.
 			_ = control.SetReadDeadline(time.Now().Add(limits.ReadTimeout))
 			due = len(body) + pieceBytes
 		}
-		n, err := r.Body.Read(body[len(body):min(int64(cap(body)), most)])
+		if (len(body) > 0 || size > smallBytes) && !budget.Slow(r) {
+			return nil, gaveWay(), nil
+		}
+		n, err := r.Request.Body.Read(body[len(body):min(int64(cap(body)), most)])
 		body = body[:len(body)+n]
 		switch {
 		case errors.Is(err, io.EOF), int64(len(body)) == most, int64(len(body)) == r.ContentLength:
+			budget.Filled(r)
 			_ = control.SetReadDeadline(time.Time{})
-			return body, nil
+			return body, nil, nil
+		case err != nil && !budget.Slow(r):
+			return nil, gaveWay(), nil
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
 	}
+}
+
+func gaveWay() *Refusal {
+	refused := bodyRefusal(http.StatusServiceUnavailable, session.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes as it may")
+	refused.Header.Set("Retry-After", memoryRetry)
+	return refused
 }

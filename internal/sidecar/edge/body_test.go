@@ -13,6 +13,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
+func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *Refusal) {
+	request := &Request{Request: r, door: New(Options{Budget: limits})}
+	return request.readBody(w, limits)
+}
+
 // deadlines notes how often a client was given more time.
 type deadlines struct {
 	*httptest.ResponseRecorder
@@ -88,7 +93,7 @@ func TestRefusedBodies(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 			if _, refused := readBody(w, r, BodyLimits{BodyBytes: 8}); refused != nil {
-				refused.write(w)
+				refused.write(w, nil)
 			}
 			if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
 				t.Errorf("got %d: %s\nwant %d with %q", w.Code, w.Body, test.status, test.want)
@@ -101,7 +106,7 @@ func TestRefusedBodies(t *testing.T) {
 func TestBodyThatStops(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, refused := readBody(w, r, BodyLimits{BodyBytes: 1 << 10, ReadTimeout: 50 * time.Millisecond}); refused != nil {
-			refused.write(w)
+			refused.write(w, nil)
 		}
 	}))
 	t.Cleanup(server.Close)

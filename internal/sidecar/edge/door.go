@@ -27,10 +27,18 @@ type (
 		BySession(w http.ResponseWriter, r *Request) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
-	// Budget says how much of a body is read, or why none is. Release is called once, when the
-	// body is not held any more: when the front end drops it, or the request is over.
+	// Budget says how much of a body is read, or why none is.
 	Budget interface {
 		Reserve(r *Request) (BodyLimits, *Refusal)
+		// Grow is called before a body takes so many bytes more.
+		Grow(r *Request, bytes int) *Refusal
+		// Slow is called whenever more of a body is waited for. If it returns false, the
+		// body gives way to others.
+		Slow(r *Request) bool
+		// Filled is called when the body is whole.
+		Filled(r *Request)
+		// Release is called once, when the body is not held any more: when the front end
+		// drops it, or the request is over.
 		Release(r *Request)
 	}
 	// Authorizer decides whether the caller may do what its messages ask for.
@@ -101,7 +109,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now(),
 		}},
 	}
-	p.asked = &p.request
+	p.asked, p.request.writer = &p.request, &p.answerWriter
 	// A panic aborts the answer on purpose; the record is closed all the same.
 	defer d.close(p)
 	d.pass(&p.answerWriter, &p.request)
@@ -152,6 +160,17 @@ type Refusal struct {
 	Code   int    // of JSON-RPC
 	Text   string // for the client
 	Header http.Header
+}
+
+// closing is the refusal of a request whose body is not read to its end.
+func (f *Refusal) closing() *Refusal {
+	closing := *f
+	closing.Header = f.Header.Clone()
+	if closing.Header == nil {
+		closing.Header = http.Header{}
+	}
+	closing.Header.Set("Connection", "close")
+	return &closing
 }
 
 func (f *Refusal) write(w http.ResponseWriter, id []byte) {

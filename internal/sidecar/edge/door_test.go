@@ -63,7 +63,10 @@ func (s *stages) Reserve(*Request) (BodyLimits, *Refusal) {
 	return BodyLimits{BodyBytes: 1 << 10}, s.refusal("budget")
 }
 
-func (s *stages) Release(*Request) { s.at("release") }
+func (s *stages) Grow(*Request, int) *Refusal { return nil }
+func (s *stages) Slow(*Request) bool          { return true }
+func (s *stages) Filled(*Request)             {}
+func (s *stages) Release(*Request)            { s.at("release") }
 
 func (s *stages) Authorize(*Request) *Refusal { return s.refusal("authorize") }
 

@@ -20,7 +20,9 @@ type Request struct {
 	Batch    bool
 
 	reserved bool // it has a budget
+	held     held
 	door     *Door
+	writer   *answerWriter
 	sole     [1]session.Message // what Messages is of nearly always
 }
 
@@ -41,9 +43,9 @@ func (r *Request) release() {
 
 // read reads and scans the body. If it returns false it has answered the request.
 func (r *Request) read(w http.ResponseWriter, limits BodyLimits) bool {
-	body, refused := readBody(w, r.Request, limits)
+	body, refused := r.readBody(w, limits)
 	if refused != nil {
-		refused.write(w)
+		refused.write(w, nil)
 		return false
 	}
 	r.Body = body

@@ -20,5 +20,14 @@ func (Everything) Authorize(*Request) *Refusal { return nil }
 // Reserve is the Budget of bodies that are bounded one by one.
 func (l BodyLimits) Reserve(*Request) (BodyLimits, *Refusal) { return l, nil }
 
+// Grow lets every body grow.
+func (BodyLimits) Grow(*Request, int) *Refusal { return nil }
+
+// Slow lets every body take its time.
+func (BodyLimits) Slow(*Request) bool { return true }
+
+// Filled does nothing.
+func (BodyLimits) Filled(*Request) {}
+
 // Release gives nothing back.
 func (BodyLimits) Release(*Request) {}

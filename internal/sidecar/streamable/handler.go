@@ -47,10 +47,22 @@ func (h *Handler) Route() edge.Route {
 	return edge.Route{Methods: frontend.Methods, Check: h.Check, Serve: h.Serve}
 }
 
-// Check refuses methods that there are not.
+// Check refuses methods that there are not, and messages of sessions that there are not:
+// their bodies are not worth reading.
 func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.Streamable
-	return frontend.TakesMethod(w, r.Request)
+	if !frontend.TakesMethod(w, r.Request) {
+		return false
+	}
+	name := r.Header.Get(frontend.HeaderSession)
+	if r.Method != http.MethodPost || name == "" || r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 {
+		return true
+	}
+	if _, ok := h.Sessions.Find(name); !ok {
+		refuseSession(w)
+		return false
+	}
+	return true
 }
 
 // Serve answers a request that Check has let pass.
@@ -80,13 +92,17 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	}
 	found, ok := h.Sessions.Find(name)
 	if !ok || !owns(r, found) {
-		// It names no request: clients of the Go SDK would take the error for that
-		// request's answer and keep the session.
-		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
+		refuseSession(w)
 		return nil, false
 	}
 	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
 	return found, true
+}
+
+// refuseSession answers a request of a session that there is not. It names no request:
+// clients of the Go SDK would take the error for that request's answer and keep the session.
+func refuseSession(w http.ResponseWriter) {
+	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
 }
 
 // owns says whether a session is the caller's. For others it does not exist. Where the

@@ -42,7 +42,7 @@ type SessionApplyConfiguration struct {
 	// progress or not; 10m when left out. The client then gets an error.
 	CallTimeout *v1.Duration `json:"callTimeout,omitempty"`
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish; 60s when left out. The pod's grace period is 15 seconds longer.
+	// finish; 60s when left out. The pod's grace period is 20 seconds longer.
 	DrainTimeout *v1.Duration `json:"drainTimeout,omitempty"`
 }
 
