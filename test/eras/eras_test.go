@@ -42,8 +42,9 @@ func (r report) of(feature string) string {
 // A client uses every feature of a server under a key of its own.
 type client struct {
 	name string
-	pins bool // it does not fall back from the revision that it is told to use
-	use  func(t *testing.T, at address, revision, key string) report
+	// refused is what it says where it is told to use 2026-07-28 and there are sessions only.
+	refused string
+	use     func(t *testing.T, at address, revision, key string) report
 }
 
 // Every client uses every feature of every server, and finds what is expected.
@@ -53,9 +54,9 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := []client{
-		{name: "go", use: useGo},
+		{name: "go", use: useGo, refused: "agreed on 2025-11-25, want 2026-07-28"}, // it falls back
 		{name: "typescript-v1", use: node(modules, "v1.mjs")},
-		{name: "typescript-v2", pins: true, use: node(modules, "v2.mjs")},
+		{name: "typescript-v2", use: node(modules, "v2.mjs"), refused: "the server did not offer pinned protocol version 2026-07-28"}, // in words of its own
 	}
 	for _, s := range columns {
 		t.Run(s.name, func(t *testing.T) {
@@ -82,11 +83,14 @@ func visit(t *testing.T, s server, clients []client, revisions []string) {
 			}
 			t.Run(revision+" "+c.name, func(t *testing.T) {
 				got := c.use(t, at, revision, c.name+"-"+revision)
-				if s.way(revision) == fallsBack && c.pins {
-					if !strings.Contains(got.Connection, refusal) {
-						t.Errorf("the client is told %q, want %s in it", got.Connection, refusal)
+				if s.way(revision) == fallsBack { // with anyRevision the client uses what it gets
+					if !strings.Contains(got.Connection, c.refused) {
+						t.Errorf("the client says %q, want %s in it", got.Connection, c.refused)
 					}
 					return
+				}
+				if revision == anyRevision && slices.Contains(s.ways, fallsBack) && got.Served >= modern {
+					t.Errorf("the client has no session of its own: the server spoke %s", got.Served)
 				}
 				check(t, s, revision, got)
 			})

@@ -91,9 +91,6 @@ func (s server) withTranslation() server {
 	return s
 }
 
-// refusal is part of what a client is told that cannot fall back.
-const refusal = "session.statelessClients"
-
 // A limit is a feature that some clients do not get as others do.
 type limit struct {
 	revisions []string
@@ -160,8 +157,8 @@ func (w way) judgeServed(revision, served string) (wrong string) {
 	switch {
 	case w == native && served != revision:
 		return "the server spoke " + served + ", want " + revision
-	case w == fallsBack && (served == "" || served >= modern):
-		return "the server spoke " + served + ", want a revision with sessions"
+	case w == either && served == "":
+		return "the server does not say what it spoke"
 	case w == translated && (served == "" || (served < modern) == (revision < modern)):
 		return "the server spoke " + served + ", want the other era"
 	}

@@ -140,8 +140,8 @@ func TestJudgeServed(t *testing.T) {
 		"translated, the same":    {translated, modern, modern, true},
 		"translated, the era":     {translated, "2025-06-18", "2025-11-25", true},
 		"translated, but nothing": {translated, modern, "", true},
-		"falls back":              {fallsBack, modern, "2025-11-25", false},
-		"does not fall back":      {fallsBack, modern, modern, true},
+		"either":                  {either, anyRevision, "2025-11-25", false},
+		"either, but nothing":     {either, anyRevision, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.way.judgeServed(test.revision, test.served); (got != "") != test.wrong {
