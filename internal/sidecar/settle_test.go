@@ -37,6 +37,10 @@ func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 		t.Errorf("outside a session: %d %s, Connection %q", status, text, header.Get("Connection"))
 	}
 	adapter.Drain()
+	gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	if status, _, header := v.do(http.MethodPost, "", session, pingMessage); status != http.StatusNotFound || header.Get("Connection") != "close" {
+		t.Errorf("in a session that has ended: %d, Connection %q", status, header.Get("Connection"))
+	}
 	if status, _, _ := v.do(http.MethodPost, "", "", initializeMessage); status != http.StatusServiceUnavailable {
 		t.Errorf("a session that is opened when it drains: %d", status)
 	}

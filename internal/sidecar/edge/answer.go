@@ -2,8 +2,6 @@ package edge
 
 import (
 	"net/http"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // answerWriter notes how a request is answered.
@@ -45,10 +43,8 @@ func (w *answerWriter) begin(status int) {
 	}
 }
 
-// inSession says whether the answer is given in a session, or opens one.
-func (w *answerWriter) inSession() bool {
-	return w.asked.Header.Get(frontend.HeaderSession) != "" || w.Header().Get(frontend.HeaderSession) != ""
-}
+// inSession says whether the answer is given in a session that is here, or opens one.
+func (w *answerWriter) inSession() bool { return w.asked.Record.Session != "" }
 
 // close closes the record of a request that is over.
 func (d *Door) close(p *passage) {
