@@ -37,9 +37,7 @@ func (l *life) step() string {
 		}
 		return "call"
 	case 1:
-		if stream, err := l.Open(); err == nil {
-			l.readers = append(l.readers, stream)
-		}
+		l.readers = append(l.readers, l.open())
 		return "open"
 	case 2:
 		if reader != nil {

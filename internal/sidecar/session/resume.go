@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// Resume continues the stream that an event id belongs to, after that event.
+// Resume continues the stream that an event id belongs to, after that event. The newest
+// reader wins: a client that comes back has lost the old connection, whether we have
+// noticed or not, and nobody else knows the session.
 func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	number, seq, ok := parseEventID(lastEventID)
 	if !ok {
@@ -20,6 +22,7 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.replaceLocked(stream)
 	stream.repeats = missed
 	for i := range missed {
 		s.waiting += missed[i].cost()
@@ -35,11 +38,8 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 // afterLocked is the stream with the number, and what was sent on it after an event.
 func (s *Session) afterLocked(number, seq uint64) (found *stream, missed []Event, err error) {
 	found = s.streams[number]
-	switch {
-	case found == nil || !found.resumable || seq >= found.nextSeq:
+	if found == nil || !found.resumable || seq >= found.nextSeq {
 		return nil, nil, ErrUnknownEvent
-	case found.reader != nil:
-		return nil, nil, ErrStreamInUse
 	}
 	missed, complete := s.replay.after(found, seq)
 	if !complete {
@@ -60,6 +60,17 @@ func (s *Session) attachLocked(reader *Stream) {
 		at, _ := slices.BinarySearchFunc(s.generals, stream.number, byNumber)
 		s.generals = slices.Insert(s.generals, at, stream)
 	}
+}
+
+// replaceLocked takes a stream from its reader, if it has one.
+func (s *Session) replaceLocked(stream *stream) {
+	old := stream.reader
+	if old == nil {
+		return
+	}
+	old.replaced = true
+	old.signal()
+	s.detachLocked(stream)
 }
 
 // detachLocked notes that no client reads a stream any more.

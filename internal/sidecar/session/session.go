@@ -32,7 +32,7 @@ type Server interface {
 // Limits bound one session. Every one of them has a metric and an error.
 type Limits struct {
 	Calls    int // in flight at a time
-	Streams  int // open event streams, those of calls not counted
+	Streams  int // open event streams, those of calls not counted; past it the oldest ends
 	Detached int // streams of calls that no client reads and one may come back for; past it the oldest is given up. 0 is no limit
 	Requests int // of the server, beside one for each call in flight, that no client has answered yet; past it they are refused. 0 is no limit
 
@@ -57,7 +57,6 @@ var (
 	ErrTooManyStreams = errors.New("too many streams are open in this session")
 	ErrEnded          = errors.New("the session has ended")
 	ErrUnknownEvent   = errors.New("events after this id are not kept")
-	ErrStreamInUse    = errors.New("this stream is being read already")
 )
 
 // Session is one client's conversation with one server. Its methods may be called

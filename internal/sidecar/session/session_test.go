@@ -249,11 +249,6 @@ func TestLimitsOfASession(t *testing.T) {
 	if _, err := h.Call(t.Context(), h.message(`{"jsonrpc":"2.0","id":5,"method":"m"}`)); !errors.Is(err, ErrTooManyCalls) {
 		t.Errorf("one call too many: got %v", err)
 	}
-	h.open()
-	h.open()
-	if _, err := h.Open(); !errors.Is(err, ErrTooManyStreams) {
-		t.Errorf("one stream too many: got %v", err)
-	}
 }
 
 func TestCallThatCannotBeSent(t *testing.T) {

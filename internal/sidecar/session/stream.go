@@ -48,7 +48,8 @@ type Stream struct {
 	ready chan struct{}
 
 	// Guarded by the session's mutex.
-	inHand int // what the event costs that was taken last, which still waits for the client
+	inHand   int  // what the event costs that was taken last, which still waits for the client
+	replaced bool // another reader has taken its place
 
 	// Most streams have one reader. With room for what all readers share here, and not
 	// elsewhere, a call takes one allocation less.
@@ -96,15 +97,19 @@ func (st *stream) isDead() bool { return st.reader == nil && !st.resumable && !s
 func (st *stream) takesMore() bool { return st != nil && !st.finished && !st.isDead() }
 
 // Open opens a stream for what belongs to no call. It starts with what has been
-// waiting for such a stream.
+// waiting for such a stream. If there are as many as there may be, the reader of the
+// oldest is replaced: its client may have lost it without our knowing.
 func (s *Session) Open() (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.endedBy != nil:
 		return nil, ErrEnded
-	case len(s.generals) >= s.limits.Streams:
+	case s.limits.Streams <= 0:
 		return nil, ErrTooManyStreams
+	}
+	for len(s.generals) >= s.limits.Streams {
+		s.replaceLocked(s.generals[0])
 	}
 	opened := s.newStreamLocked()
 	opened.general = true
@@ -149,6 +154,14 @@ func (st *Stream) signal() {
 	case st.ready <- struct{}{}:
 	default:
 	}
+}
+
+// Replaced says whether another reader has taken the place of this one. What this one has
+// taken and not written yet is for that one to write.
+func (st *Stream) Replaced() bool {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.replaced
 }
 
 // Take returns the next event. Without one it says whether the stream is at its

@@ -32,7 +32,7 @@ func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	default:
-		frontend.Refuse(w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
+		frontend.Unavailable(w, nil, err.Error())
 		return
 	}
 	defer stream.Detach()

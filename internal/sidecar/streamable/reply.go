@@ -135,8 +135,13 @@ func (p *reply) begin() {
 }
 
 // flush sends what was gathered. A client that does not take it in time is treated
-// as gone; it can come back and resume.
+// as gone; it can come back and resume. If it has come back already, it gets there what
+// was gathered here.
 func (p *reply) flush() bool {
+	if p.stream.Replaced() {
+		p.r.Record.Answered(edge.Cancelled) // as if the client had closed this connection
+		return false
+	}
 	if len(p.buffer) == 0 {
 		return true
 	}
