@@ -75,7 +75,31 @@ func (s *Session) answerLocked(c *call, code int, text, failed string) {
 
 // cancelLocked notes that the client has cancelled a call. A cancelled call is rightly
 // never answered, so it must not go on attracting what cannot be told to belong elsewhere.
-func (s *Session) cancelLocked(c *call) { c.cancelled, c.since = true, time.Now() }
+// Its client expects nothing more of it, so its stream ends without an answer. The call
+// stays for some time, so that a late answer finds it and not another call with its id.
+func (s *Session) cancelLocked(c *call) {
+	c.cancelled, c.since = true, time.Now()
+	if s.AnswerCancelled {
+		return
+	}
+	stream := c.stream
+	c.over, c.failed = true, FailedCancelled
+	s.unlinkLocked(c)
+	if !stream.general && stream.awaits == 1 { // nothing follows
+		stream.cancelled = true
+		s.rerouteRequestsLocked(stream)
+		for stream.notices.len() > 0 {
+			event := stream.nextNotice()
+			s.waiting -= event.cost()
+		}
+		s.room.Broadcast()
+	}
+	if stream.reader != nil && (c.tag != nil || !stream.general) {
+		s.enqueueLocked(stream, Event{call: c, kind: rpc.Response})
+	}
+	s.settledLocked(stream)
+	s.retireLocked(stream)
+}
 
 // dueLocked is when a call has had its time.
 func (s *Session) dueLocked(c *call) time.Time {

@@ -64,7 +64,7 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 	e := &message.Envelope
 	if string(e.Method) == progressMethod {
 		token := e.ProgressToken.Of(message.Bytes)
-		if c := s.callByTokenLocked(token); c != nil {
+		if c := s.callByTokenLocked(token); c != nil && !c.over {
 			s.enqueueLocked(c.stream, event)
 			return
 		}
@@ -104,11 +104,14 @@ func (s *Session) answerPing(message Message) {
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
 	if c == nil {
-		// Late, after a cancellation or a time-out, or to a question that no client asked.
+		// Late, after a time-out, or to a question that no client asked.
 		s.metrics.UnmatchedAnswers.Inc()
 		return
 	}
 	s.removeLocked(c)
+	if c.over {
+		return // late, after a cancellation
+	}
 	if message.Envelope.Result.Present() {
 		s.noteTaskLocked(c)
 	}

@@ -11,7 +11,7 @@ func TestQueue(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var q queue[int]
 	var want []int
-	for i, growing := 0, true; i < 200_000; i++ {
+	for i, growing := 0, true; i < 20_000; i++ {
 		if i%1000 == 0 {
 			growing = random.IntN(2) == 0
 		}

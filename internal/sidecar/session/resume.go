@@ -38,12 +38,18 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 // afterLocked is the stream with the number, and what was sent on it after an event.
 func (s *Session) afterLocked(number, seq uint64) (found *stream, missed []Event, err error) {
 	found = s.streams[number]
-	if found == nil || !found.resumable || seq >= found.nextSeq {
+	switch {
+	case found == nil && slices.Contains(s.cancelled, number):
+		return nil, nil, ErrStreamOver
+	case found == nil || !found.resumable || seq >= found.nextSeq:
 		return nil, nil, ErrUnknownEvent
 	}
 	missed, complete := s.replay.after(found, seq)
-	if !complete {
+	switch {
+	case !complete:
 		return nil, nil, ErrUnknownEvent
+	case found.cancelled && len(missed) == 0 && found.len() == 0:
+		return nil, nil, ErrStreamOver
 	}
 	return found, missed, nil
 }
@@ -195,6 +201,10 @@ func (s *Session) retireLocked(stream *stream) {
 	}
 }
 
+// mostCancelled is how many cancelled calls a session remembers whose streams a client may try
+// to resume. Clients do so at once.
+const mostCancelled = 64
+
 // deleteLocked forgets a stream.
 func (s *Session) deleteLocked(stream *stream) {
 	if s.streams[stream.number] != stream {
@@ -202,4 +212,10 @@ func (s *Session) deleteLocked(stream *stream) {
 	}
 	delete(s.streams, stream.number)
 	s.detached = without(s.detached, stream)
+	if stream.cancelled && stream.resumable {
+		if len(s.cancelled) == mostCancelled {
+			s.cancelled = slices.Delete(s.cancelled, 0, 1)
+		}
+		s.cancelled = append(s.cancelled, stream.number)
+	}
 }

@@ -44,7 +44,7 @@ type Limits struct {
 
 	CommitAfter     time.Duration // without an answer, after which a call's stream is taken for one of several events; 0 waits for ever
 	CallTimeout     time.Duration // of one call, whatever it reports
-	CancelGrace     time.Duration // for an answer to a cancelled call
+	CancelGrace     time.Duration // for an answer to a cancelled call, whose id is taken until then
 	DeliveryTimeout time.Duration // of a server's request until a client stream takes it
 	RequestTimeout  time.Duration // of a server's request until the client answers it; 0 waits for ever
 }
@@ -57,6 +57,7 @@ var (
 	ErrTooManyStreams = errors.New("too many streams are open in this session")
 	ErrEnded          = errors.New("the session has ended")
 	ErrUnknownEvent   = errors.New("events after this id are not kept")
+	ErrStreamOver     = errors.New("the client has cancelled the call that this stream was for")
 )
 
 // Session is one client's conversation with one server. Its methods may be called
@@ -75,6 +76,9 @@ type Session struct {
 	Owner *caller.Owner
 	// ServerChecks says that the server checks tokens itself. It is set as Revision is.
 	ServerChecks bool
+	// AnswerCancelled says that the client waits for an answer to calls that it has
+	// cancelled, to know when the server is done with them. It is set as Revision is.
+	AnswerCancelled bool
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when waiting events were taken
@@ -87,6 +91,7 @@ type Session struct {
 	generals   []*stream          // general ones that a client reads, by number
 	left       []*stream          // general ones that none reads, for the next to inherit from
 	detached   []*stream          // those of calls that no client reads and one may come back for, in the order in which they were left
+	cancelled  []uint64           // numbers of the last ones that were resumable when their call was cancelled
 	calls      map[string]*call   // by the id's key
 	newest     *call              // of those that may be live
 	taskTokens []string           // of calls that were answered with a task, oldest first
@@ -120,6 +125,7 @@ type call struct {
 	task      bool      // it asks for a task
 	tool      bool      // it calls a tool
 	cancelled bool
+	over      bool // the client expects nothing more; the id is kept for a late answer
 
 	// Among the calls that may be live.
 	older, newer *call
@@ -332,7 +338,9 @@ func (s *Session) End(reason error) {
 	}
 	s.endedBy = reason
 	for _, c := range s.calls {
-		s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
+		if !c.over {
+			s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
+		}
 	}
 	clear(s.serverRequests)
 	s.requestBytes = 0

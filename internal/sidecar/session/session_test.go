@@ -114,6 +114,10 @@ func taken(stream *Stream) (got []string) {
 			}
 			return got
 		}
+		if event.Message == nil {
+			got = append(got, event.Failed())
+			continue
+		}
 		text := string(event.Message)
 		text = strings.TrimPrefix(text, `{"jsonrpc":"2.0",`)
 		got = append(got, strings.TrimSuffix(text, "}"))
@@ -196,7 +200,7 @@ func TestRoutingOfTheRest(t *testing.T) {
 		h.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		h.say(note)
 		expect(t, "live call", taken(one), noteText)
-		expect(t, "cancelled call", taken(two))
+		expect(t, "cancelled call", taken(two), FailedCancelled, "end")
 	})
 	t.Run("U-01 ping is answered here", func(t *testing.T) {
 		h := newHarness(t, testLimits)
@@ -319,6 +323,7 @@ func TestStallAndGoOn(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	h := newHarness(t, testLimits)
+	h.AnswerCancelled = true
 	one, two := h.call(1, ""), h.call(2, "")
 	h.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 

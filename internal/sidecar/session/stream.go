@@ -9,6 +9,8 @@ import (
 
 // Event is a message on its way to the client.
 type Event struct {
+	// Message is nil at the end of a call that its client has cancelled: there is nothing
+	// to write.
 	Message []byte
 	call    *call          // that this is the answer to
 	request *serverRequest // that this is, if it is one
@@ -71,6 +73,7 @@ type stream struct {
 	awaits    int32  // calls whose answers will arrive here
 	resumable bool   // the client has been given event ids
 	finished  bool   // nothing more will be added
+	cancelled bool   // the client has cancelled the last call of it
 	general   bool   // takes what belongs to no call
 	late      bool   // a call of it has had no answer for some time
 
@@ -210,7 +213,7 @@ func (st *Stream) takeLocked() (event Event, ok, end bool) {
 
 // nameLocked gives an event what it is resumed by, if it can be, and keeps it for that.
 func (s *Session) nameLocked(on *stream, event *Event) {
-	if !on.resumable {
+	if !on.resumable || event.Message == nil {
 		event.seq = 0
 		return
 	}

@@ -30,6 +30,8 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	for _, c := range s.calls {
 		switch {
 		case now.Before(s.dueLocked(c)):
+		case c.over:
+			s.removeLocked(c)
 		case c.cancelled:
 			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled", FailedCancelled)
 		default:
@@ -106,7 +108,7 @@ func (s *Session) markLateLocked(now time.Time) (next time.Time) {
 	}
 	for _, c := range s.calls {
 		switch {
-		case c.stream.late:
+		case c.stream.late || c.over:
 		case now.Sub(c.since) >= s.limits.CommitAfter:
 			c.stream.late = true
 			c.stream.wake()

@@ -28,6 +28,11 @@ func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 		// Not 404, which would say that the session is gone (T-24).
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 		return
+	case errors.Is(err, session.ErrStreamOver):
+		// Clients of event streams take this for "do not connect again". Those of the
+		// official SDKs try every second until they see an answer, or this.
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case errors.Is(err, session.ErrEnded):
 		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())
 		return
