@@ -7,7 +7,7 @@ import (
 
 // Resume continues the stream that an event id belongs to, after that event. The newest
 // reader wins: a client that comes back has lost the old connection, whether we have
-// noticed or not, and nobody else knows the session.
+// noticed or not, and no other client knows the session.
 func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	number, seq, ok := parseEventID(lastEventID)
 	if !ok {
@@ -155,7 +155,7 @@ func (s *Session) leaveLocked(stream *stream) {
 }
 
 // abandonStreamLocked gives up a stream of a call that no client reads. If the call has no
-// answer yet, nobody will get it.
+// answer yet, no client will get it.
 func (s *Session) abandonStreamLocked(stream *stream) {
 	stream.resumable = false
 	s.detached = without(s.detached, stream)

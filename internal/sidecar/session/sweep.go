@@ -59,7 +59,7 @@ func cancelledNotification(id string) []byte {
 	return append(b, `,"reason":"timeout"}}`...)
 }
 
-// leastTick is the time between two looks at what is late. It is short to whoever waits,
+// leastTick is the time between two looks at what is late. It is short to those who wait,
 // and long to the processor, however many things are late one after the other.
 const leastTick = 50 * time.Millisecond
 
