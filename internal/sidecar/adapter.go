@@ -161,6 +161,7 @@ const (
 	termGrace       = 3 * time.Second
 	cancelGrace     = 5 * time.Second
 	deliveryTimeout = 10 * time.Second
+	requestTimeout  = 10 * time.Minute
 	sendTimeout     = 10 * time.Second
 	readTimeout     = 30 * time.Second
 	writeTimeout    = 30 * time.Second
@@ -168,6 +169,8 @@ const (
 	keepAlive       = 15 * time.Second
 	retry           = time.Second
 	pendingBytes    = 4 << 20
+	detachedStreams = 64
+	serverRequests  = 256
 	headerTimeout   = 10 * time.Second
 	idleConnection  = 2 * time.Minute
 	headerBytes     = 64 << 10

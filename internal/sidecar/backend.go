@@ -255,8 +255,10 @@ func keepAddress(check func(context.Context) error, target mcpprobe.Target) func
 func (a *Adapter) sessionLimits() session.Limits {
 	return session.Limits{
 		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
+		Detached: detachedStreams, Requests: serverRequests,
 		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
 		SendingBytes: 2 * int(a.config.BodyBytes),
-		CommitAfter:  commitAfter, CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace, DeliveryTimeout: deliveryTimeout,
+		CommitAfter:  commitAfter, CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace,
+		DeliveryTimeout: deliveryTimeout, RequestTimeout: max(requestTimeout, a.config.CallTimeout),
 	}
 }

@@ -107,6 +107,7 @@ func inSessions(open opener) withSession {
 			opened.End(session.ErrEnded)
 			return nil, err
 		}
+		opened.AnswerCancelled = true
 		return &sessionServer{opened: opened, stream: stream}, nil
 	}
 }

@@ -1,12 +1,15 @@
 package sidecar
 
 import (
+	"bytes"
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -17,6 +20,59 @@ type obedient struct{}
 func (obedient) Send(context.Context, *caller.Caller, []byte) error { return nil }
 
 func (obedient) Close() {}
+
+// stubborn answers what was cancelled.
+type stubborn struct {
+	obedient
+	opened *session.Session
+}
+
+func (s *stubborn) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+	if !bytes.Contains(message, []byte("cancelled")) {
+		return nil
+	}
+	answer := []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":"stopped"}}`)
+	envelope, err := rpc.Scan(answer)
+	if err != nil {
+		return err
+	}
+	s.opened.Deliver(session.Message{Bytes: answer, Envelope: envelope})
+	return nil
+}
+
+// B6: who makes calls for clients without sessions learns when the server is done with one
+// that was cancelled, so that the server need not be ended.
+func TestAnswerToACancelledCallOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made, err := inSessions(func(context.Context, *caller.Caller) (*session.Session, error) {
+			server := &stubborn{}
+			server.opened = session.New(server, session.Limits{
+				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20, CallTimeout: time.Minute, CancelGrace: time.Second,
+			}, &session.Metrics{})
+			return server.opened, nil
+		})(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		made.Serve(func(message session.Message) { got = append(got, string(message.Bytes)) }, func(error) {})
+		for _, message := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+		} {
+			if err := made.Send(t.Context(), nil, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if len(got) != 1 || !strings.Contains(got[0], `"stopped"`) {
+			t.Errorf("got %q, want the answer", got)
+		}
+		made.Close()
+		time.Sleep(time.Minute) // for its timer
+		synctest.Wait()
+	})
+}
 
 // Calls that were cancelled do not count for ever, and neither do those whose time is up.
 // When the session ends nobody looks at it any more.

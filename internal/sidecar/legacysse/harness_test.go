@@ -53,6 +53,7 @@ type endpoint struct {
 	limits    session.Limits
 	metrics   session.Metrics
 	bodies    edge.BodyLimits
+	closed    func(edge.Record)
 }
 
 // newEndpoint returns an endpoint that runs the command, or else the echo server.
@@ -89,7 +90,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 	}
 	e.transport = New(options)
 	server := httptest.NewUnstartedServer(edgetest.Door(e.transport.Routes(), func(o *edge.Options) {
-		o.Admit, o.Budget = edgetest.Hosts("localhost"), e.bodies
+		o.Admit, o.Budget, o.Closed = edgetest.Hosts("localhost"), e.bodies, e.closed
 	}))
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if err := c.(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil { // so that little fits into it

@@ -179,8 +179,10 @@ func (p *writer) gather(c *connection) (end bool) {
 		if !ok {
 			return end && len(p.buffer) == 0
 		}
-		c.note(event.Message)
-		p.append(event.Message)
+		if event.Message != nil { // else the client has cancelled the call
+			c.note(event.Message)
+			p.append(event.Message)
+		}
 		if record, ok := event.Tag().(*edge.Handed); ok {
 			c.records.take(record)
 			record.Close(edge.ErrorType(event.Failed()))

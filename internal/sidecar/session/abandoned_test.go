@@ -14,7 +14,7 @@ import (
 func TestAbandonedAnswersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := testLimits
-		limits.TotalBytes = 1000
+		limits.TotalBytes = 3 * (300 + eventOverhead + streamOverhead)
 		h := newHarness(t, limits)
 		var beginnings []string
 		for i := range 10 {
@@ -119,18 +119,14 @@ func TestResumeTwice(t *testing.T) {
 	}
 	stream.Detach()
 	for range 3 {
-		if _, err := h.Resume(beginning); err != nil {
-			t.Fatal(err)
-		}
-		stream.Detach()
+		h.resume(beginning).Detach()
 	}
-	if _, err := h.Resume(beginning); err != nil {
-		t.Fatal(err)
-	}
+	stream = h.resume(beginning)
 	h.answer(1)
 	expect(t, "what is repeated, and the answer", readIDs(stream), "1_1", "1_2", "1_3", "1_4")
-	if stream.notices != 0 || h.waiting != 0 {
-		t.Errorf("%d bytes of notifications, %d bytes wait", stream.notices, h.waiting)
+	stream.Detach()
+	if stream.noticeBytes != 0 || h.waiting != 0 {
+		t.Errorf("%d bytes of notifications, %d bytes wait", stream.noticeBytes, h.waiting)
 	}
 }
 
@@ -143,10 +139,7 @@ func TestRepeatsAreNotInherited(t *testing.T) {
 	h.say(note)
 	readIDs(first)
 	first.Detach()
-	if _, err := h.Resume(beginning); err != nil {
-		t.Fatal(err)
-	}
-	first.Detach()
+	h.resume(beginning).Detach()
 	second := h.open()
 	resumable(t, second)
 	h.say(note)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-const progressMethod = "notifications/progress"
+const (
+	progressMethod  = "notifications/progress"
+	cancelledMethod = "notifications/cancelled"
+)
 
 // Deliver takes a message of the server's and puts it on the stream it belongs to.
 // The message is copied unless it is the session's to keep. Deliver blocks only while
@@ -62,20 +64,33 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 	e := &message.Envelope
 	if string(e.Method) == progressMethod {
 		token := e.ProgressToken.Of(message.Bytes)
-		if c := s.callByTokenLocked(token); c != nil {
+		if c := s.callByTokenLocked(token); c != nil && !c.over {
 			s.enqueueLocked(c.stream, event)
 			return
 		}
 		if !slices.Contains(s.taskTokens, nameKey(token)) {
-			s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that nobody asked for
+			s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that no client asked for
 			return
 		}
 	}
 	if stream := s.streamForLocked(message); stream != nil {
 		s.enqueueLocked(stream, event)
 	} else {
-		s.keepForLaterLocked(event)
+		s.addLocked(&s.backlog, event)
 	}
+	if request := s.cancelledRequestLocked(message); request != nil {
+		s.forgetRequestLocked(request) // the client rightly never answers it
+	}
+}
+
+// cancelledRequestLocked is the request of the server's that the message cancels, if it
+// cancels one.
+func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
+	e := &message.Envelope
+	if e.Kind != rpc.Notification || string(e.Method) != cancelledMethod {
+		return nil
+	}
+	return s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]
 }
 
 // answerPing answers in the client's place: a server that checks whether it is
@@ -89,11 +104,14 @@ func (s *Session) answerPing(message Message) {
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
 	if c == nil {
-		// Late, after a cancellation or a time-out, or to a question nobody asked.
+		// Late, after a time-out, or to a question that no client asked.
 		s.metrics.UnmatchedAnswers.Inc()
 		return
 	}
-	delete(s.calls, c.key)
+	s.removeLocked(c)
+	if c.over {
+		return // late, after a cancellation
+	}
 	if message.Envelope.Result.Present() {
 		s.noteTaskLocked(c)
 	}
@@ -103,69 +121,18 @@ func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	s.settledLocked(c.stream)
 }
 
-func (s *Session) deliverRequestLocked(message Message, event Event) {
-	id := message.Envelope.ID.Of(message.Bytes)
-	event.request = nameKey(id)
-	if old, ok := s.serverRequests[event.request]; ok {
-		old.settle()
-	}
-	request := &serverRequest{id: string(id), stream: s.streamForLocked(message)}
-	s.serverRequests[event.request] = request
-	s.placeRequestLocked(request, event)
-}
-
-// placeRequestLocked puts a request on its stream or, if it has none, has it wait
-// for one for some time.
-func (s *Session) placeRequestLocked(request *serverRequest, event Event) {
-	if request.stream != nil {
-		s.enqueueLocked(request.stream, event)
-		return
-	}
-	s.keepForLaterLocked(event)
-	request.expires = time.AfterFunc(s.limits.DeliveryTimeout, func() { s.refuse(event.request, request) })
-}
-
-// refuse answers a request of the server's that no client stream came for.
-func (s *Session) refuse(key string, request *serverRequest) {
-	s.mu.Lock()
-	waiting := s.serverRequests[key] == request && request.stream == nil
-	if waiting {
-		delete(s.serverRequests, key)
-		s.backlog = slices.DeleteFunc(s.backlog, func(event Event) bool {
-			if event.request == key {
-				s.waiting -= len(event.Message)
-			}
-			return event.request == key
-		})
-		s.room.Broadcast()
-	}
-	s.mu.Unlock()
-	if waiting {
-		_ = s.server.Send(context.Background(), nil, errorResponse(request.id, CodeInternal, "the client has no stream open that could take this request"))
-	}
-}
-
-func (r *serverRequest) settle() {
-	if r.expires != nil {
-		r.expires.Stop()
-	}
-}
-
 // streamForLocked decides where a message goes that answers nothing and is no progress of
 // a call. It cannot be told to belong to a call, unless the server says so or there is
 // just one; then come general streams, then the newest call.
-func (s *Session) streamForLocked(message Message) *Stream {
-	e := &message.Envelope
-	if e.Kind == rpc.Notification && string(e.Method) == "notifications/cancelled" {
-		if r := s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]; r != nil && r.stream != nil {
-			return r.stream
-		}
+func (s *Session) streamForLocked(message Message) *stream {
+	if r := s.cancelledRequestLocked(message); r != nil && r.stream.takesMore() {
+		return r.stream
 	}
 	if c := s.callLocked(message.Call); c != nil && c.isLive() {
 		return c.stream
 	}
-	newest, live := s.newestCallLocked()
-	if live == 1 && message.Call == nil && !message.Unrelated {
+	newest, only := s.newestCallLocked()
+	if only && message.Call == nil && !message.Unrelated {
 		return newest.stream
 	}
 	if general := s.newestGeneralLocked(); general != nil {
@@ -177,87 +144,22 @@ func (s *Session) streamForLocked(message Message) *Stream {
 	return nil
 }
 
-// isLive says whether a call is not cancelled and its stream can still reach the client.
-func (c *call) isLive() bool { return !c.cancelled && (c.stream.attached || c.stream.resumable) }
-
-// newestCallLocked returns the newest call that is live, and how many are.
-func (s *Session) newestCallLocked() (newest *call, live int) {
-	for _, c := range s.calls {
-		if !c.isLive() {
-			continue
-		}
-		live++
-		if newest == nil || c.order > newest.order {
-			newest = c
-		}
+// newestGeneralLocked is the newest general stream that a client reads.
+func (s *Session) newestGeneralLocked() *stream {
+	if len(s.generals) == 0 {
+		return nil
 	}
-	return newest, live
+	return s.generals[len(s.generals)-1]
 }
 
-func (s *Session) newestGeneralLocked() (newest *Stream) {
-	for _, stream := range s.streams {
-		if stream.general && stream.attached && (newest == nil || stream.number > newest.number) {
-			newest = stream
-		}
-	}
-	return newest
-}
-
-// enqueueLocked puts an event on a stream. Answers and requests always get there;
-// notifications that a slow reader lets pile up make room for newer ones.
-func (s *Session) enqueueLocked(stream *Stream, event Event) {
-	if event.kind == rpc.Notification {
-		for stream.notices+len(event.Message) > s.limits.PendingBytes {
-			if !s.dropOldestNoticeLocked(stream) {
-				s.metrics.DroppedNotifications.Inc()
-				return
-			}
-		}
-		stream.notices += len(event.Message)
-	}
-	s.waiting += len(event.Message)
-	stream.pending = append(stream.pending, event)
-	stream.wake()
-}
-
-func (s *Session) dropOldestNoticeLocked(stream *Stream) bool {
-	for i, event := range stream.pending {
+// enqueueLocked puts an event on a stream.
+func (s *Session) enqueueLocked(on *stream, event Event) {
+	if on.isDead() {
 		if event.kind == rpc.Notification {
-			if i == 0 { // nearly always, and there may be very many behind it
-				stream.pending[0] = Event{}
-				stream.pending = stream.pending[1:]
-			} else {
-				stream.pending = slices.Delete(stream.pending, i, i+1)
-			}
-			stream.notices -= len(event.Message)
-			s.waiting -= len(event.Message)
 			s.metrics.DroppedNotifications.Inc()
-			return true
 		}
+		return
 	}
-	return false
-}
-
-// keepForLaterLocked keeps an event for the next general stream. Notifications make
-// room for newer ones; requests stay until they are taken or refused.
-func (s *Session) keepForLaterLocked(event Event) {
-	notices := 0
-	for _, kept := range s.backlog {
-		if kept.kind == rpc.Notification {
-			notices += len(kept.Message)
-		}
-	}
-	if event.kind == rpc.Notification {
-		s.backlog = slices.DeleteFunc(s.backlog, func(kept Event) bool {
-			drop := kept.kind == rpc.Notification && notices+len(event.Message) > s.limits.PendingBytes
-			if drop {
-				notices -= len(kept.Message)
-				s.waiting -= len(kept.Message)
-				s.metrics.DroppedNotifications.Inc()
-			}
-			return drop
-		})
-	}
-	s.waiting += len(event.Message)
-	s.backlog = append(s.backlog, event)
+	s.addLocked(&on.pending, event)
+	on.wake()
 }

@@ -16,7 +16,11 @@ type Metrics struct {
 	UnmatchedAnswers     Counter // answers to no request that is in flight
 	UnmatchedProgress    Counter // progress of no call that is in flight, nor of a task
 	DroppedNotifications Counter // given up for a reader that does not read
-	AbandonedAnswers     Counter // given up because nobody came back for them
+	AbandonedAnswers     Counter // given up because the client did not come back for them
+	AbandonedStreams     Counter // given up because there were too many that the client had not come back for
+	RefusedRequests      Counter // requests of servers beyond what may wait for an answer
+	ExpiredRequests      Counter // requests of servers that no client took, or answered, in time
+	DroppedRefusals      Counter // refusals of requests of servers that did not read them
 	CallTimeouts         Counter // calls that took longer than they may
 	Stalls               Counter // times that a server was not read for its client's sake
 }

@@ -82,9 +82,10 @@ func TestOtherSpellings(t *testing.T) {
 	}
 	h.say(progressOf(`"a/b"`))
 	h.say(`{"jsonrpc":"2.0","id":"\u0071","method":"elicitation/create"}`)
+	expect(t, "call", taken(stream), progressText(`"a/b"`), `"id":"\u0071","method":"elicitation/create"`)
 	h.tell(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 	h.say(`{"jsonrpc":"2.0","id":"café","result":{}}`)
-	expect(t, "call", taken(stream), progressText(`"a/b"`), `"id":"\u0071","method":"elicitation/create"`, `"id":"café","result":{}`, "end")
+	expect(t, "call", taken(stream), `"id":"café","result":{}`, "end")
 	expect(t, "server", h.server.messages()[1:], `{"jsonrpc":"2.0","id":"q","result":{}}`)
 
 	if _, err := h.Call(t.Context(), h.message(`{"jsonrpc":"2.0","id":"\u0062","method":"m"}`)); err != nil {

@@ -31,17 +31,22 @@ type Server interface {
 
 // Limits bound one session. Every one of them has a metric and an error.
 type Limits struct {
-	Calls        int // in flight at a time
-	Streams      int // open event streams, those of calls not counted
+	Calls    int // in flight at a time
+	Streams  int // open event streams, those of calls not counted; past it the oldest ends
+	Detached int // streams of calls that no client reads and one may come back for; past it the oldest is given up. 0 is no limit
+	Requests int // of the server, beside one for each call in flight, that no client has answered yet; past it they are refused. 0 is no limit
+
+	// Bytes of messages, and what the adapter holds for each event and stream besides.
 	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
-	PendingBytes int // notifications waiting for a slow reader, per stream
+	PendingBytes int // notifications waiting for a slow reader, per stream; ids of the server's requests; refusals of these
 	TotalBytes   int // everything waiting; past it the server is no longer read
 	SendingBytes int // waiting for the server to read; past it nothing more is taken. 0 is no limit
 
 	CommitAfter     time.Duration // without an answer, after which a call's stream is taken for one of several events; 0 waits for ever
 	CallTimeout     time.Duration // of one call, whatever it reports
-	CancelGrace     time.Duration // for an answer to a cancelled call
+	CancelGrace     time.Duration // for an answer to a cancelled call, whose id is taken until then
 	DeliveryTimeout time.Duration // of a server's request until a client stream takes it
+	RequestTimeout  time.Duration // of a server's request until the client answers it; 0 waits for ever
 }
 
 // Errors that front ends turn into answers.
@@ -52,7 +57,7 @@ var (
 	ErrTooManyStreams = errors.New("too many streams are open in this session")
 	ErrEnded          = errors.New("the session has ended")
 	ErrUnknownEvent   = errors.New("events after this id are not kept")
-	ErrStreamInUse    = errors.New("this stream is being read already")
+	ErrStreamOver     = errors.New("the client has cancelled the call that this stream was for")
 )
 
 // Session is one client's conversation with one server. Its methods may be called
@@ -71,24 +76,35 @@ type Session struct {
 	Owner *caller.Owner
 	// ServerChecks says that the server checks tokens itself. It is set as Revision is.
 	ServerChecks bool
+	// AnswerCancelled says that the client waits for an answer to calls that it has
+	// cancelled, to know when the server is done with them. It is set as Revision is.
+	AnswerCancelled bool
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when waiting events were taken
 	began    time.Time
 	touched  time.Time
-	attached int // streams that somebody reads
+	attached int // streams that a client reads
 
-	lastStream     uint64
-	streams        map[uint64]*Stream // all that can still be read or resumed
-	calls          map[string]*call   // by the id's key
-	taskTokens     []string           // of calls that were answered with a task, oldest first
-	callOrder      uint64
-	late           *time.Timer // looks for calls that have no answer yet
-	looking        bool        // it runs
-	serverRequests map[string]*serverRequest
-	replay         replay
-	backlog        []Event // for whichever stream opens next
-	waiting        int     // bytes of events not yet handed over
+	lastStream uint64
+	streams    map[uint64]*stream // all that can still be read or resumed
+	generals   []*stream          // general ones that a client reads, by number
+	left       []*stream          // general ones that none reads, for the next to inherit from
+	detached   []*stream          // those of calls that no client reads and one may come back for, in the order in which they were left
+	cancelled  []uint64           // numbers of the last ones that were resumable when their call was cancelled
+	calls      map[string]*call   // by the id's key
+	newest     *call              // of those that may be live
+	taskTokens []string           // of calls that were answered with a task, oldest first
+	replay     replay
+	backlog    pending // for the stream that opens next
+	waiting    int     // what events cost that are not yet handed over
+
+	serverRequests map[string]*serverRequest // by the id's key
+	requestBytes   int                       // of their ids
+	refusals       refusals
+
+	timer  *time.Timer // looks for what is late
+	tickAt time.Time   // when it will; zero if it does not run
 
 	sending atomic.Int64 // bytes of messages that the server has yet to read
 
@@ -102,22 +118,17 @@ type call struct {
 	id        string // as the client spelled it
 	key       string // of the id
 	token     string // key of the token of its progress notifications
-	task      bool   // it asks for a task
-	tool      bool   // it calls a tool
 	tag       any    // the front end's own
 	failed    string // how, once it is answered
-	stream    *Stream
-	order     uint64
-	began     time.Time
-	deadline  time.Time
+	stream    *stream
+	since     time.Time // when it was made, or else cancelled
+	task      bool      // it asks for a task
+	tool      bool      // it calls a tool
 	cancelled bool
-}
+	over      bool // the client expects nothing more; the id is kept for a late answer
 
-// serverRequest is a request of the server's that has no answer yet.
-type serverRequest struct {
-	id      string  // as the server spelled it
-	stream  *Stream // nil while it waits for one
-	expires *time.Timer
+	// Among the calls that may be live.
+	older, newer *call
 }
 
 // New returns the session of one client with the server.
@@ -126,7 +137,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 	s := &Session{
 		server: server, limits: limits, metrics: metrics,
 		began: now, touched: now,
-		streams:        map[uint64]*Stream{},
+		streams:        map[uint64]*stream{},
 		calls:          map[string]*call{},
 		serverRequests: map[string]*serverRequest{},
 		replay:         replay{limit: limits.ReplayBytes},
@@ -174,7 +185,7 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 	for i := range requests {
 		if err := s.send(ctx, &requests[i]); err != nil {
 			s.mu.Lock()
-			s.forgetLocked(stream, requests)
+			s.forgetLocked(stream.stream, requests)
 			s.mu.Unlock()
 			return nil, fmt.Errorf("send request to server: %w", err)
 		}
@@ -194,7 +205,6 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 	stream := on
 	if stream == nil {
 		stream = s.newStreamLocked()
-		stream.attached = true
 		s.attached++
 	}
 	s.touched = time.Now()
@@ -202,10 +212,9 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		request := &requests[i]
 		id := request.Envelope.ID.Of(request.Bytes)
 		if s.callLocked(id) != nil {
-			s.forgetLocked(stream, requests[:i])
+			s.forgetLocked(stream.stream, requests[:i])
 			return nil, ErrDuplicateID
 		}
-		s.callOrder++
 		c := &stream.first
 		if c.stream != nil { // taken
 			c = new(call)
@@ -215,31 +224,25 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		if string(id) != c.key {
 			c.id = string(id)
 		}
-		c.token, c.task, c.stream, c.order = tokenKey(request), asksForTask(request), stream, s.callOrder
+		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
 		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
-		c.began, c.deadline = s.touched, s.touched.Add(s.limits.CallTimeout)
 		s.calls[c.key] = c
+		s.linkLocked(c)
 		stream.awaits++
 	}
-	s.lookForLateLocked()
-	return stream, nil
-}
-
-// callLocked is the call in flight that has the id.
-func (s *Session) callLocked(id []byte) *call {
-	if isPlain(id) {
-		return s.calls[string(id)] // which makes no string
+	if s.limits.CommitAfter > 0 {
+		s.lookAtLocked(s.touched.Add(s.limits.CommitAfter))
 	}
-	return s.calls[nameKey(id)]
+	return stream, nil
 }
 
 // forgetLocked removes calls as if they had never been, and their stream if it is
 // theirs alone.
-func (s *Session) forgetLocked(stream *Stream, requests []Message) {
+func (s *Session) forgetLocked(stream *stream, requests []Message) {
 	for _, request := range requests {
 		key := nameKey(request.Envelope.ID.Of(request.Bytes))
 		if c := s.calls[key]; c != nil && c.stream == stream {
-			delete(s.calls, key)
+			s.removeLocked(c)
 			stream.awaits--
 		}
 	}
@@ -264,7 +267,7 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 		return nil
 	}
 	if err := s.send(ctx, &message); err != nil {
-		s.takeBack(message, answered)
+		s.takeBack(answered)
 		return fmt.Errorf("send message to server: %w", err)
 	}
 	return nil
@@ -283,15 +286,14 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 
 // takeBack undoes that an answer was noted which did not reach the server, so that
 // the client can try again.
-func (s *Session) takeBack(message Message, answered *serverRequest) {
+func (s *Session) takeBack(answered *serverRequest) {
 	if answered == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := nameKey(message.Envelope.ID.Of(message.Bytes))
-	if _, again := s.serverRequests[key]; !again && s.endedBy == nil {
-		s.serverRequests[key] = answered
+	if _, again := s.serverRequests[answered.key]; !again && s.endedBy == nil {
+		s.noteRequestLocked(answered)
 	}
 }
 
@@ -301,21 +303,16 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 	e := &message.Envelope
 	switch {
 	case e.Kind == rpc.Response:
-		key := nameKey(e.ID.Of(message.Bytes))
-		request, known := s.serverRequests[key]
-		if !known { // Q-06: nobody asked
+		request, known := s.serverRequests[nameKey(e.ID.Of(message.Bytes))]
+		if !known { // Q-06: the server did not ask
 			s.metrics.UnmatchedAnswers.Inc()
 			return nil, false
 		}
-		request.settle()
-		delete(s.serverRequests, key)
+		s.forgetRequestLocked(request)
 		return request, true
-	case string(e.Method) == "notifications/cancelled":
-		// A cancelled call is rightly never answered, so it must not go on
-		// attracting what cannot be told to belong elsewhere.
-		if c := s.calls[nameKey(e.RequestID.Of(message.Bytes))]; c != nil && !c.cancelled {
-			c.cancelled = true
-			c.deadline = time.Now().Add(s.limits.CancelGrace)
+	case string(e.Method) == cancelledMethod:
+		if c := s.callLocked(e.RequestID.Of(message.Bytes)); c != nil && !c.cancelled {
+			s.cancelLocked(c)
 		}
 	}
 	return nil, true
@@ -341,19 +338,19 @@ func (s *Session) End(reason error) {
 	}
 	s.endedBy = reason
 	for _, c := range s.calls {
-		s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
-	}
-	for _, request := range s.serverRequests {
-		request.settle()
+		if !c.over {
+			s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
+		}
 	}
 	clear(s.serverRequests)
-	s.backlog = nil
+	s.requestBytes = 0
+	s.clearLocked(&s.backlog)
 	for _, stream := range s.streams {
 		stream.finished = true
 		stream.wake()
 	}
-	if s.late != nil {
-		s.late.Stop()
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 	close(s.ended)
 	s.room.Broadcast()
@@ -385,28 +382,6 @@ const (
 	CodeInvalidParams    = -32602
 	CodeRequestCancelled = -32800
 )
-
-// answerLocked answers a call in the server's place.
-func (s *Session) answerLocked(c *call, code int, text, failed string) {
-	delete(s.calls, c.key)
-	c.failed = failed
-	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), call: c, kind: rpc.Response})
-	s.settledLocked(c.stream)
-}
-
-// settledLocked notes that one more call of the stream has its answer.
-func (s *Session) settledLocked(stream *Stream) {
-	if !stream.attached { // a client may come back for it, from now on
-		s.touched = time.Now()
-	}
-	if stream.awaits--; stream.awaits <= 0 && !stream.general {
-		stream.finished = true
-		stream.wake()
-		if !stream.attached && !stream.resumable {
-			s.dropLocked(stream) // the reader went away and cannot come back for it
-		}
-	}
-}
 
 func errorResponse(id string, code int, text string) []byte {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)

@@ -1,24 +1,22 @@
 package session
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Event is a message on its way to the client.
 type Event struct {
+	// Message is nil at the end of a call that its client has cancelled: there is nothing
+	// to write.
 	Message []byte
-	Last    bool // nothing follows on this stream
-
-	call    *call // that this is the answer to
+	call    *call          // that this is the answer to
+	request *serverRequest // that this is, if it is one
+	seq     uint64         // while it waits, when it arrived; then what it is named by, 0 if it is not
 	kind    rpc.Kind
-	request string // the id, if it is a request of the server's
-	seq     uint64
+	Last    bool // nothing follows on this stream
 }
 
 // Failed is how the call failed that this is the answer to: a code, as rpc.ErrorType says
@@ -44,24 +42,38 @@ const (
 	FailedCancelled = "cancelled"
 )
 
-// Stream is what one HTTP response, or a chain of them by resumption, carries.
+// Stream is a stream as one reader of it sees it. There is one reader at a time: for one
+// that resumes the stream there is another Stream, and this one is at its end then.
 // One goroutine at a time reads it.
 type Stream struct {
-	session *Session
-	number  uint64
-	ready   chan struct{}
+	*stream
+	ready chan struct{}
 
 	// Guarded by the session's mutex.
-	pending   []Event
-	notices   int // bytes of pending notifications
-	inHand    int // bytes of the event that was taken last, which still waits for the client
+	inHand   int  // what the event costs that was taken last, which still waits for the client
+	replaced bool // another reader has taken its place
+
+	// Most streams have one reader. With room for what all readers share here, and not
+	// elsewhere, a call takes one allocation less.
+	own stream
+}
+
+// stream is what one HTTP response, or a chain of them by resumption, carries. The
+// session's mutex guards it.
+type stream struct {
+	session *Session
+	number  uint64
+	reader  *Stream // nil while no client reads it
+
+	pending
+	repeats   []Event // what the reader gets before these, since its client asked for it again
 	nextSeq   uint64
 	evicted   uint64 // events up to this one are no longer kept
-	kept      int    // events in the replay buffer
-	awaits    int    // calls whose answers will arrive here
-	attached  bool   // somebody reads it
+	kept      int32  // events in the replay buffer
+	awaits    int32  // calls whose answers will arrive here
 	resumable bool   // the client has been given event ids
 	finished  bool   // nothing more will be added
+	cancelled bool   // the client has cancelled the last call of it
 	general   bool   // takes what belongs to no call
 	late      bool   // a call of it has had no answer for some time
 
@@ -73,213 +85,86 @@ type Stream struct {
 
 func (s *Session) newStreamLocked() *Stream {
 	s.lastStream++
-	stream := &Stream{session: s, number: s.lastStream, ready: make(chan struct{}, 1)}
-	stream.pending = stream.single[:0]
-	s.streams[stream.number] = stream
-	return stream
+	reader := &Stream{ready: make(chan struct{}, 1)}
+	reader.stream = &reader.own
+	reader.session, reader.number, reader.reader = s, s.lastStream, reader
+	reader.sure.items = reader.single[:0]
+	s.streams[s.lastStream] = reader.stream
+	return reader
 }
 
+// isDead says whether no client can ever read the stream again. Then it stays so.
+func (st *stream) isDead() bool { return st.reader == nil && !st.resumable && !st.general }
+
+// takesMore says whether there is such a stream, and what is put on it can reach a client.
+func (st *stream) takesMore() bool { return st != nil && !st.finished && !st.isDead() }
+
 // Open opens a stream for what belongs to no call. It starts with what has been
-// waiting for such a stream.
+// waiting for such a stream. If there are as many as there may be, the reader of the
+// oldest is replaced: its client may have lost it without our knowing.
 func (s *Session) Open() (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.endedBy != nil {
+	switch {
+	case s.endedBy != nil:
 		return nil, ErrEnded
-	}
-	open := 0
-	for _, stream := range s.streams {
-		if stream.general && stream.attached {
-			open++
-		}
-	}
-	if open >= s.limits.Streams {
+	case s.limits.Streams <= 0:
 		return nil, ErrTooManyStreams
 	}
-	stream := s.newStreamLocked()
-	stream.general = true
-	s.attachLocked(stream)
-	s.inheritLocked(stream)
-	return stream, nil
+	for len(s.generals) >= s.limits.Streams {
+		s.replaceLocked(s.generals[0])
+	}
+	opened := s.newStreamLocked()
+	opened.general = true
+	s.attachLocked(opened)
+	s.inheritLocked(opened.stream)
+	return opened, nil
 }
 
 // inheritLocked gives a new general stream what older ones were left with. Those
 // are over then, and live on only for what can be replayed of them.
-func (s *Session) inheritLocked(heir *Stream) {
-	var left []*Stream
-	for _, stream := range s.streams {
-		if stream.general && !stream.attached {
-			left = append(left, stream)
+func (s *Session) inheritLocked(heir *stream) {
+	for _, old := range s.left { // T-21: what was repeated to one was for that one only
+		s.moveLocked(&old.pending, &heir.pending)
+		old.finished = true
+		s.retireLocked(old)
+	}
+	s.left = nil
+	s.moveLocked(&s.backlog, &heir.pending)
+	for _, event := range heir.sure.all() {
+		if event.request != nil {
+			event.request.stream = heir
 		}
 	}
-	slices.SortFunc(left, func(a, b *Stream) int { return cmp.Compare(a.number, b.number) })
-	var inherited []Event
-	for _, stream := range left {
-		s.forgetRepeatsLocked(stream) // T-21: that was for this stream only
-		inherited = append(inherited, stream.pending...)
-		stream.pending, stream.notices, stream.finished = nil, 0, true
-		s.retireLocked(stream)
+	s.trimLocked(&heir.pending)
+	if heir.len() > 0 {
+		heir.wake()
 	}
-	inherited = append(inherited, s.backlog...)
-	s.backlog = nil
-	for _, event := range inherited {
-		s.waiting -= len(event.Message)
-		s.enqueueLocked(heir, event)
-	}
-	for _, request := range s.serverRequests {
-		if request.stream == nil {
-			request.settle()
-			request.stream = heir
-		}
-	}
-}
-
-// Resume continues the stream that an event id belongs to, after that event.
-func (s *Session) Resume(lastEventID string) (*Stream, error) {
-	number, seq, ok := parseEventID(lastEventID)
-	if !ok {
-		return nil, ErrUnknownEvent
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endedBy != nil {
-		return nil, ErrEnded
-	}
-	stream := s.streams[number]
-	switch {
-	case stream == nil || !stream.resumable || seq >= stream.nextSeq:
-		return nil, ErrUnknownEvent
-	case stream.attached:
-		return nil, ErrStreamInUse
-	}
-	missed, complete := s.replay.after(stream, seq)
-	if !complete {
-		return nil, ErrUnknownEvent
-	}
-	s.forgetRepeatsLocked(stream)
-	stream.pending = append(missed, stream.pending...)
-	for _, event := range missed {
-		s.waiting += len(event.Message)
-		if event.kind == rpc.Notification {
-			stream.notices += len(event.Message)
-		}
-	}
-	s.attachLocked(stream)
-	if len(stream.pending) > 0 || stream.finished {
-		stream.wake()
-	}
-	return stream, nil
-}
-
-// forgetRepeatsLocked takes back what was to be repeated to a client that went away
-// again. It is in the replay buffer still.
-func (s *Session) forgetRepeatsLocked(stream *Stream) {
-	stream.pending = slices.DeleteFunc(stream.pending, func(event Event) bool {
-		if event.seq == 0 {
-			return false
-		}
-		s.waiting -= len(event.Message)
-		if event.kind == rpc.Notification {
-			stream.notices -= len(event.Message)
-		}
-		return true
-	})
-}
-
-func (s *Session) attachLocked(stream *Stream) {
-	stream.attached = true
-	s.attached++
-	s.touched = time.Now()
-}
-
-// Detach says that nobody reads the stream any more. That cancels nothing: what
-// still arrives is kept for a client that resumes.
-func (st *Stream) Detach() {
-	s := st.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.handedOverLocked(st)
-	s.detachLocked(st)
-	switch {
-	case st.resumable:
-	case st.finished:
-		s.rerouteRequestsLocked(st)
-		s.dropLocked(st)
-	case !st.general:
-		s.rerouteRequestsLocked(st)
-	}
-	s.retireLocked(st)
-	s.room.Broadcast() // nobody reads it, so it may make room
-}
-
-// abandonLocked gives up what waits on the oldest stream of a call that nobody reads,
-// and says whether there was anything. Requests of the server's find another stream.
-func (s *Session) abandonLocked() bool {
-	var oldest *Stream
-	for _, stream := range s.streams {
-		if !stream.attached && !stream.general && (stream.finished && len(stream.pending) > 0 || stream.notices > 0) &&
-			(oldest == nil || stream.number < oldest.number) {
-			oldest = stream
-		}
-	}
-	switch {
-	case oldest == nil:
-		return false
-	case oldest.finished:
-		s.metrics.AbandonedAnswers.Inc()
-		s.rerouteRequestsLocked(oldest)
-		s.dropLocked(oldest)
-	default:
-		for s.dropOldestNoticeLocked(oldest) {
-		}
-	}
-	return true
-}
-
-// rerouteRequestsLocked finds another stream for the server's requests on one that
-// nobody will read any more.
-func (s *Session) rerouteRequestsLocked(stream *Stream) {
-	left := stream.pending
-	stream.pending = nil
-	for _, event := range left {
-		if event.kind != rpc.Request {
-			stream.pending = append(stream.pending, event)
-			continue
-		}
-		s.waiting -= len(event.Message)
-		if request := s.serverRequests[event.request]; request != nil {
-			request.stream = s.newestGeneralLocked()
-			s.placeRequestLocked(request, event)
-		}
-	}
-}
-
-func (s *Session) detachLocked(stream *Stream) {
-	if stream.attached {
-		stream.attached = false
-		s.attached--
-		s.touched = time.Now()
-	}
-}
-
-// dropLocked forgets a stream and what waits on it.
-func (s *Session) dropLocked(stream *Stream) {
-	for _, event := range stream.pending {
-		s.waiting -= len(event.Message)
-	}
-	stream.pending, stream.notices = nil, 0
-	delete(s.streams, stream.number)
-	s.room.Broadcast()
 }
 
 // Ready receives when there may be something to take.
 func (st *Stream) Ready() <-chan struct{} { return st.ready }
 
-func (st *Stream) wake() {
+// wake tells the reader, if there is one, that there may be something to take.
+func (st *stream) wake() {
+	if st.reader != nil {
+		st.reader.signal()
+	}
+}
+
+func (st *Stream) signal() {
 	select {
 	case st.ready <- struct{}{}:
 	default:
 	}
+}
+
+// Replaced says whether another reader has taken the place of this one. What this one has
+// taken and not written yet is for that one to write.
+func (st *Stream) Replaced() bool {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.replaced
 }
 
 // Take returns the next event. Without one it says whether the stream is at its
@@ -295,46 +180,56 @@ func (st *Stream) Take() (event Event, ok, end bool) {
 func (st *Stream) takeLocked() (event Event, ok, end bool) {
 	s := st.session
 	s.handedOverLocked(st)
-	if len(st.pending) == 0 {
+	if st.reader != st {
+		return Event{}, false, true
+	}
+	s.trimLocked(&st.pending)
+	repeat := len(st.repeats) > 0
+	switch {
+	case repeat:
+		event = st.repeats[0]
+		st.repeats[0] = Event{}
+		st.repeats = st.repeats[1:]
+	case st.len() > 0:
+		event = st.next()
+		s.trimLocked(&st.pending)
+	default:
 		return Event{}, false, st.finished
 	}
-	event = st.pending[0]
-	st.pending[0] = Event{}
-	st.pending = st.pending[1:]
-	if event.kind == rpc.Notification {
-		st.notices -= len(event.Message)
-	}
-	st.inHand = len(event.Message)
-	if len(st.pending) > 0 {
+	st.inHand = event.cost()
+	if len(st.repeats) > 0 || st.len() > 0 {
 		st.wake()
+	} else {
+		event.Last = st.finished
 	}
-	event.Last = st.finished && len(st.pending) == 0
-	switch {
-	case st.resumable && event.seq == 0: // not one that is being repeated
-		event.seq = st.nextSeq
-		st.nextSeq++
-		for s.replay.keep(st, event); s.replay.isFull(); {
-			s.retireLocked(s.replay.evict())
-		}
-	case event.Last && !st.resumable:
-		delete(s.streams, st.number)
+	if !repeat {
+		s.nameLocked(st.stream, &event)
+	}
+	if event.Last && !st.resumable {
+		s.deleteLocked(st.stream)
 	}
 	return event, true, false
 }
 
-// handedOverLocked notes that the reader is done with the event it took last.
-func (s *Session) handedOverLocked(stream *Stream) {
-	if stream.inHand > 0 {
-		s.waiting -= stream.inHand
-		stream.inHand = 0
-		s.room.Broadcast()
+// nameLocked gives an event what it is resumed by, if it can be, and keeps it for that.
+func (s *Session) nameLocked(on *stream, event *Event) {
+	if !on.resumable || event.Message == nil {
+		event.seq = 0
+		return
+	}
+	event.seq = on.nextSeq
+	on.nextSeq++
+	for s.replay.keep(on, *event); s.replay.isFull(); {
+		s.retireLocked(s.replay.evict())
 	}
 }
 
-// retireLocked forgets a stream that is over and of which nothing is kept.
-func (s *Session) retireLocked(stream *Stream) {
-	if stream.finished && !stream.attached && stream.kept == 0 && len(stream.pending) == 0 {
-		delete(s.streams, stream.number)
+// handedOverLocked notes that the reader is done with the event it took last.
+func (s *Session) handedOverLocked(reader *Stream) {
+	if reader.inHand > 0 {
+		s.waiting -= reader.inHand
+		reader.inHand = 0
+		s.room.Broadcast()
 	}
 }
 
@@ -342,7 +237,7 @@ func (s *Session) retireLocked(stream *Stream) {
 func (st *Stream) Finished() bool {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
-	return st.finished
+	return st.finished || st.reader != st
 }
 
 // TakeSole takes the event if it is the only one that the stream will ever have. Without
@@ -351,10 +246,11 @@ func (st *Stream) TakeSole() (event Event, ok, others, end bool) {
 	s := st.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.trimLocked(&st.pending)
 	switch {
-	case st.finished && len(st.pending) == 1:
+	case st.finished && st.len() == 1:
 		event, ok, _ = st.takeLocked()
-	case len(st.pending) > 0 || st.late:
+	case st.len() > 0 || st.late:
 		others = true
 	default:
 		end = st.finished
@@ -384,7 +280,7 @@ func (st *Stream) AppendID(to []byte, event Event) []byte {
 	return st.appendID(to, event.seq)
 }
 
-func (st *Stream) appendID(to []byte, seq uint64) []byte {
+func (st *stream) appendID(to []byte, seq uint64) []byte {
 	to = strconv.AppendUint(to, st.number, 10)
 	to = append(to, '_')
 	return strconv.AppendUint(to, seq, 10)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Idle says since when nobody has used the session; not at all while a stream is
+// Idle says since when no client has used the session; not at all while a stream is
 // being read or a call is in flight.
 func (s *Session) Idle() (since time.Time, idle bool) {
 	s.mu.Lock()
@@ -17,15 +17,7 @@ func (s *Session) Idle() (since time.Time, idle bool) {
 func (s *Session) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls) > 0 {
-		return true
-	}
-	for _, stream := range s.streams {
-		if stream.attached && !stream.general {
-			return true
-		}
-	}
-	return false
+	return len(s.calls) > 0 || s.attached > len(s.generals)
 }
 
 // Began says when the session began.
@@ -37,7 +29,9 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	for _, c := range s.calls {
 		switch {
-		case now.Before(c.deadline):
+		case now.Before(s.dueLocked(c)):
+		case c.over:
+			s.removeLocked(c)
 		case c.cancelled:
 			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled", FailedCancelled)
 		default:
@@ -61,41 +55,66 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 }
 
 func cancelledNotification(id string) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), id...)
+	b := append([]byte(`{"jsonrpc":"2.0","method":"`+cancelledMethod+`","params":{"requestId":`), id...)
 	return append(b, `,"reason":"timeout"}}`...)
 }
 
-// lookForLateLocked has somebody look for calls that are not answered soon. There is one
-// timer for all calls of a session, which is not stopped when one is answered: most are
-// answered long before a timer of their own would have been of use.
-func (s *Session) lookForLateLocked() {
-	switch {
-	case s.looking || s.limits.CommitAfter <= 0:
+// leastTick is the time between two looks at what is late. It is short to those who wait,
+// and long to the processor, however many things are late one after the other.
+const leastTick = 50 * time.Millisecond
+
+// lookAtLocked has the session look at some time for what is late: calls that are not
+// answered soon, and requests of the server. There is one timer for all of a session,
+// which is not stopped when one is answered: most are answered long before a timer of
+// their own would have been of use.
+func (s *Session) lookAtLocked(when time.Time) {
+	if s.endedBy != nil || !s.tickAt.IsZero() && !when.Before(s.tickAt) {
 		return
-	case s.late == nil:
-		s.late = time.AfterFunc(s.limits.CommitAfter, s.lookForLate)
-	default:
-		s.late.Reset(s.limits.CommitAfter)
 	}
-	s.looking = true
+	s.tickAt = when
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(when), s.tick)
+	} else {
+		s.timer.Reset(time.Until(when))
+	}
 }
 
-func (s *Session) lookForLate() {
+// tick looks for what is late, and says when to look again.
+func (s *Session) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.endedBy != nil {
+		return
+	}
+	s.tickAt = time.Time{}
 	now := time.Now()
-	s.looking = false
+	soonest := now.Add(leastTick)
+	for _, next := range []time.Time{s.markLateLocked(now), s.expireLocked(now)} {
+		switch {
+		case next.IsZero():
+		case next.Before(soonest):
+			s.lookAtLocked(soonest)
+		default:
+			s.lookAtLocked(next)
+		}
+	}
+}
+
+// markLateLocked notes which streams have a call that has had no answer for some time. It
+// returns when to look again, if there are others.
+func (s *Session) markLateLocked(now time.Time) (next time.Time) {
+	if s.limits.CommitAfter <= 0 {
+		return next
+	}
 	for _, c := range s.calls {
 		switch {
-		case c.stream.late:
-		case now.Sub(c.began) >= s.limits.CommitAfter:
+		case c.stream.late || c.over:
+		case now.Sub(c.since) >= s.limits.CommitAfter:
 			c.stream.late = true
 			c.stream.wake()
 		default:
-			s.looking = s.endedBy == nil
+			next = now.Add(s.limits.CommitAfter / 4)
 		}
 	}
-	if s.looking {
-		s.late.Reset(s.limits.CommitAfter / 4)
-	}
+	return next
 }

@@ -28,11 +28,16 @@ func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 		// Not 404, which would say that the session is gone (T-24).
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 		return
+	case errors.Is(err, session.ErrStreamOver):
+		// Clients of event streams take this for "do not connect again". Those of the
+		// official SDKs try every second until they see an answer, or this.
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case errors.Is(err, session.ErrEnded):
 		frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	default:
-		frontend.Refuse(w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
+		frontend.Unavailable(w, nil, err.Error())
 		return
 	}
 	defer stream.Detach()

@@ -37,6 +37,10 @@ func (p *reply) run() {
 	}
 	for {
 		switch event, ok, others, end := p.stream.TakeSole(); {
+		case ok && event.Message == nil:
+			frontend.StartEvents(p.w) // and nothing on it: the client has cancelled the call
+			p.r.Record.Answered(edge.ErrorType(event.Failed()))
+			return
 		case ok:
 			p.handler.writeJSON(p.w, event.Message)
 			p.r.Record.Answered(edge.ErrorType(event.Failed()))
@@ -114,11 +118,13 @@ func (p *reply) streamEvents() {
 }
 
 func (p *reply) append(event session.Event) {
-	if p.resumable {
-		p.id = p.stream.AppendID(p.id[:0], event)
+	if event.Message != nil {
+		if p.resumable {
+			p.id = p.stream.AppendID(p.id[:0], event)
+		}
+		p.begin()
+		p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
 	}
-	p.begin()
-	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
 	if event.Failed() != "" { // one of a batch is enough
 		p.r.Record.Answered(edge.ErrorType(event.Failed()))
 	}
@@ -135,8 +141,13 @@ func (p *reply) begin() {
 }
 
 // flush sends what was gathered. A client that does not take it in time is treated
-// as gone; it can come back and resume.
+// as gone; it can come back and resume. If it has come back already, it gets there what
+// was gathered here.
 func (p *reply) flush() bool {
+	if p.stream.Replaced() {
+		p.r.Record.Answered(edge.Cancelled) // as if the client had closed this connection
+		return false
+	}
 	if len(p.buffer) == 0 {
 		return true
 	}

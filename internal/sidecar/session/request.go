@@ -1,0 +1,203 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+)
+
+// serverRequest is a request of the server's that has no answer yet.
+type serverRequest struct {
+	id      string // as the server spelled it
+	key     string
+	stream  *stream   // nil while it waits for one
+	since   time.Time // when the server sent it
+	expires time.Time // when it is refused, while it waits for a stream
+	over    bool      // it needs no answer any more
+}
+
+func (s *Session) deliverRequestLocked(message Message, event Event) {
+	id := message.Envelope.ID.Of(message.Bytes)
+	request := &serverRequest{id: string(id), since: time.Now()}
+	request.key = request.id
+	if !isPlain(id) {
+		request.key = nameKey(id)
+	}
+	if old, ok := s.serverRequests[request.key]; ok {
+		s.forgetRequestLocked(old)
+	} else if most := s.limits.Requests + len(s.calls); s.limits.Requests > 0 &&
+		(len(s.serverRequests) >= most || s.requestBytes+len(id) > s.limits.PendingBytes) {
+		s.metrics.RefusedRequests.Inc()
+		s.refuseLocked(request.id, refusedTooMany)
+		return
+	}
+	request.stream = s.streamForLocked(message)
+	event.request = request
+	s.noteRequestLocked(request)
+	s.placeRequestLocked(event)
+	if s.limits.RequestTimeout > 0 {
+		s.lookAtLocked(request.since.Add(s.limits.RequestTimeout))
+	}
+}
+
+func (s *Session) noteRequestLocked(request *serverRequest) {
+	request.over = false
+	s.serverRequests[request.key] = request
+	s.requestBytes += len(request.id)
+}
+
+// forgetRequestLocked notes that a request needs no answer any more. If it still waits it
+// is not sent.
+func (s *Session) forgetRequestLocked(request *serverRequest) {
+	request.over = true
+	delete(s.serverRequests, request.key)
+	s.requestBytes -= len(request.id)
+}
+
+// placeRequestLocked puts a request on its stream or, if it has none, has it wait
+// for one for some time.
+func (s *Session) placeRequestLocked(event Event) {
+	request := event.request
+	if request.stream != nil {
+		s.enqueueLocked(request.stream, event)
+		return
+	}
+	s.addLocked(&s.backlog, event)
+	request.expires = time.Now().Add(s.limits.DeliveryTimeout)
+	s.lookAtLocked(request.expires)
+}
+
+// rerouteRequestsLocked finds another stream for the server's requests on one that
+// no client will read any more.
+func (s *Session) rerouteRequestsLocked(from *stream) {
+	if from.sure.len() == 0 {
+		return
+	}
+	var requests []Event
+	from.sure.deleteFunc(func(event Event) bool {
+		if event.kind != rpc.Request {
+			return false
+		}
+		s.waiting -= event.cost()
+		if !event.request.over {
+			requests = append(requests, event)
+		}
+		return true
+	})
+	for _, event := range requests {
+		event.request.stream = s.newestGeneralLocked()
+		s.placeRequestLocked(event)
+	}
+}
+
+// expireLocked refuses requests of the server's that no client stream came for, or
+// that the client did not answer. It returns when the next of them is due.
+func (s *Session) expireLocked(now time.Time) (next time.Time) {
+	// They are in the order in which they expire.
+	for s.trimLocked(&s.backlog); s.backlog.sure.len() > 0; s.trimLocked(&s.backlog) {
+		request := s.backlog.sure.first().request
+		if now.Before(request.expires) {
+			next = request.expires
+			break
+		}
+		s.expireRequestLocked(request, refusedNoStream)
+	}
+	if s.limits.RequestTimeout <= 0 {
+		return next
+	}
+	for _, request := range s.serverRequests {
+		due := request.since.Add(s.limits.RequestTimeout)
+		switch {
+		case !now.Before(due):
+			s.expireRequestLocked(request, refusedNoAnswer)
+		case next.IsZero() || due.Before(next):
+			next = due
+		}
+	}
+	return next
+}
+
+func (s *Session) expireRequestLocked(request *serverRequest, why string) {
+	s.metrics.ExpiredRequests.Inc()
+	s.forgetRequestLocked(request)
+	s.refuseLocked(request.id, why)
+}
+
+// Why requests of the server's are refused.
+const (
+	refusedTooMany  = "too many requests of this server wait for an answer of the client"
+	refusedNoStream = "the client has no stream open that could take this request"
+	refusedNoAnswer = "the client did not answer this request within " // so much time
+)
+
+// refusals are answers to requests of the server's that the server has yet to read.
+type refusals struct {
+	queue   queue[refusal]
+	bytes   int
+	writing bool // a goroutine writes them
+}
+
+type refusal struct{ id, why string }
+
+// cost is what a refusal takes of memory. A queue may have four places for each that is
+// taken.
+func (r *refusal) cost() int { return len(r.id) + 128 }
+
+// refuseLocked answers a request of the server's in the client's place. The answer is
+// written by one goroutine for all, since a server that does not read holds it up, and the
+// caller reads the server's output.
+func (s *Session) refuseLocked(id, why string) {
+	r := refusal{id, why}
+	if s.refusals.bytes+r.cost() > s.limits.PendingBytes {
+		s.metrics.DroppedRefusals.Inc()
+		return
+	}
+	s.refusals.bytes += r.cost()
+	s.refusals.queue.push(r)
+	if !s.refusals.writing {
+		s.refusals.writing = true
+		go s.writeRefusals()
+	}
+}
+
+// writeRefusals writes refusals until there are none.
+func (s *Session) writeRefusals() {
+	for {
+		r, ok := s.nextRefusal()
+		if !ok {
+			return
+		}
+		text := r.why
+		if text == refusedNoAnswer {
+			text += s.limits.RequestTimeout.String()
+		}
+		if s.server.Send(context.Background(), nil, errorResponse(r.id, CodeInternal, text)) != nil {
+			s.dropRefusals() // the server does not read
+		}
+	}
+}
+
+func (s *Session) nextRefusal() (r refusal, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy != nil || s.refusals.queue.len() == 0 {
+		s.refusals = refusals{}
+		return refusal{}, false
+	}
+	r = s.refusals.queue.pop()
+	s.refusals.bytes -= r.cost()
+	return r, true
+}
+
+// dropRefusals gives up the refusals that wait, and the one that could not be written.
+func (s *Session) dropRefusals() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.DroppedRefusals.Inc()
+	for s.refusals.queue.len() > 0 {
+		r := s.refusals.queue.pop()
+		s.refusals.bytes -= r.cost()
+		s.metrics.DroppedRefusals.Inc()
+	}
+}
