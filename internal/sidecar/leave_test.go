@@ -195,8 +195,8 @@ func killInCall(ctx context.Context, c *client) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	lines := bufio.NewReader(response.Body)
-	if _, err := lines.ReadString('\n'); err != nil {
-		return err
+	if line, err := lines.ReadString('\n'); err != nil { // it is no stream
+		return orGivenUp(line, fmt.Errorf("read %.300q: %w", line, err))
 	}
 	if err := kill(pid); err != nil {
 		return err
