@@ -109,8 +109,8 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 
 	// ReasonServerExits: the server's process ends by itself, and the message has
-	// its exit code or signal and its last lines on standard error; or it cannot
-	// be started at all. Available is False, and Stalled is True.
+	// its exit code or signal and the lines on standard error that say why; or it
+	// cannot be started at all. Available is False, and Stalled is True.
 	ReasonServerExits = "ServerExits"
 
 	// ReasonServerSilent: the server's process runs and does not answer, or not

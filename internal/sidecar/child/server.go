@@ -349,7 +349,7 @@ func (s *Server) junk(line []byte) {
 		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
 }
 
-// reason says why the process's output ended, in words for the client.
+// reason says why the process's output ended.
 func (s *Server) reason(readErr error) error {
 	select {
 	case <-s.closing:
@@ -372,18 +372,4 @@ func (s *Server) reason(readErr error) error {
 		return fmt.Errorf("the server's output could not be read: %w", readErr)
 	}
 	return &ExitError{s.process.Exit()}
-}
-
-// ExitError says how a server's process ended, with its last words.
-type ExitError struct{ launcher.Exit }
-
-// Brief is the error without the last words.
-func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
-
-func (e *ExitError) Error() string {
-	text := e.Brief()
-	if stderr := strings.TrimSpace(e.Stderr); stderr != "" {
-		text += "; its last lines on standard error: " + stderr
-	}
-	return text
 }
