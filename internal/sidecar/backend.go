@@ -53,7 +53,7 @@ func (open opener) or(what string) opener {
 	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 		opened, err := open(ctx, from)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, fmt.Errorf("%s: %w", what, child.ForClients(err))
 		}
 		return opened, nil
 	}
@@ -109,7 +109,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 			opened.Number = server.Label()
 			server.Serve(opened.Deliver, func(reason error) {
 				a.logProcessEnd(server, reason)
-				opened.End(reason)
+				opened.End(child.ForClients(reason))
 			})
 			return opened, nil
 		}),
