@@ -186,7 +186,12 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the server speaks something else": {
 			result: reported(adapterapi.Broken, "invalid character 'H'"),
-			want:   "ServerSilent", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'"},
+			want:   "ServerIncompatible", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'; check that it speaks what spec.transport says"},
+		},
+		"the HTTP server has another path": {
+			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
+			result: reported(adapterapi.Broken, "probe connect: Rejected (POST http://127.0.0.1:3000/mcp: HTTP 404)"),
+			want:   "ServerIncompatible", with: stalled, words: []string{"POST http://127.0.0.1:3000/mcp: HTTP 404", "at the port and the path"},
 		},
 		"there is no room": {
 			result: reported(adapterapi.NoRoom, "no room for another process"),

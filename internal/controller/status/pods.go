@@ -267,8 +267,7 @@ func logsNow(pod *corev1.Pod, container string) string {
 }
 
 // report is what the adapter says is wrong with its server. One that ends or cannot
-// be started must be corrected, and so must one that runs and does not speak MCP:
-// to a client, and so here, that is a server that does not answer.
+// be started must be corrected, and so must one that runs and does not speak MCP.
 func (s sick) report() *Obstacle {
 	r := s.result.Report
 	if r == nil || r.Ready {
@@ -294,8 +293,11 @@ func (s sick) report() *Obstacle {
 		return &Obstacle{mcpv1alpha1.ReasonServerSilent, cmp.Or(words, "the server runs and does not answer") +
 			"; check that it speaks what spec.transport says, and " + logsNow(s.pod, mcpv1alpha1.ContainerServer)}
 	case adapterapi.Broken:
-		return &Obstacle{mcpv1alpha1.ReasonServerSilent, "the server answers, and not as an MCP server does: " + cmp.Or(words, "the adapter does not say how") +
-			"; check that it speaks what spec.transport says"}
+		check := "; check that it speaks what spec.transport says"
+		if !s.stdio {
+			check += ", at the port and the path that are there"
+		}
+		return &Obstacle{mcpv1alpha1.ReasonServerIncompatible, "the server answers, and not as an MCP server does: " + cmp.Or(words, "the adapter does not say how") + check}
 	case adapterapi.Starting, adapterapi.NoRoom, adapterapi.Busy, adapterapi.Unauthorized, adapterapi.TooLarge:
 	}
 	return nil
