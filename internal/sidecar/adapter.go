@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
@@ -81,6 +82,9 @@ type Config struct {
 	// Settings are what changes while the adapter runs; nil is Origins, for ever.
 	Settings *settings.Live
 	Log      logr.Logger
+
+	// Names are what texts for users call the options.
+	Names option.Names
 
 	// Recorded is told of every request that is over; may be nil.
 	Recorded func(edge.Record)
@@ -257,9 +261,11 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) door() *edge.Door {
 	c := &a.config
 	return edge.New(edge.Options{
-		Admit:        edge.Origins{Policy: c.Settings.Origins},
+		Admit: edge.Origins{
+			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
+		},
 		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
-		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, ReadTimeout: readTimeout},
+		Budget:       edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: readTimeout},
 		Routes:       a.routes(),
 		Elsewhere:    a.elsewhere,
 		Closing:      a.draining,
@@ -315,7 +321,7 @@ func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
 	case a.config.LegacySSE:
 		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"
 	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
-		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with --legacy-sse"
+		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with " + a.config.Names.Of(option.LegacySSE)
 	}
 	http.Error(w, text, http.StatusNotFound)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -85,7 +86,7 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	return child.NewPool(starter, child.Options{
 		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
 		Warm: a.config.Warm, Max: processes + a.config.Warm, Starts: a.config.ConcurrentStarts, SendTimeout: sendTimeout,
-		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
+		LineBytesName: a.config.Names.Of(option.LineBytes), StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
 	})
 }
 
@@ -212,7 +213,7 @@ func (a *Adapter) newProxyBackend() backend {
 			return number, a.noteOpened(number, revision)
 		},
 		Limits: upstream.Limits{
-			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
+			Sessions: a.config.MaxSessions, Full: a.config.Names.Reached(session.ErrFull, option.MaxSessions, a.config.MaxSessions), Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},

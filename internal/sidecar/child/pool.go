@@ -34,6 +34,8 @@ type Starter interface {
 type Options struct {
 	Framing   rpc.Framing
 	LineBytes int // largest message taken from a process
+	// LineBytesName is what the user calls LineBytes; may be empty.
+	LineBytesName string
 	Warm      int // processes kept started for sessions to come
 	Max       int // processes in all, spares among them
 	Starts    int // processes that may be starting at a time

@@ -349,6 +349,15 @@ func (s *Server) junk(line []byte) {
 		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
 }
 
+// tooLong is why a process is ended that sends too large a message.
+func (o *Options) tooLong() error {
+	text := fmt.Sprintf("the server sent a message of more than %d bytes, the limit", o.LineBytes)
+	if o.LineBytesName != "" {
+		text += ", which " + o.LineBytesName + " sets"
+	}
+	return errors.New(text)
+}
+
 // reason says why the process's output ended.
 func (s *Server) reason(readErr error) error {
 	select {
@@ -359,7 +368,7 @@ func (s *Server) reason(readErr error) error {
 	if errors.Is(readErr, rpc.ErrFrameTooLong) {
 		s.pool.metrics.Oversized.Add(1)
 		s.stop(0)
-		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)
+		return s.pool.options.tooLong()
 	}
 	select {
 	case <-s.process.Done():

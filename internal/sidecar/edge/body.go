@@ -17,6 +17,7 @@ import (
 // BodyLimits bound the bodies that are read.
 type BodyLimits struct {
 	BodyBytes   int64         // largest body taken
+	Name        string        // of BodyBytes, as the user sets it; may be empty
 	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
 }
 
@@ -58,8 +59,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte
 }
 
 func tooLarge(limits BodyLimits) *bodyError {
-	return &bodyError{http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest,
-		"the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"}
+	text := "the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"
+	if limits.Name != "" {
+		text += ", which " + limits.Name + " sets"
+	}
+	return &bodyError{http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest, text}
 }
 
 // notPlainJSON says why the headers are not those of JSON, if they are not.

@@ -19,9 +19,11 @@ import (
 // field is not a default.
 type Limits struct {
 	Sessions int // open at a time
-	Calls    int // POST requests in flight in one session
-	Streams  int // GET requests in flight in one session
-	Single   int // POST requests in flight that belong to no session, and as many streams
+	// Full wraps session.ErrFull, for clients to read when there are as many; nil is that itself.
+	Full    error
+	Calls   int // POST requests in flight in one session
+	Streams int // GET requests in flight in one session
+	Single  int // POST requests in flight that belong to no session, and as many streams
 
 	AnswerBytes int64 // largest answer to initialize
 
