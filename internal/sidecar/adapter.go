@@ -201,8 +201,10 @@ type Adapter struct {
 	registry *prometheus.Registry
 	requests *edge.Metrics
 	number   atomic.Uint64 // of the last session that has no process of its own
-	clients  http.Handler
-	admin    http.Handler
+	// What clients say of themselves, for the log.
+	introductions introductions
+	clients       http.Handler
+	admin         http.Handler
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc
@@ -277,16 +279,18 @@ func (a *Adapter) door() *edge.Door {
 // routes are the front ends by their paths.
 func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
+	open := a.introductions.keep(a.backend.open)
 	options := streamable.Options{
-		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
+		Sessions: a.sessions, Open: open, MintID: a.mintID, Stateless: a.serveStateless,
 		OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive, Retry: retry,
 	}
 	routes := map[string]edge.Route{}
 	if c.LegacySSE {
 		routes = legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			Sessions: a.sessions, Open: open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		}).Routes()
+		routes[legacysse.MessagesPath] = a.logInitialize(routes[legacysse.MessagesPath])
 	}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
@@ -295,6 +299,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 	} else {
 		routes[Path] = streamable.New(options).Route()
 	}
+	routes[Path] = introducing(routes[Path])
 	if c.Transport != Stdio {
 		maps.Copy(routes, upstream.Metadata(c.UpstreamURL, Path))
 	}

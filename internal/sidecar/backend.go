@@ -208,9 +208,9 @@ func (a *Adapter) newProxyBackend() backend {
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
 		URL: a.config.UpstreamURL, MintID: a.mintID,
-		Opened: func(revision string) (string, func(error)) {
+		Opened: func(ctx context.Context, revision string) (string, func(error)) {
 			number := a.nextNumber()
-			return number, a.noteOpened(number, revision)
+			return number, a.noteOpened(number, revision, introductionOf(ctx))
 		},
 		Limits: upstream.Limits{
 			Sessions: a.config.MaxSessions, Full: a.config.Names.Reached(session.ErrFull, option.MaxSessions, a.config.MaxSessions), Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
