@@ -272,6 +272,7 @@ func (a *Adapter) door() *edge.Door {
 		Elsewhere:    a.elsewhere,
 		Closing:      a.draining,
 		Metrics:      a.requests,
+		Refusals:     &edge.Refusals{Log: c.Log},
 		Closed:       c.Recorded,
 	})
 }
@@ -328,7 +329,7 @@ func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
 	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
 		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with " + a.config.Names.Of(option.LegacySSE)
 	}
-	http.Error(w, text, http.StatusNotFound)
+	frontend.RefusePlain(w, http.StatusNotFound, text)
 }
 
 // exitGrace is how long it may take to learn why a server's output has ended.

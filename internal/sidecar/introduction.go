@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -41,19 +40,8 @@ func introductionIn(r *edge.Request) (introduction, bool) {
 	return introduction{shown(client.Name), shown(client.Version), shown(message.Params.ProtocolVersion), r.Caller.Probe}, true
 }
 
-// shown makes a text that a client or a server has chosen fit for the log.
-func shown(text string) string {
-	const most = 64
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
+// shown is a text that a client or a server has chosen, for the log.
+func shown(text string) string { return frontend.Legible(text, 64) }
 
 type introductionKey struct{}
 

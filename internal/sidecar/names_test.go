@@ -3,6 +3,7 @@ package sidecar
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,12 +27,13 @@ func TestTextsNameWhatToSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := countingServer()
+			server, log := countingServer(), &memory{}
 			_, url := startAdapter(t, func(c *Config) {
 				c.Transport = StreamableHTTP
 				c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 				c.Names.Fields, c.BodyBytes, c.MaxSessions = test.fields, 1<<10, 1
 				c.Origins = origin.Policy{Hosts: []string{"mcp.example.com"}}
+				c.Log = log.logger()
 			})
 			mustOpen(t, url)
 			for _, request := range []struct {
@@ -63,6 +65,15 @@ func TestTextsNameWhatToSet(t *testing.T) {
 				_ = response.Body.Close()
 				if err != nil || response.StatusCode != request.status || !strings.Contains(string(text), request.want) {
 					t.Errorf("%d %s, want %d and %s in it: %v", response.StatusCode, text, request.status, request.want, err)
+				}
+			}
+			// Users who read the log find the same.
+			lines := log.with("Request refused")
+			for _, want := range []string{test.sse, test.host, test.from, test.body, test.sessions} {
+				if !slices.ContainsFunc(lines, func(line map[string]any) bool {
+					return strings.Contains(line["reason"].(string), want) && line["level"] == 0.
+				}) {
+					t.Errorf("the log has no refusal with %s in it: %v", want, lines)
 				}
 			}
 		})
