@@ -31,8 +31,8 @@ type Adapter struct {
 	AllowedHosts []Host `json:"allowedHosts,omitempty"`
 
 	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
-	// sessions that open and end, and failures that repeat themselves. A change
-	// takes effect in running pods, without a restart.
+	// sessions that end, and failures that repeat themselves. A change takes effect
+	// in running pods, without a restart.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5

@@ -109,13 +109,18 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 
 	// ReasonServerExits: the server's process ends by itself, and the message has
-	// its exit code or signal and its last lines on standard error; or it cannot
-	// be started at all. Available is False, and Stalled is True.
+	// its exit code or signal and the lines on standard error that say why; or it
+	// cannot be started at all. Available is False, and Stalled is True.
 	ReasonServerExits = "ServerExits"
 
-	// ReasonServerSilent: the server's process runs and does not answer, or not
-	// as an MCP server does. Available is False, and Stalled is True.
+	// ReasonServerSilent: the server's process runs and does not answer, or does
+	// not listen at its port. Available is False, and Stalled is True.
 	ReasonServerSilent = "ServerSilent"
+
+	// ReasonServerIncompatible: the server answers, and not as an MCP server of
+	// its transport does, for instance because its path is another. Available is
+	// False, and Stalled is True.
+	ReasonServerIncompatible = "ServerIncompatible"
 
 	// ReasonPodsNotReady: pods run and are not ready for another reason, which
 	// the message gives. Available is False, and Reconciling is True.

@@ -30,7 +30,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity are taken instead of those of the flags; it is read again when it changes, and with --keys-dir the manager can send another")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
-	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that open and end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
+	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
 }
 
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {

@@ -40,7 +40,7 @@ func writeFiles(t *testing.T, files map[string]string) (dir string) {
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// openAs opens a session under a host name, and returns the status.
+// openAs opens a session under a host name, ends it, and returns the status of the former.
 func openAs(t *testing.T, url, host string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(initialize))
@@ -55,6 +55,19 @@ func openAs(t *testing.T, url, host string) int {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
+	if id := response.Header.Get("Mcp-Session-Id"); id != "" {
+		end, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end.Host = host
+		end.Header.Set("Mcp-Session-Id", id)
+		ended, err := http.DefaultClient.Do(end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = ended.Body.Close()
+	}
 	return response.StatusCode
 }
 
@@ -89,8 +102,8 @@ func TestSettingsWhileItRuns(t *testing.T) {
 
 	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusForbidden))
 	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusOK))
-	g.Eventually(p.written).WithTimeout(hang.Guard).Should(gomega.ContainSubstring("Session opened"))
-	g.Expect(strings.Count(p.written(), "Session opened")).To(gomega.Equal(1), "the first session was logged, too")
+	g.Eventually(p.written).WithTimeout(hang.Guard).Should(gomega.ContainSubstring("Session ended"))
+	g.Expect(strings.Count(p.written(), "Session ended")).To(gomega.Equal(1), "the end of the first session was logged, too")
 }
 
 // In a pod whose settings are missing or broken no name leads to the server, instead of

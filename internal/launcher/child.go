@@ -63,6 +63,6 @@ func (c *child) finish(exit Exit) {
 	case <-c.stderr.done:
 	case <-c.stderr.heard:
 	}
-	exit.Stderr = c.stderr.tail()
+	exit.StderrHead, exit.Stderr = c.stderr.ends()
 	c.exited.come(exit)
 }

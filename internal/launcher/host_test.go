@@ -221,9 +221,9 @@ func TestHostileLifeline(t *testing.T) {
 		"control connection": {func(f *fakeLauncher, _ *conn) { f.must(f.Close()) }, Exit{Lost: true}},
 		"absurd figures": {
 			func(f *fakeLauncher, life *conn) {
-				f.must(life.send(message{Kind: kindExit, Exit: &ended{Code: -7, Signal: 1 << 20, Stderr: strings.Repeat("x", 3*maxTail)}}))
+				f.must(life.send(message{Kind: kindExit, Exit: &ended{Code: -7, Signal: 1 << 20, Stderr: strings.Repeat("x", 3*maxTail), Head: strings.Repeat("y", 3*maxHead)}}))
 			},
-			Exit{Signal: 64, Stderr: strings.Repeat("x", maxTail)},
+			Exit{Signal: 64, Stderr: strings.Repeat("x", maxTail), StderrHead: strings.Repeat("y", maxHead)},
 		},
 	}
 	for name, test := range tests {

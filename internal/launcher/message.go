@@ -18,7 +18,8 @@ const (
 	maxLabel    = 64
 	maxGrace    = 24 * 60 * 60 * 1000 // in milliseconds
 	maxText     = 1 << 10             // of an error that crosses the socket
-	maxTail     = 4 << 10             // of standard error in an exit; six times that in JSON at worst
+	maxHead     = 2 << 10             // of standard error in an exit, its beginning
+	maxTail     = 4 << 10             // and its end; both are six times that in JSON at worst
 )
 
 type kind string
@@ -64,6 +65,7 @@ type ended struct {
 	Signal int    `json:"signal,omitempty"`
 	OOM    bool   `json:"oom,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
+	Head   string `json:"stderrHead,omitempty"` // older launchers do not send it, and older adapters ignore it
 }
 
 func (e *ended) exit() Exit {
@@ -72,6 +74,8 @@ func (e *ended) exit() Exit {
 		Signal: syscall.Signal(min(max(e.Signal, 0), 64)),
 		OOM:    e.OOM,
 		Stderr: ending(e.Stderr),
+
+		StderrHead: beginning(e.Head),
 	}
 }
 
@@ -81,6 +85,7 @@ func newEnded(exit Exit) *ended {
 		Signal: int(exit.Signal),
 		OOM:    exit.OOM,
 		Stderr: strings.ToValidUTF8(exit.Stderr, "\uFFFD"),
+		Head:   strings.ToValidUTF8(exit.StderrHead, "\uFFFD"),
 	}
 }
 
@@ -137,6 +142,11 @@ func brief(text string) string {
 // ending is the end of standard error from outside, kept valid.
 func ending(text string) string {
 	return strings.ToValidUTF8(text[max(len(text)-maxTail, 0):], "")
+}
+
+// beginning is the beginning of standard error from outside, kept valid.
+func beginning(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxHead)], "")
 }
 
 // cleanLabel makes a label fit for the front of a log line.

@@ -47,8 +47,11 @@ type Exit struct {
 	Code   int            // the exit code, unless a signal ended the process
 	Signal syscall.Signal // the signal that ended it, or 0
 	OOM    bool           // the kernel seems to have killed it for memory
-	Stderr string         // the last lines it wrote to standard error
-	Lost   bool           // nobody knows: the connection to the launcher broke
+	Stderr string         // the last lines that it wrote to standard error
+	// StderrHead is the first lines that it wrote, if Stderr is not everything. Launchers
+	// of earlier releases do not send it.
+	StderrHead string
+	Lost       bool // nobody knows: the connection to the launcher broke
 }
 
 // String is one line without the standard error.

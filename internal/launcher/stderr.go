@@ -20,7 +20,7 @@ const (
 var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 
 // stderrPump reads the standard error of one process for as long as anybody has
-// it open, logs it line by line and remembers the end of it.
+// it open, logs it line by line and remembers its beginning and its end.
 type stderrPump struct {
 	file   *os.File
 	prefix string
@@ -31,8 +31,9 @@ type stderrPump struct {
 	line []byte // begun and not ended
 
 	mu    sync.Mutex
-	last  []byte // up to twice maxTail, so that it is moved rarely
-	begun bool   // something came before last
+	total int64  // bytes that the process has written
+	first []byte // the first of them, up to maxHead
+	last  []byte // the last of them, up to twice maxTail, so that it is moved rarely
 }
 
 func newStderrPump(fd int, label string, sink *sink) *stderrPump {
@@ -135,26 +136,38 @@ func (p *stderrPump) take(data []byte) {
 func (p *stderrPump) remember(data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.total += int64(len(data))
+	if room := maxHead - len(p.first); room > 0 {
+		p.first = append(p.first, data[:min(len(data), room)]...)
+	}
 	if len(data) > maxTail {
-		p.last, p.begun = append(p.last[:0], data[len(data)-maxTail:]...), true
+		p.last = append(p.last[:0], data[len(data)-maxTail:]...)
 		return
 	}
 	if len(p.last)+len(data) > 2*maxTail {
-		p.last, p.begun = append(p.last[:0], p.last[len(p.last)-maxTail:]...), true
+		p.last = append(p.last[:0], p.last[len(p.last)-maxTail:]...)
 	}
 	p.last = append(p.last, data...)
 }
 
-// tail is the end of what was written, from the beginning of a line if there is
-// one.
-func (p *stderrPump) tail() string {
+// ends are the beginning and the end of what the process wrote. They do not overlap. The
+// head is empty if the tail is everything. Both consist of whole lines where they can.
+func (p *stderrPump) ends() (head, tail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.last[max(len(p.last)-maxTail, 0):]
-	if p.begun || len(last) < len(p.last) {
+	if int64(len(last)) < p.total {
 		if _, whole, found := bytes.Cut(last, []byte{'\n'}); found && len(whole) > 0 {
 			last = whole
 		}
 	}
-	return string(last)
+	before := p.total - int64(len(last))
+	if before <= int64(len(p.first)) {
+		return string(p.first[:before]), string(last) // there is nothing between the two
+	}
+	first := p.first
+	if end := bytes.LastIndexByte(first, '\n'); end >= 0 {
+		first = first[:end+1]
+	}
+	return string(first), string(last)
 }

@@ -51,17 +51,26 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-func TestTailIsBounded(t *testing.T) {
+// A process may write gigabytes. The launcher keeps the lines that say why it ended: those
+// at the beginning and those at the end.
+func TestEndsAreBounded(t *testing.T) {
+	const line = "0123456\n"
 	tests := map[string]struct {
-		chunks []string
-		want   string
+		chunks     []string
+		head, tail string
 	}{
-		"little":            {[]string{"a\n", "b"}, "a\nb"},
-		"just fits":         {[]string{strings.Repeat("x", maxTail)}, strings.Repeat("x", maxTail)},
-		"begins at a line":  {[]string{"first\n", strings.Repeat("x", maxTail), "\nlast\n"}, "last\n"},
-		"one long line":     {[]string{strings.Repeat("x", 3*maxTail)}, strings.Repeat("x", maxTail)},
-		"long line, ended":  {[]string{strings.Repeat("x", 3*maxTail) + "\n"}, strings.Repeat("x", maxTail-1) + "\n"},
-		"many small chunks": {slicesOf("0123456\n", maxTail), strings.Repeat("0123456\n", maxTail/8-1)},
+		"nothing":              {nil, "", ""},
+		"little":               {[]string{"a\n", "b"}, "", "a\nb"},
+		"just fits":            {[]string{strings.Repeat("x", maxTail)}, "", strings.Repeat("x", maxTail)},
+		"a little more":        {[]string{"first\n", strings.Repeat(line, maxTail/8)}, "first\n" + line, strings.Repeat(line, maxTail/8-1)},
+		"the tail has no line": {[]string{"first\n", strings.Repeat("x", maxTail), "\nlast\n"}, "first\n", "last\n"},
+		"one long line":        {[]string{strings.Repeat("x", 3*maxTail)}, strings.Repeat("x", maxHead), strings.Repeat("x", maxTail)},
+		"long line, ended":     {[]string{strings.Repeat("x", 3*maxTail) + "\n"}, strings.Repeat("x", maxHead), strings.Repeat("x", maxTail-1) + "\n"},
+		"many small chunks":    {slicesOf(line, maxTail), strings.Repeat(line, maxHead/8), strings.Repeat(line, maxTail/8-1)},
+		"flag and usage": {
+			append([]string{"flag provided but not defined: -nope\n"}, slicesOf(line, maxTail)...),
+			"flag provided but not defined: -nope\n" + strings.Repeat(line, (maxHead-37)/8), strings.Repeat(line, maxTail/8-1),
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,11 +78,12 @@ func TestTailIsBounded(t *testing.T) {
 			for _, chunk := range test.chunks {
 				pump.remember([]byte(chunk))
 			}
-			if diff := cmp.Diff(test.want, pump.tail()); diff != "" {
-				t.Errorf("tail (-want +got):\n%s", diff)
+			head, tail := pump.ends()
+			if diff := cmp.Diff([]string{test.head, test.tail}, []string{head, tail}); diff != "" {
+				t.Errorf("ends (-want +got):\n%s", diff)
 			}
-			if cap(pump.last) > 4*maxTail {
-				t.Errorf("%d bytes are held", cap(pump.last))
+			if cap(pump.last) > 4*maxTail || cap(pump.first) > 2*maxHead {
+				t.Errorf("%d and %d bytes are held", cap(pump.first), cap(pump.last))
 			}
 		})
 	}
@@ -205,11 +215,26 @@ func TestCleanLabel(t *testing.T) {
 }
 
 func TestFrameLimits(t *testing.T) {
-	worst := message{Kind: kindExit, Exit: newEnded(Exit{Stderr: strings.Repeat("\x00", maxTail)})}
+	worst := message{Kind: kindExit, Exit: newEnded(Exit{StderrHead: strings.Repeat("\x00", maxHead), Stderr: strings.Repeat("\x00", maxTail)})}
 	if _, err := encodeFrame(worst); err != nil {
 		t.Errorf("the worst exit does not fit: %v", err)
 	}
 	if _, err := encodeFrame(message{Kind: kindFailed, Text: strings.Repeat("x", maxFrame)}); err == nil {
 		t.Error("a frame that is too large was made")
+	}
+}
+
+// An adapter and a launcher of different releases understand each other: an older launcher
+// sends only the tail.
+func TestExitTravels(t *testing.T) {
+	exit := Exit{Code: 3, StderrHead: "first\n", Stderr: "last\n"}
+	if got := newEnded(exit).exit(); got != exit {
+		t.Errorf("%+v arrives as %+v", exit, got)
+	}
+	older := `{"kind":"exit","exit":{"code":3,"stderr":"last\n"}}`
+	header := [headerBytes]byte{headerBytes - 1: byte(len(older))}
+	m, err := readBody(strings.NewReader(older), header)
+	if want := (Exit{Code: 3, Stderr: "last\n"}); err != nil || m.Exit == nil || m.Exit.exit() != want {
+		t.Errorf("older launcher: %+v, %v", m, err)
 	}
 }

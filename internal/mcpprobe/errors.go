@@ -38,12 +38,13 @@ const (
 	Canceled Class = "Canceled"
 )
 
-// Error is why a probe failed. Its text is safe to show: it holds no URL and no
-// header, and what it holds of the server's words is short and printable.
+// Error is why a probe failed. Its text is safe to show: it holds no header and no query
+// of a URL, and what it holds of the server's words is short and printable.
 type Error struct {
 	Class      Class
 	Op         string        // what was being done, such as "tools/list"
 	Status     int           // of HTTP, or 0
+	Asked      string        // the request that was answered with the status, such as "POST http://127.0.0.1:3000/mcp"
 	Code       int           // of JSON-RPC, or 0
 	RetryAfter time.Duration // what a busy server asked for, or 0
 	Detail     string
@@ -53,7 +54,10 @@ type Error struct {
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "probe %s: %s", e.Op, e.Class)
-	if e.Status != 0 {
+	switch {
+	case e.Status != 0 && e.Asked != "":
+		fmt.Fprintf(&text, " (%s: HTTP %d)", e.Asked, e.Status)
+	case e.Status != 0:
 		fmt.Fprintf(&text, " (HTTP %d)", e.Status)
 	}
 	if e.Code != 0 {

@@ -206,6 +206,35 @@ func TestP01AnEmptyResultAndAPageOfHTMLAreLegacy(t *testing.T) {
 	}
 }
 
+// A wrong path or port is a mistake that users make, so the error says what was asked. A
+// query may be secret, and so may the address that a server of SSE names for messages.
+func TestStatusNamesTheRequest(t *testing.T) {
+	nothing := serve(t, http.NotFoundHandler())
+	messages := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "event: endpoint\ndata: /messages/secret\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	for name, test := range map[string]struct {
+		target Target
+		want   string
+	}{
+		"streamable-http":    {HTTP(nothing+"/mcp?key=secret", nil), "probe connect: Rejected (POST " + nothing + "/mcp: HTTP 404)"},
+		"sse":                {SSE(nothing+"/sse?key=secret", nil), "probe connect: Rejected (GET " + nothing + "/sse: HTTP 404)"},
+		"messages of an sse": {SSE(messages+"/sse", nil), "probe connect: Rejected (POST to the address that the server named: HTTP 404)"},
+	} {
+		_, err := Probe(withPatience(t), test.target, Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
+		}
+	}
+}
+
 func TestX09RedirectsAndOtherHosts(t *testing.T) {
 	var hits atomic.Int64
 	elsewhere := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -231,7 +260,7 @@ func TestX09RedirectsAndOtherHosts(t *testing.T) {
 		_, err := Probe(withPatience(t), target, Options{})
 		if err == nil {
 			t.Errorf("%s: got no error", name)
-		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "http://") {
+		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), elsewhere) || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%s: the error holds what is not to be shown: %v", name, err)
 		}
 	}

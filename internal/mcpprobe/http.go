@@ -179,6 +179,9 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 	limit := r.guard.limits.ReplyBytes
 	small := min(smallReply, limit)
 	e := statusError(response)
+	if e != nil {
+		e.Asked = r.asked(response.Request)
+	}
 	r.guard.status.Store(e)
 	if e != nil {
 		note.set(e)
@@ -269,6 +272,16 @@ func readLimited(source io.Reader, limit int) ([]byte, error) {
 		return nil, tooLarge(LimitReplyBytes, limit)
 	}
 	return data, err
+}
+
+// asked names a request by its method and URL, without the query, which may be secret.
+// Servers of SSE name another path for messages, which may have the session in it.
+func (r *roundTripper) asked(request *http.Request) string {
+	if request.URL.Path != r.target.Path {
+		return request.Method + " to the address that the server named"
+	}
+	asked := url.URL{Scheme: r.target.Scheme, Host: r.target.Host, Path: r.target.Path, RawPath: r.target.RawPath}
+	return request.Method + " " + clean(asked.String())
 }
 
 // statusError is what a status means, or nil if it means success.

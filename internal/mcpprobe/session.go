@@ -259,7 +259,7 @@ func (e *Error) with(body *Error) *Error {
 	if e.Class != Rejected || body.Class != Rejected || body == e {
 		return e
 	}
-	return &Error{Class: Rejected, Status: e.Status, Code: body.Code, Detail: body.Detail}
+	return &Error{Class: Rejected, Status: e.Status, Asked: e.Asked, Code: body.Code, Detail: body.Detail}
 }
 
 // overtime is the error of a call whose context has ended. Nonsense is how much there was

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
@@ -234,7 +235,7 @@ func TestRealAdapterIsSentSettings(t *testing.T) {
 	check := func(host string) error {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 		r.Host = host
-		return live.Origins().Check(r)
+		return live.Origins().Check(r, origin.Names{})
 	}
 	if one, two := check("one.example"), check("two.example"); one != nil || two == nil {
 		t.Errorf("before: %v, %v", one, two)

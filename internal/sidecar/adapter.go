@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
@@ -86,6 +87,9 @@ type Config struct {
 	// Settings are what changes while the adapter runs; nil is Origins, for ever.
 	Settings *settings.Live
 	Log      logr.Logger
+
+	// Names are what texts for users call the options.
+	Names option.Names
 
 	// Recorded is told of every request that is over; may be nil.
 	Recorded func(edge.Record)
@@ -210,8 +214,10 @@ type Adapter struct {
 	memory   *budget.Budget
 	bodies   *edge.Memory
 	number   atomic.Uint64 // of the last session that has no process of its own
-	clients  http.Handler
-	admin    http.Handler
+	// What clients say of themselves, for the log.
+	introductions introductions
+	clients       http.Handler
+	admin         http.Handler
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc
@@ -241,7 +247,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	})
 	a.requests = edge.NewMetrics(a.registry)
 	a.memory = budget.New(config.budget())
-	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes, ReadTimeout: readTimeout}, a.memory)
+	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes, Name: config.Names.Of(option.BodyBytes), ReadTimeout: readTimeout}, a.memory)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
@@ -275,13 +281,16 @@ func (a *Adapter) openSessions() int {
 func (a *Adapter) door() *edge.Door {
 	c := &a.config
 	return edge.New(edge.Options{
-		Admit:        edge.Origins{Policy: c.Settings.Origins},
+		Admit: edge.Origins{
+			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
+		},
 		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
 		Budget:       a.bodies,
 		Routes:       a.routes(),
 		Elsewhere:    a.elsewhere,
 		Closing:      a.leaving,
 		Metrics:      a.requests,
+		Refusals:     &edge.Refusals{Log: c.Log},
 		Closed:       c.Recorded,
 	})
 }
@@ -289,16 +298,18 @@ func (a *Adapter) door() *edge.Door {
 // routes are the front ends by their paths.
 func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
+	open := a.introductions.keep(a.backend.open)
 	options := streamable.Options{
-		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
+		Sessions: a.sessions, Open: open, MintID: a.mintID, Stateless: a.serveStateless,
 		OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive, Retry: retry,
 	}
 	routes := map[string]edge.Route{}
 	if c.LegacySSE {
 		routes = legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			Sessions: a.sessions, Open: open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		}).Routes()
+		routes[legacysse.MessagesPath] = a.logInitialize(routes[legacysse.MessagesPath])
 	}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
@@ -307,6 +318,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 	} else {
 		routes[Path] = streamable.New(options).Route()
 	}
+	routes[Path] = introducing(routes[Path])
 	if c.Transport != Stdio {
 		maps.Copy(routes, upstream.Metadata(c.UpstreamURL, Path))
 	}
@@ -333,9 +345,9 @@ func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
 	case a.config.LegacySSE:
 		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"
 	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
-		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with --legacy-sse"
+		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with " + a.config.Names.Of(option.LegacySSE)
 	}
-	http.Error(w, text, http.StatusNotFound)
+	frontend.RefusePlain(w, http.StatusNotFound, text)
 }
 
 // exitGrace is how long it may take to learn why a server's output has ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -53,7 +54,7 @@ func (open opener) or(what string) opener {
 	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 		opened, err := open(ctx, from)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, fmt.Errorf("%s: %w", what, child.ForClients(err))
 		}
 		return opened, nil
 	}
@@ -85,7 +86,7 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	return child.NewPool(starter, child.Options{
 		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
 		Warm: a.config.Warm, Max: processes + a.config.Warm, Starts: a.config.ConcurrentStarts, SendTimeout: sendTimeout,
-		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
+		LineBytesName: a.config.Names.Of(option.LineBytes), StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
 	})
 }
 
@@ -109,7 +110,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 			opened.Number = server.Label()
 			server.Serve(opened.Deliver, func(reason error) {
 				a.logProcessEnd(server, reason)
-				opened.End(reason)
+				opened.End(child.ForClients(reason))
 			})
 			return opened, nil
 		}),
@@ -207,12 +208,12 @@ func (a *Adapter) newProxyBackend() backend {
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
 		URL: a.config.UpstreamURL, MintID: a.mintID,
-		Opened: func(revision string) (string, func(error)) {
+		Opened: func(ctx context.Context, revision string) (string, func(error)) {
 			number := a.nextNumber()
-			return number, a.noteOpened(number, revision)
+			return number, a.noteOpened(number, revision, introductionOf(ctx))
 		},
 		Limits: upstream.Limits{
-			Sessions: a.config.MaxSessions, Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
+			Sessions: a.config.MaxSessions, Full: a.config.Names.Reached(session.ErrFull, option.MaxSessions, a.config.MaxSessions), Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},

@@ -32,7 +32,7 @@ func TestR06DeathDuringInitialize(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	for _, want := range []string{`"id":0,"error"`, "exit code 3", "no such database"} {
+	for _, want := range []string{`"id":0,"error"`, "exit code 3"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("got %s, want %s in it", got[0], want)
 		}

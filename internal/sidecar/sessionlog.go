@@ -31,15 +31,25 @@ func (a *Adapter) nextNumber() string { return strconv.FormatUint(a.number.Add(1
 
 // noteSession logs a session that was opened, and its end.
 func (a *Adapter) noteSession(opened *session.Session) {
-	ended := a.noteOpened(opened.Number, opened.Revision)
+	ended := a.noteOpened(opened.Number, opened.Revision, a.introductions.take(opened))
 	opened.OnEnd(func() { ended(opened.EndedBy()) })
 }
 
-func (a *Adapter) noteOpened(number, revision string) (ended func(reason error)) {
-	log := a.config.Log.V(1) // a logger with values would be kept for as long as the session
+// noteOpened logs whose session has the number. The manager opens one with every probe,
+// which is no news.
+func (a *Adapter) noteOpened(number, revision string, client introduction) (ended func(reason error)) {
 	begin := time.Now()
-	log.Info("Session opened", "session", number)
+	level := 0
+	if client.probe {
+		level = 1
+	}
+	about := []any{"session", number}
+	if client != (introduction{}) { // clients of 2024-11-05 introduce themselves later
+		about = append(about, "client", client.name, "clientVersion", client.version, "revision", shown(revision))
+	}
+	a.config.Log.V(level).Info("Session opened", about...)
 	return func(reason error) {
+		log := a.config.Log.V(1)
 		lasted := time.Since(begin)
 		log.Info("Session ended", "session", number, "reason", keeper.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
 		a.requests.SessionEnded(revision, lasted, reason)

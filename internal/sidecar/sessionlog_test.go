@@ -92,8 +92,11 @@ func TestSessionsAreLogged(t *testing.T) {
 			g := gomega.NewWithT(t)
 			g.Eventually(func() int { return len(log.with("Session ended")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
 			opened, ended := log.with("Session opened"), log.with("Session ended")
-			if len(opened) != 1 || opened[0]["level"] != 1. || opened[0]["session"] == "" || opened[0]["session"] != ended[0]["session"] {
+			if len(opened) != 1 || opened[0]["level"] != 0. || opened[0]["session"] == "" || opened[0]["session"] != ended[0]["session"] {
 				t.Errorf("opened %v, ended %v", opened, ended)
+			}
+			if opened[0]["client"] != "c" || opened[0]["clientVersion"] != "1" || opened[0]["revision"] != "2025-11-25" {
+				t.Errorf("opened %v, which does not say by whom", opened)
 			}
 			if ended[0]["level"] != 1. || ended[0]["reason"] != test.reason || ended[0]["lasted"] == "" {
 				t.Errorf("ended %v, want %q", ended, test.reason)
@@ -109,5 +112,41 @@ func TestSessionsAreLogged(t *testing.T) {
 				t.Errorf("too much is in the log:\n%s", text)
 			}
 		})
+	}
+}
+
+// Clients of 2024-11-05 connect before they say who they are.
+func TestSessionsOfSSEAreLogged(t *testing.T) {
+	t.Parallel()
+	log := &memory{}
+	_, url := startAdapter(t, func(c *Config) { c.LegacySSE, c.Log = true, log.logger() })
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "old", Version: "7"}, nil).
+		Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: strings.TrimSuffix(url, Path) + "/sse"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	gomega.NewWithT(t).Eventually(func() int { return len(log.with("Session initialized")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
+	opened, initialized := log.with("Session opened"), log.with("Session initialized")[0]
+	if len(opened) != 1 || opened[0]["level"] != 0. || opened[0]["session"] == "" || opened[0]["session"] != initialized["session"] {
+		t.Errorf("opened %v, initialized %v", opened, initialized)
+	}
+	if initialized["level"] != 0. || initialized["client"] != "old" || initialized["clientVersion"] != "7" || initialized["asksFor"] != "2025-06-18" {
+		t.Errorf("initialized %v", initialized)
+	}
+}
+
+// A client cannot write what it likes to the log.
+func TestWhatClientsSayIsShown(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"plain":   {"inspector", "inspector"},
+		"lines":   {"a\nb\x1b[2Jc\u202e", "a\uFFFDb\uFFFD[2Jc\uFFFD"},
+		"long":    {strings.Repeat("x", 5000), strings.Repeat("x", 64) + "…"},
+		"runes":   {strings.Repeat("€", 100), strings.Repeat("€", 21) + "…"},
+		"invalid": {"a\xff", "a\uFFFD"},
+	} {
+		if got := shown(test.text); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -32,8 +32,8 @@ var _ = Describe("Settings", Label("sessions"), func() {
 			spec.Adapter.Verbosity = new(int32(1))
 		})
 		expectSoon(ctx, "allowed", func() int { return answerTo(ctx, server, host, page) }, Not(Equal(http.StatusForbidden)))
-		open(ctx, server)
-		Eventually(openedInLog).WithContext(ctx).WithArguments(server).Should(Equal(1), "only what was opened since is logged")
+		Expect(open(ctx, server).Close()).To(Succeed())
+		Eventually(endsInLog).WithContext(ctx).WithArguments(server).Should(Equal(1), "only what ended since is logged")
 
 		By("taking it all back")
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {
@@ -41,13 +41,13 @@ var _ = Describe("Settings", Label("sessions"), func() {
 		})
 		expectSoon(ctx, "refused", func() int { return answerTo(ctx, server, host, "") }, Equal(http.StatusForbidden))
 		Expect(answerTo(ctx, server, "", page)).To(Equal(http.StatusForbidden))
-		open(ctx, server) // which is not logged, as the next one proves
+		Expect(open(ctx, server).Close()).To(Succeed()) // which is not logged, as the next one proves
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {
 			spec.Adapter.AllowedHosts, spec.Adapter.Verbosity = []mcpv1alpha1.Host{host}, new(int32(1))
 		})
 		expectSoon(ctx, "allowed again", func() int { return answerTo(ctx, server, host, "") }, Not(Equal(http.StatusForbidden)))
-		open(ctx, server)
-		Eventually(openedInLog).WithContext(ctx).WithArguments(server).Should(Equal(2))
+		Expect(open(ctx, server).Close()).To(Succeed())
+		Eventually(endsInLog).WithContext(ctx).WithArguments(server).Should(Equal(2))
 
 		Expect(session.call(ctx, "count", nil)).To(Equal("2"), "the session that was open goes on")
 		Expect(identities(ctx, server)).To(Equal(before), "no pod was replaced, and no container restarted")
@@ -80,9 +80,9 @@ func answerTo(ctx context.Context, server *mcpv1alpha1.MCPServer, host, page str
 	return status
 }
 
-// openedInLog is how many sessions the adapter's log says were opened.
-func openedInLog(ctx context.Context, server *mcpv1alpha1.MCPServer) int {
+// endsInLog is how many sessions have ended, as the adapter's log says if it has more.
+func endsInLog(ctx context.Context, server *mcpv1alpha1.MCPServer) int {
 	GinkgoHelper()
 	log := kubectl(ctx, server.Namespace, "logs", onlyPod(ctx, server).Name, "--container="+adapterContainer)
-	return strings.Count(log, `"Session opened"`)
+	return strings.Count(log, `"Session ended"`)
 }

@@ -56,6 +56,7 @@ func (v *view) rolledOut() bool {
 var severity = []string{
 	mcpv1alpha1.ReasonImagePullFailed,
 	mcpv1alpha1.ReasonServerExits,
+	mcpv1alpha1.ReasonServerIncompatible,
 	mcpv1alpha1.ReasonServerSilent,
 	mcpv1alpha1.ReasonPodsNotCreated,
 	mcpv1alpha1.ReasonPodsUnschedulable,

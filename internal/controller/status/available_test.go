@@ -99,7 +99,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 				serverOf(p).State = terminated(3, "Error", strings.Repeat("x\n", 9)+"one\ntwo\nthree\nfour\nfive\n")
 			},
 			want: "ServerExits", with: stalled,
-			words: []string{"exit code 3; its last lines: one\ntwo\nthree\nfour\nfive; see kubectl logs -n ns a -c mcp-server --previous"},
+			words: []string{"exit code 3; it wrote: x\nx\nx\n…\none\ntwo\nthree\nfour\nfive; see kubectl logs -n ns a -c mcp-server --previous"},
 		},
 		"it ran out of memory": {
 			pod:  func(p *corev1.Pod) { serverOf(p).State = terminated(137, "OOMKilled", "") },
@@ -131,7 +131,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the adapter ends": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(2, "Error", "panic") },
-			want: "PodsNotReady", with: reconciling, words: []string{"the adapter's container ended: exit code 2; its last lines: panic", "-c mcp-adapter"},
+			want: "PodsNotReady", with: reconciling, words: []string{"the adapter's container ended: exit code 2; it wrote: panic", "-c mcp-adapter"},
 		},
 		"the adapter's port is taken": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(1, "Error", portIsTaken) },
@@ -157,7 +157,13 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the process ends": {
 			result: reported(adapterapi.Exited, "the server's process ended: exit code 7; its last lines on standard error: "+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
 			want:   "ServerExits", with: stalled,
-			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: 1\n2\n3\n4\nno such table"},
+			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: old\nold\nold\n…\n1\n2\n3\n4\nno such table; see kubectl logs -n ns a -c mcp-server"},
+		},
+		"the process ends with a stack trace": {
+			result: reported(adapterapi.Exited, "the server's process ended: exit code 1; its last lines on standard error: Error: DATABASE_URL is not set\n"+
+				strings.Repeat("    at run (node:internal/main:1:2)\n", 9)+"\nNode.js v26.10.0\n"),
+			want: "ServerExits", with: stalled,
+			words: []string{"exit code 1; its last lines on standard error: Error: DATABASE_URL is not set; see kubectl logs -n ns a -c mcp-server"},
 		},
 		"the process cannot be started": {
 			result: reported(adapterapi.Unstartable, "nodee: no such file"),
@@ -180,7 +186,12 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the server speaks something else": {
 			result: reported(adapterapi.Broken, "invalid character 'H'"),
-			want:   "ServerSilent", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'"},
+			want:   "ServerIncompatible", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'; check that it speaks what spec.transport says"},
+		},
+		"the HTTP server has another path": {
+			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
+			result: reported(adapterapi.Broken, "probe connect: Rejected (POST http://127.0.0.1:3000/mcp: HTTP 404)"),
+			want:   "ServerIncompatible", with: stalled, words: []string{"POST http://127.0.0.1:3000/mcp: HTTP 404", "at the port and the path"},
 		},
 		"there is no room": {
 			result: reported(adapterapi.NoRoom, "no room for another process"),

@@ -181,7 +181,17 @@ func (v *view) stopping() (string, Obstacle) {
 // stalls says whether the user must do something about what is in the way of pods.
 func stalls(reason string) bool {
 	switch reason {
-	case mcpv1alpha1.ReasonImagePullFailed, mcpv1alpha1.ReasonServerExits, mcpv1alpha1.ReasonServerSilent:
+	case mcpv1alpha1.ReasonImagePullFailed:
+		return true
+	default:
+		return isOfServer(reason)
+	}
+}
+
+// isOfServer says whether pods are not ready because the server itself does not work.
+func isOfServer(reason string) bool {
+	switch reason {
+	case mcpv1alpha1.ReasonServerExits, mcpv1alpha1.ReasonServerIncompatible, mcpv1alpha1.ReasonServerSilent:
 		return true
 	default:
 		return false

@@ -141,8 +141,7 @@ func (in *instance) learn(result prober.Result, before *mcpv1alpha1.Instance) {
 // until this one has asked. Of several pods a status does not tell enough for that.
 func (v *view) recall() {
 	was, _ := v.was(mcpv1alpha1.ConditionAvailable)
-	isOfServer := was.reason == mcpv1alpha1.ReasonServerExits || was.reason == mcpv1alpha1.ReasonServerSilent
-	if !isOfServer || v.live != 1 || v.off != "" || v.Deployment == nil || v.behind() {
+	if !isOfServer(was.reason) || v.live != 1 || v.off != "" || v.Deployment == nil || v.behind() {
 		return
 	}
 	in := &v.instances[slices.IndexFunc(v.instances, func(in instance) bool { return !in.draining })]

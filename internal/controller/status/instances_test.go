@@ -116,15 +116,21 @@ func TestMessagesArePrintable(t *testing.T) {
 	}
 }
 
-func TestLastLines(t *testing.T) {
-	for name, test := range map[string]struct{ text, want string }{
-		"empty":      {" \n", ""},
-		"one":        {"a\n", "a"},
-		"six":        {"1\n2\n3\n4\n5\n6\n", "2\n3\n4\n5\n6"},
-		"long":       {strings.Repeat("x", 2000) + "end", "…" + strings.Repeat("x", lastBytes-3) + "end"},
-		"long runes": {strings.Repeat("é", 1000) + "e", "…" + strings.Repeat("é", lastBytes/2-1) + "e"},
+// Whatever a server writes, the message ends with where to find the rest.
+func TestHintIsNotCutOff(t *testing.T) {
+	for name, lines := range map[string]string{
+		"a long line": strings.Repeat("x", 5000), "long lines": strings.Repeat(strings.Repeat("x", 500)+"\n", 20), "runes": strings.Repeat("é", 5000),
 	} {
-		t.Run(name, func(t *testing.T) { wantEqual(t, "lines", test.want, lastLines(test.text)) })
+		t.Run(name, func(t *testing.T) {
+			o := working()
+			unready(&o.Pods[0])
+			o.Results = map[types.UID]prober.Result{"a": reported(adapterapi.Exited, "the server's process ended: exit code 1; it wrote on standard error: "+lines)}
+			got := Compute(*o).Instances[0].Message
+			wantContains(t, got, "exit code 1; it wrote on standard error: ")
+			if !strings.HasSuffix(got, "; see kubectl logs -n ns a -c mcp-server") {
+				t.Errorf("message %q", got)
+			}
+		})
 	}
 }
 

@@ -53,7 +53,7 @@ func TestInvariants(t *testing.T) {
 	for _, reason := range []string{
 		"Ready=True/Ready", "Ready=False/Suspended", "Ready=False/ScaledToZero", "Accepted=True/Accepted", "Accepted=False/NameConflict",
 		"Available=True/Available", "Available=False/PodsStarting", "Available=False/PodsNotCreated", "Available=False/PodsUnschedulable",
-		"Available=False/ImagePullFailed", "Available=False/ServerExits", "Available=False/ServerSilent", "Available=False/PodsNotReady",
+		"Available=False/ImagePullFailed", "Available=False/ServerExits", "Available=False/ServerIncompatible", "Available=False/ServerSilent", "Available=False/PodsNotReady",
 		"Verified=True/Verified", "Verified=Unknown/ProbePending", "Verified=False/ProbeFailed", "Verified=Unknown/Unreachable",
 		"Verified=Unknown/Full", "Verified=Unknown/Unauthorized", "Verified=True/CatalogTooLarge", "Verified=True/InstancesDisagree",
 		"Reconciling=True/Progressing", "Reconciling=True/ImageUnresolved", "Reconciling=True/Retrying", "Stalled=True/ServerExits",
@@ -69,7 +69,7 @@ func TestInvariants(t *testing.T) {
 var withReason = map[string]string{
 	mcpv1alpha1.ReasonPodsStarting: reconciling, mcpv1alpha1.ReasonPodsNotCreated: reconciling,
 	mcpv1alpha1.ReasonPodsUnschedulable: reconciling, mcpv1alpha1.ReasonPodsNotReady: reconciling,
-	mcpv1alpha1.ReasonImagePullFailed: stalled, mcpv1alpha1.ReasonServerExits: stalled, mcpv1alpha1.ReasonServerSilent: stalled,
+	mcpv1alpha1.ReasonImagePullFailed: stalled, mcpv1alpha1.ReasonServerExits: stalled, mcpv1alpha1.ReasonServerSilent: stalled, mcpv1alpha1.ReasonServerIncompatible: stalled,
 }
 
 func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {

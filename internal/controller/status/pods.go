@@ -10,6 +10,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/diagnosis"
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
@@ -171,7 +172,7 @@ func takenPort(end *corev1.ContainerStateTerminated) string {
 	if end == nil {
 		return ""
 	}
-	if match := portTaken.FindStringSubmatch(lastLines(end.Message)); match != nil {
+	if match := portTaken.FindStringSubmatch(end.Message); match != nil {
 		return match[1]
 	}
 	return ""
@@ -249,19 +250,24 @@ func exit(end *corev1.ContainerStateTerminated, moreMemory string) string {
 	default:
 		text = fmt.Sprintf("exit code %d", end.ExitCode)
 	}
-	if words := lastLines(end.Message); words != "" {
-		text += "; its last lines: " + words
+	if lines := diagnosis.Lines("", end.Message); lines != "" {
+		text += "; it wrote: " + lines
 	}
 	return text
 }
 
+// logsOf is where to find what a container wrote before it was started again.
 func logsOf(pod *corev1.Pod, container string) string {
-	return fmt.Sprintf("see kubectl logs -n %s %s -c %s --previous", pod.Namespace, pod.Name, container)
+	return logsNow(pod, container) + " --previous"
+}
+
+// logsNow is where to find what a container that runs has written.
+func logsNow(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("see kubectl logs -n %s %s -c %s", pod.Namespace, pod.Name, container)
 }
 
 // report is what the adapter says is wrong with its server. One that ends or cannot
-// be started must be corrected, and so must one that runs and does not speak MCP:
-// to a client, and so here, that is a server that does not answer.
+// be started must be corrected, and so must one that runs and does not speak MCP.
 func (s sick) report() *Obstacle {
 	r := s.result.Report
 	if r == nil || r.Ready {
@@ -270,7 +276,8 @@ func (s sick) report() *Obstacle {
 	words := brief(r.Error)
 	switch adapterapi.Reason(r.Reason) {
 	case adapterapi.Exited:
-		return &Obstacle{mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself")}
+		// The launcher runs on, so all that its processes write is in one log.
+		return &Obstacle{mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself") + "; " + logsNow(s.pod, mcpv1alpha1.ContainerServer)}
 	case adapterapi.Unstartable:
 		if s.stdio {
 			return &Obstacle{mcpv1alpha1.ReasonServerExits, "the server cannot be started: " + cmp.Or(words, "the adapter does not say why") +
@@ -284,10 +291,13 @@ func (s sick) report() *Obstacle {
 			"; check the port in spec.transport, and that the server listens on all addresses or on localhost"}
 	case adapterapi.Silent:
 		return &Obstacle{mcpv1alpha1.ReasonServerSilent, cmp.Or(words, "the server runs and does not answer") +
-			"; check that it speaks what spec.transport says, and its log: kubectl logs -n " + s.pod.Namespace + " " + s.pod.Name + " -c " + mcpv1alpha1.ContainerServer}
+			"; check that it speaks what spec.transport says, and " + logsNow(s.pod, mcpv1alpha1.ContainerServer)}
 	case adapterapi.Broken:
-		return &Obstacle{mcpv1alpha1.ReasonServerSilent, "the server answers, and not as an MCP server does: " + cmp.Or(words, "the adapter does not say how") +
-			"; check that it speaks what spec.transport says"}
+		check := "; check that it speaks what spec.transport says"
+		if !s.stdio {
+			check += ", at the port and the path that are there"
+		}
+		return &Obstacle{mcpv1alpha1.ReasonServerIncompatible, "the server answers, and not as an MCP server does: " + cmp.Or(words, "the adapter does not say how") + check}
 	case adapterapi.Starting, adapterapi.NoRoom, adapterapi.Busy, adapterapi.Unauthorized, adapterapi.TooLarge:
 	}
 	return nil

@@ -4,42 +4,24 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slipway-mcp/slipway/internal/diagnosis"
 )
 
-// What is shown of words that are not ours, and of what a server last wrote: little
-// enough that its end is not cut off an instance's message.
-const (
-	mostBytes = 1 << 10
-	lastBytes = 768
-	mostLines = 5
-)
+// mostBytes bounds what is shown of words that are not ours.
+const mostBytes = 1 << 10
 
 // stderrMark begins the part of an adapter's words that are the server's own.
 const stderrMark = " on standard error: "
 
-// brief shortens what somebody else says. Of what a server wrote on standard error it
-// keeps the end.
+// brief shortens what another program says. Of what a server wrote on standard error it
+// keeps the lines that say why: older adapters send all that they have.
 func brief(text string) string {
 	text = strings.TrimSpace(text)
-	if head, tail, ok := strings.Cut(text, stderrMark); ok {
-		return cut(head, mostBytes-lastBytes-len(stderrMark)) + stderrMark + lastLines(tail)
+	if head, lines, ok := strings.Cut(text, stderrMark); ok {
+		return cut(head, mostBytes-diagnosis.MostBytes-len(stderrMark)) + stderrMark + diagnosis.Lines("", lines)
 	}
 	return cut(text, mostBytes)
-}
-
-// lastLines keeps the last lines of a text.
-func lastLines(text string) string {
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	lines := strings.Split(text, "\n")
-	text = strings.Join(lines[max(0, len(lines)-mostLines):], "\n")
-	if len(text) > lastBytes {
-		text = text[len(text)-lastBytes:]
-		for !utf8.RuneStart(text[0]) {
-			text = text[1:]
-		}
-		text = "…" + text
-	}
-	return text
 }
 
 // printable makes a text safe to show: what a server wrote may end up on a terminal.

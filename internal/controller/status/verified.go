@@ -67,7 +67,7 @@ func standsUntilAsked(was verdict) bool {
 func (v *view) nobodyToAsk() verdict {
 	for i := range v.instances {
 		in := &v.instances[i]
-		if in.current && in.problem != nil && (in.problem.Reason == mcpv1alpha1.ReasonServerExits || in.problem.Reason == mcpv1alpha1.ReasonServerSilent) {
+		if in.current && in.problem != nil && isOfServer(in.problem.Reason) {
 			return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonProbeFailed, "pod " + in.pod.Name + ": " + in.problem.Message}
 		}
 	}

@@ -34,9 +34,11 @@ type Starter interface {
 type Options struct {
 	Framing   rpc.Framing
 	LineBytes int // largest message taken from a process
-	Warm      int // processes kept started for sessions to come
-	Max       int // processes in all, spares among them
-	Starts    int // processes that may be starting at a time
+	// LineBytesName is what the user calls LineBytes; may be empty.
+	LineBytesName string
+	Warm          int // processes kept started for sessions to come
+	Max           int // processes in all, spares among them
+	Starts        int // processes that may be starting at a time
 
 	StartHold time.Duration // after which a silent process no longer counts as starting
 	EOFGrace  time.Duration // for a process to end after its input has

@@ -349,7 +349,16 @@ func (s *Server) junk(line []byte) {
 		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
 }
 
-// reason says why the process's output ended, in words for the client.
+// tooLong is why a process is ended that sends too large a message.
+func (o *Options) tooLong() error {
+	text := fmt.Sprintf("the server sent a message of more than %d bytes, the limit", o.LineBytes)
+	if o.LineBytesName != "" {
+		text += ", which " + o.LineBytesName + " sets"
+	}
+	return errors.New(text)
+}
+
+// reason says why the process's output ended.
 func (s *Server) reason(readErr error) error {
 	select {
 	case <-s.closing:
@@ -359,7 +368,7 @@ func (s *Server) reason(readErr error) error {
 	if errors.Is(readErr, rpc.ErrFrameTooLong) {
 		s.pool.metrics.Oversized.Add(1)
 		s.stop(0)
-		return fmt.Errorf("the server sent a message of more than %d bytes, the limit", s.pool.options.LineBytes)
+		return s.pool.options.tooLong()
 	}
 	select {
 	case <-s.process.Done():
@@ -372,18 +381,4 @@ func (s *Server) reason(readErr error) error {
 		return fmt.Errorf("the server's output could not be read: %w", readErr)
 	}
 	return &ExitError{s.process.Exit()}
-}
-
-// ExitError says how a server's process ended, with its last words.
-type ExitError struct{ launcher.Exit }
-
-// Brief is the error without the last words.
-func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
-
-func (e *ExitError) Error() string {
-	text := e.Brief()
-	if stderr := strings.TrimSpace(e.Stderr); stderr != "" {
-		text += "; its last lines on standard error: " + stderr
-	}
-	return text
 }

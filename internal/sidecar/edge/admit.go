@@ -35,6 +35,8 @@ const (
 type Origins struct {
 	// Policy returns what is allowed at the moment.
 	Policy func() *origin.Policy
+	// Names are what the user sets to change it.
+	Names origin.Names
 }
 
 // Admit says whether a request may come from where it does (T-02, X-04). If not, or
@@ -42,7 +44,7 @@ type Origins struct {
 // answered the request. Answers to pages say that they may be read; cookies and other
 // credentials that the browser itself would add are never asked for.
 func (o Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
-	if err := o.Policy().Check(r); err != nil {
+	if err := o.Policy().Check(r, o.Names); err != nil {
 		frontend.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}

@@ -23,8 +23,16 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Refused is told of errors that the adapter itself answers with.
-func (w *answerWriter) Refused(code int) { w.asked.Record.refused(code) }
+// Refused is told of errors that the adapter itself answers with. The code is that of
+// JSON-RPC, or 0.
+func (w *answerWriter) Refused(status, code int, text string) {
+	if code != 0 {
+		w.asked.Record.refused(code)
+	}
+	if status >= http.StatusBadRequest {
+		w.asked.door.options.Refusals.note(w.asked, status, text)
+	}
+}
 
 func (w *answerWriter) begin(status int) {
 	record := &w.asked.Record

@@ -17,6 +17,7 @@ import (
 // BodyLimits bound the bodies that are read.
 type BodyLimits struct {
 	BodyBytes   int64         // largest body taken
+	Name        string        // of BodyBytes, as the user sets it; may be empty
 	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
 }
 
@@ -50,8 +51,11 @@ func (r *Request) readBody(w http.ResponseWriter, limits BodyLimits) ([]byte, *R
 }
 
 func tooLarge(limits BodyLimits) *Refusal {
-	return bodyRefusal(http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest,
-		"the body is larger than "+strconv.FormatInt(limits.BodyBytes, 10)+" bytes, the limit of this server")
+	text := "the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"
+	if limits.Name != "" {
+		text += ", which " + limits.Name + " sets"
+	}
+	return bodyRefusal(http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest, text)
 }
 
 // notPlainJSON says why the headers are not those of JSON, if they are not.

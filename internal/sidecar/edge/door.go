@@ -72,6 +72,8 @@ type Options struct {
 	// at the same moment, and with them requests that have just been sent. It may be nil.
 	Closing <-chan struct{}
 	Metrics *Metrics
+	// Refusals logs requests that are refused; may be nil.
+	Refusals *Refusals
 	// Closed is told of every record that is closed, for tests and audits; may be nil.
 	Closed func(Record)
 }

@@ -66,7 +66,7 @@ func TestInFlight(t *testing.T) {
 	}
 	var during float64
 	door := New(Options{
-		Admit: Origins{func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
+		Admit: Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
 		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 			during = gauge()
 			r.Record.Revision = frontend.Revision20250618

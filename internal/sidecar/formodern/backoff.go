@@ -45,14 +45,14 @@ func (s *Server) startFailedLocked(principal string, reason error) {
 	if errors.Is(reason, errRefused) {
 		return
 	}
-	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", reason.Error())
+	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", child.ForClients(reason).Error())
 	b := s.backOffs[principal]
 	if b == nil {
 		s.forgetBackOffsLocked()
 		b = &backOff{}
 		s.backOffs[principal] = b
 	}
-	b.last, b.retryAt = discreet(reason), time.Now()
+	b.last, b.retryAt = child.ForClients(reason), time.Now()
 	b.failures++
 	if b.failures > 1 {
 		b.retryAt = b.retryAt.Add(min(firstBackOff<<min(b.failures-2, 10), lastBackOff))

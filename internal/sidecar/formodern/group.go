@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -281,7 +282,7 @@ func (g *group) start(b *start) {
 		w.beIdleLocked()
 	} else {
 		s.children--
-		b.err = discreet(err)
+		b.err = child.ForClients(err)
 		s.startFailedLocked(g.shares, err)
 	}
 	g.tidyLocked()

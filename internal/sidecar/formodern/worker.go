@@ -247,7 +247,7 @@ func (w *worker) fail(reason error) {
 		s.mu.Unlock()
 		return
 	}
-	w.dead = discreet(reason)
+	w.dead = child.ForClients(reason)
 	close(w.over)
 	wasListed := w.listed
 	w.unlistLocked()
@@ -292,15 +292,6 @@ func (w *worker) buryLocked() (ids [][]byte) {
 		}
 	}
 	return ids
-}
-
-// discreet takes a process's last words out of the reason for its end: they may be
-// about what another client did.
-func discreet(reason error) error {
-	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
-		return errors.New(exit.Brief())
-	}
-	return reason
 }
 
 // keep is a message that outlives the call of receive.

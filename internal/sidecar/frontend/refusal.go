@@ -5,6 +5,8 @@ package frontend
 import (
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -28,7 +30,7 @@ func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 
 // RefuseWith is Refuse with data.
 func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
-	note(w, code)
+	note(w, status, code, text)
 	write(w, status, AppendError(nil, id, code, text, data))
 }
 
@@ -38,10 +40,19 @@ func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
 }
 
-// note tells the edge, which keeps a record of the request, why it fails.
-func note(w http.ResponseWriter, code int) {
-	if record, ok := w.(interface{ Refused(code int) }); ok {
-		record.Refused(code)
+// RefusePlain answers with an HTTP error and a text, to requests that are no messages.
+func RefusePlain(w http.ResponseWriter, status int, text string) {
+	note(w, status, 0, text)
+	http.Error(w, text, status)
+}
+
+// note tells the edge, which keeps a record of the request, why it fails. The code is 0 for
+// an answer that is no message.
+func note(w http.ResponseWriter, status, code int, text string) {
+	if record, ok := w.(interface {
+		Refused(status, code int, text string)
+	}); ok {
+		record.Refused(status, code, text)
 	}
 }
 
@@ -68,6 +79,20 @@ func AppendError(dst, id []byte, code int, text string, data []byte) []byte {
 		dst = append(append(dst, `,"data":`...), data...)
 	}
 	return append(dst, "}}"...)
+}
+
+// Legible makes a text that others have chosen fit for the log: no longer than that, and
+// without characters that do anything but show.
+func Legible(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // Clip keeps what others sent short when it is repeated.

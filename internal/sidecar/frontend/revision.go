@@ -3,6 +3,7 @@ package frontend
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -53,6 +54,6 @@ func UnsupportedData(requested string, supported ...string) []byte {
 
 // RefuseRevision answers a request with UnsupportedRevision.
 func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
-	note(w, CodeUnsupportedRevision)
+	note(w, http.StatusBadRequest, CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(Clip(requested)))
 	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
 }

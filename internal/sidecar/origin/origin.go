@@ -53,17 +53,29 @@ func isOrigin(text string) bool {
 	return ok && scheme != "" && host != "" && !strings.ContainsAny(host, "/?#@ ")
 }
 
+// Names are what the user sets to change a Policy. Errors name it.
+type Names struct {
+	Origins, Hosts string
+}
+
 // Check returns an error that says which header is not allowed.
-func (p *Policy) Check(r *http.Request) error {
+func (p *Policy) Check(r *http.Request, names Names) error {
 	if !p.hostAllowed(r.Host) {
-		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are configured on the server", clip(r.Host))
+		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", clip(r.Host), whereSet(names.Hosts))
 	}
 	for _, value := range r.Header.Values("Origin") {
 		if !p.originAllowed(value) {
-			return fmt.Errorf("the origin %q is not allowed here: allowed origins are configured on the server", clip(value))
+			return fmt.Errorf("the origin %q is not allowed here: allowed origins are %s", clip(value), whereSet(names.Origins))
 		}
 	}
 	return nil
+}
+
+func whereSet(name string) string {
+	if name == "" {
+		return "configured on the server"
+	}
+	return "set by " + name
 }
 
 // clip keeps what others sent short when it is repeated.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -236,7 +237,7 @@ func (p *Process) endedLocked(over *run, reason error) {
 	} else {
 		p.slowDownLocked(reason)
 	}
-	p.options.Log.Info("The shared server process ended", "reason", reason.Error())
+	p.options.Log.Info("The shared server process ended", "reason", child.ForClients(reason).Error())
 }
 
 // slowDownLocked puts off the next start. The first failure costs nothing.

@@ -95,11 +95,11 @@ func (r *run) fail(reason error) {
 	}
 }
 
-// discreet takes a process's last words out of the reason for its end: they may be
-// about one session's data, and every session is told the reason.
+// discreet takes what a process wrote to standard error out of the reason for its end: it
+// may be about one session's data, and every session is told the reason.
 func discreet(reason error) error {
 	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
-		return errors.New("the server's process, which all sessions share, ended: " + exit.String())
+		return exit.InWords("the server's process, which all sessions share, ended: " + exit.String())
 	}
 	return reason
 }

@@ -97,7 +97,7 @@ func (r *run) failIf(reason error, condition func() bool) {
 		r.mu.Unlock()
 		return
 	}
-	r.dead = discreet(reason)
+	r.dead = child.ForClients(reason)
 	reason = r.dead
 	if r.idle != nil {
 		r.idle.Stop()
@@ -112,15 +112,6 @@ func (r *run) failIf(reason error, condition func() bool) {
 	}
 	clear(r.calls)
 	close(r.over)
-}
-
-// discreet takes a process's last words out of the reason for its end: they may be
-// about one client's data, and every client is told the reason.
-func discreet(reason error) error {
-	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
-		return errors.New(exit.Brief())
-	}
-	return reason
 }
 
 // call begins a client's request. A subscription of a kind that we know does not reach

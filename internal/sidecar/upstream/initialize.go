@@ -67,7 +67,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 	case agreed && x.r.Context().Err() == nil:
 		opened := newEntry(p.MintID(), serverID, revision, &x.r.Caller)
 		if p.Opened != nil {
-			number, ended := p.Opened(revision)
+			number, ended := p.Opened(x.r.Context(), revision)
 			opened.number = number
 			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
 		}

@@ -59,7 +59,7 @@ func (m *metadata) check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", metadataMethods)
-		http.Error(w, "metadata can only be read", http.StatusMethodNotAllowed)
+		frontend.RefusePlain(w, http.StatusMethodNotAllowed, "metadata can only be read")
 		return false
 	}
 	return true
@@ -70,16 +70,16 @@ func (m *metadata) serve(w http.ResponseWriter, r *edge.Request) {
 	case m.slots <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many ask for metadata at a time", http.StatusServiceUnavailable)
+		frontend.RefusePlain(w, http.StatusServiceUnavailable, "too many ask for metadata at a time")
 		return
 	}
 	document, err := m.fetch(r.Context())
 	<-m.slots
 	switch {
 	case errors.Is(err, errNoMetadata):
-		http.Error(w, err.Error(), http.StatusNotFound)
+		http.Error(w, err.Error(), http.StatusNotFound) // the server has none, which is nothing to log
 	case err != nil:
-		http.Error(w, "the server's metadata cannot be had: "+err.Error(), http.StatusBadGateway)
+		frontend.RefusePlain(w, http.StatusBadGateway, "the server's metadata cannot be had: "+err.Error())
 	default:
 		document.write(w, r)
 	}

@@ -19,9 +19,11 @@ import (
 // field is not a default.
 type Limits struct {
 	Sessions int // open at a time
-	Calls    int // POST requests in flight in one session
-	Streams  int // GET requests in flight in one session
-	Single   int // POST requests in flight that belong to no session, and as many streams
+	// Full wraps session.ErrFull, for clients to read when there are as many; nil is that itself.
+	Full    error
+	Calls   int // POST requests in flight in one session
+	Streams int // GET requests in flight in one session
+	Single  int // POST requests in flight that belong to no session, and as many streams
 
 	AnswerBytes int64 // largest answer to initialize
 
@@ -52,9 +54,9 @@ type Options struct {
 	// Initialize opens a session in the server's place, or says that the server is to; may
 	// be nil.
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
-	// Opened is told of each session that is opened, with the revision that was agreed on.
-	// It returns the session's number in the log, and what is told of its end. It may be nil.
-	Opened func(revision string) (number string, ended func(reason error))
+	// Opened is told of each session that is opened, with the context of the request and the
+	// revision that was agreed on. It returns the session's number in the log, and what is told of its end. It may be nil.
+	Opened func(ctx context.Context, revision string) (number string, ended func(reason error))
 	Limits
 }
 

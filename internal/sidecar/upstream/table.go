@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (t *table) reserve(probe bool) error {
 	case t.draining:
 		return session.ErrDraining
 	case probe && t.probing, !probe && taken >= t.limits.Sessions:
-		return session.ErrFull
+		return cmp.Or(t.limits.Full, session.ErrFull)
 	}
 	t.reserved++
 	t.probing = t.probing || probe

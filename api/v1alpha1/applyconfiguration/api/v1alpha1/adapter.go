@@ -27,8 +27,8 @@ type AdapterApplyConfiguration struct {
 	// pods, without a restart.
 	AllowedHosts []apiv1alpha1.Host `json:"allowedHosts,omitempty"`
 	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
-	// sessions that open and end, and failures that repeat themselves. A change
-	// takes effect in running pods, without a restart.
+	// sessions that end, and failures that repeat themselves. A change takes effect
+	// in running pods, without a restart.
 	Verbosity *int32 `json:"verbosity,omitempty"`
 	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
 	// and /messages, for clients that know nothing newer.

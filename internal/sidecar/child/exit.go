@@ -1,0 +1,52 @@
+package child
+
+import (
+	"errors"
+
+	"github.com/slipway-mcp/slipway/internal/diagnosis"
+	"github.com/slipway-mcp/slipway/internal/launcher"
+)
+
+// ExitError says how a server's process ended, and what it wrote to standard error about
+// that. The status of a server shows it. Clients are told what ForClients returns.
+type ExitError struct{ launcher.Exit }
+
+// Brief is the error without what the process wrote.
+func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
+
+func (e *ExitError) Error() string {
+	text := e.Brief()
+	if lines := diagnosis.Lines(e.StderrHead, e.Stderr); lines != "" {
+		text += "; it wrote on standard error: " + lines // the manager looks for the last words of this
+	}
+	return text
+}
+
+// ForClients returns the error as clients may read it: how the process ended, and nothing
+// of what it wrote. Stack traces hold tokens and connection strings, and a client can
+// often make a process crash. The cause stays for errors.As.
+func ForClients(reason error) error {
+	if _, ok := errors.AsType[*forClients](reason); ok {
+		return reason
+	}
+	if exit, ok := errors.AsType[*ExitError](reason); ok {
+		return exit.InWords(exit.Brief())
+	}
+	return reason
+}
+
+// InWords is the error with other words for clients.
+func (e *ExitError) InWords(words string) error { return &forClients{words, e} }
+
+// forClients is an ExitError in words that hold no secret.
+type forClients struct {
+	words string
+	exit  *ExitError
+}
+
+func (f *forClients) Error() string { return f.words }
+
+// Brief is for logs, which have what the process wrote already.
+func (f *forClients) Brief() string { return f.words }
+
+func (f *forClients) Unwrap() error { return f.exit }

@@ -1,0 +1,45 @@
+// Package option names what users can set, for texts that tell them to. A user who runs the
+// adapter on a laptop sets flags. A user of Kubernetes sets fields of an MCPServer, and has
+// never seen the flags that the manager makes of them.
+package option
+
+import "fmt"
+
+// Option is one thing to set.
+type Option struct {
+	Flag  string // of sidecar serve
+	Field string // of an MCPServer
+}
+
+// The options that texts for users name.
+var (
+	MaxSessions    = Option{"--max-sessions", "spec.session.maxPerPod"}
+	LegacySSE      = Option{"--legacy-sse", "spec.adapter.legacySSE"}
+	AllowedHosts   = Option{"--allowed-host", "spec.adapter.allowedHosts"}
+	AllowedOrigins = Option{"--allowed-origin", "spec.adapter.allowedOrigins"}
+	BodyBytes      = Option{"--limit-body-bytes", "spec.adapter.limits.bodyBytes"}
+	LineBytes      = Option{"--limit-line-bytes", "spec.adapter.limits.lineBytes"}
+)
+
+// All are the options, for tests.
+func All() []Option {
+	return []Option{MaxSessions, LegacySSE, AllowedHosts, AllowedOrigins, BodyBytes, LineBytes}
+}
+
+// Names chooses between the two names of an option. The zero value names flags.
+type Names struct {
+	Fields bool // an MCPServer configures the adapter
+}
+
+// Of is what the user calls the option.
+func (n Names) Of(o Option) string {
+	if n.Fields {
+		return o.Field
+	}
+	return o.Flag
+}
+
+// Reached says which limit made an error, and what it is.
+func (n Names) Reached(err error, o Option, limit int) error {
+	return fmt.Errorf("%w: %s is %d", err, n.Of(o), limit)
+}
