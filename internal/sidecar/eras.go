@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -70,7 +71,7 @@ func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSe
 
 func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) stateless.Options {
 	return stateless.Options{
-		Acquire: acquire, Era: era,
+		Acquire: acquire, Era: era, TranslateSetting: a.config.Names.Of(option.StatelessClients),
 		Limits: stateless.Limits{
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,

@@ -16,14 +16,14 @@ import (
 // nativeAdapters are adapters with StatelessClients Native in front of servers that have
 // sessions only.
 func nativeAdapters() map[string]func(t *testing.T) string {
-	native := func(c *Config) { c.StatelessClients = Native }
+	native := func(c *Config) { c.StatelessClients, c.Names.Fields = Native, true }
 	return map[string]func(t *testing.T) string{
 		"stdio": func(t *testing.T) string {
 			_, url := startAdapter(t, native)
 			return url
 		},
 		"stdio, known to have sessions": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Era = Native, stateless.Legacy })
+			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Names.Fields, c.Era = Native, true, stateless.Legacy })
 			return url
 		},
 		"streamable-http": func(t *testing.T) string {
@@ -33,7 +33,7 @@ func nativeAdapters() map[string]func(t *testing.T) string {
 		"sse": func(t *testing.T) string {
 			_, url := startAdapter(t, func(c *Config) {
 				handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
-				c.StatelessClients, c.Transport, c.UpstreamURL = Native, SSE, serveHTTP(t, handler)
+				c.StatelessClients, c.Names.Fields, c.Transport, c.UpstreamURL = Native, true, SSE, serveHTTP(t, handler)
 			})
 			return url
 		},
@@ -61,7 +61,7 @@ func TestSessionsOnlyServerRefusesStatelessClients(t *testing.T) {
 				if status != want.status {
 					t.Errorf("%s: status %d, want %d", method, status, want.status)
 				}
-				for _, part := range []string{want.code, `"id":1`, "initialize", "session.statelessClients"} {
+				for _, part := range []string{want.code, `"id":1`, "initialize", "spec.session.statelessClients"} {
 					if !strings.Contains(body, part) {
 						t.Errorf("%s: %s\nwant %s in it", method, body, part)
 					}

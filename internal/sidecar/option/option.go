@@ -19,11 +19,13 @@ var (
 	AllowedOrigins = Option{"--allowed-origin", "spec.adapter.allowedOrigins"}
 	BodyBytes      = Option{"--limit-body-bytes", "spec.adapter.limits.bodyBytes"}
 	LineBytes      = Option{"--limit-line-bytes", "spec.adapter.limits.lineBytes"}
+
+	StatelessClients = Option{"--stateless-clients", "spec.session.statelessClients"}
 )
 
 // All are the options, for tests.
 func All() []Option {
-	return []Option{MaxSessions, LegacySSE, AllowedHosts, AllowedOrigins, BodyBytes, LineBytes}
+	return []Option{MaxSessions, LegacySSE, AllowedHosts, AllowedOrigins, BodyBytes, LineBytes, StatelessClients}
 }
 
 // Names chooses between the two names of an option. The zero value names flags.

@@ -40,9 +40,9 @@ func invalidParams(text string) *refusal {
 // refuseSessionsOnly is for clients of a server that has sessions only. Clients that know
 // both eras take nothing else for a reason to open a session, not all of them: neither a
 // result nor an error that lists older revisions.
-func refuseSessionsOnly(request session.Message) *refusal {
-	const text = "this server has sessions only: begin with initialize. " +
-		"Clients that speak only revision " + frontend.Revision20260728 + " are served with session.statelessClients: Translate (--stateless-clients Translate)"
+func refuseSessionsOnly(request session.Message, setting string) *refusal {
+	text := "this server has sessions only: begin with initialize. " +
+		"To serve clients that speak only revision " + frontend.Revision20260728 + ", set " + setting + " to Translate"
 	if string(request.Envelope.Method) == methodDiscover {
 		return &refusal{status: http.StatusNotFound, code: session.CodeMethodNotFound, text: text}
 	}

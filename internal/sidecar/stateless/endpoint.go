@@ -94,7 +94,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	case refused != nil:
 		refused.write(w, id)
 	case errors.Is(err, ErrSessionsOnly):
-		refuseSessionsOnly(message).write(w, id)
+		refuseSessionsOnly(message, e.options.TranslateSetting).write(w, id)
 	case errors.Is(err, ErrBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())

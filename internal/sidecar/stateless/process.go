@@ -68,6 +68,8 @@ type Options struct {
 	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy. If
 	// Translate is nil, clients of such a server are refused.
 	Translate func() Server
+	// TranslateSetting is what users call the setting that has Translate be there.
+	TranslateSetting string
 	// ManyListens says that a server takes several subscriptions at a time, so that each
 	// client has its own.
 	ManyListens bool
