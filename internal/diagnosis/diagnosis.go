@@ -81,11 +81,16 @@ func withoutNoise(lines []string) (at []int) {
 		isSource := inPython && !isPython && strings.HasPrefix(line, "    ")
 		inPython = isPython || isSource
 		isFunction := i+1 < len(lines) && goFile.MatchString(lines[i+1])
-		if line != gap && !isSource && !isFunction && !frame.MatchString(line) && !goFile.MatchString(line) && !trailer.MatchString(line) {
+		if !isSource && !isFunction && !isNoise(line) {
 			at = append(at, i)
 		}
 	}
 	return at
+}
+
+// isNoise says whether a line by itself is part of a stack trace, or says nothing.
+func isNoise(line string) bool {
+	return line == gap || frame.MatchString(line) || goFile.MatchString(line) || trailer.MatchString(line)
 }
 
 // choose returns the indexes of the lines to show, those first that are to have room.

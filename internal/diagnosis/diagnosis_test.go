@@ -112,7 +112,7 @@ func TestLines(t *testing.T) {
 		"no characters": {"", "a\xff\xfeb\n", "a\uFFFDb"},
 		"a long line":   {"", strings.Repeat("é", 2000) + "END", strings.Repeat("é", 190) + "…" + strings.Repeat("é", 188) + "END"},
 		"an error among noise": {
-			"1\n2\n3\n4\n", "5\n6\ncannot open /data\n" + strings.Repeat("bye\n", 30), "1\n2\n3\n…\ncannot open /data\n…\nbye\nbye\nbye\nbye",
+			"1\n2\n3\n4\n", "5\n6\ncannot open /data\n" + strings.Repeat("bye\n", 30) + "a\nb\nc\nd", "1\n2\n3\n…\ncannot open /data\n…\na\nb\nc\nd",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

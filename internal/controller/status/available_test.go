@@ -96,10 +96,10 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the server's container ended": {
 			pod: func(p *corev1.Pod) {
-				serverOf(p).State = terminated(3, "Error", strings.Repeat("x\n", 9)+"one\ntwo\nthree\nfour\nfive\n")
+				serverOf(p).State = terminated(3, "Error", "a\nb\nc\n"+strings.Repeat("x\n", 9)+"one\ntwo\nthree\nfour\nfive\n")
 			},
 			want: "ServerExits", with: stalled,
-			words: []string{"exit code 3; it wrote: x\nx\nx\n…\none\ntwo\nthree\nfour\nfive; see kubectl logs -n ns a -c mcp-server --previous"},
+			words: []string{"exit code 3; it wrote: a\nb\nc\n…\none\ntwo\nthree\nfour\nfive; see kubectl logs -n ns a -c mcp-server --previous"},
 		},
 		"it ran out of memory": {
 			pod:  func(p *corev1.Pod) { serverOf(p).State = terminated(137, "OOMKilled", "") },
@@ -155,9 +155,9 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			want: "PodsNotReady", with: reconciling, words: []string{"hook failed"},
 		},
 		"the process ends": {
-			result: reported(adapterapi.Exited, "the server's process ended: exit code 7; its last lines on standard error: "+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
+			result: reported(adapterapi.Exited, "the server's process ended: exit code 7; its last lines on standard error: a\nb\nc\n"+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
 			want:   "ServerExits", with: stalled,
-			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: old\nold\nold\n…\n1\n2\n3\n4\nno such table; see kubectl logs -n ns a -c mcp-server"},
+			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: a\nb\nc\n…\n1\n2\n3\n4\nno such table; see kubectl logs -n ns a -c mcp-server"},
 		},
 		"the process ends with a stack trace": {
 			result: reported(adapterapi.Exited, "the server's process ended: exit code 1; its last lines on standard error: Error: DATABASE_URL is not set\n"+

@@ -26,7 +26,7 @@ func (e *ExitError) Error() string {
 // of what it wrote. Stack traces hold tokens and connection strings, and a client can
 // often make a process crash. The cause stays for errors.As.
 func ForClients(reason error) error {
-	if _, ok := errors.AsType[*forClients](reason); ok {
+	if _, ok := errors.AsType[*discreetError](reason); ok {
 		return reason
 	}
 	if exit, ok := errors.AsType[*ExitError](reason); ok {
@@ -36,17 +36,17 @@ func ForClients(reason error) error {
 }
 
 // InWords is the error with other words for clients.
-func (e *ExitError) InWords(words string) error { return &forClients{words, e} }
+func (e *ExitError) InWords(words string) error { return &discreetError{words, e} }
 
-// forClients is an ExitError in words that hold no secret.
-type forClients struct {
+// discreetError is an ExitError in words that hold no secret.
+type discreetError struct {
 	words string
 	exit  *ExitError
 }
 
-func (f *forClients) Error() string { return f.words }
+func (d *discreetError) Error() string { return d.words }
 
 // Brief is for logs, which have what the process wrote already.
-func (f *forClients) Brief() string { return f.words }
+func (d *discreetError) Brief() string { return d.words }
 
-func (f *forClients) Unwrap() error { return f.exit }
+func (d *discreetError) Unwrap() error { return d.exit }
