@@ -89,48 +89,68 @@ const smallBytes = 4 << 10
 // readAll reads a body, and one byte more than it may have to tell that it is too
 // large. It does not wait for a client that stops sending, or all but stops.
 func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal, error) {
-	budget, control := r.door.options.Budget, http.NewResponseController(w)
+	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
-	announced, first := r.ContentLength, r.ContentLength
-	if announced <= 0 { // it is not known, or there is none
-		announced, first = limits.BodyBytes, 512
+	size := min(max(r.ContentLength, 1), pieceBytes, most)
+	if r.ContentLength <= 0 { // it is not known, or there is none
+		size = min(512, most)
 	}
-	size := min(first, pieceBytes, most)
-	if refused := budget.Grow(r, int(size)); refused != nil {
-		return nil, refused.closing(), nil
-	}
-	body := make([]byte, 0, size)
-	for due := 0; ; {
-		if len(body) == cap(body) {
-			// As far as it is announced, but to no more than twice what has come, or 2 MiB: most
-			// bodies of that size are copied once then.
-			more := int(min(max(announced-int64(len(body)), 512), max(int64(len(body)), leapBytes-int64(len(body)))))
-			if refused := budget.Grow(r, more); refused != nil {
-				return nil, refused.closing(), nil
-			}
-			body = append(make([]byte, 0, cap(body)+more), body...)
-		}
+	body, refused := r.enlarge(nil, int(size))
+	for due := 0; refused == nil; {
 		if limits.ReadTimeout > 0 && len(body) >= due {
 			// Where there is no connection to set it on, there is nobody to wait for.
 			_ = control.SetReadDeadline(time.Now().Add(limits.ReadTimeout))
 			due = len(body) + pieceBytes
 		}
-		if (len(body) > 0 || size > smallBytes) && !budget.Slow(r) {
-			return nil, gaveWay(), nil
-		}
-		n, err := r.Request.Body.Read(body[len(body):min(int64(cap(body)), most)])
+		n, err := r.readMore(body[len(body):min(int64(cap(body)), most)], len(body) > 0 || size > smallBytes)
 		body = body[:len(body)+n]
 		switch {
 		case errors.Is(err, io.EOF), int64(len(body)) == most, int64(len(body)) == r.ContentLength:
-			budget.Filled(r)
+			r.door.options.Budget.Filled(r)
 			_ = control.SetReadDeadline(time.Time{})
 			return body, nil, nil
-		case err != nil && !budget.Slow(r):
+		case errors.Is(err, errGaveWay):
 			return nil, gaveWay(), nil
 		case err != nil:
 			return nil, nil, err
+		case len(body) == cap(body):
+			body, refused = r.enlarge(body, r.step(len(body), limits))
 		}
 	}
+	return nil, refused.closing(), nil
+}
+
+// step is by how much a buffer grows that is full: as far as the body is announced, but to
+// no more than twice what has come, or leapBytes, so that most bodies are copied once.
+func (r *Request) step(has int, limits BodyLimits) int {
+	announced := r.ContentLength
+	if announced <= 0 {
+		announced = limits.BodyBytes
+	}
+	return min(max(int(announced)-has, 512), max(has, leapBytes-has))
+}
+
+// enlarge has a buffer with room for so many bytes more, if the budget has it.
+func (r *Request) enlarge(body []byte, more int) ([]byte, *Refusal) {
+	if refused := r.door.options.Budget.Grow(r, more); refused != nil {
+		return nil, refused
+	}
+	return append(make([]byte, 0, len(body)+more), body...), nil
+}
+
+var errGaveWay = errors.New("the body gave way to others")
+
+// readMore reads a piece of a body, which may have to give way meanwhile.
+func (r *Request) readMore(into []byte, slow bool) (int, error) {
+	budget := r.door.options.Budget
+	if slow && !budget.Slow(r) {
+		return 0, errGaveWay
+	}
+	n, err := r.Request.Body.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) && !budget.Slow(r) {
+		return n, errGaveWay
+	}
+	return n, err
 }
 
 func gaveWay() *Refusal {

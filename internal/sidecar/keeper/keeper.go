@@ -265,23 +265,18 @@ func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 	doubt := k.newDoubt(ctx, a)
 	defer doubt.end()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-a.session.Done():
 			return nil, a.session.Err()
 		case <-k.refresh:
-			if err := k.lookAgain(ctx, a); err != nil {
-				return nil, err
-			}
+			err = k.lookAgain(ctx, a)
 		case <-a.session.Changed():
-			if err := k.lookAgain(ctx, a); err != nil {
-				return nil, err
-			}
+			err = k.lookAgain(ctx, a)
 		case <-ping.C:
-			if err := k.within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
-				return nil, fmt.Errorf("ping server: %w", err)
-			}
+			err = k.ping(ctx, a)
 		case <-doubt.due:
 			doubt.look()
 		case other := <-doubt.found:
@@ -289,7 +284,17 @@ func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 				return next, nil
 			}
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
+}
+
+func (k *Keeper) ping(ctx context.Context, a attempt) error {
+	if err := k.within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
+		return fmt.Errorf("ping server: %w", err)
+	}
+	return nil
 }
 
 // lookAgain asks a server that has changed what it offers. One that keeps changing is not

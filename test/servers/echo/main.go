@@ -233,10 +233,7 @@ func (s *server) call(id, name string, params []byte, token string) {
 	case "pid":
 		s.text(id, strconv.Itoa(os.Getpid()))
 	case "big":
-		if a.Text != "" { // to be said before
-			s.progress(token, 0, a.Text)
-		}
-		s.text(id, strings.Repeat("x", a.N))
+		s.big(id, token, a)
 	case "sleep":
 		if a.Text != "" { // to be said when it has begun
 			s.progress(token, 0, a.Text)
@@ -254,6 +251,13 @@ func (s *server) call(id, name string, params []byte, token string) {
 	default:
 		s.misbehave(id, name, token, a)
 	}
+}
+
+func (s *server) big(id, token string, a arguments) {
+	if a.Text != "" { // to be said before
+		s.progress(token, 0, a.Text)
+	}
+	s.text(id, strings.Repeat("x", a.N))
 }
 
 func (s *server) misbehave(id, name, token string, a arguments) {
