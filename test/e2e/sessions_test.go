@@ -54,10 +54,10 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		Expect(restarts(onlyPod(ctx, server))).To(HaveEach(BeZero()))
 	})
 
-	It("say why when their process exits", func(ctx SpecContext) {
+	It("say how their process ended, and not what it wrote", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		_, err := open(ctx, server).tryCall(ctx, "exit", map[string]any{"n": 3})
-		Expect(err).To(MatchError(And(ContainSubstring("exit code 3"), ContainSubstring("told to exit"))))
+		Expect(err).To(MatchError(And(ContainSubstring("exit code 3"), Not(ContainSubstring("told to exit"))))) // what it wrote may be secret
 		Expect(open(ctx, server).call(ctx, "count", nil)).To(Equal("1"))
 	})
 
