@@ -34,7 +34,8 @@ demo: ## Bring up a cluster and show an MCP server at work (needs root where the
 
 # make verify has go vet, so the tests need not run it once more.
 TEST := go run ./hack/test
-GO_TEST_FLAGS = $(RACE) -vet=off $(TEST_FLAGS)
+# Without the tables that debuggers need, linking takes a quarter less time.
+GO_TEST_FLAGS = $(RACE) -vet=off -ldflags=-w $(TEST_FLAGS)
 
 .PHONY: test
 test: race-note ## Run all tests that need no cluster (4 minutes on 2 cores; the first time builds Kubernetes).
