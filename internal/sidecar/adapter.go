@@ -138,7 +138,6 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
 		}
 	}
-	problems = append(problems, c.checkMemory()...)
 	for _, limit := range []struct {
 		name         string
 		value, least time.Duration
@@ -155,7 +154,7 @@ func (c *Config) Validate() error {
 			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
 		}
 	}
-	return errors.Join(append(problems, c.Origins.Validate())...)
+	return errors.Join(append(problems, c.checkMemory(), c.Origins.Validate())...)
 }
 
 // What nobody needs to set.

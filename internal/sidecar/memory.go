@@ -16,28 +16,23 @@ const (
 	budgetShare = 2
 )
 
-// budget is how many bytes the adapter holds for clients and servers at a time.
+// budget is how many bytes of requests the adapter holds at a time. Without a memory limit,
+// the largest body that may come always has room.
 func (c *Config) budget() int64 {
 	if c.MemoryLimit == 0 {
-		return defaultBudget
+		return max(defaultBudget, 2*c.BodyBytes)
 	}
 	return c.MemoryLimit / budgetShare
 }
 
-// checkMemory says which limits do not fit into the budget.
-func (c *Config) checkMemory() (problems []error) {
-	for _, limit := range []struct {
-		name  string
-		bytes int64
-	}{
-		{"limit-body-bytes", c.BodyBytes}, {"limit-line-bytes", int64(c.LineBytes)}, {"limit-replay-bytes", int64(c.ReplayBytes)},
-	} {
-		if limit.bytes > c.budget() {
-			problems = append(problems, fmt.Errorf("%s is %d, and all sessions together may hold %d bytes: set memory-limit to at least %d, and the memory limit of the adapter's container (adapter.resources) likewise",
-				limit.name, limit.bytes, c.budget(), budgetShare*limit.bytes))
-		}
+// checkMemory says whether a body that may come has no room. Large bodies leave an eighth
+// of the budget to small ones, so half of the budget is a bound to go by.
+func (c *Config) checkMemory() error {
+	if 2*c.BodyBytes <= c.budget() {
+		return nil
 	}
-	return problems
+	return fmt.Errorf("limit-body-bytes is %d, and with memory-limit %d all bodies together may have %d bytes: raise memory-limit to %d, or lower limit-body-bytes",
+		c.BodyBytes, c.MemoryLimit, c.budget(), 2*budgetShare*c.BodyBytes)
 }
 
 // UseMemoryLimit has the garbage collector keep the process below the memory limit.

@@ -270,12 +270,12 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 // Those that find no room are told when to try again.
 func TestHalfSentBodiesAreBounded(t *testing.T) {
 	const connections, limit, sent = 60, 64 * mib, 4*mib + 1
-	adapter, url := startAdapter(t, func(c *Config) { c.MemoryLimit, c.LineBytes = limit, 8*mib })
+	adapter, url := startAdapter(t, func(c *Config) { c.MemoryLimit, c.BodyBytes = limit, 16*mib })
 	c := mustOpen(t, url)
 	before := heap()
 	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	head := fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n",
-		c.session, 32*mib)
+		c.session, 16*mib)
 	body := bytes.Repeat([]byte{' '}, sent)
 	answers := make(chan *http.Response, connections)
 	for range connections {

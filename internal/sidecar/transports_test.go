@@ -112,6 +112,15 @@ func TestValidate(t *testing.T) {
 	if err := config.Validate(); err != nil {
 		t.Errorf("defaults: %v", err)
 	}
+	// No memory limit is no reason to refuse a limit that an MCPServer may have.
+	config.BodyBytes, config.LineBytes = 1<<30, 1<<30
+	if err := config.Validate(); err != nil || config.budget() < 2*config.BodyBytes {
+		t.Errorf("the largest limits: %v, budget %d", err, config.budget())
+	}
+	config.MemoryLimit = 1 << 28
+	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "raise memory-limit to 4294967296") {
+		t.Errorf("a body that has no room: %v", err)
+	}
 	config.Origins.Origins = []string{"example.com"}
 	config.MaxSessions, config.LineBytes, config.CallTimeout = 0, -1, -time.Second
 	err := config.Validate()

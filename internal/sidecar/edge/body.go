@@ -154,7 +154,7 @@ func (r *Request) readMore(into []byte, slow bool) (int, error) {
 }
 
 func gaveWay() *Refusal {
-	refused := bodyRefusal(http.StatusServiceUnavailable, session.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes as it may")
+	refused := bodyRefusal(http.StatusServiceUnavailable, session.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
 	refused.Header.Set("Retry-After", memoryRetry)
 	return refused
 }

@@ -70,7 +70,7 @@ func (m *Memory) Grow(r *Request, bytes int) *Refusal {
 	m.refused.Inc()
 	return &Refusal{
 		Status: http.StatusServiceUnavailable, Code: session.CodeInternal, Header: http.Header{"Retry-After": {memoryRetry}},
-		Text: "the adapter holds as many bytes of requests and answers as it may, which are " + strconv.FormatInt(m.bytes.Limit(), 10),
+		Text: "the adapter holds as many bytes of request bodies as it may, which are " + strconv.FormatInt(m.bytes.Limit(), 10),
 	}
 }
 
