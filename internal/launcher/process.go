@@ -51,7 +51,7 @@ type Exit struct {
 	// StderrHead is the first lines that it wrote, if Stderr is not everything. Launchers
 	// of earlier releases do not send it.
 	StderrHead string
-	Lost       bool // nobody knows: the connection to the launcher broke
+	Lost       bool // the exit is unknown: the connection to the launcher broke
 }
 
 // String is one line without the standard error.

@@ -81,7 +81,7 @@ func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), c
 	return startAdapterBy(t, listener, direct, change)
 }
 
-// startAdapterBy is startAdapter for a server that somebody else starts. It serves clients of
+// startAdapterBy is startAdapter for a server that the starter starts. It serves clients of
 // both eras unless it is told otherwise.
 func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, change func(*Config)) (adapter *Adapter, url string) {
 	t.Helper()

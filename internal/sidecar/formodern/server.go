@@ -62,7 +62,7 @@ type Limits struct {
 
 // Options are what a Server needs and how it behaves.
 type Options struct {
-	// Acquire starts a server that nobody has used, for clients in the caller's group.
+	// Acquire starts a fresh server, for clients in the caller's group.
 	Acquire func(ctx context.Context, from *caller.Caller) (LegacyServer, error)
 	Limits  Limits
 	// Serves are the protocol versions that clients are told of, newest first, given

@@ -107,7 +107,7 @@ func (s *Session) clearLocked(of *pending) {
 	s.room.Broadcast()
 }
 
-// moveLocked has all that waits in one place wait in another, behind what is there.
+// moveLocked moves all events from one queue to the end of another.
 func (s *Session) moveLocked(from, to *pending) {
 	if to.len() == 0 { // nearly always, and there may be very many
 		*to, *from = *from, pending{}

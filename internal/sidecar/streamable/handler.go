@@ -47,8 +47,8 @@ func (h *Handler) Route() edge.Route {
 	return edge.Route{Methods: frontend.Methods, Check: h.Check, Serve: h.Serve}
 }
 
-// Check refuses methods that there are not, and messages of sessions that there are not:
-// their bodies are not worth reading.
+// Check refuses unknown methods, and messages of unknown sessions before the adapter reads
+// their bodies.
 func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.Streamable
 	if !frontend.TakesMethod(w, r.Request) {
@@ -99,7 +99,7 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	return found, true
 }
 
-// refuseSession answers a request of a session that there is not. It names no request:
+// refuseSession answers a request that names an unknown session. The answer names no request:
 // clients of the Go SDK would take the error for that request's answer and keep the session.
 func refuseSession(w http.ResponseWriter) {
 	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
