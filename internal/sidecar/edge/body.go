@@ -60,10 +60,10 @@ func tooLarge(limits BodyLimits) *Refusal {
 
 // notPlainJSON says why the headers are not those of JSON, if they are not.
 func notPlainJSON(header http.Header) string {
-	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+	if encoding := head(header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return "the body must not have a Content-Encoding, such as " + strconv.Quote(frontend.Clip(encoding))
 	}
-	contentType := header.Get("Content-Type")
+	contentType := head(header, "Content-Type")
 	if contentType == frontend.TypeJSON { // nearly always
 		return ""
 	}
@@ -96,10 +96,14 @@ func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Re
 		size = min(512, most)
 	}
 	body, refused := r.enlarge(nil, int(size))
+	now := r.Record.began // a moment ago: asking again would cost more than it is off
 	for due := 0; refused == nil; {
 		if limits.ReadTimeout > 0 && len(body) >= due {
+			if due > 0 {
+				now = time.Now()
+			}
 			// Where there is no connection to set it on, there is nobody to wait for.
-			_ = control.SetReadDeadline(time.Now().Add(limits.ReadTimeout))
+			_ = control.SetReadDeadline(now.Add(limits.ReadTimeout))
 			due = len(body) + pieceBytes
 		}
 		n, err := r.readMore(body[len(body):min(int64(cap(body)), most)], len(body) > 0 || size > smallBytes)

@@ -14,7 +14,7 @@ import (
 )
 
 func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *Refusal) {
-	request := &Request{Request: r, door: New(Options{Budget: limits})}
+	request := &Request{Request: r, door: New(Options{Budget: limits}), Record: Record{began: time.Now()}}
 	return request.readBody(w, limits)
 }
 

@@ -26,6 +26,17 @@ type Request struct {
 	sole     [1]session.Message // what Messages is of nearly always
 }
 
+// Head is the value of a header, by its canonical name: http.Header.Get would find that
+// name anew each time, at a cost that shows.
+func (r *Request) Head(canonical string) string { return head(r.Header, canonical) }
+
+func head(header http.Header, canonical string) string {
+	if values := header[canonical]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
 // Drop lets go of the body, and of what it was given for it.
 func (r *Request) Drop() {
 	clear(r.Messages)

@@ -54,8 +54,8 @@ func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	if !frontend.TakesMethod(w, r.Request) {
 		return false
 	}
-	name := r.Header.Get(frontend.HeaderSession)
-	if r.Method != http.MethodPost || name == "" || r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 {
+	name := r.Head(frontend.HeaderSession)
+	if r.Method != http.MethodPost || name == "" || r.Head(frontend.HeaderRevision) == frontend.Revision20260728 {
 		return true
 	}
 	if _, ok := h.Sessions.Find(name); !ok {
@@ -81,11 +81,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
 // session finds the session that a request names. If there is none it has
 // answered the request; the id is that of the message, if it is one to be answered.
 func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
-	if revision := r.Header.Get(frontend.HeaderRevision); revision != "" && !frontend.IsServed(revision) {
+	if revision := r.Head(frontend.HeaderRevision); revision != "" && !frontend.IsServed(revision) {
 		frontend.RefuseRevision(w, id, revision) // T-19
 		return nil, false
 	}
-	name := r.Header.Get(frontend.HeaderSession)
+	name := r.Head(frontend.HeaderSession)
 	if name == "" {
 		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
 		return nil, false

@@ -17,7 +17,7 @@ func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
 		return
 	}
 	message := &r.Messages[0]
-	revision := r.Header.Get(frontend.HeaderRevision)
+	revision := r.Head(frontend.HeaderRevision)
 	// What a message says of itself comes first (B1): older clients send no header, or
 	// one that a proxy has added.
 	switch {
@@ -137,7 +137,7 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 
 // batch takes an array of messages, which only revision 2025-03-26 has.
 func (h *Handler) batch(w http.ResponseWriter, r *edge.Request) {
-	if r.Header.Get(frontend.HeaderRevision) == frontend.Revision20260728 {
+	if r.Head(frontend.HeaderRevision) == frontend.Revision20260728 {
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches) // J-09
 		return
 	}
