@@ -115,8 +115,7 @@ func ScanLenient(message []byte) (Envelope, error) {
 
 // IsBatch says whether the first byte that counts opens an array.
 func IsBatch(body []byte) bool {
-	trimmed := bytes.TrimLeft(body, " \t\r\n")
-	return len(trimmed) > 0 && trimmed[0] == '['
+	return firstOf(body, " \t\r\n") == '['
 }
 
 // Batch calls each for every element of an array of messages, with its bytes. It

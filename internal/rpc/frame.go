@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -82,8 +83,19 @@ func (f *FrameReader) Next() ([]byte, error) {
 }
 
 func isCandidate(line []byte) bool {
-	trimmed := bytes.TrimLeft(line, " \t")
-	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
+	first := firstOf(line, " \t")
+	return first == '{' || first == '['
+}
+
+// firstOf is the first byte that is none of the blanks, or 0. bytes.TrimLeft makes a set of
+// them each time, which took 0.7 % of the CPU of small calls.
+func firstOf(text []byte, blanks string) byte {
+	for _, c := range text {
+		if strings.IndexByte(blanks, c) < 0 {
+			return c
+		}
+	}
+	return 0
 }
 
 func (f *FrameReader) reportJunk(line []byte) {
