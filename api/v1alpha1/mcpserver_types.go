@@ -233,7 +233,8 @@ type Session struct {
 	Warm *int32 `json:"warm,omitempty"`
 
 	// maxPerPod is the number of sessions that one pod serves at a time; 20 when
-	// left out. Further ones are answered 503 with a Retry-After header.
+	// left out. When all are open, a new client waits for an idle one to end, at
+	// most 10 seconds, and is then answered 503 with a Retry-After header.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1

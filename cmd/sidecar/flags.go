@@ -34,7 +34,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 }
 
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
-	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; further ones are answered 503")
+	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end")
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which a session, or a process of clients without one, that nobody uses ends")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")

@@ -30,7 +30,7 @@ const (
 	HeaderProbe = "Slipway-Probe"
 	// HeaderAnswer carries the adapter's MAC over its answer to a request with a proof.
 	HeaderAnswer = "Slipway-Answer"
-	// HeaderSessions carries the number of open sessions with a catalogue, outside its
-	// ETag: it changes all the time.
+	// HeaderSessions carries the instance's Sessions with a catalogue, outside its ETag: they
+	// change all the time.
 	HeaderSessions = "Slipway-Sessions"
 )

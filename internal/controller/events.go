@@ -22,6 +22,7 @@ const (
 	reasonCatalogFlapping   = "CatalogFlapping"
 	reasonCatalogChanged    = "CatalogChanged"
 	reasonSessionsNotShared = "SessionsNotShared"
+	reasonSessionsFull      = "SessionsFull"
 	noteBytes               = 1000
 )
 

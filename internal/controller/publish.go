@@ -30,13 +30,14 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		s.again(recheck)
 	}
 	r.tellOfFlapping(s)
+	r.tellOfRefusals(s)
 	before := s.server.Status.DeepCopy()
 	next := status.Compute(status.Observed{
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
 		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: resolvedImage(s), Adapter: adapterStatus(s),
-		Sessions: r.sessionsOf(s),
-		URL:      workload.URL(s.server), Selector: workload.Selector(s.server),
+		Sessions: r.sessionsOf(s), SessionsLimit: sessionsLimit(s),
+		URL: workload.URL(s.server), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
 	})
 	if equality.Semantic.DeepEqual(before, &next) {
@@ -182,7 +183,7 @@ func (r *Reconciler) sessionsOf(s *state) *int32 {
 		if result.Report == nil && published != nil {
 			return published // until everybody has told
 		}
-		open += int64(result.Sessions)
+		open += result.Sessions.Open
 	}
 	sum := int32(min(open, math.MaxInt32))
 	if published != nil && *published == sum {
@@ -194,6 +195,15 @@ func (r *Reconciler) sessionsOf(s *state) *int32 {
 	}
 	r.sessions.published(s.name, s.now)
 	return &sum
+}
+
+// sessionsLimit is how many sessions all pods together may have, as they last said.
+func sessionsLimit(s *state) int32 {
+	var limit int64
+	for _, result := range s.results {
+		limit += result.Sessions.Limit
+	}
+	return int32(min(limit, math.MaxInt32))
 }
 
 // sessionCounts knows when the number of sessions of each server was published.

@@ -67,6 +67,7 @@ type Reconciler struct {
 	sessions   sessionCounts
 	keys       keyCache
 	flapping   sync.Map // names of servers whose catalogue flaps
+	refusals   refusalCounts
 	writes     statusWrites
 	notify     atomic.Pointer[func(types.NamespacedName)]
 }
@@ -140,5 +141,6 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.sessions.forget(name)
 	r.keys.forget(name)
 	r.flapping.Delete(name)
+	r.refusals.forget(name)
 	r.writes.forget(name)
 }

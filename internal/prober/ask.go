@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -113,7 +112,7 @@ type reply struct {
 	skimmed   bool // of the catalogue there is only the digest
 	unchanged bool // nothing but the sessions is new
 	etag      string
-	sessions  int32 // -1 if it did not say
+	sessions  *adapterapi.Sessions // nil if it did not say
 	report    Report
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
@@ -229,12 +228,12 @@ func innermost(err error) string {
 	}
 }
 
-func sessionsOf(header http.Header) int32 {
-	sessions, err := strconv.ParseInt(header.Get(adapterapi.HeaderSessions), 10, 64)
-	if err != nil || sessions < 0 {
-		return -1
+func sessionsOf(header http.Header) *adapterapi.Sessions {
+	sessions, err := adapterapi.ParseSessions(header.Get(adapterapi.HeaderSessions))
+	if err != nil {
+		return nil
 	}
-	return int32(min(sessions, math.MaxInt32))
+	return &sessions
 }
 
 // read takes the answer in. Nothing of the body is kept but what a Catalog has.

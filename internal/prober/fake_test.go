@@ -180,13 +180,13 @@ func (w *world) wantOutcome(uid types.UID, want Outcome, message string) {
 // good is the answer of an adapter whose server works.
 func good(digest string, sessions int32) reply {
 	return reply{
-		etag: `"` + digest + `"`, sessions: sessions, report: Report{Ready: true},
+		etag: `"` + digest + `"`, sessions: &adapterapi.Sessions{Open: int64(sessions), Limit: 20}, report: Report{Ready: true},
 		catalog: &Catalog{Summary: Summary{Digest: digest}, Stored: &workload.Catalog{Digest: digest, JSON: []byte("{}")}},
 	}
 }
 
 func bad(reason, words string) reply {
-	return reply{etag: `"` + words + `"`, sessions: 0, report: Report{Reason: reason, Error: words}}
+	return reply{etag: `"` + words + `"`, report: Report{Reason: reason, Error: words}}
 }
 
 func class(c mcpprobe.Class) error { return &mcpprobe.Error{Class: c, Op: "connect", Status: 599} }

@@ -194,8 +194,8 @@ func (i *instance) answered(answer reply, now time.Time) {
 	if i.result.Outcome == Verified || i.result.Outcome == Pending {
 		i.result.Message = "" // the catalogue can be read
 	}
-	if answer.sessions >= 0 {
-		i.result.Sessions = answer.sessions
+	if answer.sessions != nil {
+		i.result.Sessions = *answer.sessions
 	}
 	before := i.result
 	switch {

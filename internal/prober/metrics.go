@@ -41,7 +41,7 @@ func newMetrics(registry prometheus.Registerer, p *Prober) *metrics {
 		}, func() float64 { return p.total(func(s *server) int64 { return int64(len(s.instances)) }) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "slipway_sessions", Help: "Sessions that are open, as instances last said.",
-		}, func() float64 { return p.total((*server).sum) }),
+		}, func() float64 { return p.total(func(s *server) int64 { return s.sum().open }) }),
 	)
 	return m
 }

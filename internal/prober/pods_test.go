@@ -92,7 +92,7 @@ func adapter(state keeper.State) http.Handler {
 	}
 	return admin.Handler(admin.Options{
 		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
-		Sessions: func() int { return 3 },
+		Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
 		Keys:     held, Settings: settings.New(settings.Options{}), Metrics: http.NotFoundHandler(),
 	})
 }
@@ -203,7 +203,7 @@ func TestARealServer(t *testing.T) {
 	}, funcr.Options{Verbosity: 5})})
 	prober.Watch(serverName("real"), []Instance{p.add("real", seen(adapterapi.HeaderProbe, client), seen(adapterapi.HeaderProof, counted))})
 	result := eventually(t, prober, "real", "verified", func(r Result) bool { return r.Outcome == Verified && r.Catalog != nil })
-	if result.Sessions != 3 || !result.Report.Ready || result.Catalog.Summary.Counts.Tools != 200 || len(result.Catalog.Summary.Tools) != 128 ||
+	if result.Sessions.Open != 3 || !result.Report.Ready || result.Catalog.Summary.Counts.Tools != 200 || len(result.Catalog.Summary.Tools) != 128 ||
 		result.Catalog.Summary.Digest != catalog.Digest || result.Catalog.Stored.Digest != catalog.Digest {
 		t.Errorf("got %+v", result)
 	}

@@ -112,8 +112,8 @@ type Result struct {
 	// shared and never changed. Of a server that listed too much from its start it
 	// has Summary.TooLarge and nothing else.
 	Catalog *Catalog
-	// Sessions is the number of open sessions.
-	Sessions int32
+	// Sessions are those of clients.
+	Sessions adapterapi.Sessions
 	// Flapping is true while the catalogue changes so often that not every change
 	// is followed.
 	Flapping bool

@@ -35,7 +35,7 @@ func TestSessionsAreToldOnceAMinute(t *testing.T) {
 		if told := w.takeTold(); told < 9 || told > 11 {
 			t.Errorf("was told %d times in 10 minutes", told)
 		}
-		if got := w.result("a").Sessions; got < 500 {
+		if got := w.result("a").Sessions.Open; got < 500 {
 			t.Errorf("got %d sessions: they are not held back", got)
 		}
 		// The last change is told, too, and then there is silence.
@@ -48,10 +48,29 @@ func TestSessionsAreToldOnceAMinute(t *testing.T) {
 		if told := w.takeTold(); told != 0 {
 			t.Errorf("was told %d times of nothing", told)
 		}
-		w.replyWith(reply{unchanged: true, sessions: -1})
+		w.replyWith(reply{unchanged: true})
 		w.pass(10 * time.Second)
-		if got := w.result("a").Sessions; got != 7 {
+		if got := w.result("a").Sessions.Open; got != 7 {
 			t.Errorf("got %d sessions from an adapter that does not say", got)
+		}
+	})
+}
+
+// A client that is refused is news, though the number of sessions is the same.
+func TestRefusalsAreTold(t *testing.T) {
+	inWorld(t, Options{}, func(t *testing.T, w *world) {
+		reply := good("1", 20)
+		w.replyWith(reply)
+		w.Watch(alpha, []Instance{pod("a", func(i *Instance) { i.Interval = time.Second })})
+		w.pass(2 * time.Minute)
+		w.takeTold()
+		refused := *reply.sessions
+		refused.Refused = 1
+		reply.sessions = &refused
+		w.replyWith(reply)
+		w.pass(2 * time.Second)
+		if told, got := w.takeTold(), w.result("a").Sessions.Refused; told != 1 || got != 1 {
+			t.Errorf("was told %d times of %d refusals", told, got)
 		}
 	})
 }

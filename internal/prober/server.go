@@ -14,17 +14,22 @@ type server struct {
 	running   int         // instances that are being asked
 	parked    []*instance // those that wait because too many are
 
-	sessions int64     // as they were when Notify was last called
+	sessions counts    // as they were when Notify was last called
 	words    bool      // some have changed since
 	quiet    time.Time // until then Notify is not called for what changes all the time
 	timer    *time.Timer
 }
 
-// sum is the number of sessions of all instances.
-func (s *server) sum() int64 {
-	var sum int64
+// counts are the sessions of all instances, and the clients that were refused one.
+type counts struct {
+	open    int64
+	refused uint64
+}
+
+func (s *server) sum() (sum counts) {
 	for _, i := range s.instances {
-		sum += int64(i.result.Sessions)
+		sum.open += i.result.Sessions.Open
+		sum.refused += i.result.Sessions.Refused
 	}
 	return sum
 }

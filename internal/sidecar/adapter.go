@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
@@ -29,6 +30,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -65,6 +67,7 @@ type Config struct {
 	Origins          origin.Policy // without Settings
 
 	MaxSessions  int
+	Patience     time.Duration // of a client that finds every session slot taken; 0 ends no session for it
 	IdleTimeout  time.Duration
 	MaxLifetime  time.Duration
 	CallTimeout  time.Duration
@@ -99,6 +102,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		MaxSessions:  20,
+		Patience:     places.Patience,
 		IdleTimeout:  30 * time.Minute,
 		MaxLifetime:  24 * time.Hour,
 		CallTimeout:  10 * time.Minute,
@@ -242,7 +246,8 @@ func New(starter child.Starter, config Config) *Adapter {
 	}
 	a.hurried, a.hurry = context.WithCancel(context.Background())
 	a.sessions = session.NewRegistry(session.Policy{
-		Max: config.MaxSessions, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
+		Max: config.MaxSessions, Full: config.Names.Reached(places.ErrFull, option.MaxSessions, config.MaxSessions), Patience: config.Patience,
+		IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
 	})
 	a.requests = edge.NewMetrics(a.registry)
 	a.memory = budget.New(config.budget())
@@ -261,7 +266,7 @@ func New(starter child.Starter, config Config) *Adapter {
 	})
 	a.clients = a.door()
 	a.admin = admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.openSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.countSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
 	})
 	return a
 }
@@ -274,6 +279,13 @@ func (a *Adapter) openSessions() int {
 		return a.backend.proxy.Sessions() + a.sessions.Len()
 	}
 	return a.sessions.Len()
+}
+
+// countSessions is what the manager is told of the sessions.
+func (a *Adapter) countSessions() adapterapi.Sessions {
+	return adapterapi.Sessions{
+		Open: int64(a.openSessions()), Limit: int64(a.config.MaxSessions), Refused: a.sessions.Places.Refused(),
+	}
 }
 
 // door is what clients talk to: one way in, and behind it a front end for each path.

@@ -207,13 +207,13 @@ func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
-		URL: a.config.UpstreamURL, MintID: a.mintID,
+		URL: a.config.UpstreamURL, MintID: a.mintID, Places: a.sessions.Places,
 		Opened: func(ctx context.Context, revision string) (string, func(error)) {
 			number := a.nextNumber()
 			return number, a.noteOpened(number, revision, introductionOf(ctx))
 		},
 		Limits: upstream.Limits{
-			Sessions: a.config.MaxSessions, Full: a.config.Names.Reached(session.ErrFull, option.MaxSessions, a.config.MaxSessions), Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
+			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
 			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},

@@ -6,10 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
+
+// registerPlaces has what became of clients that found every session slot taken.
+func (a *Adapter) registerPlaces() {
+	registerCounters(a.registry, []counter{
+		{"refused_sessions_total", "Clients that found every session slot taken, and no session that could end for them.", a.sessions.Places.Refused},
+	})
+	for _, use := range places.Uses() {
+		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "slipway", Subsystem: "adapter", Name: "evicted_sessions_total",
+			Help:        "Idle sessions that ended for others because every session slot was taken, by what their clients had done: opened, listed, worked.",
+			ConstLabels: prometheus.Labels{"use": use.String()},
+		}, func() float64 { return float64(a.sessions.Places.Evicted(use)) }))
+	}
+}
 
 // metricsHandler serves the adapter's metrics. None has a label that a client or a
 // server could choose.
@@ -23,6 +38,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 		{"budget_used_bytes", "Bytes of requests that the adapter holds.", func() float64 { return float64(a.memory.Used()) }},
 		{"ready", "Whether a fresh server answered when last tried.", a.readyValue},
 	})
+	a.registerPlaces()
 	registerCounters(registry, []counter{
 		{"dropped_notifications_total", "Notifications given up because a client did not read.", sessions.DroppedNotifications.Value},
 		{"abandoned_answers_total", "Answers given up because the client did not come back for them.", sessions.AbandonedAnswers.Value},

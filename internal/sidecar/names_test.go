@@ -31,7 +31,7 @@ func TestTextsNameWhatToSet(t *testing.T) {
 			_, url := startAdapter(t, func(c *Config) {
 				c.Transport = StreamableHTTP
 				c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
-				c.Names.Fields, c.BodyBytes, c.MaxSessions = test.fields, 1<<10, 1
+				c.Names.Fields, c.BodyBytes, c.MaxSessions, c.Patience = test.fields, 1<<10, 1, 0
 				c.Origins = origin.Policy{Hosts: []string{"mcp.example.com"}}
 				c.Log = log.logger()
 			})

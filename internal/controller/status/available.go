@@ -27,6 +27,15 @@ func (v *view) available() verdict {
 	}
 }
 
+// sessionsFull says that every session slot is taken, if it is. Idle sessions still make room
+// for newcomers.
+func (v *view) sessionsFull() string {
+	if v.Sessions == nil || v.SessionsLimit == 0 || *v.Sessions < v.SessionsLimit {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %s", *v.Sessions, some(v.SessionsLimit, "session"))
+}
+
 func (v *view) podsReady() string {
 	return fmt.Sprintf("%d of %s ready", v.ready, some(max(v.want, v.ready), "pod"))
 }

@@ -97,7 +97,7 @@ func (v *view) readiness(accepted, available, verified verdict, counts *mcpv1alp
 	case !available.isTrue():
 		return because(available)
 	case verified.isTrue():
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(counts) + v.podsReady()}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(counts) + v.podsReady() + v.sessionsFull()}
 	case slices.Contains(followsAvailable, verified.reason):
 		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, v.podsReady() + "; not verified: " + verified.message}
 	default:

@@ -36,9 +36,11 @@ type Observed struct {
 	Adapter *mcpv1alpha1.AdapterStatus
 	// Sessions is the number to publish, or nil when it is not known.
 	Sessions *int32
-	URL      string
-	Selector string
-	Now      metav1.Time
+	// SessionsLimit is how many there may be, or 0 when it is not known.
+	SessionsLimit int32
+	URL           string
+	Selector      string
+	Now           metav1.Time
 }
 
 // Obstacle is something in the way, as a condition tells it.

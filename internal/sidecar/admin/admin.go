@@ -26,8 +26,8 @@ const longestWait = 10 * time.Second
 type Options struct {
 	// State is what the keeper knows, and when that changes.
 	State func() (keeper.State, <-chan struct{})
-	// Sessions is the number of open sessions.
-	Sessions func() int
+	// Sessions are those of clients.
+	Sessions func() adapterapi.Sessions
 	// Keys are what a reader of the catalogue proves itself by. It is not served when no
 	// manager has them.
 	Keys *keys.Keys
@@ -150,7 +150,7 @@ func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
 	}
 	digest := sha256.Sum256(body)
 	answer := adapterapi.Answer{
-		Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: strconv.Itoa(h.Sessions()), Body: body,
+		Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: h.Sessions().String(), Body: body,
 	}
 	if r.Header.Get("If-None-Match") == answer.ETag {
 		answer.Status, answer.Body = http.StatusNotModified, nil

@@ -55,7 +55,7 @@ func newHandler(s *source) http.Handler {
 		panic(err)
 	}
 	return Handler(Options{
-		State: s.get, Sessions: func() int { return 3 }, Keys: held, Settings: settings.New(settings.Options{}),
+		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} }, Keys: held, Settings: settings.New(settings.Options{}),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
 }
@@ -146,7 +146,7 @@ func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Keys: own, Metrics: http.NotFoundHandler()})
+	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: own, Metrics: http.NotFoundHandler()})
 	if got := ask(h, "/catalog", proof(serverKey, podUID, time.Now())...); got.Code != http.StatusNotFound {
 		t.Errorf("got %d", got.Code)
 	}
@@ -158,7 +158,7 @@ func TestCatalogueIsSentOnce(t *testing.T) {
 	first := read(t, h)
 	tag := first.Header().Get("ETag")
 	again := read(t, h, "If-None-Match", tag)
-	if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get(adapterapi.HeaderSessions) != "3" {
+	if again.Code != http.StatusNotModified || again.Body.Len() != 0 || again.Header().Get(adapterapi.HeaderSessions) != "3/20/0" {
 		t.Errorf("got %d with %d bytes, sessions %q", again.Code, again.Body.Len(), again.Header().Get(adapterapi.HeaderSessions))
 	}
 	s.set(keeper.State{Err: errors.New("gone")})

@@ -64,7 +64,7 @@ func settingsHandler(t *testing.T, held *keys.Keys) (http.Handler, *settings.Liv
 	t.Helper()
 	live := settings.New(settings.Options{})
 	return Handler(Options{
-		State: newSource(keeper.State{Ready: true}).get, Sessions: func() int { return 0 }, Keys: held, Settings: live, Metrics: http.NotFoundHandler(),
+		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Metrics: http.NotFoundHandler(),
 	}), live
 }
 

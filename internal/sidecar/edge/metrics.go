@@ -114,10 +114,10 @@ func (m *Metrics) SessionEnded(revision string, lasted time.Duration, reason err
 // serverEnded is the error type of a session that its server ended.
 const serverEnded = "server_ended"
 
-// sessionError is empty for sessions that end in order: by their clients, by their time, or
-// because the instance goes away.
+// sessionError is empty for sessions that end in order: by their clients, by their time, for
+// others, or because the instance goes away.
 func sessionError(reason error) string {
-	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrLifetime, session.ErrDraining} {
+	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrLifetime, session.ErrYielded, session.ErrDraining} {
 		if errors.Is(reason, orderly) {
 			return ""
 		}

@@ -3,12 +3,15 @@
 package frontend
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -38,6 +41,16 @@ func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text str
 func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	w.Header().Set("Retry-After", "1")
 	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
+}
+
+// RefuseSession answers a client that no session is opened for now.
+func RefuseSession(w http.ResponseWriter, id []byte, err error) {
+	after := time.Second
+	if full, ok := errors.AsType[*places.FullError](err); ok {
+		after = full.RetryAfter
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
+	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, err.Error())
 }
 
 // RefusePlain answers with an HTTP error and a text, to requests that are no messages.

@@ -75,9 +75,9 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
 		return
 	}
-	slot, err := t.Sessions.Reserve()
+	slot, err := t.Sessions.Reserve(r.Context(), &r.Caller)
 	if err != nil {
-		frontend.Unavailable(w, nil, err.Error())
+		frontend.RefuseSession(w, nil, err)
 		return
 	}
 	defer slot.Release()

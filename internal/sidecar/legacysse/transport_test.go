@@ -13,6 +13,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -263,7 +264,7 @@ func TestUnavailable(t *testing.T) {
 		"full": {func(e *endpoint, o *Options) {
 			e.registry = session.NewRegistry(session.Policy{Max: 0})
 			o.Sessions = e.registry
-		}, nil, session.ErrFull.Error()},
+		}, nil, places.ErrFull.Error()},
 		"draining":       {func(e *endpoint, _ *Options) { e.registry.Drain(e.t.Context()) }, nil, session.ErrDraining.Error()},
 		"no such server": {nil, []string{"/does/not/exist"}, "/does/not/exist"},
 		"no stream":      {func(e *endpoint, _ *Options) { e.limits.Streams = 0 }, nil, session.ErrTooManyStreams.Error()},

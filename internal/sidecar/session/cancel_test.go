@@ -52,7 +52,7 @@ func TestCancelledCallIsForgotten(t *testing.T) {
 		t.Error("the id is forgotten at once")
 	}
 	h.Sweep(t.Context(), time.Now().Add(testLimits.CancelGrace))
-	if _, idle := h.Idle(); !idle || len(h.calls) != 0 || len(h.streams) != 0 || h.waiting != 0 {
+	if _, _, idle := h.Idle(); !idle || len(h.calls) != 0 || len(h.streams) != 0 || h.waiting != 0 {
 		t.Errorf("idle %v, left behind: %d calls, %d streams, %d bytes", idle, len(h.calls), len(h.streams), h.waiting)
 	}
 	if got := h.server.messages(); len(got) != 2 {

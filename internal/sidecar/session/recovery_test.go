@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // An answer that did not reach the server must still be taken when the client,
@@ -64,7 +66,7 @@ func TestRequestPushedOutOfBacklog(t *testing.T) {
 // A session whose opening outlasts the drain must not live on.
 func TestFillAfterDrain(t *testing.T) {
 	r := NewRegistry(Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
-	slot, err := r.Reserve()
+	slot, err := r.Reserve(t.Context(), &caller.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Errors of a registry that takes no new session now.
-var (
-	ErrFull     = errors.New("every session slot is taken")
-	ErrDraining = errors.New("this instance is going away")
-)
+// ErrDraining is the error of a registry that takes no new sessions any more.
+var ErrDraining = errors.New("this instance is going away")
 
 // Reasons for which a registry ends sessions; clients with a call in flight see them.
 var (
 	ErrIdle     = errors.New("the session was idle for too long")
 	ErrLifetime = errors.New("the session reached its maximum lifetime")
+	ErrYielded  = errors.New("the session was idle and ended to make room: every session slot was taken")
 	// ErrClient is wrapped by the reasons of front ends whose client ended the session.
 	ErrClient = errors.New("the client ended the session")
 )
@@ -32,6 +33,8 @@ const (
 // Policy says how many sessions there may be, and for how long.
 type Policy struct {
 	Max         int
+	Full        error         // wraps places.ErrFull, for clients to read; nil is that itself
+	Patience    time.Duration // of a client that finds every slot taken; see places.Options
 	IdleTimeout time.Duration
 	MaxLifetime time.Duration
 	Opened      func(*Session) // is told of each session that is opened; may be nil
@@ -40,6 +43,9 @@ type Policy struct {
 // Registry knows the sessions of one instance by their ids.
 type Registry struct {
 	policy Policy
+	// Places are those of all sessions but the probe's.
+	Places *places.Places
+	Ended  Endings
 
 	mu       sync.Mutex
 	sessions map[string]*Session
@@ -53,53 +59,76 @@ type Registry struct {
 
 // NewRegistry returns a Registry without sessions.
 func NewRegistry(policy Policy) *Registry {
-	return &Registry{policy: policy, sessions: map[string]*Session{}, emptied: make(chan struct{})}
+	return &Registry{
+		policy: policy, Places: places.New(places.Options{Max: policy.Max, Full: policy.Full, Patience: policy.Patience}),
+		sessions: map[string]*Session{}, emptied: make(chan struct{}),
+	}
 }
 
 // Slot is a place for a session that is being opened.
 type Slot struct {
 	registry *Registry
-	probe    bool
+	place    *places.Place // nil for the probe's
 	once     sync.Once
 }
 
-// Reserve takes a place, so that no server is started for a session that would
-// then be refused. It must be filled or released.
-func (r *Registry) Reserve() (*Slot, error) { return r.reserve(false) }
-
-// ReserveProbe takes the place that the manager's probe has beyond all others.
-func (r *Registry) ReserveProbe() (*Slot, error) { return r.reserve(true) }
-
-func (r *Registry) reserve(probe bool) (*Slot, error) {
+// Reserve takes a place for the caller's session, so that no server is started for a session
+// that would then be refused. If every place is taken it waits; see places.Take. The slot
+// must be filled or released.
+func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, error) {
+	if from.Probe {
+		return r.reserveProbe()
+	}
+	place, err := r.Places.Take(ctx, from.ShareKey())
+	if err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := len(r.sessions) + r.reserved
-	if r.probing {
-		taken--
+	if r.draining {
+		place.Leave()
+		return nil, ErrDraining
 	}
+	r.reserved++
+	return &Slot{registry: r, place: place}, nil
+}
+
+// reserveProbe takes the place that the manager's probe has beyond all others.
+func (r *Registry) reserveProbe() (*Slot, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case r.draining:
 		return nil, ErrDraining
-	case probe && r.probing, !probe && taken >= r.policy.Max:
-		return nil, ErrFull
+	case r.probing:
+		return nil, errProbing
 	}
 	r.reserved++
-	r.probing = r.probing || probe
-	return &Slot{registry: r, probe: probe}, nil
+	r.probing = true
+	return &Slot{registry: r}, nil
 }
+
+var errProbing = errors.New("another probe has its session open")
 
 // Release gives the place back. After Fill it does nothing.
 func (s *Slot) Release() {
 	s.once.Do(func() {
 		r := s.registry
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.reserved--
-		if s.probe {
+		if s.place == nil {
 			r.probing = false
 		}
 		r.checkEmptyLocked()
+		r.mu.Unlock()
+		s.leave()
 	})
+}
+
+func (s *Slot) leave() {
+	if s.place != nil {
+		s.place.Leave()
+	}
 }
 
 // Fill puts the session into the place, under its id, until it ends.
@@ -109,28 +138,34 @@ func (s *Slot) Fill(id string, session *Session) {
 		r.mu.Lock()
 		r.reserved--
 		r.sessions[id] = session
-		if s.probe {
+		if s.place == nil {
 			r.probe = session
+		} else {
+			s.place.Fill(session)
 		}
 		over := r.over
 		r.mu.Unlock()
 		if r.policy.Opened != nil {
 			r.policy.Opened(session)
 		}
-		session.OnEnd(func() { r.remove(id) })
+		session.OnEnd(func() {
+			r.remove(id, session)
+			s.leave()
+		})
 		if over {
 			session.End(ErrDraining)
 		}
 	})
 }
 
-func (r *Registry) remove(id string) {
+func (r *Registry) remove(id string, session *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.probe != nil && r.sessions[id] == r.probe {
+	if r.probe == session {
 		r.probe, r.probing = nil, false
 	}
 	delete(r.sessions, id)
+	r.Ended.Add(id, session.Owner, session.EndedBy())
 	r.checkEmptyLocked()
 }
 
@@ -205,7 +240,7 @@ func (r *Registry) All() []*Session {
 
 func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	idleTimeout, lifetime := r.limits(session)
-	since, idle := session.Idle()
+	since, _, idle := session.Idle()
 	switch {
 	case now.Sub(session.Began()) >= lifetime:
 		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
@@ -218,6 +253,7 @@ func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 
 // Refuse takes no new sessions from now on.
 func (r *Registry) Refuse() {
+	r.Places.Close(ErrDraining)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.draining = true

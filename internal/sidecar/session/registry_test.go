@@ -8,13 +8,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+)
+
+var (
+	client  = &caller.Caller{Address: "192.0.2.1"}
+	manager = &caller.Caller{Address: "192.0.2.2", Probe: true}
 )
 
 var testPolicy = Policy{Max: 2, IdleTimeout: time.Minute, MaxLifetime: time.Hour}
 
 func (r *Registry) add(t *testing.T, h *harness, id string) {
 	t.Helper()
-	slot, err := r.Reserve()
+	slot, err := r.Reserve(t.Context(), client)
 	if err != nil {
 		t.Fatalf("reserve: %v", err)
 	}
@@ -26,11 +34,11 @@ func TestRegistryIsBounded(t *testing.T) {
 	r := NewRegistry(testPolicy)
 	h := newHarness(t, testLimits)
 	r.add(t, h, "a")
-	slot, err := r.Reserve()
+	slot, err := r.Reserve(t.Context(), client)
 	if err != nil {
 		t.Fatalf("reserve: %v", err)
 	}
-	if _, err := r.Reserve(); !errors.Is(err, ErrFull) {
+	if _, err := r.Reserve(t.Context(), client); !errors.Is(err, places.ErrFull) {
 		t.Errorf("one too many: got %v", err)
 	}
 	slot.Release()
@@ -61,11 +69,11 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		r := NewRegistry(Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 		probe := func(h *harness, id string) {
 			t.Helper()
-			slot, err := r.ReserveProbe()
+			slot, err := r.Reserve(t.Context(), manager)
 			if err != nil {
 				t.Fatalf("reserve for %s: %v", id, err)
 			}
-			if _, err := r.ReserveProbe(); !errors.Is(err, ErrFull) {
+			if _, err := r.Reserve(t.Context(), manager); !errors.Is(err, errProbing) {
 				t.Errorf("a second probe while %s is opened: %v", id, err)
 			}
 			slot.Fill(id, h.Session)
@@ -73,17 +81,17 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		first := newHarness(t, testLimits)
 		probe(first, "first")
 		r.add(t, newHarness(t, testLimits), "other") // the probe has taken nobody's place
-		if _, err := r.Reserve(); !errors.Is(err, ErrFull) {
+		if _, err := r.Reserve(t.Context(), client); !errors.Is(err, places.ErrFull) {
 			t.Errorf("one too many: %v", err)
 		}
-		if _, err := r.ReserveProbe(); !errors.Is(err, ErrFull) {
+		if _, err := r.Reserve(t.Context(), manager); !errors.Is(err, errProbing) {
 			t.Errorf("a second probe: %v", err)
 		}
 		if _, ok := r.Find("first"); !ok || r.Len() != 1 || len(r.All()) != 2 {
 			t.Errorf("found %v, %d counted of %d, want 1 of 2", ok, r.Len(), len(r.All()))
 		}
 		first.End(errors.New("deleted"))
-		if slot, err := r.ReserveProbe(); err != nil {
+		if slot, err := r.Reserve(t.Context(), manager); err != nil {
 			t.Errorf("after the first: %v", err)
 		} else {
 			slot.Release()
@@ -106,7 +114,7 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		if _, ok := r.Find("other"); !ok || len(r.All()) != 1 {
 			t.Errorf("%d sessions are left, the ordinary one: %v", len(r.All()), ok)
 		}
-		if _, err := r.ReserveProbe(); err != nil {
+		if _, err := r.Reserve(t.Context(), manager); err != nil {
 			t.Errorf("after the forgotten one: %v", err)
 		}
 	})
@@ -162,7 +170,7 @@ func TestDrain(t *testing.T) {
 		}()
 		synctest.Wait()
 		expect(t, "idle session's stream", taken(stream), "end")
-		if _, err := r.Reserve(); !errors.Is(err, ErrDraining) {
+		if _, err := r.Reserve(t.Context(), client); !errors.Is(err, ErrDraining) {
 			t.Errorf("new session: got %v", err)
 		}
 		select {

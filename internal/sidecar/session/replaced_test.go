@@ -45,11 +45,11 @@ func TestNewestReaderWins(t *testing.T) {
 	if _, _, end := third.Take(); !end || third.Replaced() {
 		t.Errorf("third reader: end %v, replaced %v", end, third.Replaced())
 	}
-	if _, idle := h.Idle(); idle || h.attached != 1 {
+	if _, _, idle := h.Idle(); idle || h.attached != 1 {
 		t.Errorf("idle %v, %d streams are read", idle, h.attached)
 	}
 	third.Detach()
-	if _, idle := h.Idle(); !idle || h.waiting != 0 || h.attached != 0 {
+	if _, _, idle := h.Idle(); !idle || h.waiting != 0 || h.attached != 0 {
 		t.Errorf("idle %v, %d bytes wait, %d streams are read", idle, h.waiting, h.attached)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
 // Server is the other end of a session.
@@ -84,7 +85,8 @@ type Session struct {
 	room     *sync.Cond // signalled when waiting events were taken
 	began    time.Time
 	touched  time.Time
-	attached int // streams that a client reads
+	use      places.Use // what the client has done so far
+	attached int        // streams that a client reads
 
 	lastStream uint64
 	streams    map[uint64]*stream // all that can still be read or resumed
@@ -226,6 +228,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		}
 		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
 		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
+		s.useLocked(request.Envelope.Method)
 		s.calls[c.key] = c
 		s.linkLocked(c)
 		stream.awaits++
@@ -261,6 +264,7 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 		return ErrEnded
 	}
 	s.touched = time.Now()
+	s.useLocked(message.Envelope.Method)
 	answered, forward := s.noteLocked(message)
 	s.mu.Unlock()
 	if !forward {
@@ -316,63 +320,6 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 		}
 	}
 	return nil, true
-}
-
-// EndedBy is why the session ended, or nil if it has not.
-func (s *Session) EndedBy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.endedBy
-}
-
-// Done is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} { return s.ended }
-
-// End ends the session and its server. Calls in flight are answered with the
-// reason, streams end once everything on them has been read.
-func (s *Session) End(reason error) {
-	s.mu.Lock()
-	if s.endedBy != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.endedBy = reason
-	for _, c := range s.calls {
-		if !c.over {
-			s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
-		}
-	}
-	clear(s.serverRequests)
-	s.requestBytes = 0
-	s.clearLocked(&s.backlog)
-	for _, stream := range s.streams {
-		stream.finished = true
-		stream.wake()
-	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	close(s.ended)
-	s.room.Broadcast()
-	hooks := s.onEnd
-	s.mu.Unlock()
-	s.server.Close()
-	for _, hook := range hooks {
-		hook()
-	}
-}
-
-// OnEnd has a function called when the session ends, or now if it has.
-func (s *Session) OnEnd(hook func()) {
-	s.mu.Lock()
-	over := s.endedBy != nil
-	if !over {
-		s.onEnd = append(s.onEnd, hook)
-	}
-	s.mu.Unlock()
-	if over {
-		hook()
-	}
 }
 
 // JSON-RPC error codes of answers that the session gives itself.

@@ -261,7 +261,7 @@ func TestCallThatCannotBeSent(t *testing.T) {
 	if _, err := h.Call(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"m"}`)); err == nil {
 		t.Error("got no error")
 	}
-	if _, idle := h.Idle(); !idle || len(h.streams) != 0 {
+	if _, _, idle := h.Idle(); !idle || len(h.streams) != 0 {
 		t.Errorf("the call is still there: idle %v, %d streams", idle, len(h.streams))
 	}
 }
@@ -366,22 +366,22 @@ func TestEnd(t *testing.T) {
 func TestIdle(t *testing.T) {
 	h := newHarness(t, testLimits)
 	stream := h.open()
-	if _, idle := h.Idle(); idle {
+	if _, _, idle := h.Idle(); idle {
 		t.Error("idle while a stream is read")
 	}
 	stream.Detach()
 	stream.Detach()
-	if _, idle := h.Idle(); !idle {
+	if _, _, idle := h.Idle(); !idle {
 		t.Error("not idle after the stream was left")
 	}
 	call := h.call(1, "")
 	call.Detach()
-	if _, idle := h.Idle(); idle {
+	if _, _, idle := h.Idle(); idle {
 		t.Error("idle while a call is in flight")
 	}
 	before := time.Now()
 	h.answer(1)
-	if since, idle := h.Idle(); !idle || len(h.calls) != 0 || since.Before(before) {
+	if since, _, idle := h.Idle(); !idle || len(h.calls) != 0 || since.Before(before) {
 		t.Error("not idle since the call was answered, for which its client may come back")
 	}
 }

@@ -3,14 +3,25 @@ package session
 import (
 	"context"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Idle says since when no client has used the session; not at all while a stream is
-// being read or a call is in flight.
-func (s *Session) Idle() (since time.Time, idle bool) {
+// Idle says since when no client has used the session, and what it has done with it; not
+// at all while a stream is being read or a call is in flight.
+func (s *Session) Idle() (since time.Time, use places.Use, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.touched, s.attached == 0 && len(s.calls) == 0
+	return s.touched, s.use, s.idleLocked()
+}
+
+func (s *Session) idleLocked() bool { return s.attached == 0 && len(s.calls) == 0 }
+
+// useLocked notes what the client does. Answers have no method, and are work.
+func (s *Session) useLocked(method []byte) {
+	if s.use < places.Worked {
+		s.use = max(s.use, places.UseOf(string(method)))
+	}
 }
 
 // Busy says whether a call is in flight, or its answer has not been read yet.

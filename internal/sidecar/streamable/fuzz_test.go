@@ -41,7 +41,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		server := &lineServer{}
 		registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
-		slot, err := registry.Reserve()
+		slot, err := registry.Reserve(t.Context(), &caller.Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 		return true
 	}
 	if _, ok := h.Sessions.Find(name); !ok {
-		refuseSession(w)
+		h.refuseSession(w, r, name)
 		return false
 	}
 	return true
@@ -92,7 +92,7 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	}
 	found, ok := h.Sessions.Find(name)
 	if !ok || !owns(r, found) {
-		refuseSession(w)
+		h.refuseSession(w, r, name)
 		return nil, false
 	}
 	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
@@ -101,8 +101,8 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 
 // refuseSession answers a request that names an unknown session. The answer names no request:
 // clients of the Go SDK would take the error for that request's answer and keep the session.
-func refuseSession(w http.ResponseWriter) {
-	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
+func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name string) {
+	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.Ended.Text(name, &r.Caller))
 }
 
 // owns says whether a session is the caller's. For others it does not exist. Where the

@@ -26,13 +26,9 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
-	reserve := h.Sessions.Reserve
-	if r.Caller.Probe {
-		reserve = h.Sessions.ReserveProbe
-	}
-	slot, err := reserve()
+	slot, err := h.Sessions.Reserve(r.Context(), &r.Caller)
 	if err != nil {
-		frontend.Unavailable(w, id, err.Error())
+		frontend.RefuseSession(w, id, err)
 		return
 	}
 	defer slot.Release()

@@ -84,7 +84,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				server.opened.Revision = revision20250618
 				server.opened.Owner = caller.NewOwner(&caller.Caller{})
 				registry := session.NewRegistry(session.Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
-				slot, err := registry.Reserve()
+				slot, err := registry.Reserve(t.Context(), &caller.Caller{})
 				if err != nil {
 					t.Fatal(err)
 				}

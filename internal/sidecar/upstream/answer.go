@@ -4,11 +4,13 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // gone answers that there is no such session. It names no request: clients of the Go
 // SDK would take the error for that request's answer and keep the session.
-func gone(w http.ResponseWriter) {
-	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such session: it has ended or never was; begin again with initialize")
+func (p *Proxy) gone(w http.ResponseWriter, r *edge.Request) {
+	text := p.ended.Text(r.Header.Get(frontend.HeaderSession), &r.Caller)
+	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, text)
 }

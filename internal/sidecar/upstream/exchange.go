@@ -73,7 +73,7 @@ func (x *exchange) turnAway(err error) {
 	if !errors.Is(err, session.ErrDraining) {
 		x.proxy.Metrics.Refused.Inc()
 	}
-	frontend.Unavailable(x.w, x.message.id, err.Error())
+	frontend.RefuseSession(x.w, x.message.id, err)
 }
 
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
@@ -119,7 +119,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 		if e.owner.IsVerified(&x.r.Caller) { // else it may be only this caller that the server does not let in
 			p.forget(e)
 		}
-		gone(x.w)
+		p.gone(x.w, x.r)
 		return true
 	}
 	return false
@@ -128,7 +128,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 func (p *Proxy) forget(e *entry) {
 	if p.table.remove(e) {
 		p.Metrics.Forgotten.Inc()
-		e.end(session.ErrEnded)
+		p.over(e, session.ErrEnded)
 	}
 }
 

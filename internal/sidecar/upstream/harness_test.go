@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -39,7 +40,7 @@ const (
 var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 var testLimits = Limits{
-	Sessions: 8, Calls: 8, Streams: 4, Single: 8, AnswerBytes: 16 << 20,
+	Calls: 8, Streams: 4, Single: 8, AnswerBytes: 16 << 20,
 	IdleTimeout: time.Hour, MaxLifetime: time.Hour,
 	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }
@@ -113,7 +114,7 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(
 	t.Helper()
 	options := Options{
 		URL:    b.url("/mcp"),
-		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits,
+		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits, Places: places.New(places.Options{Max: 8}),
 	}
 	if change != nil {
 		change(&options)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -264,7 +265,9 @@ func callTimesOut(t *testing.T, timeout time.Duration) bool {
 // Every number has its limit, and reaching one disturbs nobody within it.
 func TestLimits(t *testing.T) {
 	g := newGate()
-	e := newEndpoint(t, newBackend(t, g), func(o *Options) { o.Sessions, o.Calls, o.Streams, o.Single = 1, 1, 1, 1 })
+	e := newEndpoint(t, newBackend(t, g), func(o *Options) {
+		o.Places, o.Calls, o.Streams, o.Single = places.New(places.Options{Max: 1}), 1, 1, 1
+	})
 	id := e.open()
 	full := e.do("POST", initializeBody)
 	if body := text(t, full); full.StatusCode != 503 || full.Header.Get("Retry-After") == "" || !strings.Contains(body, `"id":0`) || !strings.Contains(body, "slot") {

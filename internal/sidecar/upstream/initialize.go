@@ -30,15 +30,15 @@ func (p *Proxy) initialize(x *exchange) {
 // behind (T-15). The client may go away meanwhile; the server's answer is awaited
 // all the same, since nobody else could end the session then.
 func (p *Proxy) forwardInitialize(x *exchange) {
-	probe := x.r.Caller.Probe
-	if err := p.table.reserve(probe); err != nil {
+	place, err := p.table.reserve(x.r.Context(), &x.r.Caller)
+	if err != nil {
 		x.turnAway(err)
 		return
 	}
 	filled := false
 	defer func() {
 		if !filled {
-			p.table.release(probe)
+			p.table.release(place)
 		}
 	}()
 
@@ -72,7 +72,11 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
 		}
 		x.r.Record.Session, x.r.Record.Revision = opened.number, edge.KnownRevision(revision)
+		opened.place = place
 		p.table.fill(opened)
+		if place != nil {
+			place.Fill(occupant{p, opened})
+		}
 		filled = true
 		x.w.Header().Set(frontend.HeaderSession, opened.id)
 	default:

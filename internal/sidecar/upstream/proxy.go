@@ -12,15 +12,13 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Limits bound what a Proxy does at a time, and for how long. The zero value of a
 // field is not a default.
 type Limits struct {
-	Sessions int // open at a time
-	// Full wraps session.ErrFull, for clients to read when there are as many; nil is that itself.
-	Full    error
 	Calls   int // POST requests in flight in one session
 	Streams int // GET requests in flight in one session
 	Single  int // POST requests in flight that belong to no session, and as many streams
@@ -48,6 +46,7 @@ type Metrics struct {
 type Options struct {
 	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	MintID func() string // makes the id of a session that was opened
+	Places *places.Places
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *edge.Request) bool
@@ -73,6 +72,7 @@ type Proxy struct {
 
 	server  *server
 	table   *table
+	ended   session.Endings
 	ending  chan struct{} // bounds how many sessions are ended at a time
 	outage  atomic.Int64  // when the server was last seen to be away, in Unix nanoseconds
 	streams atomic.Bool   // the server is known to answer GET with a stream
@@ -82,7 +82,7 @@ type Proxy struct {
 func NewProxy(options Options) *Proxy {
 	return &Proxy{
 		Options: options,
-		server:  newServer(options.URL), table: newTable(options.Limits),
+		server:  newServer(options.URL), table: newTable(options.Limits, options.Places),
 		ending: make(chan struct{}, endingAtATime),
 	}
 }
@@ -146,11 +146,11 @@ func (p *Proxy) pass(x *exchange) {
 		p.passSingle(x)
 		return
 	}
-	entered, err := p.table.enter(id, &x.r.Caller, x.stream)
+	entered, err := p.table.enter(id, &x.r.Caller, x.stream, useOf(x))
 	switch {
 	case err == nil:
 	case errors.Is(err, errUnknown):
-		gone(x.w)
+		p.gone(x.w, x.r)
 		return
 	case errors.Is(err, session.ErrTooManyStreams):
 		p.Metrics.Refused.Inc()
@@ -164,6 +164,38 @@ func (p *Proxy) pass(x *exchange) {
 	x.session = entered
 	x.r.Record.Session, x.r.Record.Revision = entered.number, edge.KnownRevision(entered.revision)
 	x.run()
+}
+
+// useOf is what a request does with its session.
+func useOf(x *exchange) places.Use {
+	switch messages := x.r.Messages; {
+	case x.stream:
+		return places.Opened
+	case len(messages) == 1:
+		return places.UseOf(string(messages[0].Envelope.Method))
+	}
+	return places.Worked
+}
+
+// occupant is a session that has a place.
+type occupant struct {
+	proxy *Proxy
+	entry *entry
+}
+
+// Idle is that of places.Occupant.
+func (o occupant) Idle() (since time.Time, use places.Use, idle bool) {
+	return o.proxy.table.idle(o.entry)
+}
+
+// Yield is that of places.Occupant. The server is told later.
+func (o occupant) Yield(since time.Time) bool {
+	e := o.entry
+	if !o.proxy.table.removeIf(e, func() bool { return e.isIdle() && e.touched.Equal(since) }) {
+		return false
+	}
+	go o.proxy.endSessions(context.Background(), []ending{{e, session.ErrYielded}})
+	return true
 }
 
 // passSingle forwards a request that belongs to no session.
@@ -187,7 +219,7 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	// The session ends whatever the server says, so the server must have let the caller in.
 	found, ok := p.table.find(id)
 	if !ok || !found.owner.IsVerified(&r.Caller) || !p.table.remove(found) {
-		gone(w)
+		p.gone(w, r)
 		return
 	}
 	r.Record.Session, r.Record.Revision = found.number, edge.KnownRevision(found.revision)
@@ -214,6 +246,7 @@ func (p *Proxy) Run(ctx context.Context) {
 
 // Refuse takes no new sessions, and no requests without one, from now on.
 func (p *Proxy) Refuse() {
+	p.Places.Close(session.ErrDraining)
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
 	p.table.draining = true
@@ -260,9 +293,15 @@ func (p *Proxy) endSessions(ctx context.Context, endings []ending) {
 	running.Wait()
 }
 
+// over ends what is in flight in a session that was taken out of the table.
+func (p *Proxy) over(e *entry, reason error) {
+	p.ended.Add(e.id, e.owner, reason)
+	e.end(reason)
+}
+
 // endSession tells the server first, so that it can end streams in its own way.
 func (p *Proxy) endSession(ctx context.Context, e ending, header http.Header) {
-	defer e.entry.end(e.reason)
+	defer p.over(e.entry, e.reason)
 	p.tell(ctx, http.MethodDelete, e.entry, header, nil)
 }
 

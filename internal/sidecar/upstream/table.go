@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +8,13 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 var (
 	errUnknown         = errors.New("no such session")
+	errProbing         = errors.New("another probe has its session open")
 	errTooManyRequests = errors.New("too many requests are in flight")
 )
 
@@ -27,6 +28,7 @@ type entry struct {
 	number   string // in the log; set before anybody else knows the session
 	owner    *caller.Owner
 	began    time.Time
+	place    *places.Place // nil for the probe's
 
 	// over ends when the session does; its cause is the reason.
 	over context.Context
@@ -34,6 +36,7 @@ type entry struct {
 
 	// Guarded by the table's mutex.
 	touched   time.Time
+	use       places.Use
 	confirmed time.Time // when the server last did what it was asked in this session
 	calls     int       // POST requests in flight
 	streams   int       // GET requests in flight
@@ -51,6 +54,7 @@ func newEntry(id, serverID, revision string, from *caller.Caller) *entry {
 // table has the sessions of one instance, and counts the requests in flight.
 type table struct {
 	limits Limits
+	places *places.Places
 
 	mu       sync.Mutex
 	entries  map[string]*entry
@@ -70,43 +74,69 @@ type table struct {
 	endDrain, endStop context.CancelCauseFunc
 }
 
-func newTable(limits Limits) *table {
-	t := &table{limits: limits, entries: map[string]*entry{}, changed: make(chan struct{}, 1)}
+func newTable(limits Limits, free *places.Places) *table {
+	t := &table{limits: limits, places: free, entries: map[string]*entry{}, changed: make(chan struct{}, 1)}
 	t.drains, t.endDrain = context.WithCancelCause(context.Background())
 	t.stops, t.endStop = context.WithCancelCause(context.Background())
 	return t
 }
 
-// reserve takes a place for a session, so that the server opens none that would
-// then be refused. A probe has a place of its own, beyond the others, and there is
-// one of these.
-func (t *table) reserve(probe bool) error {
+// reserve takes a place for a session, so that the server opens none that would then be
+// refused. A probe has a place of its own, which is nil, beyond the others; there is one of
+// these.
+func (t *table) reserve(ctx context.Context, from *caller.Caller) (*places.Place, error) {
+	if from.Probe {
+		return nil, t.reserveProbe()
+	}
+	place, err := t.places.Take(ctx, from.ShareKey())
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	draining := t.draining
+	if !draining {
+		t.reserved++
+	}
+	t.mu.Unlock()
+	if draining {
+		place.Leave()
+		return nil, session.ErrDraining
+	}
+	return place, nil
+}
+
+func (t *table) reserveProbe() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := len(t.entries) + t.reserved
-	if t.probing {
-		taken--
-	}
 	switch {
 	case t.draining:
 		return session.ErrDraining
-	case probe && t.probing, !probe && taken >= t.limits.Sessions:
-		return cmp.Or(t.limits.Full, session.ErrFull)
+	case t.probing:
+		return errProbing
 	}
 	t.reserved++
-	t.probing = t.probing || probe
+	t.probing = true
 	return nil
 }
 
 // release gives a place back.
-func (t *table) release(probe bool) {
+func (t *table) release(place *places.Place) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.reserved--
-	if probe {
+	if place == nil {
 		t.probing = false
 	}
 	t.signalLocked()
+	t.mu.Unlock()
+	leave(place)
+}
+
+// leave gives a place back. The table must not be locked: its sessions are asked by the
+// places, which are locked meanwhile, whether they are idle.
+func leave(place *places.Place) {
+	if place != nil {
+		place.Leave()
+	}
 }
 
 // fill puts a session into the place that was reserved for it.
@@ -132,15 +162,31 @@ func (t *table) deleteLocked(e *entry) {
 // remove takes a session out, and says whether it was there: whoever takes it out
 // ends it.
 func (t *table) remove(e *entry) bool {
+	return t.removeIf(e, func() bool { return true })
+}
+
+// removeIf is remove if the condition, which is asked under the table's lock, holds.
+func (t *table) removeIf(e *entry, holds func() bool) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.entries[e.id] != e {
+	if t.entries[e.id] != e || !holds() {
+		t.mu.Unlock()
 		return false
 	}
 	t.deleteLocked(e)
 	t.signalLocked()
+	t.mu.Unlock()
+	leave(e.place)
 	return true
 }
+
+// idle says since when a session has not been used, and what its client has done with it.
+func (t *table) idle(e *entry) (since time.Time, use places.Use, idle bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.touched, e.use, e.isIdle()
+}
+
+func (e *entry) isIdle() bool { return e.calls+e.streams == 0 }
 
 // find returns the session with the id, without using it.
 func (t *table) find(id string) (*entry, bool) {
@@ -151,7 +197,7 @@ func (t *table) find(id string) (*entry, bool) {
 }
 
 // enter begins a request in the session with the id, if it is the caller's.
-func (t *table) enter(id string, from *caller.Caller, stream bool) (*entry, error) {
+func (t *table) enter(id string, from *caller.Caller, stream bool, use places.Use) (*entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, ok := t.entries[id]
@@ -166,6 +212,7 @@ func (t *table) enter(id string, from *caller.Caller, stream bool) (*entry, erro
 		return nil, session.ErrTooManyCalls
 	}
 	e.count(stream, 1)
+	e.use = max(e.use, use)
 	return e, nil
 }
 
@@ -254,8 +301,15 @@ type ending struct {
 	reason error
 }
 
+func leaveAll(endings []ending) {
+	for _, e := range endings {
+		leave(e.entry.place)
+	}
+}
+
 // expire takes out the sessions whose time is up.
 func (t *table) expire(now time.Time) (endings []ending) {
+	defer func() { leaveAll(endings) }()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
@@ -267,7 +321,7 @@ func (t *table) expire(now time.Time) (endings []ending) {
 		switch {
 		case now.Sub(e.began) >= lifetime:
 			reason = fmt.Errorf("%w of %s", session.ErrLifetime, lifetime)
-		case e.calls+e.streams == 0 && now.Sub(e.touched) >= idle:
+		case e.isIdle() && now.Sub(e.touched) >= idle:
 			reason = fmt.Errorf("%w (%s)", session.ErrIdle, idle)
 		default:
 			continue
@@ -281,6 +335,8 @@ func (t *table) expire(now time.Time) (endings []ending) {
 // drain begins or goes on to take the sessions out that have no call in flight, or
 // all. Nothing new is let in. It says whether anything is still in flight.
 func (t *table) drain(all bool) (endings []ending, busy bool) {
+	t.places.Close(session.ErrDraining)
+	defer func() { leaveAll(endings) }()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.draining = true

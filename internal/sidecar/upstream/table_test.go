@@ -10,6 +10,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -17,18 +18,21 @@ import (
 // T-26: time ends what nobody uses, and what is used for too long.
 func TestTableKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{Sessions: 3, Calls: 1, Streams: 1, IdleTimeout: time.Minute, MaxLifetime: time.Hour})
+		table := newTable(Limits{Calls: 1, Streams: 1, IdleTimeout: time.Minute, MaxLifetime: time.Hour}, places.New(places.Options{Max: 3}))
 		for _, id := range []string{"idle", "called", "read"} {
-			if err := table.reserve(false); err != nil {
+			place, err := table.reserve(t.Context(), &caller.Caller{})
+			if err != nil {
 				t.Fatal(err)
 			}
-			table.fill(newEntry(id, "s", "", &caller.Caller{}))
+			e := newEntry(id, "s", "", &caller.Caller{})
+			e.place = place
+			table.fill(e)
 		}
-		if err := table.reserve(false); !errors.Is(err, session.ErrFull) {
+		if _, err := table.reserve(t.Context(), &caller.Caller{}); !errors.Is(err, places.ErrFull) {
 			t.Errorf("one too many: %v", err)
 		}
-		called, _ := table.enter("called", &caller.Caller{}, false)
-		if _, err := table.enter("read", &caller.Caller{}, true); err != nil {
+		called, _ := table.enter("called", &caller.Caller{}, false, places.Worked)
+		if _, err := table.enter("read", &caller.Caller{}, true, places.Worked); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -59,19 +63,26 @@ func TestTableKeepsTime(t *testing.T) {
 // long.
 func TestTableHasAPlaceForTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := newTable(Limits{Sessions: 1, Single: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+		table := newTable(Limits{Single: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour}, places.New(places.Options{Max: 1}))
 		open := func(id string, probe bool) *entry {
 			t.Helper()
-			if err := table.reserve(probe); err != nil {
+			from := &caller.Caller{Probe: probe}
+			place, err := table.reserve(t.Context(), from)
+			if err != nil {
 				t.Fatalf("reserve for %s: %v", id, err)
 			}
-			e := newEntry(id, "s", "", &caller.Caller{Probe: probe})
+			e := newEntry(id, "s", "", from)
+			e.place = place
 			table.fill(e)
 			return e
 		}
 		full := func(probe bool) {
 			t.Helper()
-			if err := table.reserve(probe); !errors.Is(err, session.ErrFull) {
+			want := places.ErrFull
+			if probe {
+				want = errProbing
+			}
+			if _, err := table.reserve(t.Context(), &caller.Caller{Probe: probe}); !errors.Is(err, want) {
 				t.Errorf("one too many (probe: %v): %v", probe, err)
 			}
 		}
@@ -87,10 +98,10 @@ func TestTableHasAPlaceForTheProbe(t *testing.T) {
 			t.Errorf("idle: %v", ended)
 		}
 		full(false)
-		if err := table.reserve(true); err != nil {
+		if _, err := table.reserve(t.Context(), &caller.Caller{Probe: true}); err != nil {
 			t.Errorf("the next probe: %v", err)
 		}
-		table.release(true)
+		table.release(nil)
 		table.remove(open("deleted", true))
 		open("drained", true)
 		if ended, _ := table.drain(true); len(ended) != 2 || table.probing || table.len() != 0 {
@@ -101,7 +112,7 @@ func TestTableHasAPlaceForTheProbe(t *testing.T) {
 
 // A server without sessions finds room for the probe's requests, too.
 func TestProbeWithoutSession(t *testing.T) {
-	table := newTable(Limits{Single: 1})
+	table := newTable(Limits{Single: 1}, places.New(places.Options{}))
 	leaveOther, err := table.enterSingle(false, false)
 	if err != nil {
 		t.Fatal(err)

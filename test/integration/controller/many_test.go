@@ -194,7 +194,7 @@ func newStandIn(t *testing.T) (clients http.Handler, catalog http.HandlerFunc) {
 	}
 	return endpoint, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
-		w.Header().Set(adapterapi.HeaderSessions, "0")
+		w.Header().Set(adapterapi.HeaderSessions, adapterapi.Sessions{}.String())
 		if r.Header.Get("If-None-Match") == `"1"` {
 			w.WriteHeader(http.StatusNotModified)
 			return

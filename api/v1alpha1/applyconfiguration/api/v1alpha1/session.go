@@ -30,7 +30,8 @@ type SessionApplyConfiguration struct {
 	// isolation PerSession, where it is 1 when left out.
 	Warm *int32 `json:"warm,omitempty"`
 	// maxPerPod is the number of sessions that one pod serves at a time; 20 when
-	// left out. Further ones are answered 503 with a Retry-After header.
+	// left out. When all are open, a new client waits for an idle one to end, at
+	// most 10 seconds, and is then answered 503 with a Retry-After header.
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 	// idleTimeout ends a session in which nothing happened for this long; 30m
 	// when left out. Durations are written like 90s, 30m or 1h30m.

@@ -1,0 +1,34 @@
+package adapterapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Sessions are those of an instance, as HeaderSessions carries them.
+type Sessions struct {
+	Open    int64
+	Limit   int64  // how many may be open at a time
+	Refused uint64 // clients that found every slot taken, since the adapter started
+}
+
+func (s Sessions) String() string { return fmt.Sprintf("%d/%d/%d", s.Open, s.Limit, s.Refused) }
+
+// ParseSessions reads what String returns. Counts have at most 40 bits, so that those of all
+// pods can be added.
+func ParseSessions(text string) (Sessions, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 {
+		return Sessions{}, fmt.Errorf("read sessions: %q has not three parts", text)
+	}
+	var numbers [3]uint64
+	for i, part := range parts {
+		number, err := strconv.ParseUint(part, 10, 40)
+		if err != nil {
+			return Sessions{}, fmt.Errorf("read sessions: %w", err)
+		}
+		numbers[i] = number
+	}
+	return Sessions{int64(numbers[0]), int64(numbers[1]), numbers[2]}, nil //nolint:gosec // of 40 bits
+}

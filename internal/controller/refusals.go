@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/prober"
+)
+
+// tellOfRefusals says that clients were refused because all sessions of a pod were in use.
+func (r *Reconciler) tellOfRefusals(s *state) {
+	more := r.refusals.since(s.name, s.results)
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if count := more[pod.UID]; count > 0 {
+			r.Events.Eventf(s.server, pod, corev1.EventTypeWarning, reasonSessionsFull, actionProbe,
+				"pod %s refused clients a session, %d times: each of its %d sessions was in use, or had been a moment before; "+
+					"spec.session.maxPerPod says how many there may be", pod.Name, count, s.results[pod.UID].Sessions.Limit)
+		}
+	}
+}
+
+// refusalCounts know how many refusals of each pod were told.
+type refusalCounts struct {
+	mu   sync.Mutex
+	told map[types.NamespacedName]map[types.UID]uint64
+}
+
+// since is how many refusals each pod of a server counts that were not told yet. What a pod
+// counted before this manager knew it is no news.
+func (c *refusalCounts) since(server types.NamespacedName, results map[types.UID]prober.Result) map[types.UID]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, more := map[types.UID]uint64{}, map[types.UID]uint64{}
+	for pod, result := range results {
+		now[pod] = result.Sessions.Refused
+		// An adapter that was restarted counts anew.
+		if before, known := c.told[server][pod]; known && now[pod] > before {
+			more[pod] = now[pod] - before
+		}
+	}
+	if c.told == nil {
+		c.told = map[types.NamespacedName]map[types.UID]uint64{}
+	}
+	c.told[server] = now
+	return more
+}
+
+func (c *refusalCounts) forget(server types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.told, server)
+}

@@ -1,0 +1,116 @@
+package places
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// candidate is a session that may end for another.
+type candidate struct {
+	place *Place
+	since time.Time // it is idle
+	use   Use
+}
+
+// makeRoom ends one session for each newcomer that waits, if there is one that may end. It
+// does nothing unless it is called for the first of them.
+func (p *Places) makeRoom(first *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 || p.waiting[0] != first {
+		return
+	}
+	idle := p.idleLocked()
+	for _, w := range slices.Clone(p.waiting) {
+		for p.isWaitingLocked(w) {
+			i := p.chooseLocked(idle, w.key)
+			if i < 0 {
+				break
+			}
+			chosen := idle[i]
+			idle = slices.Delete(idle, i, i+1)
+			p.yieldLocked(chosen, w)
+		}
+	}
+}
+
+// yieldLocked has a session end for a newcomer, unless it is used in that moment.
+func (p *Places) yieldLocked(chosen candidate, w *waiter) {
+	if chosen.place.left {
+		return
+	}
+	chosen.place.goesTo = w
+	p.mu.Unlock()
+	yielded := chosen.place.occupant.Yield(chosen.since)
+	p.mu.Lock()
+	if yielded {
+		p.evicted[chosen.use]++
+	}
+	chosen.place.goesTo = nil
+}
+
+// idleLocked are the sessions without an open stream or a call in flight.
+func (p *Places) idleLocked() (idle []candidate) {
+	for place := range p.taken {
+		if place.occupant == nil {
+			continue
+		}
+		if since, use, ok := place.occupant.Idle(); ok {
+			idle = append(idle, candidate{place, since, use})
+		}
+	}
+	return idle
+}
+
+// chooseLocked returns the index of the session that ends for a newcomer with the key, or -1.
+// If another key has a greater share, it is one of the key that has most. Then it is the one
+// that was used least, and then the one that is idle longest.
+func (p *Places) chooseLocked(idle []candidate, key string) int {
+	now, best := time.Now(), -1
+	for i, c := range idle {
+		if now.Sub(c.since) < p.dueLocked(c, key) {
+			continue
+		}
+		if best < 0 || p.compareLocked(c, idle[best], key) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+func (p *Places) compareLocked(a, b candidate, key string) int {
+	return cmp.Or(
+		-cmp.Compare(p.excessLocked(a.place.key, key), p.excessLocked(b.place.key, key)),
+		cmp.Compare(a.use, b.use),
+		a.since.Compare(b.since),
+	)
+}
+
+// excessLocked is by how much a key has more than a newcomer would have, or 0.
+func (p *Places) excessLocked(key, newcomer string) int {
+	return max(p.held[key]-p.held[newcomer]-1, 0)
+}
+
+// dueLocked is how long a session must have been idle to end for a newcomer with the key.
+func (p *Places) dueLocked(c candidate, key string) time.Duration {
+	if c.use == Worked && p.excessLocked(c.place.key, key) == 0 {
+		return workedIdle
+	}
+	return leastIdle
+}
+
+// refuseLocked refuses a newcomer with the key.
+func (p *Places) refuseLocked(key string) error {
+	p.refused++
+	soonest := time.Duration(-1)
+	for _, c := range p.idleLocked() {
+		if left := p.dueLocked(c, key) - time.Since(c.since); soonest < 0 || left < soonest {
+			soonest = left
+		}
+	}
+	if soonest < 0 {
+		soonest = busyRetry
+	}
+	return &FullError{p.options.Full, max((soonest + time.Second - 1).Truncate(time.Second), time.Second)}
+}

@@ -1,0 +1,76 @@
+package session
+
+import (
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+)
+
+// EndedBy is why the session ended, or nil if it has not.
+func (s *Session) EndedBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endedBy
+}
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.ended }
+
+// End ends the session and its server. Calls in flight are answered with the
+// reason, streams end once everything on them has been read.
+func (s *Session) End(reason error) {
+	s.endIf(reason, func() bool { return true })
+}
+
+// Yield ends the session to make room for another. It does nothing, and returns false, if
+// the client has used the session since the given time, or uses it now.
+func (s *Session) Yield(since time.Time) bool {
+	return s.endIf(ErrYielded, func() bool { return s.idleLocked() && s.touched.Equal(since) })
+}
+
+// endIf ends the session if the condition, which is asked under the session's lock, holds.
+func (s *Session) endIf(reason error, holds func() bool) bool {
+	s.mu.Lock()
+	if s.endedBy != nil || !holds() {
+		s.mu.Unlock()
+		return false
+	}
+	s.endedBy = reason
+	for _, c := range s.calls {
+		if !c.over {
+			s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
+		}
+	}
+	clear(s.serverRequests)
+	s.requestBytes = 0
+	s.clearLocked(&s.backlog)
+	for _, stream := range s.streams {
+		stream.finished = true
+		stream.wake()
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	close(s.ended)
+	s.room.Broadcast()
+	hooks := s.onEnd
+	s.mu.Unlock()
+	s.server.Close()
+	for _, hook := range hooks {
+		hook()
+	}
+	return true
+}
+
+// OnEnd has a function called when the session ends, or now if it has.
+func (s *Session) OnEnd(hook func()) {
+	s.mu.Lock()
+	over := s.endedBy != nil
+	if !over {
+		s.onEnd = append(s.onEnd, hook)
+	}
+	s.mu.Unlock()
+	if over {
+		hook()
+	}
+}

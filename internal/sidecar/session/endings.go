@@ -1,0 +1,50 @@
+package session
+
+import (
+	"sync"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+)
+
+// mostEndings is of how many sessions it is remembered why they ended.
+const mostEndings = 256
+
+// Endings remember why the sessions ended that ended last, so that their clients can be
+// told. The zero value is ready to use.
+type Endings struct {
+	mu   sync.Mutex
+	ring []ending
+	next int // where the oldest is, once the ring is full
+}
+
+type ending struct {
+	id     string
+	owner  *caller.Owner
+	reason error
+}
+
+// Add notes that a session has ended. The reason is one for clients to read.
+func (e *Endings) Add(id string, owner *caller.Owner, reason error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ended := ending{id, owner, reason}
+	if len(e.ring) < mostEndings {
+		e.ring = append(e.ring, ended)
+		return
+	}
+	e.ring[e.next] = ended
+	e.next = (e.next + 1) % mostEndings
+}
+
+// Text is for a client that names a session which is not there: why it ended, if it was the
+// caller's and not long ago.
+func (e *Endings) Text(id string, from *caller.Caller) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.ring {
+		if known := &e.ring[i]; known.id == id && known.owner.Is(from) {
+			return "no such session, it has ended: " + known.reason.Error() + "; begin again with initialize"
+		}
+	}
+	return "no such session: it has ended or never was; begin again with initialize"
+}
