@@ -117,7 +117,7 @@ const serverEnded = "server_ended"
 // sessionError is empty for sessions that end in order: by their clients, by their time, for
 // others, or because the instance goes away.
 func sessionError(reason error) string {
-	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrLifetime, session.ErrYielded, session.ErrDraining} {
+	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrSilent, session.ErrLifetime, session.ErrYielded, session.ErrDraining} {
 		if errors.Is(reason, orderly) {
 			return ""
 		}

@@ -18,7 +18,9 @@ var ErrDraining = errors.New("this instance is going away")
 var (
 	ErrIdle     = errors.New("the session was idle for too long")
 	ErrLifetime = errors.New("the session reached its maximum lifetime")
-	ErrYielded  = errors.New("the session was idle and ended to make room: every session slot was taken")
+	// ErrSilent is for a client that opens a session and then says nothing more.
+	ErrSilent  = errors.New("the client did not say that it is initialized, or anything else, in time")
+	ErrYielded = errors.New("the session was idle and ended to make room: every session slot was taken")
 	// ErrClient is wrapped by the reasons of front ends whose client ended the session.
 	ErrClient = errors.New("the client ended the session")
 )
@@ -29,6 +31,9 @@ const (
 	ProbeIdleTimeout = 10 * time.Second
 	ProbeLifetime    = 2 * time.Minute
 )
+
+// SilentTimeout is how long a client that has opened a session may say nothing at all.
+const SilentTimeout = time.Minute
 
 // Policy says how many sessions there may be, and for how long.
 type Policy struct {
@@ -240,15 +245,26 @@ func (r *Registry) All() []*Session {
 
 func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	idleTimeout, lifetime := r.limits(session)
-	since, _, idle := session.Idle()
+	since, use, idle := session.Idle()
+	if use == places.Opened {
+		idleTimeout = min(idleTimeout, SilentTimeout)
+	}
 	switch {
 	case now.Sub(session.Began()) >= lifetime:
 		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
 	case idle && now.Sub(since) >= idleTimeout:
-		session.End(fmt.Errorf("%w (%s)", ErrIdle, idleTimeout))
+		session.End(IdleReason(use, idleTimeout))
 	default:
 		session.Sweep(ctx, now)
 	}
+}
+
+// IdleReason is why a session ends that has not been used for some time.
+func IdleReason(use places.Use, timeout time.Duration) error {
+	if use == places.Opened {
+		return fmt.Errorf("%w (%s)", ErrSilent, timeout)
+	}
+	return fmt.Errorf("%w (%s)", ErrIdle, timeout)
 }
 
 // Refuse takes no new sessions from now on.

@@ -156,6 +156,24 @@ func TestRegistryKeepsTime(t *testing.T) {
 	})
 }
 
+// A client that opens a session and then says nothing at all is not waited for as others are.
+func TestRegistryEndsSilentSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(Policy{Max: 2, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+		silent, initialized := newHarness(t, testLimits), newHarness(t, testLimits)
+		r.add(t, silent, "silent")
+		r.add(t, initialized, "initialized")
+		initialized.tell(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		time.Sleep(SilentTimeout)
+		for _, s := range r.All() {
+			r.sweep(t.Context(), s, time.Now())
+		}
+		if !errors.Is(silent.EndedBy(), ErrSilent) || initialized.EndedBy() != nil {
+			t.Errorf("ended by %v, and the other by %v", silent.EndedBy(), initialized.EndedBy())
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(testPolicy)

@@ -317,12 +317,15 @@ func (t *table) expire(now time.Time) (endings []ending) {
 		if e.probe {
 			idle, lifetime = min(idle, session.ProbeIdleTimeout), min(lifetime, session.ProbeLifetime)
 		}
+		if e.use == places.Opened {
+			idle = min(idle, session.SilentTimeout)
+		}
 		var reason error
 		switch {
 		case now.Sub(e.began) >= lifetime:
 			reason = fmt.Errorf("%w of %s", session.ErrLifetime, lifetime)
 		case e.isIdle() && now.Sub(e.touched) >= idle:
-			reason = fmt.Errorf("%w (%s)", session.ErrIdle, idle)
+			reason = session.IdleReason(e.use, idle)
 		default:
 			continue
 		}

@@ -25,7 +25,7 @@ func TestTableKeepsTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := newEntry(id, "s", "", &caller.Caller{})
-			e.place = place
+			e.place, e.use = place, places.Listed
 			table.fill(e)
 		}
 		if _, err := table.reserve(t.Context(), &caller.Caller{}); !errors.Is(err, places.ErrFull) {
@@ -55,6 +55,24 @@ func TestTableKeepsTime(t *testing.T) {
 		}
 		if table.len() != 0 {
 			t.Errorf("%d are left", table.len())
+		}
+	})
+}
+
+// A client that opens a session and then says nothing at all is not waited for as others are.
+func TestTableEndsSilentSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(Limits{IdleTimeout: time.Hour, MaxLifetime: time.Hour}, places.New(places.Options{Max: 2}))
+		for id, use := range map[string]places.Use{"silent": places.Opened, "initialized": places.Listed} {
+			e := newEntry(id, "s", "", &caller.Caller{})
+			e.use = use
+			table.reserved++
+			table.fill(e)
+		}
+		time.Sleep(session.SilentTimeout)
+		ended := table.expire(time.Now())
+		if len(ended) != 1 || ended[0].entry.id != "silent" || !errors.Is(ended[0].reason, session.ErrSilent) {
+			t.Errorf("ended are %v", ended)
 		}
 	})
 }
