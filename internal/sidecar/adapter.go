@@ -186,6 +186,8 @@ const (
 	sharedCalls     = 4096
 	subscriptions   = 256
 	drainLinger     = 30 * time.Second
+	// The manager, the kubelet and a scraper ask one thing after the other.
+	adminConnections = 256
 
 	statelessCalls   = 4096
 	statelessListens = 1024
@@ -221,6 +223,7 @@ type Adapter struct {
 	introductions introductions
 	clients       http.Handler
 	admin         http.Handler
+	connections   atomic.Pointer[patientListener] // of clients, once it serves
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc

@@ -25,6 +25,15 @@ func (c *Config) budget() int64 {
 	return c.MemoryLimit / budgetShare
 }
 
+// connectionBytes is more than an open connection costs whose client says nothing.
+const connectionBytes = 64 << 10
+
+// connections is how many connections of clients may be open: as many as would fit into the
+// budget, which they are not counted in, and enough for the sessions.
+func (c *Config) connections() int {
+	return max(int(c.budget()/connectionBytes), 4*c.MaxSessions)
+}
+
 // checkMemory says whether a body that may come has no room. Large bodies leave an eighth
 // of the budget to small ones, so half of the budget is a bound to go by.
 func (c *Config) checkMemory() error {

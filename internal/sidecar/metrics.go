@@ -12,6 +12,18 @@ import (
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
+// registerConnections has what became of clients that connect.
+func (a *Adapter) registerConnections() {
+	registerGauges(a.registry, []gauge{
+		{"connections", "Connections of clients that are open.", func() float64 { return float64(a.connections.Load().count()) }},
+		{"connections_limit", "Connections of clients that may be open at a time.", func() float64 { return float64(a.config.connections()) }},
+	})
+	registerCounters(a.registry, []counter{
+		{"refused_connections_total", "Connections of clients beyond what may be open, while each of the others had a request in flight.", func() uint64 { return a.connections.Load().refusals() }},
+		{"evicted_connections_total", "Connections without a request in flight that made room for others.", func() uint64 { return a.connections.Load().evictions() }},
+	})
+}
+
 // registerPlaces has what became of clients that found every session slot taken.
 func (a *Adapter) registerPlaces() {
 	registerCounters(a.registry, []counter{
@@ -39,6 +51,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 		{"ready", "Whether a fresh server answered when last tried.", a.readyValue},
 	})
 	a.registerPlaces()
+	a.registerConnections()
 	registerCounters(registry, []counter{
 		{"dropped_notifications_total", "Notifications given up because a client did not read.", sessions.DroppedNotifications.Value},
 		{"abandoned_answers_total", "Answers given up because the client did not come back for them.", sessions.AbandonedAnswers.Value},

@@ -19,26 +19,29 @@ type patientListener struct {
 
 	mu    sync.Mutex
 	conns map[*patientConn]struct{} // open
+	crowd
 }
 
-func newPatientListener(listener net.Listener) *patientListener {
-	l := &patientListener{Listener: listener, conns: map[*patientConn]struct{}{}}
+// newPatientListener returns a listener that has at most so many connections open.
+func newPatientListener(listener net.Listener, most int) *patientListener {
+	l := &patientListener{Listener: listener, conns: map[*patientConn]struct{}{}, crowd: crowd{most: most}}
 	l.looked.Store(time.Now().UnixNano())
 	return l
 }
 
 // Accept is that of net.Listener.
 func (l *patientListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	tcp, ok := accepted.(*net.TCPConn)
-	if !ok {
-		return accepted, err
+	for {
+		accepted, err := l.Listener.Accept()
+		tcp, ok := accepted.(*net.TCPConn)
+		if !ok {
+			return accepted, err
+		}
+		if c := (&patientConn{TCPConn: tcp, listener: l}); l.admit(c) {
+			return c, err
+		}
+		refuseConnection(tcp)
 	}
-	c := &patientConn{TCPConn: tcp, listener: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conns[c] = struct{}{}
-	return c, err
 }
 
 // lookInterval is how late a deadline may be.
@@ -67,6 +70,9 @@ func (l *patientListener) run(ctx context.Context) {
 type patientConn struct {
 	*net.TCPConn
 	listener *patientListener
+
+	state atomic.Int32 // an http.ConnState
+	idle  atomic.Int64 // since when, in nanoseconds, while that is http.StateIdle
 
 	mu     sync.Mutex
 	wanted time.Time // the read deadline; zero is never

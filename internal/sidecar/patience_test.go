@@ -20,7 +20,7 @@ func connect(t *testing.T) (ours, theirs net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := newPatientListener(tcp)
+	listener := newPatientListener(tcp, 8)
 	t.Cleanup(func() { _ = listener.Close() })
 	if theirs, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestSlowHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := newPatientListener(tcp)
+	listener := newPatientListener(tcp, 8)
 	go listener.run(t.Context())
 	server := newServer(nil)
 	if server.ReadHeaderTimeout != headerTimeout {

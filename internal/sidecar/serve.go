@@ -59,13 +59,15 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	})
 
 	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
-	patient := newPatientListener(clients)
+	patient, adminPatient := newPatientListener(clients, a.config.connections()), newPatientListener(administrators, adminConnections)
+	a.connections.Store(patient)
 	running.Go(func() { patient.run(background) })
+	running.Go(func() { adminPatient.run(background) })
 	running.Go(func() { a.config.Keys.Run(background, a.config.Log.WithName("keys")) })
 	running.Go(func() { a.config.Settings.Run(background) })
 	failed := make(chan error, 2)
 	go func() { failed <- clientServer.Serve(patient) }()
-	go func() { failed <- adminServer.Serve(administrators) }()
+	go func() { failed <- adminServer.Serve(adminPatient) }()
 
 	var err error
 	select {
@@ -109,6 +111,7 @@ func newServer(handler http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleConnection,
 		MaxHeaderBytes:    headerBytes,
+		ConnState:         noteState,
 	}
 }
 

@@ -1,0 +1,175 @@
+package sidecar
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+// crowded is a server that has room for few connections.
+type crowded struct {
+	t        *testing.T
+	listener *patientListener
+	release  chan struct{} // ends requests to /slow
+	entered  chan struct{}
+}
+
+func newCrowded(t *testing.T, most int) *crowded {
+	t.Helper()
+	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowded{t: t, listener: newPatientListener(tcp, most), release: make(chan struct{}), entered: make(chan struct{})}
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			c.entered <- struct{}{}
+			<-c.release
+		}
+		_, _ = io.WriteString(w, "answer")
+	}))
+	go func() { _ = server.Serve(c.listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return c
+}
+
+// dial opens a connection that the server has taken in, or refused.
+func (c *crowded) dial() net.Conn {
+	c.t.Helper()
+	decided := func() uint64 { return uint64(c.listener.count()) + c.listener.evictions() + c.listener.refusals() }
+	before := decided()
+	conn, err := (&net.Dialer{}).DialContext(c.t.Context(), "tcp", c.listener.Addr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	gomega.NewWithT(c.t).Eventually(decided).WithTimeout(hang.Guard).Should(gomega.BeNumerically(">", before))
+	return conn
+}
+
+func (c *crowded) send(conn net.Conn, path string) {
+	c.t.Helper()
+	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *crowded) read(conn net.Conn) (status int, body string) {
+	c.t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(hang.Guard))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// get makes a request and leaves the connection open.
+func (c *crowded) get(conn net.Conn) {
+	c.t.Helper()
+	c.send(conn, "/")
+	if status, body := c.read(conn); status != http.StatusOK || body != "answer" {
+		c.t.Errorf("got %d %s", status, body)
+	}
+}
+
+func (c *crowded) wantClosed(conn net.Conn) {
+	c.t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(hang.Guard))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, net.ErrClosed) || isTimeout(err) {
+		c.t.Errorf("the connection is not closed: %v", err)
+	}
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+// pretend has the connection that is between two requests be so for longer, if there is one.
+func (c *crowded) pretend(longer time.Duration) bool {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	for conn := range c.listener.conns {
+		if http.ConnState(conn.state.Load()) == http.StateIdle {
+			conn.idle.Add(-int64(longer))
+			return true
+		}
+	}
+	return false
+}
+
+// Connections that nothing comes on make room for those that something comes on, the oldest
+// first; others are not touched.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	c := newCrowded(t, 3)
+	used := c.dial()
+	c.get(used)
+	first, second := c.dial(), c.dial()
+	third := c.dial()
+	c.wantClosed(first)
+	c.get(third)
+	c.get(used)
+	c.get(second)
+	if c.listener.count() != 3 || c.listener.evictions() != 1 || c.listener.refusals() != 0 {
+		t.Errorf("%d connections, %d made room, %d refused", c.listener.count(), c.listener.evictions(), c.listener.refusals())
+	}
+}
+
+// A connection between two requests makes room once it has been so for a while. If all are
+// in use, the new one is refused, and is told so.
+func TestUsedConnectionsStay(t *testing.T) {
+	t.Parallel()
+	c := newCrowded(t, 2)
+	busy, idle := c.dial(), c.dial()
+	c.get(idle)
+	c.send(busy, "/slow")
+	<-c.entered
+	refused := c.dial()
+	if status, body := c.read(refused); status != http.StatusServiceUnavailable || !strings.Contains(body, "too many connections") {
+		t.Errorf("got %d %s", status, body)
+	}
+	gomega.NewWithT(t).Eventually(c.pretend).WithArguments(2 * leastQuiet).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	late := c.dial()
+	c.wantClosed(idle)
+	c.get(late)
+	close(c.release)
+	if status, _ := c.read(busy); status != http.StatusOK {
+		t.Errorf("the request in flight gets %d", status)
+	}
+}
+
+// However many connections come and go, what is remembered of them is bounded.
+func TestCrowdIsTidy(t *testing.T) {
+	t.Parallel()
+	c := newCrowded(t, 4)
+	kept := c.dial()
+	for range 300 {
+		conn := c.dial()
+		c.get(conn)
+		_ = conn.Close()
+		gomega.NewWithT(t).Eventually(c.listener.count).WithTimeout(hang.Guard).Should(gomega.Equal(1))
+	}
+	c.listener.mu.Lock()
+	remembered := len(c.listener.fresh)
+	c.listener.mu.Unlock()
+	if remembered > 80 {
+		t.Errorf("%d are remembered", remembered)
+	}
+	c.get(kept)
+}
