@@ -60,8 +60,11 @@ func (c *Caller) Group() string {
 }
 
 // ShareKey names the client that shares of what there is are counted for: its address, or
-// for IPv6 the network, which one client may have all of.
+// for IPv6 the network, which one client may have all of. The adapter itself has none.
 func (c *Caller) ShareKey() string {
+	if c == nil {
+		return ""
+	}
 	address, err := netip.ParseAddr(c.Address)
 	if err != nil || address.Unmap().Is4() {
 		return c.Address

@@ -17,6 +17,7 @@ type group struct {
 	name         string
 	caller       *caller.Caller // the first of them
 	shares       string         // what all of them have in common
+	pays         string         // whose share of the processes its own are counted in
 	capabilities capabilities
 
 	// Guarded by the server's mutex.
@@ -61,7 +62,7 @@ func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 			return nil, s.busy(errCapabilities)
 		}
 		g = &group{
-			server: s, name: name, caller: from.Clone(), shares: shares, capabilities: c,
+			server: s, name: name, caller: from.Clone(), shares: shares, pays: from.ShareKey(), capabilities: c,
 			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
 		}
 		s.groups[name] = g
@@ -230,7 +231,12 @@ func (g *group) startLocked(c *call) (*start, error) {
 	if err := s.backOffs[g.shares].err(); err != nil {
 		return nil, err
 	}
-	if s.children >= limits.Children && !s.evictLocked() {
+	// One process is left for clients of other addresses. Principals are not counted: a token
+	// costs nothing to make up.
+	if s.heldLocked(g.pays) >= max(limits.Children-1, 2) && !s.evictLocked(func(other *group) bool { return other.pays == g.pays }) {
+		return nil, nil //nolint:nilnil // There is no room.
+	}
+	if s.children >= limits.Children && !s.evictLocked(anyGroup) {
 		return nil, nil //nolint:nilnil // There is no room.
 	}
 	b := &start{}
@@ -240,11 +246,26 @@ func (g *group) startLocked(c *call) (*start, error) {
 	return b, nil
 }
 
-// evictLocked ends the process that was longest without use. One of the group that
-// needs room has been taken before.
-func (s *Server) evictLocked() bool {
+func anyGroup(*group) bool { return true }
+
+// heldLocked is how many processes are counted in a share.
+func (s *Server) heldLocked(pays string) (held int) {
+	for _, g := range s.groups {
+		if g.pays == pays {
+			held += len(g.workers) + len(g.starts)
+		}
+	}
+	return held
+}
+
+// evictLocked ends the process that was longest without use, of those of some groups. One of
+// the group that needs room has been taken before.
+func (s *Server) evictLocked(of func(*group) bool) bool {
 	var oldest *worker
 	for _, g := range s.groups {
+		if !of(g) {
+			continue
+		}
 		for _, w := range g.workers {
 			if !w.usedLocked() && (oldest == nil || w.touched.Before(oldest.touched)) {
 				oldest = w

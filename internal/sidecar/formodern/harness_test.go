@@ -2,6 +2,7 @@ package formodern
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,7 +276,10 @@ type posted struct {
 }
 
 // client is how requests are made.
-type client struct{ principal, capabilities, meta string }
+type client struct {
+	principal, capabilities, meta string
+	address                       string // one for each principal unless it is set
+}
 
 var (
 	mute    = client{capabilities: `{}`}
@@ -293,7 +297,10 @@ func (s *stage) post(c client, method, params string) *posted {
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`
 	text = strings.ReplaceAll(text, "TOKEN", p.id)
-	from := &caller.Caller{Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal}}
+	from := &caller.Caller{
+		Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal},
+		Address: cmp.Or(c.address, "of "+c.principal),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.leave = cancel
 	go func() {

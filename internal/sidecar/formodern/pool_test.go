@@ -125,6 +125,35 @@ func TestEviction(t *testing.T) {
 	})
 }
 
+// M2: clients of one address never have all processes, by whatever tokens and capabilities
+// they tell themselves apart.
+func TestOneIsLeftForOtherAddresses(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		const form, both = `{"elicitation":{"form":{}}}`, `{"elicitation":{"form":{},"url":{}}}`
+		greedy := func(principal, capabilities string) *posted {
+			defer synctest.Wait()
+			return s.post(client{principal: principal, capabilities: capabilities, address: "192.0.2.1"}, "tools/call", "")
+		}
+		greedy("a", form)
+		greedy("a", both)
+		greedy("made up", form)
+		s.processes(3)
+		waiting := greedy("made up as well", form)
+		waiting.wantNothing()
+		s.post(client{principal: "b", capabilities: form, address: "192.0.2.2"}, "tools/call", "")
+		s.process(4).next()
+		waiting.wantBusy()
+		// When one of their own is free, they take its place.
+		one := s.process(1)
+		one.answer(one.next(), `"result":{}`)
+		greedy("made up again", form)
+		s.process(5).next()
+		if !one.isClosed() {
+			t.Error("they have one more")
+		}
+	})
+}
+
 // One principal can have so many kinds of clients at a time.
 func TestKeysPerPrincipal(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {

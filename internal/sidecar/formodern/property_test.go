@@ -172,7 +172,7 @@ func neverMixedUp(t *testing.T, seed uint64) {
 	for i := range 12 {
 		random := rand.New(rand.NewPCG(seed, 1000+uint64(i)))
 		principal := fmt.Sprint("p", i%3)
-		c := client{principal, `{}`, `"progressToken":TOKEN,`}
+		c := client{principal: principal, capabilities: `{}`, meta: `"progressToken":TOKEN,`}
 		owner := principal + "-mute"
 		if i%2 == 0 {
 			c.capabilities, owner = `{"elicitation":{}}`, principal+"-asked"

@@ -91,7 +91,7 @@ func (s *Server) obtain(ctx context.Context, from *caller.Caller) (LegacyServer,
 		}
 		if try == 0 {
 			s.mu.Lock()
-			s.evictLocked()
+			s.evictLocked(anyGroup)
 			s.mu.Unlock()
 		}
 		select {
