@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +17,17 @@ func (r *Reconciler) tellOfRefusals(s *state) {
 		pod := &s.pods[i]
 		if count := more[pod.UID]; count > 0 {
 			r.Events.Eventf(s.server, pod, corev1.EventTypeWarning, reasonSessionsFull, actionProbe,
-				"pod %s refused clients a session, %d times: each of its %d sessions was in use, or had been a moment before; "+
-					"spec.session.maxPerPod says how many there may be", pod.Name, count, s.results[pod.UID].Sessions.Limit)
+				"pod %s had no session for a client, %s: each of its %d sessions was in use, or had been a moment before; "+
+					"spec.session.maxPerPod says how many there may be", pod.Name, times(count), s.results[pod.UID].Sessions.Limit)
 		}
 	}
+}
+
+func times(count uint64) string {
+	if count == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", count)
 }
 
 // refusalCounts know how many refusals of each pod were told.

@@ -146,7 +146,10 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		awaitStatus(ctx, server, 2*time.Minute, HaveField("Status.Sessions", HaveValue(BeEquivalentTo(2))))
 		Expect(server.Status.Conditions).To(ContainElements(
 			And(HaveField("Type", mcpv1alpha1.ConditionVerified), HaveField("Reason", mcpv1alpha1.ReasonVerified)),
-			And(HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Reason", mcpv1alpha1.ReasonReady))))
+			And(HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Reason", mcpv1alpha1.ReasonReady), HaveField("Message", ContainSubstring("2 of 2 sessions")))))
+		Eventually(func() string {
+			return kubectl(ctx, server.Namespace, "get", "events", "--field-selector=reason=SessionsFull", "-o=jsonpath={.items[*].message}")
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(ContainSubstring("had no session for a client, once"))
 		Expect(first.Close()).To(Succeed())
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
 	})
