@@ -197,10 +197,13 @@ func (r *Reconciler) sessionsOf(s *state) *int32 {
 	return &sum
 }
 
-// sessionsLimit is how many sessions all pods together may have, as they last said.
+// sessionsLimit is how many sessions all pods together may have, or 0 until all have said.
 func sessionsLimit(s *state) int32 {
 	var limit int64
 	for _, result := range s.results {
+		if result.Report == nil || result.Sessions.Limit == 0 {
+			return 0
+		}
 		limit += result.Sessions.Limit
 	}
 	return int32(min(limit, math.MaxInt32))

@@ -43,9 +43,16 @@ func (c *refusalCounts) since(server types.NamespacedName, results map[types.UID
 	defer c.mu.Unlock()
 	now, more := map[types.UID]uint64{}, map[types.UID]uint64{}
 	for pod, result := range results {
+		before, known := c.told[server][pod]
+		if result.Report == nil { // it was not asked yet
+			if known {
+				now[pod] = before
+			}
+			continue
+		}
 		now[pod] = result.Sessions.Refused
 		// An adapter that was restarted counts anew.
-		if before, known := c.told[server][pod]; known && now[pod] > before {
+		if known && now[pod] > before {
 			more[pod] = now[pod] - before
 		}
 	}

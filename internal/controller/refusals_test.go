@@ -11,10 +11,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
-// Every refusal is told once, whatever happens to pods meanwhile.
-func TestRefusalsAreCountedOnce(t *testing.T) {
+// No refusal is told twice, nor one of before this manager.
+func TestRefusalsAreToldOnce(t *testing.T) {
 	var counts refusalCounts
 	server := types.NamespacedName{Name: "server"}
+	unasked := map[types.UID]prober.Result{"a": {}}
+	if more := counts.since(server, unasked); len(more) != 0 {
+		t.Errorf("before anybody was asked: %v", more)
+	}
 	for i, step := range []struct {
 		refused map[types.UID]uint64
 		want    map[types.UID]uint64
@@ -29,7 +33,7 @@ func TestRefusalsAreCountedOnce(t *testing.T) {
 	} {
 		results := map[types.UID]prober.Result{}
 		for pod, refused := range step.refused {
-			results[pod] = prober.Result{Sessions: adapterapi.Sessions{Refused: refused}}
+			results[pod] = prober.Result{Report: &prober.Report{}, Sessions: adapterapi.Sessions{Refused: refused}}
 		}
 		if diff := cmp.Diff(step.want, counts.since(server, results), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)

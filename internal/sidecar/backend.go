@@ -207,7 +207,7 @@ func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
-		URL: a.config.UpstreamURL, MintID: a.mintID, Places: a.sessions.Places,
+		URL: a.config.UpstreamURL, MintID: a.mintID, Places: a.sessions.Places, Ended: &a.sessions.Ended,
 		Opened: func(ctx context.Context, revision string) (string, func(error)) {
 			number := a.nextNumber()
 			return number, a.noteOpened(number, revision, introductionOf(ctx))

@@ -3,22 +3,28 @@ package sidecar
 import (
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // crowd bounds the connections of a listener. Each costs memory, though its client says
-// nothing. When there are too many, one makes room that its client loses little by: one that
-// no request has come on, the oldest of these, or else the one that waits longest for the next
-// request. Connections with a request in flight stay.
+// nothing. At the limit, the listener closes one for a new one: of the address that has most,
+// the oldest that has sent no request, or else the one that has waited longest for its next
+// request. A connection with a request in flight stays. A request is in flight once all of
+// its header is there.
 type crowd struct {
 	most  int
-	fresh []*patientConn // in the order in which they came; some have sent something since
+	quiet time.Duration  // see leastQuiet
+	from  map[string]int // connections by address
+	fresh []*patientConn // in the order in which they came; some have sent a request since
 
 	refused, evicted atomic.Uint64
 }
 
-// leastQuiet is how long a connection has been between two requests when it may make room:
+// leastQuiet is how long a connection has been between two requests before it may make room:
 // its client may just be sending the next.
 const leastQuiet = 5 * time.Second
 
@@ -32,11 +38,13 @@ func (l *patientListener) admit(c *patientConn) bool {
 	}
 	if !full || victim != nil {
 		l.conns[c] = struct{}{}
+		l.from[c.address]++
 		l.fresh = append(l.fresh, c)
 		l.tidyLocked()
 	}
 	l.mu.Unlock()
 	switch {
+	case victim != nil && victim.isActive(): // in this moment; there is one too many for now
 	case victim != nil:
 		l.evicted.Add(1)
 		_ = victim.Close()
@@ -49,22 +57,44 @@ func (l *patientListener) admit(c *patientConn) bool {
 
 // chooseLocked is the connection that makes room, or nil.
 func (l *patientListener) chooseLocked() *patientConn {
-	for len(l.fresh) > 0 {
-		oldest := l.fresh[0]
-		l.fresh[0] = nil
-		l.fresh = l.fresh[1:]
-		if l.isFreshLocked(oldest) {
-			return oldest
+	crowded := l.crowdedLocked()
+	for i, c := range l.fresh {
+		if c.address == crowded && l.isFreshLocked(c) {
+			l.fresh = slices.Delete(l.fresh, i, i+1)
+			return c
 		}
 	}
 	var longest *patientConn
-	before := time.Now().Add(-leastQuiet).UnixNano()
+	before := time.Now().Add(-l.quiet).UnixNano()
 	for c := range l.conns {
-		if since := c.idle.Load(); http.ConnState(c.state.Load()) == http.StateIdle && since < before {
+		if since := c.idle.Load(); c.address == crowded && http.ConnState(c.state.Load()) == http.StateIdle && since < before {
 			longest, before = c, since
 		}
 	}
 	return longest
+}
+
+// crowdedLocked is the address that has most connections.
+func (l *patientListener) crowdedLocked() (crowded string) {
+	for address, count := range l.from {
+		if count > l.from[crowded] {
+			crowded = address
+		}
+	}
+	return crowded
+}
+
+// forget notes that a connection is closed.
+func (l *patientListener) forget(c *patientConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.conns[c]; !open {
+		return
+	}
+	delete(l.conns, c)
+	if l.from[c.address]--; l.from[c.address] == 0 {
+		delete(l.from, c.address)
+	}
 }
 
 // tidyLocked keeps the list of connections that no request has come on from growing with
@@ -86,6 +116,8 @@ func (l *patientListener) isFreshLocked(c *patientConn) bool {
 	_, open := l.conns[c]
 	return open && http.ConnState(c.state.Load()) == http.StateNew
 }
+
+func (c *patientConn) isActive() bool { return http.ConnState(c.state.Load()) == http.StateActive }
 
 // What metrics say. A listener that is not there yet has no connections.
 
@@ -110,6 +142,15 @@ func (l *patientListener) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.conns)
+}
+
+// addressOf is the address of a client, as shares are counted.
+func addressOf(conn *net.TCPConn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return ""
+	}
+	return (&caller.Caller{Address: host}).ShareKey()
 }
 
 // noteState is the ConnState of servers. It is called twice for each request.

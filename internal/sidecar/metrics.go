@@ -19,7 +19,7 @@ func (a *Adapter) registerConnections() {
 		{"connections_limit", "Connections of clients that may be open at a time.", func() float64 { return float64(a.config.connections()) }},
 	})
 	registerCounters(a.registry, []counter{
-		{"refused_connections_total", "Connections of clients beyond what may be open, while each of the others had a request in flight.", func() uint64 { return a.connections.Load().refusals() }},
+		{"refused_connections_total", "Connections of clients beyond what may be open, while none of the others could make room.", func() uint64 { return a.connections.Load().refusals() }},
 		{"evicted_connections_total", "Connections without a request in flight that made room for others.", func() uint64 { return a.connections.Load().evictions() }},
 	})
 }

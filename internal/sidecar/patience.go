@@ -24,7 +24,7 @@ type patientListener struct {
 
 // newPatientListener returns a listener that has at most so many connections open.
 func newPatientListener(listener net.Listener, most int) *patientListener {
-	l := &patientListener{Listener: listener, conns: map[*patientConn]struct{}{}, crowd: crowd{most: most}}
+	l := &patientListener{Listener: listener, conns: map[*patientConn]struct{}{}, crowd: crowd{most: most, quiet: leastQuiet, from: map[string]int{}}}
 	l.looked.Store(time.Now().UnixNano())
 	return l
 }
@@ -37,7 +37,7 @@ func (l *patientListener) Accept() (net.Conn, error) {
 		if !ok {
 			return accepted, err
 		}
-		if c := (&patientConn{TCPConn: tcp, listener: l}); l.admit(c) {
+		if c := (&patientConn{TCPConn: tcp, listener: l, address: addressOf(tcp)}); l.admit(c) {
 			return c, err
 		}
 		refuseConnection(tcp)
@@ -70,6 +70,7 @@ func (l *patientListener) run(ctx context.Context) {
 type patientConn struct {
 	*net.TCPConn
 	listener *patientListener
+	address  string // of the client, as shares are counted
 
 	state atomic.Int32 // an http.ConnState
 	idle  atomic.Int64 // since when, in nanoseconds, while that is http.StateIdle
@@ -112,8 +113,6 @@ func (c *patientConn) enforce(now time.Time) {
 
 // Close is that of net.Conn.
 func (c *patientConn) Close() error {
-	c.listener.mu.Lock()
-	delete(c.listener.conns, c)
-	c.listener.mu.Unlock()
+	c.listener.forget(c)
 	return c.TCPConn.Close()
 }

@@ -47,10 +47,13 @@ var _ = Describe("A server whose pods are replaced", Label("disruptive"), func()
 		}
 		if replicas > 1 {
 			for range replacements() {
-				Expect(cluster.Delete(ctx, &pods(ctx, server)[0])).To(Succeed())
-				// The one that takes its place is another.
+				deleted := pods(ctx, server)[0]
+				Expect(cluster.Delete(ctx, &deleted)).To(Succeed())
+				// The status is of the pods that there are then.
+				Eventually(func() []corev1.Pod { return allPods(ctx, server) }).WithContext(ctx).WithTimeout(2 * patience).
+					Should(And(HaveLen(replicas), HaveEach(HaveField("UID", Not(Equal(deleted.UID))))))
+				awaitStatus(ctx, server, 2*patience, WithTransform(instanceNames, ConsistOf(podNames(pods(ctx, server)))))
 				awaitReplicas(ctx, server, replicas)
-				Eventually(func() []corev1.Pod { return pods(ctx, server) }).WithContext(ctx).Should(HaveLen(replicas))
 			}
 		}
 		clients.stop()
@@ -63,6 +66,20 @@ var _ = Describe("A server whose pods are replaced", Label("disruptive"), func()
 		Entry("of two pods, which are also deleted", 2),
 	)
 })
+
+func instanceNames(server *mcpv1alpha1.MCPServer) (names []string) {
+	for _, instance := range server.Status.Instances {
+		names = append(names, instance.Pod)
+	}
+	return names
+}
+
+func podNames(pods []corev1.Pod) (names []string) {
+	for i := range pods {
+		names = append(names, pods[i].Name)
+	}
+	return names
+}
 
 // asking is a client without sessions that connects anew for each request, and one that
 // keeps its session and its connection as long as it can.
@@ -157,7 +174,11 @@ func (k *keptSession) ask(ctx context.Context) error {
 	k.sessions++
 	k.mu.Unlock()
 	status, _, body, err = post(ctx, k.client, k.url, initialized, map[string]string{"Mcp-Session-Id": k.id})
-	if status == http.StatusAccepted {
+	switch status {
+	case http.StatusAccepted:
+		return nil
+	case http.StatusNotFound: // it has ended already
+		k.id = ""
 		return nil
 	}
 	return verdict("notifications/initialized", status, body, err)

@@ -30,7 +30,7 @@ func (v *view) available() verdict {
 // sessionsFull says that every session slot is taken, if it is. Idle sessions still make room
 // for newcomers.
 func (v *view) sessionsFull() string {
-	if v.Sessions == nil || v.SessionsLimit == 0 || *v.Sessions < v.SessionsLimit {
+	if v.Sessions == nil || v.SessionsLimit == 0 || *v.Sessions != v.SessionsLimit {
 		return ""
 	}
 	return fmt.Sprintf("; %d of %s", *v.Sessions, some(v.SessionsLimit, "session"))

@@ -17,7 +17,7 @@ type group struct {
 	name         string
 	caller       *caller.Caller // the first of them
 	shares       string         // what all of them have in common
-	pays         string         // whose share of the processes its own are counted in
+	pays         string         // the address whose share these processes count toward
 	capabilities capabilities
 
 	// Guarded by the server's mutex.
@@ -258,8 +258,8 @@ func (s *Server) heldLocked(pays string) (held int) {
 	return held
 }
 
-// evictLocked ends the process that was longest without use, of those of some groups. One of
-// the group that needs room has been taken before.
+// evictLocked ends the least recently used idle process among the groups that of accepts. One
+// of the group that needs room has been taken before.
 func (s *Server) evictLocked(of func(*group) bool) bool {
 	var oldest *worker
 	for _, g := range s.groups {

@@ -43,8 +43,11 @@ func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
 }
 
-// RefuseSession answers a client that no session is opened for now.
-func RefuseSession(w http.ResponseWriter, id []byte, err error) {
+// RefuseSession answers a client that no session is opened for now, if it is still there.
+func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
 	after := time.Second
 	if full, ok := errors.AsType[*places.FullError](err); ok {
 		after = full.RetryAfter

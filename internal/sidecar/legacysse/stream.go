@@ -77,7 +77,7 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	}
 	slot, err := t.Sessions.Reserve(r.Context(), &r.Caller)
 	if err != nil {
-		frontend.RefuseSession(w, nil, err)
+		frontend.RefuseSession(w, r.Request, nil, err)
 		return
 	}
 	defer slot.Release()

@@ -55,14 +55,15 @@ type Occupant interface {
 }
 
 const (
-	// leastIdle is for how long a session has not been used when it may end for another.
+	// leastIdle is how long a session must be idle before it may end for another.
 	leastIdle = 5 * time.Second
-	// workedIdle is the same for one that was put to use.
+	// workedIdle is the same for a session that its client has put to use.
 	workedIdle = time.Minute
 	// lookInterval is how often waiting newcomers have the sessions looked at.
 	lookInterval = 100 * time.Millisecond
-	// mostWaiting is how many newcomers wait at a time.
+	// mostWaiting is how many newcomers wait at a time, and mostOfKey how many of one key.
 	mostWaiting = 128
+	mostOfKey   = 16
 	// busyRetry is when to try again if every session is in use.
 	busyRetry = 10 * time.Second
 )
@@ -80,7 +81,9 @@ type FullError struct {
 	RetryAfter time.Duration // until a place may be free, in whole seconds
 }
 
-func (e *FullError) Error() string { return e.Err.Error() + ", and all of them are in use" }
+func (e *FullError) Error() string {
+	return e.Err.Error() + ", and no session has been idle for long enough to end"
+}
 
 func (e *FullError) Unwrap() error { return e.Err }
 
@@ -102,6 +105,7 @@ type Places struct {
 	taken   map[*Place]struct{}
 	held    map[string]int // places by key
 	waiting []*waiter
+	making  bool  // a newcomer makes room for all of them
 	closed  error // why there are no more places; nil if there are
 
 	evicted [uses]uint64
@@ -143,7 +147,7 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	case len(p.taken) < p.options.Max:
 		defer p.mu.Unlock()
 		return p.giveLocked(key), nil
-	case p.options.Patience == 0 || len(p.waiting) >= mostWaiting:
+	case p.options.Patience == 0 || !p.mayWaitLocked(key):
 		defer p.mu.Unlock()
 		return nil, p.refuseLocked(key)
 	}
@@ -165,12 +169,26 @@ func (p *Places) await(ctx context.Context, w *waiter) (*Place, error) {
 		case place := <-w.given:
 			return p.given(place)
 		case <-ctx.Done():
-			return p.giveUp(w, func() error { return ctx.Err() })
+			return p.giveUp(w, func() error {
+				p.refused++
+				return ctx.Err()
+			})
 		case <-patience.C:
 			return p.giveUp(w, func() error { return p.refuseLocked(w.key) })
 		case <-look.C:
 		}
 	}
+}
+
+// mayWaitLocked says whether one more newcomer with the key may wait.
+func (p *Places) mayWaitLocked(key string) bool {
+	count := 0
+	for _, w := range p.waiting {
+		if w.key == key {
+			count++
+		}
+	}
+	return len(p.waiting) < mostWaiting && count < mostOfKey
 }
 
 // giveUp returns the error, unless the newcomer is given a place in that moment.
@@ -276,7 +294,7 @@ func (p *Places) Taken() int {
 	return len(p.taken)
 }
 
-// Refused is how many newcomers found no place.
+// Refused is how many newcomers found no place, those who did not wait that long included.
 func (p *Places) Refused() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,7 @@ func TestWhoMakesRoom(t *testing.T) {
 		"M2: of the key that has most":       {[]occupant{{"b", Opened, time.Hour, false}, worked(6 * time.Second), worked(7 * time.Second)}, "c", 2, 0},
 		"M2: a key that has no more":         {[]occupant{worked(6 * time.Second)}, "b", -1, Patience},
 		"M2: not for one who has as many":    {[]occupant{worked(6 * time.Second), {"b", Worked, 6 * time.Second, true}}, "b", -1, Patience},
+		"M2: none of a key that has fewer":   {[]occupant{{"b", Opened, time.Hour, false}, {"a", Worked, 0, true}, {"a", Worked, 0, true}}, "a", -1, Patience},
 		"M2: a key gives way to itself, too": {[]occupant{{"a", Opened, 6 * time.Second, false}}, "a", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,21 +215,38 @@ func TestWhoIsNext(t *testing.T) {
 	})
 }
 
+// usedWhenLookedAt is used just after somebody has looked whether it is idle, for some times.
+type usedWhenLookedAt struct {
+	session
+	times int
+}
+
+func (s *usedWhenLookedAt) Idle() (since time.Time, use Use, idle bool) {
+	since, use, idle = s.session.Idle()
+	if time.Since(since) >= leastIdle && s.times > 0 {
+		s.times--
+		s.touch()
+	}
+	return since, use, idle
+}
+
 // A session that is used in the moment in which it would end goes on.
 func TestUsedInThatMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces(1)
-		s := open(t, p, "a", Listed)
-		time.Sleep(leastIdle)
-		since, _, _ := s.Idle()
-		s.touch()
-		time.Sleep(time.Nanosecond)
-		s.touch()
-		if s.Yield(since) || s.isOver() {
-			t.Error("it ended")
+		place, err := p.Take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, err := p.Take(t.Context(), "a"); err != nil { // five seconds later
-			t.Errorf("got %v", err)
+		s := &usedWhenLookedAt{session: session{place: place, since: time.Now(), use: Listed}, times: 1}
+		place.Fill(s)
+		time.Sleep(leastIdle)
+		began := time.Now()
+		if _, err := p.Take(t.Context(), "a"); err != nil || time.Since(began) < leastIdle {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+		if !s.isOver() || p.Evicted(Listed) != 1 {
+			t.Errorf("it ended: %v, and %d are counted", s.isOver(), p.Evicted(Listed))
 		}
 	})
 }
@@ -235,11 +254,12 @@ func TestUsedInThatMoment(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	closed := errors.New("closed")
 	for name, test := range map[string]struct {
-		stop func(p *Places, cancel func())
-		want error
+		stop    func(p *Places, cancel func())
+		want    error
+		refused uint64
 	}{
-		"with the client":   {func(_ *Places, cancel func()) { cancel() }, context.Canceled},
-		"with the instance": {func(p *Places, _ func()) { p.Close(closed); p.Close(errors.New("again")) }, closed},
+		"with the client":   {func(_ *Places, cancel func()) { cancel() }, context.Canceled, 1},
+		"with the instance": {func(p *Places, _ func()) { p.Close(closed); p.Close(errors.New("again")) }, closed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -258,7 +278,7 @@ func TestWaitingEnds(t *testing.T) {
 					t.Errorf("got %v, want %v", err, test.want)
 				}
 				there.place.Leave()
-				if p.Taken() != 0 || p.Refused() != 0 {
+				if p.Taken() != 0 || p.Refused() != test.refused {
 					t.Errorf("%d places are taken, %d refused", p.Taken(), p.Refused())
 				}
 			})
@@ -271,13 +291,23 @@ func TestFewWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces(1)
 		open(t, p, "a", Worked).busy = true
-		for range mostWaiting {
-			go func() { _, _ = p.Take(t.Context(), "b") }()
+		refusedAtOnce := func(key string) bool {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := p.Take(ctx, key)
+			return errors.Is(err, ErrFull) && time.Since(began) == 0
 		}
-		synctest.Wait()
-		began := time.Now()
-		if _, err := p.Take(t.Context(), "c"); !errors.Is(err, ErrFull) || time.Since(began) != 0 {
-			t.Errorf("got %v after %s", err, time.Since(began))
+		for i := range mostWaiting {
+			key := strconv.Itoa(i / mostOfKey)
+			go func() { _, _ = p.Take(t.Context(), key) }()
+			synctest.Wait()
+			if i == mostOfKey-1 && !refusedAtOnce(key) {
+				t.Error("one more of a key waits")
+			}
+		}
+		if len(p.waiting) != mostWaiting || !refusedAtOnce("another") {
+			t.Errorf("%d wait, and one more", len(p.waiting))
 		}
 		time.Sleep(Patience + lookInterval)
 	})

@@ -18,9 +18,11 @@ type candidate struct {
 func (p *Places) makeRoom(first *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) == 0 || p.waiting[0] != first {
+	if p.making || len(p.waiting) == 0 || p.waiting[0] != first {
 		return
 	}
+	p.making = true // also while the lock is given back
+	defer func() { p.making = false }()
 	idle := p.idleLocked()
 	for _, w := range slices.Clone(p.waiting) {
 		for p.isWaitingLocked(w) {
@@ -50,7 +52,8 @@ func (p *Places) yieldLocked(chosen candidate, w *waiter) {
 	chosen.place.goesTo = nil
 }
 
-// idleLocked are the sessions without an open stream or a call in flight.
+// idleLocked returns the sessions without an open stream or a call in flight. A place whose
+// session is still being opened has none.
 func (p *Places) idleLocked() (idle []candidate) {
 	for place := range p.taken {
 		if place.occupant == nil {
@@ -69,7 +72,7 @@ func (p *Places) idleLocked() (idle []candidate) {
 func (p *Places) chooseLocked(idle []candidate, key string) int {
 	now, best := time.Now(), -1
 	for i, c := range idle {
-		if now.Sub(c.since) < p.dueLocked(c, key) {
+		if !p.mayTakeLocked(c.place.key, key) || now.Sub(c.since) < p.dueLocked(c, key) {
 			continue
 		}
 		if best < 0 || p.compareLocked(c, idle[best], key) < 0 {
@@ -85,6 +88,12 @@ func (p *Places) compareLocked(a, b candidate, key string) int {
 		cmp.Compare(a.use, b.use),
 		a.since.Compare(b.since),
 	)
+}
+
+// mayTakeLocked says whether a newcomer may have a place of the key: its own, or that of a key
+// that has more.
+func (p *Places) mayTakeLocked(key, newcomer string) bool {
+	return key == newcomer || p.held[key] > p.held[newcomer]
 }
 
 // excessLocked is by how much a key has more than a newcomer would have, or 0.
@@ -105,6 +114,9 @@ func (p *Places) refuseLocked(key string) error {
 	p.refused++
 	soonest := time.Duration(-1)
 	for _, c := range p.idleLocked() {
+		if !p.mayTakeLocked(c.place.key, key) {
+			continue
+		}
 		if left := p.dueLocked(c, key) - time.Since(c.since); soonest < 0 || left < soonest {
 			soonest = left
 		}

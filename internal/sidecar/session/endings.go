@@ -6,7 +6,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
-// mostEndings is of how many sessions it is remembered why they ended.
+// mostEndings is how many endings are remembered.
 const mostEndings = 256
 
 // Endings remember why the sessions ended that ended last, so that their clients can be

@@ -38,7 +38,7 @@ const SilentTimeout = time.Minute
 // Policy says how many sessions there may be, and for how long.
 type Policy struct {
 	Max         int
-	Full        error         // wraps places.ErrFull, for clients to read; nil is that itself
+	Full        error         // wraps places.ErrFull, for clients to read; nil means places.ErrFull
 	Patience    time.Duration // of a client that finds every slot taken; see places.Options
 	IdleTimeout time.Duration
 	MaxLifetime time.Duration
@@ -246,25 +246,23 @@ func (r *Registry) All() []*Session {
 func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	idleTimeout, lifetime := r.limits(session)
 	since, use, idle := session.Idle()
-	if use == places.Opened {
-		idleTimeout = min(idleTimeout, SilentTimeout)
-	}
+	idleTimeout, idleReason := IdleLimit(use, idleTimeout)
 	switch {
 	case now.Sub(session.Began()) >= lifetime:
 		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
 	case idle && now.Sub(since) >= idleTimeout:
-		session.End(IdleReason(use, idleTimeout))
+		session.End(idleReason)
 	default:
 		session.Sweep(ctx, now)
 	}
 }
 
-// IdleReason is why a session ends that has not been used for some time.
-func IdleReason(use places.Use, timeout time.Duration) error {
-	if use == places.Opened {
-		return fmt.Errorf("%w (%s)", ErrSilent, timeout)
+// IdleLimit is how long a session may be idle, and why it ends after that.
+func IdleLimit(use places.Use, timeout time.Duration) (time.Duration, error) {
+	if use == places.Opened && SilentTimeout < timeout {
+		return SilentTimeout, fmt.Errorf("%w (%s)", ErrSilent, SilentTimeout)
 	}
-	return fmt.Errorf("%w (%s)", ErrIdle, timeout)
+	return timeout, fmt.Errorf("%w (%s)", ErrIdle, timeout)
 }
 
 // Refuse takes no new sessions from now on.

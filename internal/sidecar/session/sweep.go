@@ -7,8 +7,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Idle says since when no client has used the session, and what it has done with it; not
-// at all while a stream is being read or a call is in flight.
+// Idle returns when the client last used the session, and what it has done with it so far.
+// It returns false while a client reads a stream or a call is in flight.
 func (s *Session) Idle() (since time.Time, use places.Use, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

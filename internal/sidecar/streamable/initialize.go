@@ -28,7 +28,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	}
 	slot, err := h.Sessions.Reserve(r.Context(), &r.Caller)
 	if err != nil {
-		frontend.RefuseSession(w, id, err)
+		frontend.RefuseSession(w, r.Request, id, err)
 		return
 	}
 	defer slot.Release()

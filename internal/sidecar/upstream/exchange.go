@@ -70,10 +70,10 @@ func (x *exchange) context() (context.Context, context.CancelCauseFunc) {
 
 // turnAway answers a request that there is no place for now.
 func (x *exchange) turnAway(err error) {
-	if !errors.Is(err, session.ErrDraining) {
+	if !errors.Is(err, session.ErrDraining) && !errors.Is(err, context.Canceled) {
 		x.proxy.Metrics.Refused.Inc()
 	}
-	frontend.RefuseSession(x.w, x.message.id, err)
+	frontend.RefuseSession(x.w, x.r.Request, x.message.id, err)
 }
 
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
@@ -128,7 +128,8 @@ func (x *exchange) sessionForgotten(status int) bool {
 func (p *Proxy) forget(e *entry) {
 	if p.table.remove(e) {
 		p.Metrics.Forgotten.Inc()
-		p.over(e, session.ErrEnded)
+		p.note(e, errForgotten)
+		e.end(session.ErrEnded)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -114,7 +115,7 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(
 	t.Helper()
 	options := Options{
 		URL:    b.url("/mcp"),
-		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits, Places: places.New(places.Options{Max: 8}),
+		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits, Places: places.New(places.Options{Max: 8}), Ended: &session.Endings{},
 	}
 	if change != nil {
 		change(&options)

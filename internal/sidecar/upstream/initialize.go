@@ -72,7 +72,8 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
 		}
 		x.r.Record.Session, x.r.Record.Revision = opened.number, edge.KnownRevision(revision)
-		opened.place = place
+		opened.place, opened.calls = place, 1 // this one
+		defer p.table.leave(opened, false)
 		p.table.fill(opened)
 		if place != nil {
 			place.Fill(occupant{p, opened})

@@ -47,6 +47,8 @@ type Options struct {
 	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	MintID func() string // makes the id of a session that was opened
 	Places *places.Places
+	// Ended remembers why sessions ended.
+	Ended *session.Endings
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *edge.Request) bool
@@ -72,7 +74,6 @@ type Proxy struct {
 
 	server  *server
 	table   *table
-	ended   session.Endings
 	ending  chan struct{} // bounds how many sessions are ended at a time
 	outage  atomic.Int64  // when the server was last seen to be away, in Unix nanoseconds
 	streams atomic.Bool   // the server is known to answer GET with a stream
@@ -293,15 +294,13 @@ func (p *Proxy) endSessions(ctx context.Context, endings []ending) {
 	running.Wait()
 }
 
-// over ends what is in flight in a session that was taken out of the table.
-func (p *Proxy) over(e *entry, reason error) {
-	p.ended.Add(e.id, e.owner, reason)
-	e.end(reason)
-}
+// note has the client of a session that was taken out of the table learn why.
+func (p *Proxy) note(e *entry, reason error) { p.Ended.Add(e.id, e.owner, reason) }
 
 // endSession tells the server first, so that it can end streams in its own way.
 func (p *Proxy) endSession(ctx context.Context, e ending, header http.Header) {
-	defer p.over(e.entry, e.reason)
+	p.note(e.entry, e.reason)
+	defer e.entry.end(e.reason)
 	p.tell(ctx, http.MethodDelete, e.entry, header, nil)
 }
 

@@ -14,6 +14,7 @@ import (
 
 var (
 	errUnknown         = errors.New("no such session")
+	errForgotten       = errors.New("the server no longer knows it")
 	errProbing         = errors.New("another probe has its session open")
 	errTooManyRequests = errors.New("too many requests are in flight")
 )
@@ -131,8 +132,8 @@ func (t *table) release(place *places.Place) {
 	leave(place)
 }
 
-// leave gives a place back. The table must not be locked: its sessions are asked by the
-// places, which are locked meanwhile, whether they are idle.
+// leave gives a place back. The caller must not hold the table's lock: Places calls
+// table.idle while it holds its own.
 func leave(place *places.Place) {
 	if place != nil {
 		place.Leave()
@@ -317,15 +318,13 @@ func (t *table) expire(now time.Time) (endings []ending) {
 		if e.probe {
 			idle, lifetime = min(idle, session.ProbeIdleTimeout), min(lifetime, session.ProbeLifetime)
 		}
-		if e.use == places.Opened {
-			idle = min(idle, session.SilentTimeout)
-		}
+		idle, idleReason := session.IdleLimit(e.use, idle)
 		var reason error
 		switch {
 		case now.Sub(e.began) >= lifetime:
 			reason = fmt.Errorf("%w of %s", session.ErrLifetime, lifetime)
 		case e.isIdle() && now.Sub(e.touched) >= idle:
-			reason = session.IdleReason(e.use, idle)
+			reason = idleReason
 		default:
 			continue
 		}
