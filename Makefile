@@ -63,7 +63,7 @@ test-long: race-note ## Run the proofs that take too long for make test; CI runs
 .PHONY: test-one
 test-one: race-note ## Run one test and see all of its output: PKG=./internal/prober RUN=TestBudget.
 	@[[ -n "$(PKG)" ]] || { echo "test-one: name the package and the test, such as: make test-one PKG=./internal/prober RUN=TestBudget" >&2; exit 2; }
-	$(if $(findstring test/integration,$(PKG)),KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && )go test $(RACE) -count=1 -v $(TEST_FLAGS) -run '$(value RUN)' $(PKG)
+	$(if $(findstring test/integration,$(PKG)),KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && )go test $(RACE) -count=1 -v -run '$(value RUN)' $(PKG) $(TEST_FLAGS)
 
 STRESS_FLAGS ?=
 

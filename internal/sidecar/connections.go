@@ -150,7 +150,7 @@ func addressOf(conn *net.TCPConn) string {
 	if err != nil {
 		return ""
 	}
-	return (&caller.Caller{Address: host}).ShareKey()
+	return caller.ShareOf(host)
 }
 
 // noteState is the ConnState of servers. It is called twice for each request.

@@ -65,13 +65,18 @@ func (c *Caller) ShareKey() string {
 	if c == nil {
 		return ""
 	}
-	address, err := netip.ParseAddr(c.Address)
+	return ShareOf(c.Address)
+}
+
+// ShareOf is the ShareKey of clients with the address.
+func ShareOf(client string) string {
+	address, err := netip.ParseAddr(client)
 	if err != nil || address.Unmap().Is4() {
-		return c.Address
+		return client
 	}
 	network, err := address.WithZone("").Prefix(64)
 	if err != nil {
-		return c.Address
+		return client
 	}
 	return network.String()
 }

@@ -191,7 +191,7 @@ var answerStatuses = []int{
 
 func newAnswerCounts(registry prometheus.Registerer) answerCounts {
 	vector := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "Answers to clients, by HTTP status: 413 and 503 are limits that were hit.",
+		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "Answers to clients, by HTTP status. 413 means that a body was too large; 503 that a limit was reached, the server cannot start, or the adapter is draining.",
 	}, []string{"code"})
 	registry.MustRegister(vector)
 	a := answerCounts{known: map[int]prometheus.Counter{}}
