@@ -127,11 +127,14 @@ func nodeAddress(ctx context.Context) string {
 	return ""
 }
 
+// errNoGate says that a test did not get as far as the gate. What it asked for was not asked.
+var errNoGate = errors.New("dial gate")
+
 // dial connects to host:port as seen from inside the cluster.
 func (g *wayIn) dial(ctx context.Context, _, target string) (net.Conn, error) {
 	outer, err := new(net.Dialer).DialContext(ctx, "tcp", g.proxy)
 	if err != nil {
-		return nil, fmt.Errorf("dial gate: %w", err)
+		return nil, fmt.Errorf("%w: %w", errNoGate, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = outer.Close() })
 	defer stop()

@@ -121,8 +121,11 @@ func (a *asking) repeat(ctx context.Context, ask func() error, count *int) {
 		case <-ticker.C:
 		}
 		err := ask()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errNoGate): // kube-proxy may rewrite the gate's port
+			continue
 		}
 		a.mu.Lock()
 		*count++
