@@ -55,11 +55,19 @@ func (l *patientListener) admit(c *patientConn) bool {
 	return true
 }
 
-// chooseLocked is the connection that makes room, or nil.
+// chooseLocked is the connection that makes room, or nil: one of the address that has most,
+// or one of any.
 func (l *patientListener) chooseLocked() *patientConn {
 	crowded := l.crowdedLocked()
+	if c := l.chooseOfLocked(func(c *patientConn) bool { return c.address == crowded }); c != nil {
+		return c
+	}
+	return l.chooseOfLocked(func(*patientConn) bool { return true })
+}
+
+func (l *patientListener) chooseOfLocked(may func(*patientConn) bool) *patientConn {
 	for i, c := range l.fresh {
-		if c.address == crowded && l.isFreshLocked(c) {
+		if may(c) && l.isFreshLocked(c) {
 			l.fresh = slices.Delete(l.fresh, i, i+1)
 			return c
 		}
@@ -67,7 +75,7 @@ func (l *patientListener) chooseLocked() *patientConn {
 	var longest *patientConn
 	before := time.Now().Add(-l.quiet).UnixNano()
 	for c := range l.conns {
-		if since := c.idle.Load(); c.address == crowded && http.ConnState(c.state.Load()) == http.StateIdle && since < before {
+		if since := c.idle.Load(); may(c) && http.ConnState(c.state.Load()) == http.StateIdle && since < before {
 			longest, before = c, since
 		}
 	}

@@ -155,6 +155,32 @@ func TestUsedConnectionsStay(t *testing.T) {
 	}
 }
 
+// A silent connection makes room also if another address has more, all of them in use.
+func TestSilentConnectionOfAnotherAddress(t *testing.T) {
+	t.Parallel()
+	c := newCrowded(t, 2)
+	silent, busy := c.dial(), c.dial()
+	c.send(busy, "/slow")
+	<-c.entered
+	gomega.NewWithT(t).Eventually(func() bool { // the one with the request is of an address that has more
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		for conn := range c.listener.conns {
+			if conn.isActive() {
+				delete(c.listener.from, conn.address)
+				conn.address = "192.0.2.1"
+				c.listener.from = map[string]int{"127.0.0.1": 1, conn.address: 2}
+				return true
+			}
+		}
+		return false
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	next := c.dial()
+	c.wantClosed(silent)
+	c.get(next)
+	close(c.release)
+}
+
 // However many connections come and go, what is remembered of them is bounded.
 func TestCrowdIsTidy(t *testing.T) {
 	t.Parallel()
