@@ -51,7 +51,7 @@ func (c *refusalCounts) since(server types.NamespacedName, results map[types.UID
 			continue
 		}
 		now[pod] = result.Sessions.Refused
-		// An adapter that was restarted counts anew.
+		// A restarted adapter counts from 0.
 		if known && now[pod] > before {
 			more[pod] = now[pod] - before
 		}

@@ -270,8 +270,8 @@ func entries(t *testing.T, dir string) int {
 func (w *leakWatch) read(t *testing.T) traces {
 	t.Helper()
 	f := w.counts(t)
-	// What is lost is in every reading. A keeper that pings its server in that moment uses
-	// buffers of a pool, 64 KiB each, and is not in all.
+	// A leak is in every reading. Pooled buffers of 64 KiB, such as a keeper uses while it pings
+	// its server, are probably not.
 	for range 3 {
 		runtime.GC() // pools keep things for one collection
 		debug.FreeOSMemory()

@@ -26,8 +26,8 @@ type Request struct {
 	sole     [1]session.Message // what Messages is of nearly always
 }
 
-// Head is the value of a header, by its canonical name: http.Header.Get would find that
-// name anew each time, at a cost that shows.
+// Head returns the value of a header by its canonical name. http.Header.Get computes that
+// name on every call, which shows in the cost of small calls.
 func (r *Request) Head(canonical string) string { return head(r.Header, canonical) }
 
 func head(header http.Header, canonical string) string {

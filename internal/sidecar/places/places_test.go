@@ -215,7 +215,7 @@ func TestWhoIsNext(t *testing.T) {
 	})
 }
 
-// usedWhenLookedAt is used just after somebody has looked whether it is idle, for some times.
+// usedWhenLookedAt is a session that its client uses right after Idle returns, a number of times.
 type usedWhenLookedAt struct {
 	session
 	times int

@@ -13,7 +13,7 @@ import (
 )
 
 // F2: a session ends for another only if its client does not use it, and has not used it
-// since somebody looked.
+// since Idle returned.
 func TestYield(t *testing.T) {
 	for name, test := range map[string]struct {
 		use  func(h *harness)
@@ -65,7 +65,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// A client whose session has ended is told why, and nobody else is.
+// The adapter tells only the owner of an ended session why it ended.
 func TestEnded(t *testing.T) {
 	r := NewRegistry(Policy{Max: 1, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
 	owner, other := &caller.Caller{Principal: "jwt a"}, &caller.Caller{Principal: "jwt b"}
