@@ -235,7 +235,7 @@ func TestRealAdapterIsSentSettings(t *testing.T) {
 	check := func(host string) error {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 		r.Host = host
-		return live.Origins().Check(r, origin.Names{})
+		return live.Origins().Check(r, &origin.Names{})
 	}
 	if one, two := check("one.example"), check("two.example"); one != nil || two == nil {
 		t.Errorf("before: %v, %v", one, two)

@@ -295,7 +295,7 @@ func (a *Adapter) countSessions() adapterapi.Sessions {
 func (a *Adapter) door() *edge.Door {
 	c := &a.config
 	return edge.New(edge.Options{
-		Admit: edge.Origins{
+		Admit: &edge.Origins{
 			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
 		},
 		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},

@@ -78,6 +78,7 @@ type patientConn struct {
 	mu     sync.Mutex
 	wanted time.Time // the read deadline; zero is never
 	ended  bool      // reads end at once, because it has passed
+	watch  lookout   // for a client that goes away
 }
 
 // SetReadDeadline is that of net.Conn. One that has long passed takes effect at once: this

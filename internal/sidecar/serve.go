@@ -112,6 +112,7 @@ func newServer(handler http.Handler) *http.Server {
 		IdleTimeout:       idleConnection,
 		MaxHeaderBytes:    headerBytes,
 		ConnState:         noteState,
+		ConnContext:       watchClients,
 	}
 }
 

@@ -43,8 +43,8 @@ type Origins struct {
 // if a browser only asks beforehand whether a page may use the methods here, it has
 // answered the request. Answers to pages say that they may be read; cookies and other
 // credentials that the browser itself would add are never asked for.
-func (o Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
-	if err := o.Policy().Check(r, o.Names); err != nil {
+func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
+	if err := o.Policy().Check(r, &o.Names); err != nil {
 		frontend.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}

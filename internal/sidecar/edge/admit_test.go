@@ -67,7 +67,7 @@ func TestAdmitCrossOrigin(t *testing.T) {
 			r := httptest.NewRequest(test.method, "/mcp", nil)
 			maps.Copy(r.Header, test.header)
 			w := httptest.NewRecorder()
-			in := Origins{Policy: func() *origin.Policy { return &test.policy }}.Admit(w, r, "GET, POST, DELETE")
+			in := (&Origins{Policy: func() *origin.Policy { return &test.policy }}).Admit(w, r, "GET, POST, DELETE")
 			if in != (test.status == 0) || !in && w.Code != test.status {
 				t.Errorf("let in: %t, status %d", in, w.Code)
 			}

@@ -147,7 +147,7 @@ func TestRefusalNamesItsRequest(t *testing.T) {
 func TestPaths(t *testing.T) {
 	var served []string
 	door := New(Options{
-		Admit: Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{},
+		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{},
 		Routes: map[string]Route{"/mcp": {Serve: func(_ http.ResponseWriter, r *Request) {
 			served = append(served, r.URL.Path)
 		}}},
@@ -234,7 +234,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var records []Record
 			door := New(Options{
-				Admit: Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
+				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
 				Routes: map[string]Route{"/": {Serve: test.serve}}, Closed: func(r Record) { records = append(records, r) },
 			})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"strange"}`))
@@ -263,7 +263,7 @@ func TestHandOver(t *testing.T) {
 			var got []ErrorType
 			var handed *Handed
 			door := New(Options{
-				Admit: Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
+				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
 				Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 					handed = r.HandOver()
 					test.serve(w, handed)

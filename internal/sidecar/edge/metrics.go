@@ -2,6 +2,7 @@ package edge
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -45,9 +46,12 @@ type Metrics struct {
 
 	// Of operations that succeeded, by method and revision, made when they are first needed:
 	// looking one up costs a call nothing.
-	mu        sync.RWMutex
-	succeeded map[string]map[string]prometheus.Observer
+	succeeded atomic.Pointer[map[operation]prometheus.Observer]
+	making    sync.Mutex // held to add to it
 }
+
+// operation is one that succeeded.
+type operation struct{ method, revision string }
 
 // NewMetrics registers what there is to say of requests.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
@@ -60,9 +64,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: sessionName, Help: "How long sessions lasted. error_type is empty unless the server ended the session.",
 			Buckets: sessionBuckets,
 		}, []string{labelRevision, labelError}),
-		answers:   newAnswerCounts(registry),
-		succeeded: map[string]map[string]prometheus.Observer{},
+		answers: newAnswerCounts(registry),
 	}
+	m.succeeded.Store(&map[operation]prometheus.Observer{})
 	registry.MustRegister(m.operations, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slipway", Subsystem: "adapter", Name: "operations_in_flight", Help: "Requests of clients that have no answer yet, streams without a request not counted.",
 	}, func() float64 { return float64(m.inFlight.Load()) }))
@@ -80,27 +84,23 @@ func (m *Metrics) ended(r *Record) {
 		return
 	}
 	m.inFlight.Add(-1)
-	m.operation(r).Observe(r.Duration.Seconds())
+	m.observer(r).Observe(r.Duration.Seconds())
 }
 
-func (m *Metrics) operation(r *Record) prometheus.Observer {
+func (m *Metrics) observer(r *Record) prometheus.Observer {
 	if r.Error != Succeeded {
 		return m.operations.WithLabelValues(r.Method, r.Revision, string(r.Error))
 	}
-	m.mu.RLock()
-	known := m.succeeded[r.Method][r.Revision]
-	m.mu.RUnlock()
-	if known != nil {
+	what := operation{r.Method, r.Revision}
+	if known := (*m.succeeded.Load())[what]; known != nil {
 		return known
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.succeeded[r.Method] == nil {
-		m.succeeded[r.Method] = map[string]prometheus.Observer{}
-	}
-	made := m.operations.WithLabelValues(r.Method, r.Revision, "")
-	m.succeeded[r.Method][r.Revision] = made
-	return made
+	m.making.Lock()
+	defer m.making.Unlock()
+	more := maps.Clone(*m.succeeded.Load())
+	more[what] = m.operations.WithLabelValues(r.Method, r.Revision, "")
+	m.succeeded.Store(&more)
+	return more[what]
 }
 
 // SessionEnded notes how long a session lasted, and whether the server ended it.
@@ -176,8 +176,8 @@ func (m *Metrics) answered(status int) {
 // answerCounts counts what clients were answered, by status. Counters are made beforehand:
 // looking one up costs a call nothing.
 type answerCounts struct {
-	known map[int]prometheus.Counter
-	other [6]prometheus.Counter // by class
+	known [600]prometheus.Counter // by status; nil for most
+	other [6]prometheus.Counter   // by class
 }
 
 // answerStatuses are those that the adapter gives itself; servers that speak HTTP may
@@ -194,7 +194,7 @@ func newAnswerCounts(registry prometheus.Registerer) answerCounts {
 		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "Answers to clients, by HTTP status. 413 means that a body was too large; 503 that a limit was reached, the server cannot start, or the adapter is draining.",
 	}, []string{"code"})
 	registry.MustRegister(vector)
-	a := answerCounts{known: map[int]prometheus.Counter{}}
+	a := answerCounts{}
 	for _, status := range answerStatuses {
 		a.known[status] = vector.WithLabelValues(strconv.Itoa(status))
 	}
@@ -205,8 +205,8 @@ func newAnswerCounts(registry prometheus.Registerer) answerCounts {
 }
 
 func (a *answerCounts) of(status int) prometheus.Counter {
-	if counter, ok := a.known[status]; ok {
-		return counter
+	if status >= 0 && status < len(a.known) && a.known[status] != nil {
+		return a.known[status]
 	}
 	return a.other[min(max(status/100, 0), len(a.other)-1)]
 }

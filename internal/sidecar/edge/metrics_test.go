@@ -66,7 +66,7 @@ func TestInFlight(t *testing.T) {
 	}
 	var during float64
 	door := New(Options{
-		Admit: Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
+		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
 		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 			during = gauge()
 			r.Record.Revision = frontend.Revision20250618
@@ -79,8 +79,8 @@ func TestInFlight(t *testing.T) {
 	if during != 1 || gauge() != 0 {
 		t.Errorf("%v in flight during a call, %v after it", during, gauge())
 	}
-	if _, known := m.succeeded["tools/call"][frontend.Revision20250618]; !known {
-		t.Errorf("the call is counted as %v", m.succeeded)
+	if counted := *m.succeeded.Load(); counted[operation{"tools/call", frontend.Revision20250618}] == nil {
+		t.Errorf("the call is counted as %v", counted)
 	}
 }
 

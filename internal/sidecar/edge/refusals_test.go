@@ -43,7 +43,7 @@ func newRefusalLog(verbosity int) *refusalLog {
 		l.lines = append(l.lines, line)
 	}, funcr.Options{Verbosity: verbosity})
 	l.door = New(Options{
-		Admit:        Origins{Policy: func() *origin.Policy { return &origin.Policy{Hosts: []string{"a.example"}} }},
+		Admit:        &Origins{Policy: func() *origin.Policy { return &origin.Policy{Hosts: []string{"a.example"}} }},
 		Authenticate: Unverified{IsProbe: func(r *http.Request) bool { return r.Header.Get("Probe") != "" }},
 		Budget:       BodyLimits{BodyBytes: 1 << 10},
 		Refusals:     &Refusals{Log: log},

@@ -16,6 +16,8 @@ import (
 // Any in a list allows everything.
 const Any = "*"
 
+const localhost = "localhost"
+
 // opaque is the origin of a page that has none, such as a file.
 const opaque = "null"
 
@@ -59,11 +61,11 @@ type Names struct {
 }
 
 // Check returns an error that says which header is not allowed.
-func (p *Policy) Check(r *http.Request, names Names) error {
+func (p *Policy) Check(r *http.Request, names *Names) error {
 	if !p.hostAllowed(r.Host) {
 		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", clip(r.Host), whereSet(names.Hosts))
 	}
-	for _, value := range r.Header.Values("Origin") {
+	for _, value := range r.Header["Origin"] {
 		if !p.originAllowed(value) {
 			return fmt.Errorf("the origin %q is not allowed here: allowed origins are %s", clip(value), whereSet(names.Origins))
 		}
@@ -92,7 +94,7 @@ func (p *Policy) hostAllowed(host string) bool {
 		return true
 	}
 	name := withoutPort(host)
-	if isLoopbackName(name) {
+	if strings.EqualFold(name, localhost) {
 		return true
 	}
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
@@ -128,7 +130,7 @@ func withoutPort(host string) string {
 
 func isLoopbackName(name string) bool {
 	name = strings.Trim(name, "[]")
-	if strings.EqualFold(name, "localhost") {
+	if strings.EqualFold(name, localhost) {
 		return true
 	}
 	address, err := netip.ParseAddr(name)

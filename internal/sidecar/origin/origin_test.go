@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 			if test.origin != "" {
 				r.Header.Set("Origin", test.origin)
 			}
-			if err := test.policy.Check(r, Names{}); (err == nil) != test.want {
+			if err := test.policy.Check(r, &Names{}); (err == nil) != test.want {
 				t.Errorf("got %v, want allowed: %v", err, test.want)
 			}
 		})

@@ -135,7 +135,7 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(
 
 func admitExamples(o *edge.Options) {
 	policy := &origin.Policy{Hosts: []string{"mcp.example"}, Origins: []string{"https://chat.example"}}
-	o.Admit = edge.Origins{Policy: func() *origin.Policy { return policy }}
+	o.Admit = &edge.Origins{Policy: func() *origin.Policy { return policy }}
 }
 
 func (e *endpoint) do(method, body string, headers ...string) *http.Response {

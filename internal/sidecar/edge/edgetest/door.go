@@ -30,5 +30,5 @@ func At(route edge.Route, change ...func(*edge.Options)) *edge.Door {
 // Hosts admits requests for these hosts, and for addresses; for all if there are none.
 func Hosts(hosts ...string) edge.Admitter {
 	policy := &origin.Policy{Hosts: hosts}
-	return edge.Origins{Policy: func() *origin.Policy { return policy }}
+	return &edge.Origins{Policy: func() *origin.Policy { return policy }}
 }
