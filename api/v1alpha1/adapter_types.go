@@ -4,11 +4,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Adapter configures the sidecar that clients talk to.
+// Adapter configures the sidecar that clients talk to. Its rules refuse what checkMemory of
+// internal/sidecar refuses, before a pod does. docs/decisions/2026-11-15-api-validation.md says
+// why they are written as they are.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? self.?limits.?bodyBytes.orValue(33554432) <= 67108864 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || self.resources.limits['memory'] >= 4 * self.?limits.?bodyBytes.orValue(33554432) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= double(4 * self.?limits.?bodyBytes.orValue(33554432)))",messageExpression="'adapter.limits.bodyBytes %s %d, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower bodyBytes'.format([self.?limits.?bodyBytes.hasValue() ? 'is' : 'defaults to', self.?limits.?bodyBytes.orValue(33554432), (self.?limits.?bodyBytes.orValue(33554432) + 262143) / 262144])",fieldPath=".limits.bodyBytes"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? self.?limits.?lineBytes.orValue(67108864) <= 67108864 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || self.resources.limits['memory'] >= 4 * self.?limits.?lineBytes.orValue(67108864) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= double(4 * self.?limits.?lineBytes.orValue(67108864)))",messageExpression="'adapter.limits.lineBytes %s %d, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower lineBytes'.format([self.?limits.?lineBytes.hasValue() ? 'is' : 'defaults to', self.?limits.?lineBytes.orValue(67108864), (self.?limits.?lineBytes.orValue(67108864) + 262143) / 262144])",fieldPath=".limits.lineBytes"
 type Adapter struct {
 	// resources are the compute resources of the adapter's container. When left
-	// out, it requests 10m of CPU and 32Mi of memory: an autoscaler that looks
-	// at resources needs a request on every container.
+	// out, it requests 10m of CPU and 32Mi of memory, because an autoscaler that
+	// looks at resources needs a request on every container, and may use 256Mi of
+	// memory. What is given replaces all of that. Half of the memory limit is for
+	// messages, so the limit must be at least four times limits.bodyBytes and four
+	// times limits.lineBytes. Without a memory limit, 128Mi are for messages, or
+	// twice the larger of these two.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -70,15 +79,18 @@ const (
 // AdapterLimits bound what a client or a server can make the adapter hold.
 type AdapterLimits struct {
 	// bodyBytes is the largest request body taken from a client; a larger one is
-	// answered 413. It is 33554432 (32 MiB) when left out.
+	// answered 413. It is 33554432 (32 MiB) when left out. More than 67108864
+	// (64 MiB) needs a memory limit of four times as much in adapter.resources.
 	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1073741824
 	BodyBytes *int64 `json:"bodyBytes,omitempty"`
 
 	// lineBytes is the largest message taken from a stdio server; a larger one
-	// ends that process with an error for its session. It is 67108864 (64 MiB)
-	// when left out.
+	// ends that process with an error for its session. It is also the largest
+	// event of an sse server, and the largest message of a streamable-http server
+	// that the adapter translates. It is 67108864 (64 MiB) when left out. More
+	// needs a memory limit of four times as much in adapter.resources.
 	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1073741824

@@ -107,7 +107,6 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		config.Origins.Hosts = []string{"localhost"}
 	}
 	config.Settings = liveSettings(config, o)
-	config.Names.Fields = o.settingsDir != "" // it has what an MCPServer says
 	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ func TestCommandLine(t *testing.T) {
 		"wrong value":    {[]string{"serve", "--warm", "-1", "--", "true"}, 2, "", "sidecar: warm is -1, want 0 to 1048576\nsee sidecar serve --help\n"},
 		"no command":     {[]string{"serve"}, 2, "", "sidecar: name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod\nsee sidecar serve --help\n"},
 		"origin":         {[]string{"serve", "--allowed-origin", "example.com", "--", "true"}, 2, "", "as in https://chat.example.com, or * for all\nsee sidecar serve --help\n"},
+		"memory":         {[]string{"serve", "--memory-limit", "67108864", "--limit-body-bytes", "1024", "--", "true"}, 2, "", "raise memory-limit to 268435456, or lower limit-line-bytes\nsee sidecar serve --help\n"},
+		"memory, in pod": {[]string{"serve", "--memory-limit", "67108864", "--limit-body-bytes", "1024", "--settings-dir", "x", "--", "true"}, 2, "", "raise spec.adapter.resources.limits.memory to 268435456, or lower spec.adapter.limits.lineBytes\nsee sidecar serve --help\n"},
 		"era":            {[]string{"serve", "--era", "old", "--", "true"}, 2, "", "sidecar: invalid value \"old\" for flag --era: want auto, legacy or modern, not \"old\"\nsee sidecar serve --help\n"},
 		"era over HTTP":  {[]string{"serve", "--era", "modern", "--transport", "sse", "--upstream", "http://127.0.0.1:1/sse"}, 2, "", "sidecar: transport sse: framing, isolation and era are for stdio servers\nsee sidecar serve --help\n"},
 		"era, default":   {[]string{"serve", "--help"}, 0, "\n  --era era\n", ""},

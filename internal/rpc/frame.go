@@ -42,6 +42,7 @@ type FrameReader struct {
 	framing Framing
 	limit   int
 	junk    func(line []byte)
+	reserve func(bytes int) error // may be nil
 
 	raw     syscall.RawConn // of the source, if it has one
 	buffer  []byte          // what was read and not yet returned is buffer[start:]
@@ -61,6 +62,11 @@ func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line
 	}
 	return f
 }
+
+// Bound has the reader ask before its buffer takes more than 64 KiB. The function gets the
+// size of the buffer, may wait, and ends the reader by an error. With 0 it is told that the
+// buffer is given back.
+func (f *FrameReader) Bound(reserve func(bytes int) error) { f.reserve = reserve }
 
 // Next returns the next candidate for a message: an object or an array by its first
 // byte, not yet checked any further. It is valid until the next call. At the end of
@@ -231,6 +237,12 @@ func (f *FrameReader) fill(most int) {
 	}
 	if len(f.buffer) == cap(f.buffer) {
 		size := max(smallBuffer, min(2*cap(f.buffer), most+smallBuffer))
+		if size > largeBuffer && f.reserve != nil {
+			if err := f.reserve(size); err != nil {
+				f.err = fmt.Errorf("read message of more than %d bytes: %w", len(f.buffer), err)
+				return
+			}
+		}
 		full := f.buffer
 		f.buffer = append(make([]byte, 0, size), full...)
 		recycle(full)
@@ -278,13 +290,31 @@ func (f *FrameReader) tryRead(fd uintptr) bool {
 }
 
 // Release gives a message that Next has just returned to the caller for good, if it fills
-// the reader's buffer and is worth it, and says whether it did.
+// half of a large buffer or more, and says whether it did. What follows the message is
+// copied, instead of the message.
 func (f *FrameReader) Release(message []byte) bool {
-	whole := cap(f.buffer) > largeBuffer && f.start == len(f.buffer) && len(message) >= cap(f.buffer)/2
-	if whole {
-		f.giveBack()
+	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/2 {
+		return false
 	}
-	return whole
+	rest := f.buffer[f.start:]
+	f.buffer, f.start, f.scanned = nil, 0, 0
+	if len(rest) > 0 {
+		f.buffer = append(make([]byte, 0, max(len(rest), smallBuffer)), rest...)
+	}
+	f.reserved()
+	return true
+}
+
+// reserved says what the buffer has, after it has become smaller.
+func (f *FrameReader) reserved() {
+	if f.reserve == nil {
+		return
+	}
+	size := cap(f.buffer)
+	if size <= largeBuffer {
+		size = 0
+	}
+	_ = f.reserve(size) // it is less than before
 }
 
 // giveBack lets go of a large buffer once nothing in it is needed, so that one
@@ -292,6 +322,7 @@ func (f *FrameReader) Release(message []byte) bool {
 func (f *FrameReader) giveBack() {
 	if cap(f.buffer) > largeBuffer && f.start == len(f.buffer) {
 		f.buffer, f.start, f.scanned = nil, 0, 0
+		f.reserved()
 	}
 }
 

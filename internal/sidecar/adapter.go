@@ -253,7 +253,7 @@ func New(starter child.Starter, config Config) *Adapter {
 		IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
 	})
 	a.requests = edge.NewMetrics(a.registry)
-	a.memory = budget.New(config.budget())
+	a.memory = budget.New(config.budget(), config.MaxSessions)
 	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes, Name: config.Names.Of(option.BodyBytes), ReadTimeout: readTimeout}, a.memory)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{

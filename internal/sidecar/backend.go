@@ -86,7 +86,8 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	return child.NewPool(starter, child.Options{
 		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
 		Warm: a.config.Warm, Max: processes + a.config.Warm, Starts: a.config.ConcurrentStarts, SendTimeout: sendTimeout,
-		LineBytesName: a.config.Names.Of(option.LineBytes), StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
+		LineBytesName: a.config.Names.Of(option.LineBytes), Memory: a.memory, MemoryName: a.config.Names.Of(memoryLimit),
+		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
 	})
 }
 
@@ -257,7 +258,7 @@ func (a *Adapter) sessionLimits() session.Limits {
 	return session.Limits{
 		Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession,
 		Detached: detachedStreams, Requests: serverRequests,
-		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+		ReplayBytes: a.config.ReplayBytes, PendingBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes, Memory: a.memory,
 		SendingBytes: 2 * int(a.config.BodyBytes),
 		CommitAfter:  commitAfter, CallTimeout: a.config.CallTimeout, CancelGrace: cancelGrace,
 		DeliveryTimeout: deliveryTimeout, RequestTimeout: max(requestTimeout, a.config.CallTimeout),

@@ -74,7 +74,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 		Acquire: acquire, Era: era, TranslateSetting: a.config.Names.Of(option.StatelessClients),
 		Limits: stateless.Limits{
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
-			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes,
+			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes, Memory: a.memory,
 			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
 			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
@@ -93,7 +93,7 @@ func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 		Limits: formodern.Limits{
 			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
-			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace,
+			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace, Memory: a.memory,
 		},
 	})
 }
@@ -175,8 +175,16 @@ func (a *Adapter) await(ctx context.Context, enough func(*keeper.State) bool) (k
 func (a *Adapter) openTranslated(context.Context, *caller.Caller) (*session.Session, error) {
 	server := a.newForLegacy(nil)
 	opened := session.New(server, a.sessionLimits(), &a.metrics)
-	server.Serve(opened.Deliver, opened.End)
+	server.Serve(takeOver(opened), opened.End)
 	return opened, nil
+}
+
+// takeOver delivers what an endpoint without sessions had room for.
+func takeOver(opened *session.Session) func(session.Message) {
+	return func(message session.Message) {
+		message.Charged = true
+		opened.Deliver(message)
+	}
 }
 
 // newForLegacy makes a server for one session. Requests of the session that no client has

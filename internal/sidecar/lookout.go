@@ -111,7 +111,7 @@ func (c *patientConn) look() {
 	l.looking = looking
 	c.mu.Unlock()
 	defer close(looking)
-	if c.awaitByte() {
+	if !c.awaitEnd() {
 		return
 	}
 	c.mu.Lock()
@@ -121,12 +121,13 @@ func (c *patientConn) look() {
 	}
 }
 
-// awaitByte waits until the client sends something, which it leaves where it is. It returns
-// false if the client sends nothing more, or the wait was ended.
-func (c *patientConn) awaitByte() (sent bool) {
+// awaitEnd waits until the client has closed the connection. It returns false if the client
+// sends something, which it leaves where it is, or a deadline passes: net/http may have set
+// one that is about to be taken back, since a lookout can begin when its request is over.
+func (c *patientConn) awaitEnd() (gone bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return false // it is closed
+		return false // it is closed on our side
 	}
 	var into [1]byte
 	err = raw.Read(func(fd uintptr) bool {
@@ -138,9 +139,9 @@ func (c *patientConn) awaitByte() (sent bool) {
 			case syscall.EAGAIN:
 				return false
 			}
-			sent = err == nil && n > 0
+			gone = err != nil || n == 0
 			return true
 		}
 	})
-	return sent && err == nil
+	return gone && err == nil
 }

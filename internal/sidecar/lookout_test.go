@@ -166,3 +166,38 @@ func TestLookoutLosesNoByte(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 }
+
+// A lookout that begins when its request is over finds the deadline by which net/http ends
+// its own look. That is no sign that the client has gone.
+func TestLookoutIgnoresDeadlines(t *testing.T) {
+	conn, _ := connect(t)
+	ours := conn.(*patientConn)
+	ctx := watchClients(t.Context(), ours)
+	for range 3 {
+		if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := ours.Read(make([]byte, 1)); n != 0 || err != nil {
+			t.Fatalf("read %d bytes, %v", n, err)
+		}
+		for deadline := time.Now().Add(hang.Guard); ; time.Sleep(time.Millisecond) { // between two looks at a condition
+			ours.mu.Lock()
+			looking := ours.watch.looking
+			ours.mu.Unlock()
+			if looking != nil {
+				<-looking
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("nobody looks")
+			}
+		}
+		if err := ours.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		ours.endLookout()
+	}
+	if ctx.Err() != nil {
+		t.Error("the client is taken for gone")
+	}
+}

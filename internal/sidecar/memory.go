@@ -2,10 +2,14 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
 const (
@@ -14,13 +18,19 @@ const (
 	// budgetShare is the part of the memory limit that clients and servers can fill. The rest
 	// is for the program itself, and for what its heap has besides.
 	budgetShare = 2
+	// messageShare is how often the largest message fits into the budget. Large bodies leave
+	// an eighth of the budget to small ones, so half of the budget is a bound to go by.
+	messageShare = 2
 )
 
-// budget is how many bytes of requests the adapter holds at a time. Without a memory limit,
-// the largest body that may come always has room.
+// memoryLimit is not an option of package option: its field is a key of a map.
+var memoryLimit = option.Option{Flag: "--memory-limit", Field: "spec.adapter.resources.limits.memory"}
+
+// budget is how many bytes of clients and servers the adapter holds at a time. Without a
+// memory limit, the largest message that may come always has room.
 func (c *Config) budget() int64 {
 	if c.MemoryLimit == 0 {
-		return max(defaultBudget, 2*c.BodyBytes)
+		return max(defaultBudget, messageShare*c.BodyBytes, messageShare*int64(c.LineBytes))
 	}
 	return c.MemoryLimit / budgetShare
 }
@@ -34,15 +44,23 @@ func (c *Config) connections() int {
 	return max(int(c.budget()/connectionBytes), 4*c.MaxSessions)
 }
 
-// checkMemory says whether a body that may come has no room. Large bodies leave an eighth
-// of the budget to small ones, so half of the budget is a bound to go by.
+// checkMemory says which messages that may come have no room. The API server refuses an
+// MCPServer for the same reason: see the rules of v1alpha1.Adapter.
 func (c *Config) checkMemory() error {
-	if 2*c.BodyBytes <= c.budget() {
+	return errors.Join(c.checkRoom(option.BodyBytes, c.BodyBytes), c.checkRoom(option.LineBytes, int64(c.LineBytes)))
+}
+
+func (c *Config) checkRoom(limit option.Option, bytes int64) error {
+	if messageShare*bytes <= c.budget() {
 		return nil
 	}
-	return fmt.Errorf("limit-body-bytes is %d, and with memory-limit %d all bodies together may have %d bytes: raise memory-limit to %d, or lower limit-body-bytes",
-		c.BodyBytes, c.MemoryLimit, c.budget(), 2*budgetShare*c.BodyBytes)
+	name, memory := c.nameInError(limit), c.nameInError(memoryLimit)
+	return fmt.Errorf("%s is %d, and with %s %d all messages together may have %d bytes: raise %s to %d, or lower %s",
+		name, bytes, memory, c.MemoryLimit, c.budget(), memory, messageShare*budgetShare*bytes, name)
 }
+
+// nameInError is what the user calls the option. Errors about flags name them without dashes.
+func (c *Config) nameInError(o option.Option) string { return strings.TrimPrefix(c.Names.Of(o), "--") }
 
 // UseMemoryLimit has the garbage collector keep the process below the memory limit.
 func (c *Config) UseMemoryLimit() {

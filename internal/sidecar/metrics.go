@@ -46,8 +46,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 	registerGauges(registry, []gauge{
 		{"sessions", "Sessions that are open.", func() float64 { return float64(a.openSessions()) }},
 		{"sessions_limit", "Sessions that may be open at a time.", func() float64 { return float64(a.config.MaxSessions) }},
-		{"budget_bytes", "Bytes of requests that the adapter may hold at a time.", func() float64 { return float64(a.memory.Limit()) }},
-		{"budget_used_bytes", "Bytes of requests that the adapter holds.", func() float64 { return float64(a.memory.Used()) }},
+		{"budget_bytes", "Bytes of messages that the adapter may hold at a time.", func() float64 { return float64(a.memory.Limit()) }},
+		{"budget_used_bytes", "Bytes of messages that the adapter holds, beside what is free for each session.", func() float64 { return float64(a.memory.Used()) }},
 		{"ready", "Whether a fresh server answered when last tried.", a.readyValue},
 	})
 	a.registerPlaces()
@@ -64,6 +64,8 @@ func (a *Adapter) metricsHandler() http.Handler {
 		{"call_timeouts_total", "Calls that took longer than they may.", sessions.CallTimeouts.Value},
 		{"refused_bodies_total", "Requests that found no room for their body.", a.bodies.Refused},
 		{"evicted_bodies_total", "Requests whose body came slowly and made room for others.", a.bodies.Evicted},
+		{"budget_waits_total", "Times that a message of a server was not read on because the memory budget had no room for it.", a.memory.Waits},
+		{"slow_sessions_total", "Sessions that ended because their clients did not read and others needed the memory.", sessions.SlowClients.Value},
 		{"server_stalls_total", "Times that a server was not read because its client did not.", sessions.Stalls.Value},
 	})
 	if processes := a.backend.processes; processes != nil {
@@ -76,6 +78,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 			{"server_crashes_total", "Server processes that ended, or closed their output, without being asked to: those of sessions, spares and the keeper's.", processes.Crashes.Load},
 			{"junk_lines_total", "Lines that servers wrote to standard output and that are no messages.", processes.JunkLines.Load},
 			{"oversized_messages_total", "Messages of servers that were larger than they may be.", processes.Oversized.Load},
+			{"unaffordable_messages_total", "Messages of servers that the adapter's memory budget had no room for. Their processes were ended.", processes.Unaffordable.Load},
 			{"panics_total", "Sessions that ended because of a mistake of the adapter.", processes.Panics.Load},
 		})
 	}

@@ -219,7 +219,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			leaving:  make(chan struct{}),
 			draining: make(chan struct{}),
 			requests: edge.NewMetrics(prometheus.NewRegistry()),
-			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes}, budget.New(config.budget())),
+			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes}, budget.New(config.budget(), config.MaxSessions)),
 		}
 		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
 		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {

@@ -56,7 +56,7 @@ const ownCalls = 64
 
 func (a *Adapter) newProxyEras() *proxyEras {
 	options := upstream.ConnectionOptions{
-		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, SendTimeout: sendTimeout,
+		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, Memory: a.memory, SendTimeout: sendTimeout,
 		Calls: statelessCalls + statelessListens + ownCalls, // what may be asked of one connection
 	}
 	return &proxyEras{adapter: a, legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
@@ -231,7 +231,7 @@ func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
 	noting := &accepting{Server: server, last: last}
 	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
 	noting.session, opened.ServerChecks = opened, true
-	server.Serve(opened.Deliver, opened.End)
+	server.Serve(takeOver(opened), opened.End)
 	return opened
 }
 

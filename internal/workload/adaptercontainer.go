@@ -29,11 +29,12 @@ const (
 // launcher into the shared volume ends before the server's container begins. It is
 // installed for HTTP servers, too: their hook waits for the adapter by it.
 func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyConfiguration {
+	resources := adapterResources(p)
 	container := corev1ac.Container().
 		WithName(mcpv1alpha1.ContainerAdapter).
 		WithImage(in.Adapter.Image).
 		WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
-		WithArgs(adapterArgs(in, user)...).
+		WithArgs(adapterArgs(in, user, memoryLimit(resources))...).
 		WithEnv(fieldVariable("POD_UID", "metadata.uid"), fieldVariable("POD_IP", "status.podIP")).
 		WithPorts(
 			corev1ac.ContainerPort().WithName(clientPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPort),
@@ -47,7 +48,7 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
 		WithSecurityContext(adapterSecurity()).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
-		WithResources(adapterResources(p)).
+		WithResources(resources).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(sharedDir),
 			corev1ac.VolumeMount().WithName(keysVolume).WithMountPath(keysDir).WithReadOnly(true),
@@ -68,14 +69,31 @@ func adminProbe(path string) *corev1ac.ProbeApplyConfiguration {
 		WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString(adminPortName)))
 }
 
+// adapterResources are those of the spec, or what its comment promises. By default the CPU
+// has no limit, because a throttled adapter delays every call of the pod. The default limits
+// of messages just fit into the default memory.
 func adapterResources(p *parts) *corev1ac.ResourceRequirementsApplyConfiguration {
 	if p.Adapter.Resources != nil {
 		return p.Adapter.Resources
 	}
-	return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("10m"),
-		corev1.ResourceMemory: resource.MustParse("32Mi"),
-	})
+	return corev1ac.ResourceRequirements().
+		WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}).
+		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")})
+}
+
+// mostMemory is the largest limit that the adapter takes. It has no use for more.
+const mostMemory = 1 << 40
+
+// memoryLimit is how many bytes of memory a container may use. 0 is no limit, for Kubernetes
+// and for the adapter.
+func memoryLimit(resources *corev1ac.ResourceRequirementsApplyConfiguration) int64 {
+	if resources.Limits == nil {
+		return 0
+	}
+	return min(resources.Limits.Memory().Value(), mostMemory)
 }
 
 // arguments are those of the adapter. What the spec leaves out is left to the adapter,
@@ -99,7 +117,7 @@ func addNumber[T int32 | int64](a *arguments, flag string, value *T) {
 	}
 }
 
-func adapterArgs(in Input, user user) []string {
+func adapterArgs(in Input, user user, memory int64) []string {
 	session, adapter := &in.Server.Spec.Session, &in.Server.Spec.Adapter
 	a := arguments{
 		"serve",
@@ -122,6 +140,9 @@ func adapterArgs(in Input, user user) []string {
 	a.duration("call-timeout", session.CallTimeout)
 	a.duration("drain-timeout", &metav1.Duration{Duration: drainTimeout(in.Server)})
 	a.duration("settle-time", &metav1.Duration{Duration: settleTime})
+	if memory > 0 {
+		a.add("memory-limit", memory)
+	}
 	if limits := adapter.Limits; limits != nil {
 		addNumber(&a, "limit-body-bytes", limits.BodyBytes)
 		addNumber(&a, "limit-line-bytes", limits.LineBytes)

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -67,6 +70,66 @@ func TestEraOfTheAdapter(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// The adapter is told of the memory limit that its container has, and of none if it has none.
+func TestMemoryOfTheAdapter(t *testing.T) {
+	limited := func(memory string) *corev1.ResourceRequirements {
+		return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}
+	}
+	for name, test := range map[string]struct {
+		resources *corev1.ResourceRequirements
+		limit     string // of the container
+		want      string // empty if there is no flag
+	}{
+		"left out":           {nil, "256Mi", "--memory-limit=268435456"},
+		"given":              {limited("1Gi"), "1Gi", "--memory-limit=1073741824"},
+		"decimal":            {limited("300M"), "300M", "--memory-limit=300000000"},
+		"more than is taken": {limited("2Ti"), "2Ti", "--memory-limit=1099511627776"},
+		"unlimited":          {limited("0"), "0", ""},
+		"nothing given":      {&corev1.ResourceRequirements{}, "0", ""},
+		"another limit": {
+			&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}, "0", "",
+		},
+		"requests only": {
+			&corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}, "0", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, "minimal")
+			in.Server.Spec.Adapter.Resources = test.resources
+			adapter := podOf(t, in).InitContainers[0]
+			if got := adapter.Resources.Limits.Memory(); got.Cmp(resource.MustParse(test.limit)) != 0 {
+				t.Errorf("the container has %s, want %s", got, test.limit)
+			}
+			args := slices.DeleteFunc(adapter.Args, func(arg string) bool { return !strings.HasPrefix(arg, "--memory-limit") })
+			if got := strings.Join(args, " "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The API server and the adapter have the same opinion of what fits: the rules of the CRD are
+// tested against a real API server, with these numbers.
+func TestAdapterTakesItsDefaultMemory(t *testing.T) {
+	config := sidecar.Defaults()
+	config.MemoryLimit = memoryLimit(adapterResources(&parts{}))
+	if err := config.Validate(); err != nil {
+		t.Errorf("default limits in the default memory: %v", err)
+	}
+	config.MemoryLimit--
+	if err := config.Validate(); err == nil {
+		t.Error("one byte less fits, too")
+	}
+	config.MemoryLimit = mostMemory
+	if err := config.Validate(); err != nil {
+		t.Errorf("most memory: %v", err)
+	}
+	config.MemoryLimit++
+	if err := config.Validate(); err == nil {
+		t.Error("the adapter takes more than the most")
 	}
 }
 

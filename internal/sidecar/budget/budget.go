@@ -2,16 +2,43 @@
 // servers together. A limit for each object is not enough: limits multiply.
 package budget
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // Budget is a number of bytes. Its methods may be called at any time from any goroutine.
 type Budget struct {
+	// Patience is how long a message that is being read waits for room.
+	Patience time.Duration
+
 	limit int64
+	free  int64 // of what an Account holds, for which it is not charged
 	used  atomic.Int64
+
+	waits   atomic.Uint64
+	awaited atomic.Bool // freed has been asked for
+	mu      sync.Mutex
+	freed   chan struct{}
+	charged map[*Account]struct{} // those that hold more than is free
 }
 
-// New returns a Budget of so many bytes.
-func New(limit int64) *Budget { return &Budget{limit: limit} }
+// What an Account holds free of charge: less if there may be very many accounts.
+const (
+	mostFree  = 64 << 10
+	leastFree = 4 << 10
+	freePart  = 8 // of all accounts together: one in so many bytes of the budget
+)
+
+// patience is that of a new Budget. Clients that do not read are given up within that time.
+const patience = 30 * time.Second
+
+// New returns a Budget of so many bytes for so many accounts.
+func New(limit int64, accounts int) *Budget {
+	free := min(max(limit/freePart/int64(max(accounts, 1)), leastFree), mostFree)
+	return &Budget{Patience: patience, limit: limit, free: free, freed: make(chan struct{}), charged: map[*Account]struct{}{}}
+}
 
 // Take takes bytes, all or none, and says whether it did.
 func (b *Budget) Take(bytes int64) bool { return b.take(bytes, b.limit) }
@@ -33,10 +60,58 @@ func (b *Budget) take(bytes, limit int64) bool {
 }
 
 // Give gives bytes back.
-func (b *Budget) Give(bytes int64) { b.used.Add(-bytes) }
+func (b *Budget) Give(bytes int64) {
+	b.used.Add(-bytes)
+	if b.awaited.Load() {
+		b.announce()
+	}
+}
+
+func (b *Budget) announce() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.awaited.Swap(false) {
+		close(b.freed)
+		b.freed = make(chan struct{})
+	}
+}
+
+// Freed returns a channel that is closed when bytes are given back from now on.
+func (b *Budget) Freed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaited.Store(true)
+	return b.freed
+}
+
+// Waits is how many times a message of a server found no room and had to wait.
+func (b *Budget) Waits() uint64 { return b.waits.Load() }
 
 // Used is how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Limit is how many bytes there are.
 func (b *Budget) Limit() int64 { return b.limit }
+
+// list notes whether an account is charged.
+func (b *Budget) list(a *Account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.charge(a.held.Load()) > 0 {
+		b.charged[a] = struct{}{}
+	} else {
+		delete(b.charged, a)
+	}
+}
+
+// most is the account that holds most and can give way, if that is more than so many bytes.
+func (b *Budget) most(but *Account, least int64) (most *Account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for a := range b.charged {
+		if held := a.held.Load(); a != but && a.giveWay != nil && held > least {
+			most, least = a, held
+		}
+	}
+	return most
+}

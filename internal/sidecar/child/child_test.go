@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -160,10 +161,14 @@ func TestReasons(t *testing.T) {
 		tool, params string
 		want         []string
 	}{
-		"exit code":       {nil, "exit", `"n":3`, []string{"exit code 3", "echo: told to exit"}},
-		"signal":          {nil, "kill", "", []string{"signal 9 (killed)"}},
-		"output closed":   {nil, "close", "", []string{"closed its standard output"}},
-		"line too long":   {func(o *Options) { o.LineBytes = 1 << 10 }, "big", `"n":2000`, []string{"more than 1024 bytes"}},
+		"exit code":     {nil, "exit", `"n":3`, []string{"exit code 3", "echo: told to exit"}},
+		"signal":        {nil, "kill", "", []string{"signal 9 (killed)"}},
+		"output closed": {nil, "close", "", []string{"closed its standard output"}},
+		"line too long": {func(o *Options) { o.LineBytes = 1 << 10 }, "big", `"n":2000`, []string{"more than 1024 bytes"}},
+		"no room for it": {func(o *Options) {
+			o.Memory, o.MemoryName = budget.New(64<<10, 1), "--memory-limit"
+			o.Memory.Patience = time.Millisecond
+		}, "big", `"n":200000`, []string{"read message of more than 65536 bytes", "memory budget has no room", "--memory-limit raises it"}},
 		"ended by itself": {nil, "exit", `"n":0`, []string{"exit code 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +191,37 @@ func TestReasons(t *testing.T) {
 			c.Close()
 			eventuallyNone(t, pool)
 		})
+	}
+}
+
+// Large messages take room of the budget while they are read, and give it back.
+func TestLargeMessagesTakeRoom(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	options := testOptions
+	options.Memory = budget.New(64<<20, 1)
+	c := converse(t, newPool(t, options))
+	pressed := make(chan struct{}, 1024)
+	other := options.Memory.Account(func() { pressed <- struct{}{} })
+	other.Change(63 << 20)
+	c.call("big", fmt.Sprintf(`"n":%d`, size))
+	select {
+	case <-c.said:
+		t.Fatal("a message was read that there is no room for")
+	case err := <-c.ended:
+		t.Fatal(err)
+	case <-pressed: // it waits
+	case <-time.After(hang.Guard):
+		t.Fatal("nothing waits for room")
+	}
+	other.Change(-63 << 20)
+	if got := len(c.hear()); got < size {
+		t.Errorf("got %d bytes", got)
+	}
+	c.call("count", "")
+	c.hear()
+	if used := options.Memory.Used(); used != 0 {
+		t.Errorf("%d bytes are used", used)
 	}
 }
 

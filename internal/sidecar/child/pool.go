@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 // ErrFull says that there are as many processes as there may be.
@@ -36,9 +37,11 @@ type Options struct {
 	LineBytes int // largest message taken from a process
 	// LineBytesName is what the user calls LineBytes; may be empty.
 	LineBytesName string
-	Warm          int // processes kept started for sessions to come
-	Max           int // processes in all, spares among them
-	Starts        int // processes that may be starting at a time
+	Memory        *budget.Budget // for large messages while they are read; nil is no limit
+	MemoryName    string         // what the user sets to have more of it; may be empty
+	Warm          int            // processes kept started for sessions to come
+	Max           int            // processes in all, spares among them
+	Starts        int            // processes that may be starting at a time
 
 	StartHold time.Duration // after which a silent process no longer counts as starting
 	EOFGrace  time.Duration // for a process to end after its input has
@@ -57,6 +60,7 @@ type Metrics struct {
 	Crashes       atomic.Uint64 // ends that nobody asked for, of output too
 	JunkLines     atomic.Uint64 // output that is no message
 	Oversized     atomic.Uint64 // messages over the limit
+	Unaffordable  atomic.Uint64 // messages that the budget had no room for
 	Panics        atomic.Uint64 // of the adapter itself, while it read output
 	Running       atomic.Int64
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -295,6 +296,9 @@ func (s *Server) readSafely(receive func(session.Message)) (err error) {
 func (s *Server) read(receive func(session.Message)) error {
 	options := &s.pool.options
 	reader := rpc.NewFrameReader(&lastWords{s.process.Stdout, lastBytes}, options.Framing, options.LineBytes, s.junk)
+	room := budget.Room{Account: options.Memory.Account(nil), Stop: s.closing}
+	reader.Bound(room.Reserve)
+	defer func() { _ = room.Reserve(0) }()
 	for {
 		message, err := reader.Next()
 		if err != nil {
@@ -320,7 +324,7 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 		s.junk(message)
 		return
 	}
-	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned})
+	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: owned})
 }
 
 // receiveBatch takes apart what some servers of revision 2025-03-26 send.
@@ -358,6 +362,14 @@ func (o *Options) tooLong() error {
 	return errors.New(text)
 }
 
+// noRoom is why a process is ended whose message has no room.
+func (o *Options) noRoom(err error) error {
+	if o.MemoryName == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s raises it", err, o.MemoryName)
+}
+
 // reason says why the process's output ended.
 func (s *Server) reason(readErr error) error {
 	select {
@@ -369,6 +381,11 @@ func (s *Server) reason(readErr error) error {
 		s.pool.metrics.Oversized.Add(1)
 		s.stop(0)
 		return s.pool.options.tooLong()
+	}
+	if errors.Is(readErr, budget.ErrNoRoom) {
+		s.pool.metrics.Unaffordable.Add(1)
+		s.stop(0)
+		return s.pool.options.noRoom(readErr)
 	}
 	select {
 	case <-s.process.Done():

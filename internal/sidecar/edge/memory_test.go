@@ -47,7 +47,7 @@ func (r *reading) grow(t *testing.T, bytes int) {
 	}
 }
 
-func newMemory(bytes int64) *Memory { return NewMemory(BodyLimits{}, budget.New(bytes)) }
+func newMemory(bytes int64) *Memory { return NewMemory(BodyLimits{}, budget.New(bytes, 1)) }
 
 // H1: a request that finds no room is refused, with a time to try again.
 func TestNoRoomForABody(t *testing.T) {

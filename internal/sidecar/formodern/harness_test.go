@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -22,6 +23,7 @@ import (
 
 func testLimits() Limits {
 	return Limits{
+		Memory:   budget.New(64<<20, 1),
 		Children: 4, PerKey: 3, KeysPerPrincipal: 2, URIs: 4,
 		StartTimeout: 10 * time.Second, LeaseTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
 		ParkTTL: 10 * time.Minute, StuckTimeout: 10 * time.Second, CancelGrace: 10 * time.Second,
@@ -196,9 +198,9 @@ func (s *stage) empty() {
 	v := s.server
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.calls)+len(v.parks)+len(v.listens)+len(v.groups)+v.children+v.waiters+v.held != 0 {
+	if len(v.calls)+len(v.parks)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.held.Held()) != 0 {
 		s.Errorf("left are %d calls, %d parks, %d listens, %d groups, %d children, %d waiters, %d bytes",
-			len(v.calls), len(v.parks), len(v.listens), len(v.groups), v.children, v.waiters, v.held)
+			len(v.calls), len(v.parks), len(v.listens), len(v.groups), v.children, v.waiters, v.held.Held())
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Server) forgetParkLocked(p *park) {
 	delete(s.parks, p.id)
 	p.open = false
 	if c := p.call; c != nil && c.held != nil {
-		s.held -= len(c.held.Bytes)
+		s.held.Change(-len(c.held.Bytes))
 		c.held = nil
 	}
 	if p.timer != nil {
@@ -93,19 +93,16 @@ func (s *Server) forgetParkLocked(p *park) {
 	s.wakeLocked()
 }
 
-// heldBytes is how much is kept for clients that may come back.
-const heldBytes = 64 << 20
-
 // holdLocked keeps the answer to a call that is parked. The process has not waited for
 // what it asked for.
 func (s *Server) holdLocked(c *call, m session.Message) {
-	if s.held+len(m.Bytes) > heldBytes {
+	if !s.held.Fits(len(m.Bytes)) {
 		s.forgetParkLocked(c.park)
 		return
 	}
 	held := keep(m)
 	c.held = &held
-	s.held += len(held.Bytes)
+	s.held.Change(len(held.Bytes))
 }
 
 // expire ends a call whose client does not come back.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -304,7 +305,7 @@ func TestAnswerWhileParked(t *testing.T) {
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(result(`"resultType":"complete",` + info + `,"content":["late"]`))
 		p.expectNothing()
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
-		equal(t, "bytes held", uint64(s.server.held), 0)
+		equal(t, "bytes held", uint64(s.server.held.Held()), 0)
 	})
 }
 
@@ -525,12 +526,13 @@ func TestHeldBytes(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		p, atProcess, round := s.parked(elicits, form)
 		s.server.mu.Lock()
-		s.server.held = heldBytes - 10
+		s.server.held = budget.New(1<<20, 1).Account(nil)
+		s.server.held.Change(900 << 10)
 		s.server.mu.Unlock()
 		p.answer(atProcess, `"result":{"content":[]}`)
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
 		s.server.mu.Lock()
-		s.server.held -= heldBytes - 10
+		s.server.held.Change(-900 << 10)
 		s.server.mu.Unlock()
 	})
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -58,6 +59,8 @@ type Limits struct {
 	ParkTTL      time.Duration // for a client to come back with what it was asked for
 	StuckTimeout time.Duration // without reading what it is sent, after which a process is ended
 	CancelGrace  time.Duration // for a process to be done with a cancelled call, before it is ended
+
+	Memory *budget.Budget // for answers to calls that are parked; nil is no limit
 }
 
 // Options are what a Server needs and how it behaves.
@@ -108,7 +111,7 @@ type Server struct {
 	calls    map[string]*call // of clients that wait, by their ids
 	listens  map[string]*listen
 	parks    map[string]*park
-	held     int                 // bytes of answers to calls that are parked
+	held     *budget.Account     // answers to calls that are parked
 	changed  chan struct{}       // closed when a process may be free
 	waiters  int                 // that changed would wake
 	backOffs map[string]*backOff // by principal
@@ -121,7 +124,7 @@ func New(options Options) *Server {
 	return &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
-		backOffs: map[string]*backOff{},
+		backOffs: map[string]*backOff{}, held: options.Limits.Memory.Account(nil),
 	}
 }
 

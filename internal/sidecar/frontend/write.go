@@ -23,6 +23,22 @@ func WritePieces(w http.ResponseWriter, control *http.ResponseController, data [
 	return nil
 }
 
+// Interrupter can end a write that takes long.
+type Interrupter interface {
+	// Interruptible gets what ends the write that begins, and nil when it is over.
+	Interruptible(interrupt func())
+}
+
+// WriteInterruptible is WritePieces for data that may be large.
+func WriteInterruptible(by Interrupter, w http.ResponseWriter, control *http.ResponseController, data []byte, timeout time.Duration) error {
+	if len(data) <= pieceSize {
+		return WritePieces(w, control, data, timeout)
+	}
+	by.Interruptible(func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+	defer by.Interruptible(nil)
+	return WritePieces(w, control, data, timeout)
+}
+
 // StartEvents begins an answer that is an event stream.
 func StartEvents(w http.ResponseWriter) {
 	header := w.Header()

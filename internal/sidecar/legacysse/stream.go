@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -127,7 +126,7 @@ func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection,
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	out := writer{w: w, control: http.NewResponseController(w), timeout: t.WriteTimeout}
+	out := writer{w: w, control: http.NewResponseController(w), timeout: t.WriteTimeout, stream: c.stream}
 	out.buffer = append(out.buffer, "event: endpoint\ndata: "+postTo+"\n\n"...)
 	timer := time.NewTimer(t.KeepAlive)
 	defer timer.Stop()
@@ -159,6 +158,7 @@ type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	stream  *session.Stream
 	buffer  []byte
 }
 
@@ -192,13 +192,8 @@ func (p *writer) gather(c *connection) (end bool) {
 }
 
 func (p *writer) flush() error {
-	for chunk := range slices.Chunk(p.buffer, writeSize) {
-		if err := p.control.SetWriteDeadline(time.Now().Add(p.timeout)); err != nil {
-			return err
-		}
-		if _, err := p.w.Write(chunk); err != nil {
-			return err
-		}
+	if err := frontend.WriteInterruptible(p.stream, p.w, p.control, p.buffer, p.timeout); err != nil {
+		return err
 	}
 	p.buffer = p.buffer[:0]
 	if cap(p.buffer) > writeSize {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 // life is a session whose client and server do things at random.
@@ -150,6 +152,7 @@ func (l *life) books() (problems []string) {
 	}
 	same("ids of requests", l.requestBytes, ids)
 	same("replay", l.replay.bytes, kept+len(streams)*streamOverhead)
+	same("account", int(l.account.Held()), l.waiting+l.replay.bytes+l.requestBytes+l.refusals.bytes)
 	for _, st := range l.detached {
 		if st.reader != nil || st.general || !st.resumable || l.streams[st.number] != st {
 			problems = append(problems, "a stream that is not detached is among those that are")
@@ -174,6 +177,7 @@ func TestBooksAreRight(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			limits := testLimits
+			limits.Memory = budget.New(1<<30, 1<<20)
 			limits.Detached, limits.ReplayBytes, limits.CommitAfter, limits.RequestTimeout = 3, 6<<10, time.Second, 20*time.Second
 			l := &life{harness: newHarness(t, limits), random: rand.New(rand.NewPCG(seed, 0))}
 			defer l.End(ErrEnded)
@@ -184,10 +188,21 @@ func TestBooksAreRight(t *testing.T) {
 					t.Fatalf("seed %d, after %q: %q", seed, done[max(0, len(done)-10):], problems)
 				}
 			}
+			endsFirst := seed%2 == 1
+			if endsFirst {
+				l.End(ErrEnded)
+			}
 			for _, reader := range l.readers {
 				reader.Detach()
 			}
 			l.readers = nil
+			if endsFirst {
+				synctest.Wait()
+				if held, used := l.account.Held(), limits.Memory.Used(); held != 0 || used != 0 {
+					t.Errorf("seed %d: %d bytes are held after the end, %d of the budget: %q", seed, held, used, l.books())
+				}
+				return
+			}
 			time.Sleep(limits.CallTimeout)
 			l.Sweep(t.Context(), time.Now())
 			synctest.Wait()

@@ -90,7 +90,7 @@ func (s *Session) cancelLocked(c *call) {
 		s.rerouteRequestsLocked(stream)
 		for stream.notices.len() > 0 {
 			event := stream.nextNotice()
-			s.waiting -= event.cost()
+			s.waitLocked(-event.cost())
 		}
 		s.room.Broadcast()
 	}

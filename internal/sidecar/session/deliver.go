@@ -29,7 +29,7 @@ func (s *Session) Deliver(message Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awaitRoomLocked()
+	s.awaitRoomLocked(&event, message.Charged)
 	if s.endedBy != nil {
 		return
 	}
@@ -43,21 +43,48 @@ func (s *Session) Deliver(message Message) {
 	}
 }
 
-// awaitRoomLocked waits until there is room for what the server has to say, or the
-// session ends. What nobody may ever read makes room first: a client that went away is
-// no reason to stop the server.
-func (s *Session) awaitRoomLocked() {
+// awaitRoomLocked waits until there is room for an event of the server, or the session
+// ends. What no client may ever read makes room first: a client that went away is no reason
+// to stop the server.
+func (s *Session) awaitRoomLocked(event *Event, charged bool) {
 	stalled := false
-	for s.waiting > s.limits.TotalBytes && s.endedBy == nil {
-		if s.abandonLocked() {
+	for s.endedBy == nil {
+		fits := charged || s.account.Fits(event.cost())
+		switch {
+		case fits && s.waiting <= s.limits.TotalBytes:
+			return
+		case !fits && s.replay.bytes > 0:
+			s.evictLocked()
 			continue
+		case s.abandonLocked():
+			continue
+		case !fits && !s.listening:
+			s.listenLocked()
+			continue // there may be room by now
 		}
 		if !stalled {
 			s.metrics.Stalls.Inc()
 			stalled = true
 		}
+		if !fits {
+			s.account.Press()
+		}
 		s.room.Wait()
 	}
+}
+
+// listenLocked has the session look again once the budget that it shares with others has
+// more room.
+func (s *Session) listenLocked() {
+	s.listening = true
+	freed := s.limits.Memory.Freed()
+	go func() {
+		s.limits.Memory.Await(freed, s.ended)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listening = false
+		s.room.Broadcast()
+	}()
 }
 
 func (s *Session) deliverNoticeLocked(message Message, event Event) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -28,6 +29,43 @@ func (s *Session) Yield(since time.Time) bool {
 	return s.endIf(ErrYielded, func() bool { return s.idleLocked() && s.touched.Equal(since) })
 }
 
+// ErrSlow is why a session ends whose client does not read, when others need the room.
+var ErrSlow = errors.New("the client does not read what it is sent, and the adapter needs the memory for others")
+
+// slowAfter is how long a client takes nothing before its session may end for others.
+const slowAfter = 5 * time.Second
+
+// slowBytes is what may wait for a client that does not read, however much others need it.
+const slowBytes = 64 << 10
+
+// giveWay makes room for others. What the client may come back
+// for goes first. If that is not enough, a session whose client does not read ends.
+func (s *Session) giveWay() {
+	s.mu.Lock()
+	for s.replay.bytes > 0 {
+		s.evictLocked()
+	}
+	for s.abandonLocked() {
+		s.room.Broadcast()
+	}
+	s.mu.Unlock()
+	if s.endIf(ErrSlow, func() bool { return s.waiting > slowBytes && time.Since(s.taken) > slowAfter }) {
+		s.metrics.SlowClients.Inc()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(s.endedBy, ErrSlow) {
+		return
+	}
+	for _, stream := range s.streams {
+		s.clearLocked(&stream.pending)
+		stream.wake()
+	}
+	for _, interrupt := range s.writing {
+		interrupt()
+	}
+}
+
 // endIf ends the session if the condition, which is asked under the session's lock, holds.
 func (s *Session) endIf(reason error, holds func() bool) bool {
 	s.mu.Lock()
@@ -42,10 +80,17 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 		}
 	}
 	clear(s.serverRequests)
+	s.account.Change(-s.requestBytes)
 	s.requestBytes = 0
 	s.clearLocked(&s.backlog)
+	for s.replay.bytes > 0 { // no client can come back
+		s.evictLocked()
+	}
 	for _, stream := range s.streams {
 		stream.finished = true
+		if stream.reader == nil {
+			s.clearLocked(&stream.pending)
+		}
 		stream.wake()
 	}
 	if s.timer != nil {

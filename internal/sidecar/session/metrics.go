@@ -22,5 +22,6 @@ type Metrics struct {
 	ExpiredRequests      Counter // requests of servers that no client took, or answered, in time
 	DroppedRefusals      Counter // refusals of requests of servers that did not read them
 	CallTimeouts         Counter // calls that took longer than they may
+	SlowClients          Counter // sessions that ended because their clients did not read and others needed the room
 	Stalls               Counter // times that a server was not read for its client's sake
 }

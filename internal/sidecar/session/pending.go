@@ -1,6 +1,10 @@
 package session
 
-import "github.com/slipway-mcp/slipway/internal/rpc"
+import (
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+)
 
 // What the adapter holds besides the bytes of messages. Limits in bytes count these, too:
 // a server could make its messages as small as it likes.
@@ -60,6 +64,15 @@ func (p *pending) nextNotice() Event {
 	return event
 }
 
+// waitLocked notes that events wait which cost so much, or no longer do if that is negative.
+func (s *Session) waitLocked(cost int) {
+	if s.waiting <= slowBytes && s.waiting+cost > slowBytes {
+		s.taken = time.Now() // from now on it counts how long the client takes nothing
+	}
+	s.waiting += cost
+	s.account.Change(cost)
+}
+
 // addLocked has an event wait. Answers and requests always may; notifications that a slow
 // reader lets pile up make room for newer ones.
 func (s *Session) addLocked(to *pending, event Event) {
@@ -72,7 +85,7 @@ func (s *Session) addLocked(to *pending, event Event) {
 		s.dropNoticesLocked(to, s.limits.PendingBytes-cost)
 	}
 	s.trimLocked(to)
-	s.waiting += cost
+	s.waitLocked(cost)
 	to.add(event)
 }
 
@@ -80,7 +93,7 @@ func (s *Session) addLocked(to *pending, event Event) {
 func (s *Session) dropNoticesLocked(of *pending, most int) {
 	for of.noticeBytes > most {
 		event := of.nextNotice()
-		s.waiting -= event.cost()
+		s.waitLocked(-event.cost())
 		s.metrics.DroppedNotifications.Inc()
 	}
 }
@@ -92,7 +105,7 @@ func (s *Session) trimLocked(of *pending) {
 		if event.request == nil || !event.request.over {
 			return
 		}
-		s.waiting -= event.cost()
+		s.waitLocked(-event.cost())
 		of.sure.pop()
 		s.room.Broadcast()
 	}
@@ -102,7 +115,7 @@ func (s *Session) trimLocked(of *pending) {
 func (s *Session) clearLocked(of *pending) {
 	for of.len() > 0 {
 		event := of.next()
-		s.waiting -= event.cost()
+		s.waitLocked(-event.cost())
 	}
 	s.room.Broadcast()
 }

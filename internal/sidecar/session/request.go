@@ -27,7 +27,7 @@ func (s *Session) deliverRequestLocked(message Message, event Event) {
 	if old, ok := s.serverRequests[request.key]; ok {
 		s.forgetRequestLocked(old)
 	} else if most := s.limits.Requests + len(s.calls); s.limits.Requests > 0 &&
-		(len(s.serverRequests) >= most || s.requestBytes+len(id) > s.limits.PendingBytes) {
+		(len(s.serverRequests) >= most || s.requestBytes+len(id) > s.limits.PendingBytes || !s.account.Fits(len(id))) {
 		s.metrics.RefusedRequests.Inc()
 		s.refuseLocked(request.id, refusedTooMany)
 		return
@@ -45,6 +45,7 @@ func (s *Session) noteRequestLocked(request *serverRequest) {
 	request.over = false
 	s.serverRequests[request.key] = request
 	s.requestBytes += len(request.id)
+	s.account.Change(len(request.id))
 }
 
 // forgetRequestLocked notes that a request needs no answer any more. If it still waits it
@@ -53,6 +54,7 @@ func (s *Session) forgetRequestLocked(request *serverRequest) {
 	request.over = true
 	delete(s.serverRequests, request.key)
 	s.requestBytes -= len(request.id)
+	s.account.Change(-len(request.id))
 }
 
 // placeRequestLocked puts a request on its stream or, if it has none, has it wait
@@ -79,7 +81,7 @@ func (s *Session) rerouteRequestsLocked(from *stream) {
 		if event.kind != rpc.Request {
 			return false
 		}
-		s.waiting -= event.cost()
+		s.waitLocked(-event.cost())
 		if !event.request.over {
 			requests = append(requests, event)
 		}
@@ -149,11 +151,12 @@ func (r *refusal) cost() int { return len(r.id) + 128 }
 // caller reads the server's output.
 func (s *Session) refuseLocked(id, why string) {
 	r := refusal{id, why}
-	if s.refusals.bytes+r.cost() > s.limits.PendingBytes {
+	if s.refusals.bytes+r.cost() > s.limits.PendingBytes || !s.account.Fits(r.cost()) {
 		s.metrics.DroppedRefusals.Inc()
 		return
 	}
 	s.refusals.bytes += r.cost()
+	s.account.Change(r.cost())
 	s.refusals.queue.push(r)
 	if !s.refusals.writing {
 		s.refusals.writing = true
@@ -182,12 +185,11 @@ func (s *Session) nextRefusal() (r refusal, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endedBy != nil || s.refusals.queue.len() == 0 {
+		s.account.Change(-s.refusals.bytes)
 		s.refusals = refusals{}
 		return refusal{}, false
 	}
-	r = s.refusals.queue.pop()
-	s.refusals.bytes -= r.cost()
-	return r, true
+	return s.popRefusalLocked(), true
 }
 
 // dropRefusals gives up the refusals that wait, and the one that could not be written.
@@ -196,8 +198,14 @@ func (s *Session) dropRefusals() {
 	defer s.mu.Unlock()
 	s.metrics.DroppedRefusals.Inc()
 	for s.refusals.queue.len() > 0 {
-		r := s.refusals.queue.pop()
-		s.refusals.bytes -= r.cost()
+		s.popRefusalLocked()
 		s.metrics.DroppedRefusals.Inc()
 	}
+}
+
+func (s *Session) popRefusalLocked() refusal {
+	r := s.refusals.queue.pop()
+	s.refusals.bytes -= r.cost()
+	s.account.Change(-r.cost())
+	return r
 }

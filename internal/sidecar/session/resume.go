@@ -25,7 +25,7 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	s.replaceLocked(stream)
 	stream.repeats = missed
 	for i := range missed {
-		s.waiting += missed[i].cost()
+		s.waitLocked(missed[i].cost())
 	}
 	reader := &Stream{stream: stream, ready: make(chan struct{}, 1)}
 	s.attachLocked(reader)
@@ -89,7 +89,7 @@ func (s *Session) detachLocked(stream *stream) {
 	s.touched = time.Now()
 	// They are in the replay buffer still.
 	for i := range stream.repeats {
-		s.waiting -= stream.repeats[i].cost()
+		s.waitLocked(-stream.repeats[i].cost())
 	}
 	stream.repeats = nil
 	if stream.general {
@@ -136,6 +136,8 @@ func (st *Stream) Detach() {
 // leaveLocked decides what becomes of a stream that no client reads any more.
 func (s *Session) leaveLocked(stream *stream) {
 	switch {
+	case s.endedBy != nil: // no client can come back
+		s.dropLocked(stream)
 	case stream.general && !stream.finished: // for the next one
 	case !stream.resumable:
 		s.rerouteRequestsLocked(stream)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
@@ -41,6 +42,9 @@ type Limits struct {
 	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
 	PendingBytes int // notifications waiting for a slow reader, per stream; ids of the server's requests; refusals of these
 	TotalBytes   int // everything waiting; past it the server is no longer read
+	// Memory is what all sessions share. A session that finds no room there keeps no sent
+	// events, and then its server is no longer read. nil is no limit.
+	Memory       *budget.Budget
 	SendingBytes int // waiting for the server to read; past it nothing more is taken. 0 is no limit
 
 	CommitAfter     time.Duration // without an answer, after which a call's stream is taken for one of several events; 0 waits for ever
@@ -98,8 +102,12 @@ type Session struct {
 	newest     *call              // of those that may be live
 	taskTokens []string           // of calls that were answered with a task, oldest first
 	replay     replay
-	backlog    pending // for the stream that opens next
-	waiting    int     // what events cost that are not yet handed over
+	backlog    pending            // for the stream that opens next
+	waiting    int                // what events cost that are not yet handed over
+	account    *budget.Account    // all that is held for the session
+	taken      time.Time          // when a reader last took an event; kept only while much waits
+	listening  bool               // a goroutine waits for the budget to have room
+	writing    map[*Stream]func() // readers that write something large, and what interrupts that
 
 	serverRequests map[string]*serverRequest // by the id's key
 	requestBytes   int                       // of their ids
@@ -146,8 +154,13 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 		ended:          make(chan struct{}),
 	}
 	s.room = sync.NewCond(&s.mu)
+	s.account = limits.Memory.Account(s.giveWay)
 	return s
 }
+
+// Account is all that is held for the session. A server that keeps messages for the session
+// has them counted there.
+func (s *Session) Account() *budget.Account { return s.account }
 
 // Message is a message with what was found in it.
 type Message struct {
@@ -163,7 +176,8 @@ type Message struct {
 	Call      []byte // the id of the client's call that it belongs to
 	Unrelated bool   // it belongs to no call
 
-	Owned bool // the code that takes it may keep Bytes: no other code changes them
+	Owned   bool // the code that takes it may keep Bytes: no other code changes them
+	Charged bool // the adapter's budget had room for it, which the session takes over
 }
 
 // Call sends requests to the server and returns the stream that their answers, and

@@ -3,6 +3,7 @@ package session
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
@@ -197,6 +198,9 @@ func (st *Stream) takeLocked() (event Event, ok, end bool) {
 		return Event{}, false, st.finished
 	}
 	st.inHand = event.cost()
+	if s.waiting > slowBytes {
+		s.taken = time.Now()
+	}
 	if len(st.repeats) > 0 || st.len() > 0 {
 		st.wake()
 	} else {
@@ -219,18 +223,48 @@ func (s *Session) nameLocked(on *stream, event *Event) {
 	}
 	event.seq = on.nextSeq
 	on.nextSeq++
-	for s.replay.keep(on, *event); s.replay.isFull(); {
-		s.retireLocked(s.replay.evict())
+	if s.endedBy != nil {
+		return // no client can come back
 	}
+	before := s.replay.bytes
+	s.replay.keep(on, *event)
+	s.account.Change(s.replay.bytes - before)
+	for s.replay.isFull() || !s.account.Fits(0) && s.replay.bytes > 0 {
+		s.evictLocked()
+	}
+}
+
+// evictLocked forgets the oldest of the events that were sent.
+func (s *Session) evictLocked() {
+	before := s.replay.bytes
+	s.retireLocked(s.replay.evict())
+	s.account.Change(s.replay.bytes - before)
 }
 
 // handedOverLocked notes that the reader is done with the event it took last.
 func (s *Session) handedOverLocked(reader *Stream) {
 	if reader.inHand > 0 {
-		s.waiting -= reader.inHand
+		s.waitLocked(-reader.inHand)
 		reader.inHand = 0
 		s.room.Broadcast()
 	}
+}
+
+// Interruptible has the session call a function if it ends because its client does not read,
+// while the reader writes something large. nil says that the reader is done with it. The
+// function must not call the session.
+func (st *Stream) Interruptible(interrupt func()) {
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if interrupt == nil {
+		delete(s.writing, st)
+		return
+	}
+	if s.writing == nil {
+		s.writing = map[*Stream]func(){}
+	}
+	s.writing[st] = interrupt
 }
 
 // Finished says whether all that the stream will ever have has arrived.

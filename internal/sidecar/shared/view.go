@@ -30,6 +30,7 @@ type view struct {
 	mu      sync.Mutex
 	inbox   []session.Message
 	waiting int   // bytes of these, and of the one that is being delivered
+	over    bool  // nothing is delivered any more
 	reason  error // of the process's end; nothing follows
 	wake    chan struct{}
 }
@@ -68,11 +69,16 @@ func (v *view) Close() {
 func (v *view) push(message session.Message) (slow bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.waiting > v.run.options.BacklogBytes {
+	if v.over {
+		return false
+	}
+	account := v.session.Account()
+	if v.waiting > v.run.options.BacklogBytes || !account.Fits(len(message.Bytes)) {
 		return true
 	}
 	v.inbox = append(v.inbox, message)
 	v.waiting += len(message.Bytes)
+	account.Change(len(message.Bytes))
 	v.signal()
 	return false
 }
@@ -98,7 +104,7 @@ func (v *view) endSlow() {
 	default:
 	}
 	v.run.metrics.SlowSessions.Inc()
-	v.session.End(fmt.Errorf("%w: more than %d bytes", ErrSlow, v.run.options.BacklogBytes))
+	v.session.End(fmt.Errorf("%w: more than %d bytes, or more than the adapter has room for", ErrSlow, v.run.options.BacklogBytes))
 }
 
 // lastWords is how long a session may take for what the process said before it
@@ -117,6 +123,7 @@ func (v *view) finish(reason error) {
 
 // pump hands the session what is in its inbox. It may wait for the client.
 func (v *view) pump() {
+	defer v.drop()
 	for {
 		select {
 		case <-v.session.Done():
@@ -138,6 +145,16 @@ func (v *view) pump() {
 	}
 }
 
+// drop forgets what is in the inbox.
+func (v *view) drop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.inbox {
+		v.session.Account().Change(-len(v.inbox[i].Bytes))
+	}
+	v.inbox, v.over = nil, true
+}
+
 func (v *view) next() (message session.Message, ok bool, reason error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,6 +165,8 @@ func (v *view) next() (message session.Message, ok bool, reason error) {
 	message = v.inbox[0]
 	v.inbox[0] = session.Message{}
 	v.inbox = v.inbox[1:]
+	v.session.Account().Change(-len(message.Bytes))
+	message.Charged = true // the session takes it over
 	return message, true, nil
 }
 

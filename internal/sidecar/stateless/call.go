@@ -50,7 +50,8 @@ type call struct {
 	answered bool    // the process works on it no more
 	done     bool    // nothing follows what is in the inbox
 	inbox    []event
-	waiting  int // bytes of these
+	inHand   int // bytes of the message that was taken last, which still waits for the client
+	waiting  int // bytes of all these
 }
 
 func newCall(r *run, request session.Message) *call {
@@ -89,27 +90,42 @@ func (c *call) pushLocked(e event) {
 		return
 	}
 	limits := &r.options.Limits
-	if c.waiting > limits.BacklogBytes {
-		c.giveUpLocked()
+	if c.waiting-c.inHand > limits.BacklogBytes {
+		c.giveUpLocked(errClientSlow)
 		return
 	}
+	for !r.account.Fits(len(e.message)) {
+		r.account.Press()
+		slowest := r.slowestLocked()
+		if slowest.waiting <= len(e.message) {
+			c.giveUpLocked(errNoRoom)
+			return
+		}
+		slowest.giveUpLocked(errClientSlow)
+	}
 	c.inbox = append(c.inbox, e)
-	c.waiting += len(e.message)
-	r.waiting += len(e.message)
+	r.waitLocked(c, len(e.message))
 	c.done = e.last
 	c.signal()
 	if alone := r.waiting == len(e.message); r.waiting > limits.TotalBytes && !alone {
-		r.slowestLocked().giveUpLocked()
+		r.slowestLocked().giveUpLocked(errClientSlow)
 	}
 }
 
-// giveUpLocked ends a call whose client does not read.
-func (c *call) giveUpLocked() {
+// waitLocked notes that so many bytes more wait for the client of a call, or fewer.
+func (r *run) waitLocked(c *call, bytes int) {
+	c.waiting += bytes
+	r.waiting += bytes
+	r.account.Change(bytes)
+}
+
+// giveUpLocked ends a call whose client does not read, or whose message has no room.
+func (c *call) giveUpLocked(why error) {
 	r := c.run
 	r.metrics.SlowClients.Inc()
-	r.waiting -= c.waiting
-	c.waiting, c.inbox, c.done = 0, nil, false
-	c.failLocked(errClientSlow.Error())
+	r.waitLocked(c, -c.waiting)
+	c.inbox, c.inHand, c.done = nil, 0, false
+	c.failLocked(why.Error())
 }
 
 // failLocked answers the client with an error, if it has no answer yet.
@@ -142,15 +158,19 @@ func (c *call) take() (event, bool) {
 	r := c.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.waitLocked(c, -c.inHand)
+	c.inHand = 0
 	if len(c.inbox) == 0 {
 		return event{}, false
 	}
 	next := c.inbox[0]
 	c.inbox[0] = event{}
 	c.inbox = c.inbox[1:]
-	taken := min(len(next.message), c.waiting) // errors of our own do not count
-	c.waiting -= taken
-	r.waiting -= taken
+	if taken := min(len(next.message), c.waiting); c.inside { // errors of our own do not count
+		r.waitLocked(c, -taken) // the session that it is for takes it over
+	} else {
+		c.inHand = taken
+	}
 	return next, true
 }
 

@@ -249,8 +249,8 @@ func (r *run) agree(c *call, acknowledged []byte) {
 			h.newsLocked(session.Message{Bytes: early.message, Envelope: e})
 		}
 	}
-	r.waiting -= c.waiting
-	c.inbox, c.waiting = nil, 0
+	r.waitLocked(c, -c.waiting)
+	c.inbox, c.inHand = nil, 0
 	if c.done {
 		r.upstreamEndedLocked()
 	}

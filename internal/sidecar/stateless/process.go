@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -47,6 +48,9 @@ type Limits struct {
 	SendingBytes int // waiting for the process to read; past it requests are refused
 	BacklogBytes int // waiting for one client to read; past it its request ends
 	TotalBytes   int // waiting for all clients; past it the request with the most ends
+	// Memory is what all of the adapter shares; past it the request with the most ends, too.
+	// nil is no limit.
+	Memory *budget.Budget
 
 	StartTimeout time.Duration // for a process to start and to say which era it is of
 	// Silence is how long a process may be silent when it is asked for server/discover

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -22,6 +23,7 @@ var (
 	errIdle       = errors.New("nobody needed the process")
 	errHangs      = errors.New("the server's process does not answer, and was replaced")
 	errClientSlow = errors.New("the client does not read what it is sent, and too much waits for it")
+	errNoRoom     = errors.New("the adapter has no room for what the server sent: its memory is full of messages that clients have not read")
 )
 
 // run is one process from its start to its end, with the requests that it serves.
@@ -44,7 +46,8 @@ type run struct {
 	listens   int                // of open, subscriptions of clients
 	inFlight  int                // of open, other requests of clients
 	sending   int                // bytes that wait for the process
-	waiting   int                // bytes that wait for clients
+	waiting   int                // bytes that wait for clients, or are written to them
+	account   *budget.Account    // of these
 	requests  int                // that the process made
 	emptied   chan struct{}      // when it drains; closed when nothing is open
 	received  uint64             // messages of the process
@@ -59,6 +62,7 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 	r := &run{
 		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+		account: options.Limits.Memory.Account(nil),
 	}
 	if !translated {
 		r.mu.Lock() // it may fire before it is there
@@ -241,8 +245,8 @@ func (r *run) closeLocked(c *call) {
 	r.forgetLocked(c)
 	r.leaveLocked(c)
 	delete(r.open, c)
-	r.waiting -= c.waiting
-	c.waiting, c.inbox = 0, nil
+	r.waitLocked(c, -c.waiting)
+	c.inbox, c.inHand = nil, 0
 	r.countLocked(c, -1)
 	switch {
 	case r.clientsLocked() > 0 || c.own && c.listen:

@@ -42,7 +42,7 @@ func (p *reply) run() {
 			p.r.Record.Answered(edge.ErrorType(event.Failed()))
 			return
 		case ok:
-			p.handler.writeJSON(p.w, event.Message)
+			p.handler.writeJSON(p.stream, p.w, event.Message)
 			p.r.Record.Answered(edge.ErrorType(event.Failed()))
 			return
 		case others:
@@ -65,7 +65,8 @@ const writeSize = 64 << 10
 // saidLength is the size of a body up to which net/http itself says how long it is.
 const saidLength = 2 << 10
 
-func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
+// writeJSON writes an answer. It has a stream if its session is open.
+func (h *Handler) writeJSON(stream *session.Stream, w http.ResponseWriter, body []byte) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	if len(body) > saidLength {
@@ -75,7 +76,12 @@ func (h *Handler) writeJSON(w http.ResponseWriter, body []byte) {
 		_, _ = w.Write(body) // fits into buffers; the client has it, or is gone
 		return
 	}
-	_ = frontend.WritePieces(w, http.NewResponseController(w), body, h.WriteTimeout) // as above
+	control := http.NewResponseController(w)
+	if stream == nil {
+		_ = frontend.WritePieces(w, control, body, h.WriteTimeout) // as above
+	} else {
+		_ = frontend.WriteInterruptible(stream, w, control, body, h.WriteTimeout) // as above
+	}
 }
 
 // Shared by all answers, so that none has to make its own.
@@ -84,7 +90,7 @@ var jsonType = []string{frontend.TypeJSON}
 // writeAll answers with one body or, if there is more than one event, a stream.
 func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 	if len(events) == 1 {
-		h.writeJSON(w, events[0].Message)
+		h.writeJSON(nil, w, events[0].Message)
 		return
 	}
 	frontend.StartEvents(w)
@@ -151,7 +157,7 @@ func (p *reply) flush() bool {
 	if len(p.buffer) == 0 {
 		return true
 	}
-	if frontend.WritePieces(p.w, p.control, p.buffer, p.handler.WriteTimeout) != nil {
+	if frontend.WriteInterruptible(p.stream, p.w, p.control, p.buffer, p.handler.WriteTimeout) != nil {
 		return false
 	}
 	if cap(p.buffer) <= 4*writeSize { // one that a large event has grown is not kept

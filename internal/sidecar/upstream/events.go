@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 // ErrEventTooLarge says that an event, or a line of one, is larger than may be.
@@ -15,8 +17,9 @@ var ErrEventTooLarge = errors.New("an event is larger than the limit")
 
 // Event is one event of a stream.
 type Event struct {
-	Type string // "message" if the event names none
-	Data []byte // valid until the next event is read
+	Type  string // "message" if the event names none
+	Data  []byte // valid until the next event is read, unless it is Owned
+	Owned bool   // the code that takes it may keep Data
 }
 
 // EventReader reads an event stream as the HTML standard defines it: lines end in
@@ -25,6 +28,7 @@ type Event struct {
 type EventReader struct {
 	in    *bufio.Reader
 	limit int
+	room  *budget.Room // for what is large; may be nil
 
 	begun     bool
 	skipLF    bool // the last line ended in CR; a LF that follows belongs to it
@@ -46,14 +50,39 @@ const (
 )
 
 // NewEventReader returns a reader of the stream. No event may have more bytes than
-// the limit.
-func NewEventReader(stream io.Reader, limit int) *EventReader {
-	return &EventReader{in: bufio.NewReaderSize(stream, eventBuffer), limit: limit}
+// the limit. Large ones take room of the budget while they are read; it may be nil.
+func NewEventReader(stream io.Reader, limit int, memory *budget.Budget) *EventReader {
+	r := &EventReader{in: bufio.NewReaderSize(stream, eventBuffer), limit: limit}
+	if memory != nil {
+		r.room = &budget.Room{Account: memory.Account(nil)}
+	}
+	return r
 }
 
 // Next returns the next event that has data. At the end of the stream the error is
 // io.EOF.
 func (r *EventReader) Next() (Event, error) {
+	event, err := r.next()
+	_ = r.room.Reserve(0) // the event is for the caller to count
+	if cap(event.Data) > keepBuffers {
+		event.Owned, r.data = true, nil
+	}
+	return event, err
+}
+
+// append appends to one of the two buffers, of which the other has so many bytes.
+func (r *EventReader) append(to, more []byte, other int) ([]byte, error) {
+	if need := len(to) + len(more); need > cap(to) && need > keepBuffers {
+		size := min(max(need, 2*cap(to)), r.limit+longestType)
+		if err := r.room.Reserve(size + other); err != nil {
+			return nil, fmt.Errorf("read an event of more than %d bytes: %w", len(to), err)
+		}
+		to = append(make([]byte, 0, size), to...)
+	}
+	return append(to, more...), nil
+}
+
+func (r *EventReader) next() (Event, error) {
 	r.reset()
 	for {
 		line, err := r.readLine()
@@ -91,13 +120,7 @@ func (r *EventReader) field(line []byte) error {
 	value = bytes.TrimPrefix(value, []byte{' '})
 	switch string(name) {
 	case "data":
-		if r.hasData {
-			r.data = append(r.data, '\n')
-		}
-		if len(r.data)+len(value) > r.limit {
-			return r.tooLarge()
-		}
-		r.data, r.hasData = append(r.data, value...), true
+		return r.addData(value)
 	case "event":
 		if len(value) > longestType {
 			value = value[:longestType] // no type that we know is nearly as long
@@ -116,6 +139,23 @@ func (r *EventReader) field(line []byte) error {
 		}
 	}
 	return nil
+}
+
+// addData takes in one line of an event's data.
+func (r *EventReader) addData(value []byte) (err error) {
+	if r.hasData {
+		r.data = append(r.data, '\n')
+	}
+	if len(r.data)+len(value) > r.limit {
+		return r.tooLarge()
+	}
+	if !r.hasData && len(value) > keepBuffers { // most events have one line, which need not be copied
+		r.data, r.line, r.hasData = value, nil, true
+		return nil
+	}
+	r.hasData = true
+	r.data, err = r.append(r.data, value, cap(r.line))
+	return err
 }
 
 // isEventID says whether an id may stand in a header.
@@ -155,7 +195,9 @@ func (r *EventReader) readLine() ([]byte, error) {
 		if len(r.line)+end > r.limit+longestType {
 			return nil, r.tooLarge()
 		}
-		r.line = append(r.line, chunk[:end]...)
+		if r.line, err = r.append(r.line, chunk[:end], cap(r.data)); err != nil {
+			return nil, err
+		}
 		if end == len(chunk) {
 			r.discard(end)
 			continue

@@ -98,7 +98,7 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 	limit := x.proxy.AnswerBytes
 	limited := io.TeeReader(io.LimitReader(body, limit), &seen)
 	if isEvents(response.Header) {
-		revision, agreed, err = agreementInEvents(NewEventReader(limited, int(limit)))
+		revision, agreed, err = agreementInEvents(NewEventReader(limited, int(limit), nil))
 	} else if _, err = io.Copy(io.Discard, limited); err == nil {
 		revision, agreed, _ = agreement(seen.Bytes())
 	}

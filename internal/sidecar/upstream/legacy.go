@@ -207,7 +207,7 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 	case response.StatusCode >= http.StatusMultipleChoices:
 		c.answer(flight, errorIn(flight, response.StatusCode, body))
 	default:
-		c.deliver(flight, body)
+		c.deliver(flight, body, true)
 		if !flight.answered {
 			c.fail(flight, fmt.Sprintf("the server's answer with status %d has no answer to the request in it", response.StatusCode))
 		}

@@ -25,7 +25,7 @@ type place struct {
 
 // read reads a stream from a place on.
 func (c *Connection) read(body io.ReadCloser, flight *call, p *place) error {
-	events := NewEventReader(body, c.options.MessageBytes)
+	events := NewEventReader(body, c.options.MessageBytes, c.options.Memory)
 	count, err := c.readEvents(events, flight)
 	if id := events.LastID(); id != "" && id != p.id {
 		p.id = id

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -25,9 +26,10 @@ import (
 type ConnectionOptions struct {
 	URL *url.URL // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 
-	MessageBytes int           // largest message taken from the server
-	Calls        int           // messages of one connection that the server is not done with
-	SendTimeout  time.Duration // for the server to take a message
+	MessageBytes int            // largest message taken from the server
+	Memory       *budget.Budget // for large messages while they are read; nil is no limit
+	Calls        int            // messages of one connection that the server is not done with
+	SendTimeout  time.Duration  // for the server to take a message
 }
 
 // link is what connections have in common that have a POST of its own for each message:
@@ -161,14 +163,15 @@ func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context
 
 // deliver has messages received that came on the stream of a call, or on one that belongs
 // to none. Answers to anything but the call are none.
-func (l *link) deliver(c *call, data []byte) {
+// The messages may be kept if they are owned.
+func (l *link) deliver(c *call, data []byte, owned bool) {
 	if !rpc.IsBatch(data) {
-		l.deliverOne(c, data)
+		l.deliverOne(c, data, owned)
 		return
 	}
 	// Servers of revision 2025-03-26 may put several into one.
 	err := rpc.Batch(data, func(message []byte) error {
-		l.deliverOne(c, message)
+		l.deliverOne(c, message, false)
 		return nil
 	})
 	if err != nil {
@@ -176,7 +179,7 @@ func (l *link) deliver(c *call, data []byte) {
 	}
 }
 
-func (l *link) deliverOne(c *call, message []byte) {
+func (l *link) deliverOne(c *call, message []byte, owned bool) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
@@ -185,7 +188,7 @@ func (l *link) deliverOne(c *call, message []byte) {
 		l.junk.Inc()
 		return
 	}
-	received := session.Message{Bytes: message, Envelope: envelope}
+	received := session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: owned}
 	if c != nil {
 		received.Call = c.id // whatever it is: the stream says whose
 	}
@@ -238,7 +241,7 @@ func (l *link) answer(c *call, message []byte) {
 	if envelope, err := rpc.ScanLenient(message); err == nil {
 		c.answered = true
 		l.settle(c)
-		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true})
+		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true, Charged: true})
 	}
 }
 
@@ -261,7 +264,7 @@ var errMessageTooLarge = errors.New("an answer is larger than the limit")
 // readBody reads an answer that is no stream.
 func (l *link) readBody(response *http.Response) ([]byte, error) {
 	limit := int64(l.options.MessageBytes)
-	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	body, err := l.readAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the server's answer: %w", err)
@@ -269,6 +272,27 @@ func (l *link) readBody(response *http.Response) ([]byte, error) {
 		return nil, fmt.Errorf("%w of %d bytes", errMessageTooLarge, limit)
 	}
 	return body, nil
+}
+
+// readAll is io.ReadAll for a body that may be large.
+func (l *link) readAll(from io.Reader) ([]byte, error) {
+	room := budget.Room{Account: l.options.Memory.Account(nil)}
+	defer func() { _ = room.Reserve(0) }() // the body is for the session to count
+	body := make([]byte, 0, 512)
+	for {
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		if err == nil && len(body) == cap(body) {
+			err = room.Reserve(2 * cap(body))
+			body = append(make([]byte, 0, 2*cap(body)), body...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // errorIn is the answer to a call that stands in the body of a HTTP error: the error of
@@ -316,7 +340,7 @@ func (l *link) readEvents(events *EventReader, c *call) (count int, err error) {
 			l.junk.Inc()
 			continue
 		}
-		l.deliver(c, event.Data)
+		l.deliver(c, event.Data, event.Owned)
 	}
 	return count, nil
 }

@@ -26,9 +26,9 @@ func TestMessagesOfACall(t *testing.T) {
 	l.Serve(func(m session.Message) { got = append(got, string(m.Bytes)+" of "+string(m.Call)) }, func(error) {})
 	const log, answer = `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"a","result":{}}`
 	of := &call{id: []byte(`"a"`)}
-	l.deliver(of, []byte(log))
-	l.deliver(nil, []byte(log))
-	l.deliver(of, []byte("["+log+","+answer+"]"))
+	l.deliver(of, []byte(log), false)
+	l.deliver(nil, []byte(log), false)
+	l.deliver(of, []byte("["+log+","+answer+"]"), false)
 	if diff := cmp.Diff([]string{log + ` of "a"`, log + ` of `, log + ` of "a"`, answer + ` of "a"`}, got); diff != "" {
 		t.Errorf("received (-want +got):\n%s", diff)
 	}

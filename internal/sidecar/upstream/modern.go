@@ -138,7 +138,7 @@ func (c *ModernConnection) try(ctx context.Context, flight *call, request sessio
 		c.answer(flight, answer)
 		return nil, nil
 	}
-	c.deliver(flight, body)
+	c.deliver(flight, body, true)
 	if !flight.answered {
 		c.fail(flight, fmt.Sprintf("the server's answer with status %d has no answer to the request in it", response.StatusCode))
 	}
@@ -154,7 +154,7 @@ func (c *ModernConnection) post(ctx context.Context, message []byte, header http
 // follow has the stream of a call received until its answer. Nothing can be resumed
 // (M-10).
 func (c *ModernConnection) follow(flight *call, stream io.ReadCloser) {
-	_, err := c.readEvents(NewEventReader(stream, c.options.MessageBytes), flight)
+	_, err := c.readEvents(NewEventReader(stream, c.options.MessageBytes, c.options.Memory), flight)
 	switch {
 	case flight.answered:
 		awaitEnd(stream)

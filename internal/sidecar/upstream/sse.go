@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -26,7 +27,7 @@ type SSEOptions struct {
 	Limits  session.Limits
 	Metrics *session.Metrics
 
-	EventBytes  int           // largest event taken
+	EventBytes  int           // largest event taken; large ones take room of Limits.Memory
 	SendTimeout time.Duration // for the server to take a message
 }
 
@@ -126,7 +127,7 @@ func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, 
 	}
 	c := &SSEConnection{
 		sse: s, header: header, posts: newPoster(postsPerCall*s.Limits.Calls, s.SendTimeout),
-		body: response.Body, events: NewEventReader(response.Body, s.EventBytes),
+		body: response.Body, events: NewEventReader(response.Body, s.EventBytes, s.Limits.Memory),
 	}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
@@ -188,7 +189,7 @@ func (c *SSEConnection) run() {
 		case errors.Is(err, io.EOF):
 			c.ended(errStreamEnded)
 			return
-		case errors.Is(err, ErrEventTooLarge):
+		case errors.Is(err, ErrEventTooLarge), errors.Is(err, budget.ErrNoRoom):
 			c.ended(err)
 			return
 		case err != nil:
@@ -200,7 +201,7 @@ func (c *SSEConnection) run() {
 			c.sse.Junk.Inc()
 			continue
 		}
-		c.receive(session.Message{Bytes: event.Data, Envelope: envelope})
+		c.receive(session.Message{Bytes: event.Data, Envelope: envelope, Owned: event.Owned, Charged: event.Owned})
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *ModernConnection) readResult(response *http.Response, id []byte) ([]byt
 		}
 		return resultIn(body, id)
 	}
-	events := NewEventReader(response.Body, c.options.MessageBytes)
+	events := NewEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
 	for {
 		event, err := events.Next()
 		if err != nil {

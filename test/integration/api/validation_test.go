@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +218,26 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, podTemplate: {nodeSelector: {"kubernetes.io/": linux}}}`,
 		want:    `spec.podTemplate.nodeSelector: Invalid value: podTemplate.nodeSelector must have keys like team or example.com/team`,
 	},
+	"body limit without room in the memory": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 67108864}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 67108865}}}`,
+		want:    `spec.adapter.limits.bodyBytes: Invalid value: adapter.limits.bodyBytes is 67108865, which needs adapter.resources.limits.memory of at least 257Mi: raise the memory, or lower bodyBytes`,
+	},
+	"line limit without room in the memory": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 1Gi}}, limits: {lineBytes: 268435456}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {lineBytes: 268435456}}}`,
+		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes is 268435456, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower lineBytes`,
+	},
+	"line limit of a server that speaks HTTP": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741824}}, limits: {lineBytes: 268435456}}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741823}}, limits: {lineBytes: 268435456}}}`,
+		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes is 268435456, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower lineBytes`,
+	},
+	"memory without room for the usual lines": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 256Mi}}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 255Mi}}}}`,
+		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes defaults to 67108864, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower lineBytes`,
+	},
 
 	// What the schema itself catches.
 	"quantity that cannot be decoded": {
@@ -258,6 +279,41 @@ func TestValidationRules(t *testing.T) {
 			err := dryRun(t.Context(), mcpServer(t, "server", r.invalid))
 			if diff := cmp.Diff([]string{r.want}, sentences(t, err)); diff != "" {
 				t.Errorf("invalid spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A memory limit is a number or a string, may be left out, and may be too small for several
+// limits at once.
+func TestAdapterMemory(t *testing.T) {
+	const (
+		usualBody = "spec.adapter.limits.bodyBytes: Invalid value: adapter.limits.bodyBytes defaults to 33554432, which needs adapter.resources.limits.memory of at least 128Mi: raise the memory, or lower bodyBytes"
+		usualLine = "spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes defaults to 67108864, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower lineBytes"
+		mostBytes = "limits: {bodyBytes: 1073741824, lineBytes: 1073741824}"
+	)
+	for adapter, want := range map[string][]string{
+		"{resources: {limits: {memory: 64Mi}}}":                                                     {usualBody, usualLine},
+		"{resources: {limits: {memory: 200M}}}":                                                     {usualLine},
+		"{resources: {limits: {memory: 268435455}}}":                                                {usualLine},
+		"{resources: {limits: {memory: 268435455500m}}}":                                            {usualLine},
+		"{resources: {limits: {memory: 64Mi}}, limits: {lineBytes: 1024}}":                          {usualBody},
+		"{resources: {limits: {memory: 64Mi}}, limits: {bodyBytes: 16777216, lineBytes: 16777216}}": nil,
+		"{resources: {limits: {memory: 268435456}}}":                                                nil,
+		"{resources: {limits: {memory: .25Gi}}}":                                                    nil,
+		"{resources: {limits: {memory: 1e9}}}":                                                      nil,
+		"{resources: {limits: {memory: 4Gi}}, " + mostBytes + "}":                                   nil,
+		"{resources: {limits: {memory: 8Ei}}, " + mostBytes + "}":                                   nil,
+		"{resources: {limits: {memory: 0}}, " + mostBytes + "}":                                     nil,
+		"{resources: {limits: {memory: \"0\"}}, " + mostBytes + "}":                                 nil,
+		"{resources: {limits: {cpu: 1}}, " + mostBytes + "}":                                        nil,
+		"{resources: {requests: {memory: 32Mi}}, " + mostBytes + "}":                                nil,
+		"{resources: {}, " + mostBytes + "}":                                                        nil,
+	} {
+		t.Run(adapter, func(t *testing.T) {
+			err := dryRun(t.Context(), mcpServer(t, "server", "{image: x, transport: {type: stdio}, adapter: "+adapter+"}"))
+			if diff := cmp.Diff(want, sentences(t, err)); diff != "" {
+				t.Errorf("create (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -315,12 +371,25 @@ func TestEveryRuleHasACase(t *testing.T) {
 	}
 }
 
+// A message that is computed has literals, with verbs where values go.
+var (
+	literals = regexp.MustCompile(`'[^']*'`)
+	verbs    = regexp.MustCompile(`%[a-z]`)
+)
+
 func collectMessages(schema *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
 	if schema == nil {
 		return
 	}
 	for _, r := range schema.XValidations {
-		into[r.Message] = true
+		if r.MessageExpression == "" {
+			into[r.Message] = true
+		}
+		for _, literal := range literals.FindAllString(r.MessageExpression, -1) {
+			for _, part := range verbs.Split(strings.Trim(literal, "'"), -1) {
+				into[part] = true
+			}
+		}
 	}
 	for _, property := range schema.Properties {
 		collectMessages(&property, into)

@@ -10,11 +10,17 @@ import (
 // AdapterApplyConfiguration represents a declarative configuration of the Adapter type for use
 // with apply.
 //
-// Adapter configures the sidecar that clients talk to.
+// Adapter configures the sidecar that clients talk to. Its rules refuse what checkMemory of
+// internal/sidecar refuses, before a pod does. docs/decisions/2026-11-15-api-validation.md says
+// why they are written as they are.
 type AdapterApplyConfiguration struct {
 	// resources are the compute resources of the adapter's container. When left
-	// out, it requests 10m of CPU and 32Mi of memory: an autoscaler that looks
-	// at resources needs a request on every container.
+	// out, it requests 10m of CPU and 32Mi of memory, because an autoscaler that
+	// looks at resources needs a request on every container, and may use 256Mi of
+	// memory. What is given replaces all of that. Half of the memory limit is for
+	// messages, so the limit must be at least four times limits.bodyBytes and four
+	// times limits.lineBytes. Without a memory limit, 128Mi are for messages, or
+	// twice the larger of these two.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// allowedOrigins are the web origins that may call the server from a
 	// browser, such as https://chat.example.com. The entry * allows every origin.

@@ -8,11 +8,14 @@ package v1alpha1
 // AdapterLimits bound what a client or a server can make the adapter hold.
 type AdapterLimitsApplyConfiguration struct {
 	// bodyBytes is the largest request body taken from a client; a larger one is
-	// answered 413. It is 33554432 (32 MiB) when left out.
+	// answered 413. It is 33554432 (32 MiB) when left out. More than 67108864
+	// (64 MiB) needs a memory limit of four times as much in adapter.resources.
 	BodyBytes *int64 `json:"bodyBytes,omitempty"`
 	// lineBytes is the largest message taken from a stdio server; a larger one
-	// ends that process with an error for its session. It is 67108864 (64 MiB)
-	// when left out.
+	// ends that process with an error for its session. It is also the largest
+	// event of an sse server, and the largest message of a streamable-http server
+	// that the adapter translates. It is 67108864 (64 MiB) when left out. More
+	// needs a memory limit of four times as much in adapter.resources.
 	LineBytes *int64 `json:"lineBytes,omitempty"`
 	// replayBytes is how much of a session's events is kept, so that a client
 	// that lost its connection can resume. 0 keeps none. It is 1048576 (1 MiB)

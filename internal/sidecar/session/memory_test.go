@@ -1,0 +1,186 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+)
+
+// sharing returns sessions that share a budget.
+func sharing(t *testing.T, bytes int64, sessions int) (*budget.Budget, []*harness) {
+	limits := testLimits
+	limits.Calls, limits.TotalBytes = 100, 1<<30 // so that the budget is what is felt
+	limits.Memory = budget.New(bytes, sessions)
+	all := make([]*harness, sessions)
+	for i := range all {
+		all[i] = newHarness(t, limits)
+	}
+	return limits.Memory, all
+}
+
+const answerBytes = 64 << 10
+
+// flood has the server answer calls, with answerBytes each, until the session does not
+// take more. It returns the streams of all calls, and how many answers the session has
+// taken.
+func flood(h *harness, calls int) (streams []*Stream, taken func() int) {
+	for id := range calls {
+		streams = append(streams, h.call(id+1, ""))
+	}
+	answered := 0
+	go func() {
+		for id := range calls {
+			h.Deliver(h.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id+1, strings.Repeat("x", bytes))))
+			h.mu.Lock()
+			answered++
+			h.mu.Unlock()
+		}
+	}()
+	return streams, func() int {
+		synctest.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return answered
+	}
+}
+
+// A client that does not read has its own server wait. Others have room, and once it reads
+// it gets everything.
+func TestSessionLeavesRoomToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 50
+		memory, sessions := sharing(t, 1<<20, 2)
+		hog, other := sessions[0], sessions[1]
+		streams, taken := flood(hog, calls)
+		if n := taken(); n == 0 || n == calls {
+			t.Fatalf("the session took %d of %d answers that its client does not read", n, calls)
+		}
+		if used := memory.Used(); used > memory.Limit() {
+			t.Errorf("%d bytes of %d are used", used, memory.Limit())
+		}
+		if hog.metrics.Stalls.Value() != 1 {
+			t.Errorf("the server was stopped %d times", hog.metrics.Stalls.Value())
+		}
+		stream := other.call(1, "")
+		other.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"text":"%s"}}`, strings.Repeat("y", answerBytes)))
+		if _, ok, _ := stream.Take(); !ok {
+			t.Error("the other session's answer does not arrive")
+		}
+		stream.Detach()
+		for _, stream := range streams {
+			synctest.Wait()
+			if _, ok, _ := stream.Take(); !ok {
+				t.Fatal("an answer is lost")
+			}
+			stream.Detach()
+		}
+		if n := taken(); n != calls {
+			t.Errorf("the session took %d of %d answers", n, calls)
+		}
+		hog.End(ErrEnded)
+		other.End(ErrEnded)
+		if used := memory.Used(); used != 0 {
+			t.Errorf("%d bytes are used at the end", used)
+		}
+	})
+}
+
+// A session that waits for room goes on when another gives some back, though nothing happens
+// in the session itself.
+func TestSessionGoesOnWhenAnotherGivesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 40
+		_, sessions := sharing(t, 1<<20, 2)
+		streams, takenFirst := flood(sessions[0], calls)
+		takenFirst()
+		_, takenSecond := flood(sessions[1], calls)
+		before := takenSecond()
+		sessions[0].End(ErrEnded)
+		for _, stream := range streams {
+			stream.Detach()
+		}
+		if after := takenSecond(); after <= before {
+			t.Errorf("the session had taken %d answers, and has %d after the other ended", before, after)
+		}
+		sessions[1].End(ErrEnded)
+	})
+}
+
+// Events that were sent make room before the server is stopped.
+func TestSentEventsMakeRoomFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bytes = 200 << 10
+		limits := testLimits
+		limits.TotalBytes, limits.ReplayBytes, limits.Memory = 1<<30, 1<<20, budget.New(512<<10, 1)
+		h := newHarness(t, limits)
+		defer h.End(ErrEnded)
+		for id := range 10 {
+			stream := h.call(id+1, "")
+			if _, ok := stream.MakeResumable(); !ok {
+				t.Fatal("the stream cannot be resumed")
+			}
+			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id+1, strings.Repeat("x", bytes)))
+			if _, ok, _ := stream.Take(); !ok {
+				t.Fatalf("answer %d does not arrive", id+1)
+			}
+			stream.Detach()
+		}
+		if stalls := h.metrics.Stalls.Value(); stalls != 0 {
+			t.Errorf("the server was stopped %d times", stalls)
+		}
+	})
+}
+
+// A session whose client does not read ends when another, which holds less, needs the room.
+// One whose client reads does not.
+func TestSlowClientGivesWay(t *testing.T) {
+	for name, reads := range map[string]bool{"does not read": false, "reads": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const calls = 90
+				memory, sessions := sharing(t, 1<<20, 2)
+				hog, other := sessions[0], sessions[1]
+				streams, taken := flood(hog, calls)
+				taken()
+				var reading sync.WaitGroup
+				if reads {
+					reading.Go(func() {
+						for _, stream := range streams {
+							time.Sleep(slowAfter / 5)
+							stream.Take()
+							stream.Detach()
+						}
+					})
+				}
+				stream := other.call(1, "")
+				begin := time.Now()
+				other.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"text":"%s"}}`, strings.Repeat("y", 6*answerBytes)))
+				if _, ok, _ := stream.Take(); !ok {
+					t.Error("the other session's answer does not arrive")
+				}
+				if waited := time.Since(begin); waited < slowAfter/10 || waited > 2*calls*slowAfter/10 {
+					t.Errorf("it arrived after %s", waited)
+				}
+				stream.Detach()
+				if ended := errors.Is(hog.EndedBy(), ErrSlow); ended == reads || hog.metrics.SlowClients.Value() == 1 == reads {
+					t.Errorf("ended: %v, counted %d", hog.EndedBy(), hog.metrics.SlowClients.Value())
+				}
+				reading.Wait()
+				for _, stream := range streams {
+					stream.Detach()
+				}
+				hog.End(ErrEnded)
+				other.End(ErrEnded)
+				if used := memory.Used(); used != 0 {
+					t.Errorf("%d bytes are used at the end", used)
+				}
+			})
+		})
+	}
+}
