@@ -80,6 +80,10 @@ BENCH_FLAGS ?=
 test-leaks: ## Open and abandon LEAK_SESSIONS sessions in every way and look for what is left; make test opens 80.
 	go test -count=1 -v -timeout 10m -run TestNothingIsLeftBehind $(TEST_FLAGS) ./internal/sidecar -args -leak-sessions $(LEAK_SESSIONS)
 
+.PHONY: test-hostile
+test-hostile: ## Attack the adapter in five ways beside eight well-behaved sessions (4 minutes; needs a machine that does nothing else, or TEST_FLAGS=-times=false).
+	go test -count=1 -v -tags hostile -timeout 20m ./test/hostile $(TEST_FLAGS)
+
 .PHONY: bench
 bench: ## Measure the adapter beside the bounds and its peers into dist/bench (15 minutes on 2 cores; needs npm). Fails if goals are missed that docs/performance.md does not call missed.
 	go run ./bench -out dist/bench -gate docs/performance.md $(BENCH_FLAGS)

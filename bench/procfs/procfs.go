@@ -123,6 +123,30 @@ func parseMemory(text []byte) (m Memory, err error) {
 	return m, nil
 }
 
+// PeakMemory is the most that a process has had resident since its start, in bytes.
+func PeakMemory(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
+	}
+	return parsePeak(text)
+}
+
+func parsePeak(text []byte) (int64, error) {
+	for line := range strings.Lines(string(text)) {
+		value, ok := strings.CutPrefix(line, "VmHWM:")
+		if !ok {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("parse memory %q: %w", line, err)
+		}
+		return kib << 10, nil
+	}
+	return 0, errors.New("parse memory: no peak")
+}
+
 // Busy is the time that all CPUs did not idle, since the boot. It counts what the
 // hypervisor gave to others: whoever waits for a CPU does not care why.
 func Busy() (time.Duration, error) {

@@ -51,6 +51,18 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
+func TestParsePeak(t *testing.T) {
+	got, err := parsePeak([]byte("Name:\tnode\nVmPeak:\t  900000 kB\nVmHWM:\t   51324 kB\nVmRSS:\t   40000 kB\n"))
+	if want := int64(51324 << 10); err != nil || got != want {
+		t.Errorf("the peak is %d, %v; want %d", got, err, want)
+	}
+	for name, text := range map[string]string{"nothing": "", "no number": "VmHWM: many kB\n"} {
+		if _, err := parsePeak([]byte(text)); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
 func TestParseBusy(t *testing.T) {
 	got, err := parseBusy([]byte("cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3\n"))
 	if want := 171 * tick; err != nil || got != want {

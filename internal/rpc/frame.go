@@ -45,6 +45,7 @@ type FrameReader struct {
 	reserve func(bytes int) error // may be nil
 
 	raw     syscall.RawConn // of the source, if it has one
+	waited  bool            // the reader has waited for the source
 	buffer  []byte          // what was read and not yet returned is buffer[start:]
 	start   int
 	scanned int // bytes behind start that are known to hold no line break
@@ -280,6 +281,7 @@ func (f *FrameReader) tryRead(fd uintptr) bool {
 	}
 	if errors.Is(err, syscall.EAGAIN) {
 		buffers.Put(buffer)
+		f.waited = true
 		return false
 	}
 	if err == nil && n == 0 {
@@ -287,6 +289,13 @@ func (f *FrameReader) tryRead(fd uintptr) bool {
 	}
 	f.buffer, f.err = buffer[:max(n, 0)], err
 	return true
+}
+
+// Waited says whether the reader has waited for its source since it was asked last.
+func (f *FrameReader) Waited() bool {
+	waited := f.waited
+	f.waited = false
+	return waited
 }
 
 // Release gives a message that Next has just returned to the caller for good, if it fills

@@ -197,6 +197,8 @@ const (
 	discoverSilence  = 5 * time.Second
 
 	leaseTimeout = 10 * time.Second
+	// evictIdle is less than leaseTimeout: whoever waits finds a process that was used last.
+	evictIdle = 2 * time.Second
 )
 
 // A server that stops to answer is known to be broken after the sum of these, and

@@ -92,7 +92,7 @@ func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: formodern.Limits{
 			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
-			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout,
+			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout, EvictIdle: evictIdle,
 			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace, Memory: a.memory,
 		},
 	})

@@ -46,6 +46,9 @@ func (c *patientConn) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	c.endLookout()
+	if len(p) >= bulkBytes {
+		return c.readBulk(p)
+	}
 	return c.TCPConn.Read(p)
 }
 

@@ -253,7 +253,7 @@ func TestR21SessionOutlivesItsConnections(t *testing.T) {
 func TestR36EveryPageIsSeen(t *testing.T) {
 	t.Parallel()
 	always := func(*http.Request) *mcp.Server { return pagingServer() }
-	const echoTools, sdkTools = "echo count pid sleep burst big ask log junk stderr exit kill close changed spawn whoami allocate", "a b c d e"
+	const echoTools, sdkTools = "echo count pid sleep burst big ask log junk stderr exit kill close changed spawn whoami allocate flood", "a b c d e"
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

@@ -36,6 +36,18 @@ func ServeWith(t *testing.T, flags []string, command ...string) string {
 // Start is for tests that have built the adapter, and give it flags of their own.
 func Start(t *testing.T, binary string, args ...string) string {
 	t.Helper()
+	return Run(t, binary, args...).URL
+}
+
+// Process is an adapter that runs.
+type Process struct {
+	URL, Admin string
+	PID        int
+}
+
+// Run is Start for tests that look at the process, too.
+func Run(t *testing.T, binary string, args ...string) Process {
+	t.Helper()
 	// It ends after the test's context has.
 	sidecar := exec.CommandContext(context.WithoutCancel(t.Context()), binary,
 		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
@@ -54,29 +66,27 @@ func Start(t *testing.T, binary string, args ...string) string {
 			t.Errorf("stop sidecar: %v", err)
 		}
 	})
-	urls := make(chan string, 1)
+	processes := make(chan Process, 1)
 	go func() {
 		defer close(drained)
 		lines := bufio.NewScanner(stderr)
 		for lines.Scan() {
-			var entry struct {
-				URL string `json:"url"`
-			}
+			entry := Process{PID: sidecar.Process.Pid}
 			if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.URL != "" {
 				select {
-				case urls <- entry.URL:
+				case processes <- entry:
 				default: // It is known.
 				}
 			}
 		}
 	}()
 	select {
-	case url := <-urls:
-		return url
+	case process := <-processes:
+		return process
 	case <-drained:
 		t.Fatal("the sidecar ended before it listened")
 	case <-time.After(hang.Guard):
 		t.Fatal("the sidecar does not say where it listens")
 	}
-	return ""
+	return Process{}
 }

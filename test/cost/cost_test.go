@@ -17,15 +17,15 @@ import (
 // why.
 const (
 	// Of a small call, beyond what net/http needs to answer a request with its own body.
-	callObjects = 8.8  // 8.0: one more for each call is too many
-	callBytes   = 2100 // 1,986: 768 are for the request on its way through the edge, with its record
+	callObjects = 7.8  // 7.0: one more for each call is too many
+	callBytes   = 1850 // 1,747: 768 are for the request on its way through the edge, with its record
 	// Of a small call, all in all.
-	callReads  = 5.8 // 4.9: two of them find nothing yet
+	callReads  = 4.8 // 3.9: two of them find nothing yet
 	callWrites = 2.8 // 2.0: one to the server and one to the client
-	// On a busy machine 5.4 and 2.4: Go's runtime wakes its poller by writing to itself, the
+	// On a busy machine half of one more: Go's runtime wakes its poller by writing to itself, the
 	// more often the later its threads get to run. One more for each call is too many still.
 	// Of a message of 1 MiB, in bytes allocated for each byte of it.
-	requestCopies = 1.7 // 1.57
+	requestCopies = 1.2 // 1.07
 	replyCopies   = 4.2 // 4.00
 	// Of a progress event, of a thousand that come at once. How many are read and written
 	// together is for the kernel to say, so there is more room; one for each is 1.

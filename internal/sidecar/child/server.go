@@ -299,12 +299,15 @@ func (s *Server) read(receive func(session.Message)) error {
 	room := budget.Room{Account: options.Memory.Account(nil), Stop: s.closing}
 	reader.Bound(room.Reserve)
 	defer func() { _ = room.Reserve(0) }()
+	var turn turns
+	defer turn.close()
 	for {
 		message, err := reader.Next()
 		if err != nil {
 			s.noteOutput(err)
 			return err
 		}
+		turn.took(reader.Waited())
 		s.started()
 		if rpc.IsBatch(message) {
 			s.receiveBatch(message, receive)

@@ -80,9 +80,6 @@ func notPlainJSON(header http.Header) string {
 // how much is set aside before any has come: what a client announces costs it nothing.
 const pieceBytes = 64 << 10
 
-// leapBytes is what the buffer of a body may have after its first piece.
-const leapBytes = 2 << 20
-
 // smallBytes is the size of a body up to which it is not slow before some of it has come.
 const smallBytes = 4 << 10
 
@@ -95,51 +92,45 @@ func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Re
 	if r.ContentLength <= 0 { // it is not known, or there is none
 		size = min(512, most)
 	}
-	body, refused := r.enlarge(nil, int(size))
+	var body pieces
+	defer body.drop()
+	refused := r.enlarge(&body, int(size))
 	now := r.Record.began // a moment ago: asking again would cost more than it is off
 	for due := 0; refused == nil; {
-		if limits.ReadTimeout > 0 && len(body) >= due {
+		if limits.ReadTimeout > 0 && body.size >= due {
 			if due > 0 {
 				now = time.Now()
 			}
 			// Where there is no connection to set it on, there is nobody to wait for.
 			_ = control.SetReadDeadline(now.Add(limits.ReadTimeout))
-			due = len(body) + pieceBytes
+			due = body.size + pieceBytes
 		}
-		n, err := r.readMore(body[len(body):min(int64(cap(body)), most)], len(body) > 0 || size > smallBytes)
-		body = body[:len(body)+n]
+		free := body.free()
+		n, err := r.readMore(free[:min(int64(len(free)), most-int64(body.size))], body.size > 0 || size > smallBytes)
+		body.size += n
 		switch {
-		case errors.Is(err, io.EOF), int64(len(body)) == most, int64(len(body)) == r.ContentLength:
+		case errors.Is(err, io.EOF), int64(body.size) == most, int64(body.size) == r.ContentLength:
 			r.door.options.Budget.Filled(r)
 			_ = control.SetReadDeadline(time.Time{})
-			return body, nil, nil
+			return body.join(), nil, nil
 		case errors.Is(err, errGaveWay):
 			return nil, gaveWay(), nil
 		case err != nil:
 			return nil, nil, err
-		case len(body) == cap(body):
-			body, refused = r.enlarge(body, r.step(len(body), limits))
+		case len(body.free()) == 0:
+			refused = r.enlarge(&body, min(max(body.size, 512), pieceBytes))
 		}
 	}
 	return nil, refused.closing(), nil
 }
 
-// step is by how much a buffer grows that is full: as far as the body is announced, but to
-// no more than twice what has come, or leapBytes, so that most bodies are copied once.
-func (r *Request) step(has int, limits BodyLimits) int {
-	announced := r.ContentLength
-	if announced <= 0 {
-		announced = limits.BodyBytes
-	}
-	return min(max(int(announced)-has, 512), max(has, leapBytes-has))
-}
-
-// enlarge has a buffer with room for so many bytes more, if the budget has it.
-func (r *Request) enlarge(body []byte, more int) ([]byte, *Refusal) {
+// enlarge has room for so many bytes more, if the budget has it.
+func (r *Request) enlarge(body *pieces, more int) *Refusal {
 	if refused := r.door.options.Budget.Grow(r, more); refused != nil {
-		return nil, refused
+		return refused
 	}
-	return append(make([]byte, 0, len(body)+more), body...), nil
+	body.grow(more)
+	return nil
 }
 
 var errGaveWay = errors.New("the body gave way to others")

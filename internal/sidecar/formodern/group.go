@@ -139,6 +139,11 @@ func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
 			return w, err
 		}
 		if began == nil && timeout == nil { // a start has its own
+			if s.queues[g.pays] >= mostWaiting {
+				return nil, s.busy(errProcesses)
+			}
+			s.queues[g.pays]++
+			defer s.leaveQueueLocked(g.pays)
 			timer := time.NewTimer(s.options.Limits.LeaseTimeout)
 			defer timer.Stop()
 			timeout = timer.C
@@ -146,6 +151,15 @@ func (g *group) acquire(ctx context.Context, c *call) (*worker, error) {
 		if err := s.waitLocked(ctx, timeout); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// mostWaiting is how many calls of one address wait for room.
+const mostWaiting = 16
+
+func (s *Server) leaveQueueLocked(pays string) {
+	if s.queues[pays]--; s.queues[pays] == 0 {
+		delete(s.queues, pays)
 	}
 }
 
@@ -258,8 +272,8 @@ func (s *Server) heldLocked(pays string) (held int) {
 	return held
 }
 
-// evictLocked ends the least recently used idle process among the groups that of accepts. One
-// of the group that needs room has been taken before.
+// evictLocked ends the least recently used idle process among the groups that of accepts, if
+// it has been idle for long enough. One of the group that needs room has been taken before.
 func (s *Server) evictLocked(of func(*group) bool) bool {
 	var oldest *worker
 	for _, g := range s.groups {
@@ -275,9 +289,27 @@ func (s *Server) evictLocked(of func(*group) bool) bool {
 	if oldest == nil {
 		return false
 	}
+	if left := s.options.Limits.EvictIdle - time.Since(oldest.touched); left > 0 {
+		s.wakeIn(left)
+		return false
+	}
 	s.metrics.Evictions.Inc()
 	oldest.dismissLocked(errEvicted)
 	return true
+}
+
+// wakeIn has those who wait for a process look again after some time.
+func (s *Server) wakeIn(after time.Duration) {
+	if s.alarmed {
+		return
+	}
+	s.alarmed = true
+	time.AfterFunc(after, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.alarmed = false
+		s.wakeLocked()
+	})
 }
 
 // start is nobody's in particular, so that nobody's going away stops it.

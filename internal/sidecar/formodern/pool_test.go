@@ -2,6 +2,7 @@ package formodern
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -387,5 +388,42 @@ func TestLeaveWhilePreparing(t *testing.T) {
 		}
 		p.answer(level, `"result":{}`)
 		p.expectNothing()
+	})
+}
+
+// A process that was used a moment ago is not ended for another client at once: clients that
+// come with ever new tokens would have processes start all the time. Few of one address wait.
+func TestEvictionWaits(t *testing.T) {
+	play(t, func(o *Options) { o.Limits.Children, o.Limits.EvictIdle = 2, 2*time.Second }, nil, func(s *stage) {
+		a := s.post(client{principal: "a", capabilities: "{}"}, "tools/call", "")
+		s.process(1).answer(s.process(1).next(), `"result":{}`)
+		a.wantPart("complete")
+		s.post(client{principal: "b", capabilities: "{}"}, "tools/call", "")
+		s.process(2).next()
+		begin := time.Now()
+		s.post(client{principal: "c", capabilities: "{}"}, "tools/call", "")
+		synctest.Wait()
+		s.processes(2)
+		time.Sleep(2*time.Second + time.Millisecond - time.Since(begin))
+		s.process(3).next()
+		if !s.process(1).isClosed() || s.process(2).isClosed() {
+			t.Error("the wrong process made room")
+		}
+		var waiting []*posted
+		for i := range mostWaiting {
+			waiting = append(waiting, s.post(client{principal: fmt.Sprint("d", i), capabilities: "{}", address: "192.0.2.1"}, "tools/call", ""))
+		}
+		synctest.Wait()
+		begin = time.Now()
+		s.post(client{principal: "e", capabilities: "{}", address: "192.0.2.1"}, "tools/call", "").wantBusy()
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("one more than may wait was refused after %s", waited)
+		}
+		for _, w := range waiting {
+			w.wantBusy()
+		}
+		if len(s.server.queues) != 0 {
+			t.Errorf("%v are left in the queues", s.server.queues)
+		}
 	})
 }

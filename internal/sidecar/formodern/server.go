@@ -56,6 +56,7 @@ type Limits struct {
 	StartTimeout time.Duration // for a process to start and to answer initialize
 	LeaseTimeout time.Duration // for a process to be free, before a call is refused
 	IdleTimeout  time.Duration // without a call, after which a process ends
+	EvictIdle    time.Duration // without a call, after which a process makes room for other clients
 	ParkTTL      time.Duration // for a client to come back with what it was asked for
 	StuckTimeout time.Duration // without reading what it is sent, after which a process is ended
 	CancelGrace  time.Duration // for a process to be done with a cancelled call, before it is ended
@@ -114,6 +115,8 @@ type Server struct {
 	held     *budget.Account     // answers to calls that are parked
 	changed  chan struct{}       // closed when a process may be free
 	waiters  int                 // that changed would wake
+	queues   map[string]int      // of these, those that wait for room, by the share that their groups count in
+	alarmed  bool                // they are woken in a while
 	backOffs map[string]*backOff // by principal
 	closed   bool
 }
@@ -124,7 +127,7 @@ func New(options Options) *Server {
 	return &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
-		backOffs: map[string]*backOff{}, held: options.Limits.Memory.Account(nil),
+		backOffs: map[string]*backOff{}, queues: map[string]int{}, held: options.Limits.Memory.Account(nil),
 	}
 }
 

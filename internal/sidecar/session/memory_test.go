@@ -36,7 +36,7 @@ func flood(h *harness, calls int) (streams []*Stream, taken func() int) {
 	answered := 0
 	go func() {
 		for id := range calls {
-			h.Deliver(h.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id+1, strings.Repeat("x", bytes))))
+			h.Deliver(h.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id+1, strings.Repeat("x", answerBytes))))
 			h.mu.Lock()
 			answered++
 			h.mu.Unlock()

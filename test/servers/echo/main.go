@@ -174,7 +174,7 @@ func (s *server) request(id, method string, line []byte, e rpc.Envelope) {
 }
 
 // toolNames are the tools; what each does stands in call.
-var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn", "whoami", "allocate"}
+var toolNames = []string{"echo", "count", "pid", "sleep", "burst", "big", "ask", "log", "junk", "stderr", "exit", "kill", "close", "changed", "spawn", "whoami", "allocate", "flood"}
 
 // list answers with the page that the cursor, the number of its first tool, stands for.
 func (s *server) list(id string, params []byte) {
@@ -286,6 +286,8 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 		return
 	case "spawn":
 		spawnStragglers()
+	case "flood":
+		s.flood(a.Text, a.N)
 	default:
 		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 		return

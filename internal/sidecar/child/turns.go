@@ -1,0 +1,80 @@
+package child
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// turns gives others a turn while a process writes more than the adapter can read. A goroutine
+// that never waits is not noticed by Go's scheduler for 10 ms, and meanwhile nobody may look
+// which connections have something to read. runtime.Gosched does not look either. A goroutine
+// that waits for a file of its own does: whoever finds that file finds the connections, too.
+//
+// A process that goes on and on is read with pauses: others need processors, too.
+type turns struct {
+	messages int // since the goroutine has waited
+	file     *os.File
+	raw      syscall.RawConn
+	writer   int
+}
+
+const (
+	turnMessages  = 64   // taken before others have a turn
+	floodMessages = 4096 // taken before there are pauses
+	floodTurn     = 256  // taken before each pause
+	floodPause    = 200 * time.Microsecond
+)
+
+// took notes that a message was taken, and whether the goroutine has waited for it.
+func (t *turns) took(waited bool) {
+	if t.messages++; waited {
+		t.messages = 0
+	}
+	switch {
+	case t.messages%turnMessages != 0 || t.messages == 0:
+		return
+	case t.messages >= floodMessages:
+		if t.messages%floodTurn == 0 {
+			time.Sleep(floodPause)
+		}
+		return
+	case t.file == nil && !t.open():
+		return
+	}
+	told := false
+	_ = t.raw.Read(func(fd uintptr) bool { // if that fails, others wait a little longer
+		if !told {
+			told = true
+			_, err := syscall.Write(t.writer, []byte{1})
+			return err != nil
+		}
+		_, _ = syscall.Read(int(fd), make([]byte, 8))
+		return true
+	})
+}
+
+// open makes a pipe. Without one, others wait a little longer.
+func (t *turns) open() bool {
+	var ends [2]int
+	if syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC) != nil {
+		return false
+	}
+	t.writer = ends[1]
+	t.file = os.NewFile(uintptr(ends[0]), "turns")
+	raw, err := t.file.SyscallConn()
+	if err != nil {
+		t.close()
+		return false
+	}
+	t.raw = raw
+	return true
+}
+
+func (t *turns) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+		_ = syscall.Close(t.writer)
+		t.file = nil
+	}
+}
