@@ -89,7 +89,7 @@ bench: ## Measure the adapter beside the bounds and its peers into dist/bench (1
 	go run ./bench -out dist/bench -gate docs/performance.md $(BENCH_FLAGS)
 
 .PHONY: bench-quick
-bench-quick: ## The same with one round of less, to see that it works (1 minute; needs npm).
+bench-quick: ## A short version of make bench, with one round and fewer cases, to check that it works (1 minute; needs npm).
 	go run ./bench -quick -out dist/bench-quick $(BENCH_FLAGS)
 
 .PHONY: bench-docs

@@ -43,7 +43,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.DurationVar(&c.SettleTime, "settle-time", c.SettleTime, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "server processes kept started for sessions to come")
-	flags.Int64Var(&c.MemoryLimit, "memory-limit", c.MemoryLimit, "`bytes` that the container may use; half of them are for request bodies; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes if that is more; a request that finds no room is answered 503")
+	flags.Int64Var(&c.MemoryLimit, "memory-limit", c.MemoryLimit, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes if that is more; a request that finds no room is answered 503")
 	flags.Int64Var(&c.BodyBytes, "limit-body-bytes", c.BodyBytes, "largest request body; a larger one is answered 413")
 	flags.IntVar(&c.LineBytes, "limit-line-bytes", c.LineBytes, "largest message of the server; a larger one ends its process")
 	flags.IntVar(&c.ReplayBytes, "limit-replay-bytes", c.ReplayBytes, "sent events kept for a session's clients that come back; 0 keeps none")

@@ -20,7 +20,8 @@ type turns struct {
 }
 
 const (
-	turnMessages  = 64   // taken before others have a turn
+	burstMessages = 1024 // taken without turns: most processes write no more at a time
+	turnMessages  = 64   // then taken before others have a turn
 	floodMessages = 4096 // taken before there are pauses
 	floodTurn     = 256  // taken before each pause
 	floodPause    = 200 * time.Microsecond
@@ -32,7 +33,7 @@ func (t *turns) took(waited bool) {
 		t.messages = 0
 	}
 	switch {
-	case t.messages%turnMessages != 0 || t.messages == 0:
+	case t.messages < burstMessages || t.messages%turnMessages != 0:
 		return
 	case t.messages >= floodMessages:
 		if t.messages%floodTurn == 0 {

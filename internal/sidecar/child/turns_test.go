@@ -27,6 +27,9 @@ func TestTurns(t *testing.T) {
 	runtime.Gosched() // so that it waits
 	var turn turns
 	defer turn.close()
+	for range burstMessages {
+		turn.took(false)
+	}
 	const want = 10
 	for round := range int64(want) {
 		if _, err := write.Write([]byte{1}); err != nil {
@@ -45,7 +48,7 @@ func TestTurns(t *testing.T) {
 // A goroutine that waits by itself needs no turns, and no pipe for them.
 func TestTurnsOfOneThatWaits(t *testing.T) {
 	var turn turns
-	for i := range 10 * turnMessages {
+	for i := range 4 * burstMessages {
 		turn.took(i%10 == 0)
 	}
 	if turn.file != nil {

@@ -49,7 +49,7 @@ func (s *Session) giveWay() {
 		s.room.Broadcast()
 	}
 	s.mu.Unlock()
-	if s.endIf(ErrSlow, func() bool { return s.waiting > slowBytes && time.Since(s.taken) > slowAfter }) {
+	if s.endIf(ErrSlow, s.slowLocked) {
 		s.metrics.SlowClients.Inc()
 	}
 	s.mu.Lock()
@@ -64,6 +64,23 @@ func (s *Session) giveWay() {
 	for _, interrupt := range s.writing {
 		interrupt()
 	}
+}
+
+// pressure is when a session was first asked to give way, and how many events its readers
+// had taken by then.
+type pressure struct {
+	since time.Time
+	takes uint64
+}
+
+// slowLocked says whether readers have taken nothing for some time. It is asked again and
+// again while others wait, so it needs no clock while no one does.
+func (s *Session) slowLocked() bool {
+	now := time.Now()
+	if s.pressed.takes != s.takes || now.Sub(s.pressed.since) > 2*slowAfter {
+		s.pressed = pressure{now, s.takes}
+	}
+	return s.waiting > slowBytes && now.Sub(s.pressed.since) >= slowAfter
 }
 
 // endIf ends the session if the condition, which is asked under the session's lock, holds.

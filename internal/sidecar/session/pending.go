@@ -1,8 +1,6 @@
 package session
 
 import (
-	"time"
-
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
@@ -66,9 +64,6 @@ func (p *pending) nextNotice() Event {
 
 // waitLocked notes that events wait which cost so much, or no longer do if that is negative.
 func (s *Session) waitLocked(cost int) {
-	if s.waiting <= slowBytes && s.waiting+cost > slowBytes {
-		s.taken = time.Now() // from now on it counts how long the client takes nothing
-	}
 	s.waiting += cost
 	s.account.Change(cost)
 }

@@ -102,10 +102,11 @@ type Session struct {
 	newest     *call              // of those that may be live
 	taskTokens []string           // of calls that were answered with a task, oldest first
 	replay     replay
-	backlog    pending            // for the stream that opens next
-	waiting    int                // what events cost that are not yet handed over
-	account    *budget.Account    // all that is held for the session
-	taken      time.Time          // when a reader last took an event; kept only while much waits
+	backlog    pending         // for the stream that opens next
+	waiting    int             // what events cost that are not yet handed over
+	account    *budget.Account // all that is held for the session
+	takes      uint64          // events that readers took
+	pressed    pressure
 	listening  bool               // a goroutine waits for the budget to have room
 	writing    map[*Stream]func() // readers that write something large, and what interrupts that
 

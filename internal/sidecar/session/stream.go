@@ -3,7 +3,6 @@ package session
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
@@ -198,9 +197,7 @@ func (st *Stream) takeLocked() (event Event, ok, end bool) {
 		return Event{}, false, st.finished
 	}
 	st.inHand = event.cost()
-	if s.waiting > slowBytes {
-		s.taken = time.Now()
-	}
+	s.takes++
 	if len(st.repeats) > 0 || st.len() > 0 {
 		st.wake()
 	} else {
