@@ -24,6 +24,8 @@ const (
 	smallBuffer = 4 << 10
 	// A buffer that one large message has grown is given back after it.
 	largeBuffer = 64 << 10
+	// FreeBuffer is the size up to which a FrameReader does not ask before it takes a buffer.
+	FreeBuffer = largeBuffer
 	// A header block has a line or two.
 	maxHeaderLines = 16
 )
@@ -299,10 +301,10 @@ func (f *FrameReader) Waited() bool {
 }
 
 // Release gives a message that Next has just returned to the caller for good, if it fills
-// half of a large buffer or more, and says whether it did. What follows the message is
-// copied, instead of the message.
+// most of a large buffer, and says whether it did. What follows the message is copied,
+// instead of the message.
 func (f *FrameReader) Release(message []byte) bool {
-	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/2 {
+	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/4*3 {
 		return false
 	}
 	rest := f.buffer[f.start:]

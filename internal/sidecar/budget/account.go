@@ -80,9 +80,7 @@ func (a *Account) Press() {
 	if a.giveWay != nil {
 		least = a.held.Load()
 	}
-	if most := a.budget.most(a, least); most != nil {
-		go most.giveWay()
-	}
+	a.budget.pressMost(a, least)
 }
 
 // pressAgain is how long a holder that finds no room waits before it presses again.

@@ -22,6 +22,7 @@ type Budget struct {
 	mu      sync.Mutex
 	freed   chan struct{}
 	charged map[*Account]struct{} // those that hold more than is free
+	press   func()                // has holders without an account give way; may be nil
 }
 
 // What an Account holds free of charge: less if there may be very many accounts.
@@ -93,6 +94,27 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // Limit is how many bytes there are.
 func (b *Budget) Limit() int64 { return b.limit }
 
+// OnPress has a function called, in a goroutine of its own, when a holder finds no room. It is
+// for holders that have no accounts.
+func (b *Budget) OnPress(press func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.press = press
+}
+
+// Press has the account that holds most give way to a holder that has no account.
+func (b *Budget) Press() { b.pressMost(nil, 0) }
+
+func (b *Budget) pressMost(but *Account, least int64) {
+	most, others := b.most(but, least)
+	if most != nil {
+		go most.giveWay()
+	}
+	if others != nil && but != nil {
+		go others()
+	}
+}
+
 // list notes whether an account is charged.
 func (b *Budget) list(a *Account) {
 	b.mu.Lock()
@@ -104,8 +126,9 @@ func (b *Budget) list(a *Account) {
 	}
 }
 
-// most is the account that holds most and can give way, if that is more than so many bytes.
-func (b *Budget) most(but *Account, least int64) (most *Account) {
+// most is the account that holds most and can give way, if that is more than so many bytes,
+// and what has those without an account give way.
+func (b *Budget) most(but *Account, least int64) (most *Account, others func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for a := range b.charged {
@@ -113,5 +136,5 @@ func (b *Budget) most(but *Account, least int64) (most *Account) {
 			most, least = a, held
 		}
 	}
-	return most
+	return most, b.press
 }

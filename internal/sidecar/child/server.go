@@ -327,7 +327,9 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 		s.junk(message)
 		return
 	}
-	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: owned})
+	// A large message had room when it was read.
+	charged := len(message) > rpc.FreeBuffer
+	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: charged})
 }
 
 // receiveBatch takes apart what some servers of revision 2025-03-26 send.

@@ -42,7 +42,16 @@ type held struct {
 
 // NewMemory returns a Memory.
 func NewMemory(limits BodyLimits, bytes *budget.Budget) *Memory {
-	return &Memory{limits: limits, bytes: bytes, shares: map[string]*share{}, freed: make(chan struct{})}
+	m := &Memory{limits: limits, bytes: bytes, shares: map[string]*share{}, freed: make(chan struct{})}
+	bytes.OnPress(m.giveWay)
+	return m
+}
+
+// giveWay has one slow body make room for what servers send.
+func (m *Memory) giveWay() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.evictLocked(nil)
 }
 
 const (
@@ -106,6 +115,7 @@ func (m *Memory) makeRoom(r *Request, bytes int64) bool {
 		waiting := m.evictLocked(r)
 		m.mu.Unlock()
 		if !waiting {
+			m.bytes.Press() // for the next one
 			return false
 		}
 		select {

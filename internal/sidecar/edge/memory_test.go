@@ -137,3 +137,22 @@ func TestBodyThatGaveWay(t *testing.T) {
 		}
 	})
 }
+
+// A body that is slow to come makes room for a message of a server.
+func TestSlowBodyGivesWayToMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(16 * pieceBytes)
+		slow := m.from(t, "192.0.2.1")
+		slow.grow(t, 14*pieceBytes)
+		if !m.Slow(slow.request) {
+			t.Fatal("the body has to give way at once")
+		}
+		began := time.Now()
+		if err := m.bytes.Account(nil).Reach(6*pieceBytes, nil); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); !slow.stopped || waited < slowAfter || waited > 5*time.Second {
+			t.Errorf("stopped: %t, after %s", slow.stopped, waited)
+		}
+	})
+}

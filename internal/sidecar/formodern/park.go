@@ -105,6 +105,22 @@ func (s *Server) holdLocked(c *call, m session.Message) {
 	s.held.Change(len(held.Bytes))
 }
 
+// giveWay forgets the largest of the answers that are held.
+func (s *Server) giveWay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var largest *park
+	size := 0
+	for _, p := range s.parks {
+		if c := p.call; c != nil && c.held != nil && len(c.held.Bytes) > size {
+			largest, size = p, len(c.held.Bytes)
+		}
+	}
+	if largest != nil {
+		s.forgetParkLocked(largest)
+	}
+}
+
 // expire ends a call whose client does not come back.
 func (s *Server) expire(p *park, round uint32) {
 	s.mu.Lock()

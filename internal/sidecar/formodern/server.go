@@ -124,11 +124,13 @@ type Server struct {
 // New returns a Server. Processes are started when they are needed.
 func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{
+	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
-		backOffs: map[string]*backOff{}, queues: map[string]int{}, held: options.Limits.Memory.Account(nil),
+		backOffs: map[string]*backOff{}, queues: map[string]int{},
 	}
+	s.held = options.Limits.Memory.Account(s.giveWay)
+	return s
 }
 
 // Metrics are the counters.

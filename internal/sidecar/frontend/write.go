@@ -27,6 +27,8 @@ func WritePieces(w http.ResponseWriter, control *http.ResponseController, data [
 type Interrupter interface {
 	// Interruptible gets what ends the write that begins, and nil when it is over.
 	Interruptible(interrupt func())
+	// Wrote is called after each piece.
+	Wrote()
 }
 
 // WriteInterruptible is WritePieces for data that may be large.
@@ -36,7 +38,13 @@ func WriteInterruptible(by Interrupter, w http.ResponseWriter, control *http.Res
 	}
 	by.Interruptible(func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
 	defer by.Interruptible(nil)
-	return WritePieces(w, control, data, timeout)
+	for piece := range slices.Chunk(data, pieceSize) {
+		if err := WritePieces(w, control, piece, timeout); err != nil {
+			return err
+		}
+		by.Wrote()
+	}
+	return nil
 }
 
 // StartEvents begins an answer that is an event stream.

@@ -38,13 +38,15 @@ const slowAfter = 5 * time.Second
 // slowBytes is what may wait for a client that does not read, however much others need it.
 const slowBytes = 64 << 10
 
-// giveWay makes room for others. What the client may come back
-// for goes first. If that is not enough, a session whose client does not read ends.
+// giveWay makes room for others. What the client may come back for goes first, and
+// notifications that no stream is open for. If that is not enough, a session whose client
+// does not read ends. One that has ended already is not written any further.
 func (s *Session) giveWay() {
 	s.mu.Lock()
 	for s.replay.bytes > 0 {
 		s.evictLocked()
 	}
+	s.dropNoticesLocked(&s.backlog, 0)
 	for s.abandonLocked() {
 		s.room.Broadcast()
 	}
@@ -54,11 +56,18 @@ func (s *Session) giveWay() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !errors.Is(s.endedBy, ErrSlow) {
+	if s.endedBy == nil || !errors.Is(s.endedBy, ErrSlow) && !s.slowLocked() {
 		return
 	}
 	for _, stream := range s.streams {
-		s.clearLocked(&stream.pending)
+		s.dropNoticesLocked(&stream.pending, 0)
+		stream.sure.deleteFunc(func(event Event) bool {
+			large := len(event.Message) > slowBytes // what is small says why the session ended
+			if large {
+				s.waitLocked(-event.cost())
+			}
+			return large
+		})
 		stream.wake()
 	}
 	for _, interrupt := range s.writing {
@@ -66,8 +75,8 @@ func (s *Session) giveWay() {
 	}
 }
 
-// pressure is when a session was first asked to give way, and how many events its readers
-// had taken by then.
+// pressure is since when a session is asked to give way, and how much its readers had taken
+// by then.
 type pressure struct {
 	since time.Time
 	takes uint64
@@ -77,10 +86,10 @@ type pressure struct {
 // again while others wait, so it needs no clock while no one does.
 func (s *Session) slowLocked() bool {
 	now := time.Now()
-	if s.pressed.takes != s.takes || now.Sub(s.pressed.since) > 2*slowAfter {
+	if s.pressed.takes != s.takes || s.waiting <= slowBytes || now.Sub(s.pressed.since) > 2*slowAfter {
 		s.pressed = pressure{now, s.takes}
 	}
-	return s.waiting > slowBytes && now.Sub(s.pressed.since) >= slowAfter
+	return now.Sub(s.pressed.since) >= slowAfter
 }
 
 // endIf ends the session if the condition, which is asked under the session's lock, holds.

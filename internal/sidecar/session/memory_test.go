@@ -12,12 +12,12 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// sharing returns sessions that share a budget.
-func sharing(t *testing.T, bytes int64, sessions int) (*budget.Budget, []*harness) {
+// sharing returns two sessions that share a budget of 1 MiB.
+func sharing(t *testing.T) (*budget.Budget, []*harness) {
 	limits := testLimits
 	limits.Calls, limits.TotalBytes = 100, 1<<30 // so that the budget is what is felt
-	limits.Memory = budget.New(bytes, sessions)
-	all := make([]*harness, sessions)
+	limits.Memory = budget.New(1<<20, 2)
+	all := make([]*harness, 2)
 	for i := range all {
 		all[i] = newHarness(t, limits)
 	}
@@ -55,7 +55,7 @@ func flood(h *harness, calls int) (streams []*Stream, taken func() int) {
 func TestSessionLeavesRoomToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 50
-		memory, sessions := sharing(t, 1<<20, 2)
+		memory, sessions := sharing(t)
 		hog, other := sessions[0], sessions[1]
 		streams, taken := flood(hog, calls)
 		if n := taken(); n == 0 || n == calls {
@@ -96,7 +96,7 @@ func TestSessionLeavesRoomToOthers(t *testing.T) {
 func TestSessionGoesOnWhenAnotherGivesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 40
-		_, sessions := sharing(t, 1<<20, 2)
+		_, sessions := sharing(t)
 		streams, takenFirst := flood(sessions[0], calls)
 		takenFirst()
 		_, takenSecond := flood(sessions[1], calls)
@@ -144,7 +144,7 @@ func TestSlowClientGivesWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const calls = 90
-				memory, sessions := sharing(t, 1<<20, 2)
+				memory, sessions := sharing(t)
 				hog, other := sessions[0], sessions[1]
 				streams, taken := flood(hog, calls)
 				taken()
@@ -182,5 +182,95 @@ func TestSlowClientGivesWay(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What a client of a session that has ended does not read makes room, too: the write is
+// interrupted. One that reads piece by piece is left alone.
+func TestEndedSessionGivesWay(t *testing.T) {
+	for name, reads := range map[string]bool{"does not read": false, "reads": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, sessions := sharing(t)
+				hog, other := sessions[0], sessions[1]
+				large := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"text":"%s"}}`, strings.Repeat("x", 600<<10))
+				writing := hog.call(1, "")
+				hog.say(large)
+				if _, ok, _ := writing.Take(); !ok {
+					t.Fatal("the answer does not arrive")
+				}
+				interrupted := make(chan struct{}, 100)
+				writing.Interruptible(func() { interrupted <- struct{}{} })
+				hog.End(ErrClient)
+				began, over := time.Now(), make(chan struct{})
+				var waited time.Duration
+				go func() {
+					defer close(over)
+					for {
+						select {
+						case <-interrupted:
+						case <-time.After(time.Second):
+							if !reads || time.Since(began) < 20*time.Second {
+								if reads {
+									writing.Wrote()
+								}
+								continue
+							}
+						}
+						waited = time.Since(began)
+						writing.Interruptible(nil)
+						writing.Detach()
+						return
+					}
+				}()
+				stream := other.call(1, "")
+				other.say(large)
+				<-over
+				if _, ok, _ := stream.Take(); !ok {
+					t.Error("the other session's answer does not arrive")
+				}
+				stream.Detach()
+				if reads != (waited >= 20*time.Second) || waited < slowAfter {
+					t.Errorf("the write was over after %s", waited)
+				}
+				other.End(ErrEnded)
+				if used := memory.Used(); used != 0 {
+					t.Errorf("%d bytes are used at the end", used)
+				}
+			})
+		})
+	}
+}
+
+// A session that holds what its client may come back for forgets that before it is refused
+// anything, and a client that is up to date is never refused.
+func TestMakeRoom(t *testing.T) {
+	limits := testLimits
+	limits.ReplayBytes, limits.Memory = 1<<20, budget.New(512<<10, 1)
+	h := newHarness(t, limits)
+	defer h.End(ErrEnded)
+	stream := h.call(1, "")
+	if _, ok := stream.MakeResumable(); !ok {
+		t.Fatal("the stream cannot be resumed")
+	}
+	h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"text":"%s"}}`, strings.Repeat("x", 100<<10)))
+	stream.Take()
+	stream.Detach()
+	limits.Memory.Take(400 << 10)
+	if h.replay.bytes == 0 || h.account.Fits(100<<10) {
+		t.Fatalf("%d bytes are kept, %d used", h.replay.bytes, limits.Memory.Used())
+	}
+	if !h.MakeRoom(100<<10) || h.replay.bytes != 0 {
+		t.Errorf("no room was made, %d bytes are kept", h.replay.bytes)
+	}
+	limits.Memory.Take(100 << 10)
+	if !h.MakeRoom(100 << 10) {
+		t.Error("a client that is up to date is refused")
+	}
+	late := h.call(2, "")
+	defer late.Detach()
+	h.Deliver(Message{Bytes: []byte(`{"jsonrpc":"2.0","id":2,"result":{"text":"` + strings.Repeat("x", 100<<10) + `"}}`), Envelope: h.message(`{"jsonrpc":"2.0","id":2,"result":{}}`).Envelope, Charged: true})
+	if h.MakeRoom(100 << 10) {
+		t.Error("a client that much waits for is not refused")
 	}
 }

@@ -61,6 +61,9 @@ func (s *Session) forgetRequestLocked(request *serverRequest) {
 // for one for some time.
 func (s *Session) placeRequestLocked(event Event) {
 	request := event.request
+	if s.endedBy != nil {
+		return // no client will answer it
+	}
 	if request.stream != nil {
 		s.enqueueLocked(request.stream, event)
 		return

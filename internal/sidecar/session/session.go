@@ -105,7 +105,7 @@ type Session struct {
 	backlog    pending         // for the stream that opens next
 	waiting    int             // what events cost that are not yet handed over
 	account    *budget.Account // all that is held for the session
-	takes      uint64          // events that readers took
+	takes      uint64          // events that readers took, and pieces of large ones that they wrote
 	pressed    pressure
 	listening  bool               // a goroutine waits for the budget to have room
 	writing    map[*Stream]func() // readers that write something large, and what interrupts that

@@ -264,6 +264,31 @@ func (st *Stream) Interruptible(interrupt func()) {
 	s.writing[st] = interrupt
 }
 
+// Wrote notes that the client has read a piece of something large.
+func (st *Stream) Wrote() {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	st.session.takes++
+}
+
+// MakeRoom has the session forget what clients may come back for, and others give way, until
+// there is room for so many bytes more. It returns false if there is none, and much waits for
+// the client.
+func (s *Session) MakeRoom(bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.account.Fits(bytes) && (s.replay.bytes > 0 || s.abandonLocked()) {
+		if s.replay.bytes > 0 {
+			s.evictLocked()
+		}
+	}
+	if s.account.Fits(bytes) {
+		return true
+	}
+	s.account.Press()
+	return s.waiting <= slowBytes
+}
+
 // Finished says whether all that the stream will ever have has arrived.
 func (st *Stream) Finished() bool {
 	st.session.mu.Lock()

@@ -73,7 +73,7 @@ func (v *view) push(message session.Message) (slow bool) {
 		return false
 	}
 	account := v.session.Account()
-	if v.waiting > v.run.options.BacklogBytes || !account.Fits(len(message.Bytes)) {
+	if v.waiting > v.run.options.BacklogBytes || !account.Fits(len(message.Bytes)) && !v.session.MakeRoom(len(message.Bytes)) {
 		return true
 	}
 	v.inbox = append(v.inbox, message)

@@ -50,8 +50,31 @@ type call struct {
 	answered bool    // the process works on it no more
 	done     bool    // nothing follows what is in the inbox
 	inbox    []event
-	inHand   int // bytes of the message that was taken last, which still waits for the client
-	waiting  int // bytes of all these
+	inHand   int      // bytes of the message that was taken last, which still waits for the client
+	waiting  int      // bytes of all these
+	takes    uint64   // messages that the client took, and pieces of large ones
+	pressed  struct { // since when it is asked to give way, and what had been taken by then
+		since time.Time
+		takes uint64
+	}
+	interrupt func() // ends a write that takes long; nil if there is none
+}
+
+// unwritten is what waits, beside what is being written.
+func (c *call) unwritten() int { return c.waiting - c.inHand }
+
+// Interruptible is for frontend.WriteInterruptible.
+func (c *call) Interruptible(interrupt func()) {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	c.interrupt = interrupt
+}
+
+// Wrote is for frontend.WriteInterruptible.
+func (c *call) Wrote() {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	c.takes++
 }
 
 func newCall(r *run, request session.Message) *call {
@@ -90,14 +113,14 @@ func (c *call) pushLocked(e event) {
 		return
 	}
 	limits := &r.options.Limits
-	if c.waiting-c.inHand > limits.BacklogBytes {
+	if c.unwritten() > limits.BacklogBytes {
 		c.giveUpLocked(errClientSlow)
 		return
 	}
 	for !r.account.Fits(len(e.message)) {
 		r.account.Press()
 		slowest := r.slowestLocked()
-		if slowest.waiting <= len(e.message) {
+		if slowest == c || slowest.unwritten() <= len(e.message) {
 			c.giveUpLocked(errNoRoom)
 			return
 		}
@@ -123,8 +146,11 @@ func (r *run) waitLocked(c *call, bytes int) {
 func (c *call) giveUpLocked(why error) {
 	r := c.run
 	r.metrics.SlowClients.Inc()
-	r.waitLocked(c, -c.waiting)
-	c.inbox, c.inHand, c.done = nil, 0, false
+	r.waitLocked(c, -c.unwritten()) // what is written is still held
+	c.inbox, c.done = nil, false
+	if c.interrupt != nil {
+		c.interrupt()
+	}
 	c.failLocked(why.Error())
 }
 
@@ -160,6 +186,7 @@ func (c *call) take() (event, bool) {
 	defer r.mu.Unlock()
 	r.waitLocked(c, -c.inHand)
 	c.inHand = 0
+	c.takes++
 	if len(c.inbox) == 0 {
 		return event{}, false
 	}

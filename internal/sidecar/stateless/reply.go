@@ -78,7 +78,7 @@ func (p *reply) writeJSON(answer event) {
 	header.Set("Content-Type", frontend.TypeJSON)
 	header.Set("Content-Length", strconv.Itoa(len(answer.message)))
 	p.w.WriteHeader(answer.status)
-	_ = frontend.WritePieces(p.w, http.NewResponseController(p.w), answer.message, p.limits.WriteTimeout) // the client has it, or is gone
+	_ = frontend.WriteInterruptible(p.call, p.w, http.NewResponseController(p.w), answer.message, p.limits.WriteTimeout) // the client has it, or is gone
 	p.r.Record.Answered(edge.ErrorType(answer.failed))
 }
 
@@ -129,7 +129,7 @@ func (p *reply) gather() {
 // flush sends what was gathered. A client that does not take it in time is treated as
 // gone.
 func (p *reply) flush(control *http.ResponseController) bool {
-	if frontend.WritePieces(p.w, control, p.buffer, p.limits.WriteTimeout) != nil {
+	if frontend.WriteInterruptible(p.call, p.w, control, p.buffer, p.limits.WriteTimeout) != nil {
 		return false
 	}
 	p.buffer = p.buffer[:0]

@@ -62,8 +62,8 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 	r := &run{
 		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
-		account: options.Limits.Memory.Account(nil),
 	}
+	r.account = options.Limits.Memory.Account(r.giveWay)
 	if !translated {
 		r.mu.Lock() // it may fire before it is there
 		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
@@ -322,12 +322,38 @@ func cancellation(number uint64) []byte {
 	return append(b, `,"reason":"the client has gone"}}`...)
 }
 
-// slowestLocked is the call that most waits for.
+// slowestLocked is the call that most waits for, beside what is being written.
 func (r *run) slowestLocked() (slowest *call) {
 	for c := range r.open {
-		if slowest == nil || c.waiting > slowest.waiting {
+		if slowest == nil || c.unwritten() > slowest.unwritten() {
 			slowest = c
 		}
 	}
 	return slowest
+}
+
+// slowAfter is how long a client takes nothing before its request may end for others, and
+// slowBytes what may wait for it however much others need it.
+const (
+	slowAfter = 5 * time.Second
+	slowBytes = 64 << 10
+)
+
+// giveWay ends the request that holds most, of those whose clients do not read.
+func (r *run) giveWay() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	var most *call
+	for c := range r.open {
+		if c.pressed.takes != c.takes || c.waiting <= slowBytes || now.Sub(c.pressed.since) > 2*slowAfter {
+			c.pressed.since, c.pressed.takes = now, c.takes
+		}
+		if now.Sub(c.pressed.since) >= slowAfter && (most == nil || c.waiting > most.waiting) {
+			most = c
+		}
+	}
+	if most != nil {
+		most.giveUpLocked(errClientSlow)
+	}
 }

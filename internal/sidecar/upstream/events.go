@@ -184,6 +184,12 @@ func (r *EventReader) tooLarge() error {
 // readLine returns a line without its end. Nothing is awaited after a CR, so that
 // an event is there as soon as its last byte is.
 func (r *EventReader) readLine() ([]byte, error) {
+	if cap(r.line) > keepBuffers { // of a comment, say
+		r.line = nil
+		if cap(r.data) <= keepBuffers {
+			_ = r.room.Reserve(0)
+		}
+	}
 	r.line = r.line[:0]
 	for {
 		chunk, err := r.peek()

@@ -285,13 +285,17 @@ func (l *link) readAll(from io.Reader) ([]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return body, nil
 		}
-		if err == nil && len(body) == cap(body) {
-			err = room.Reserve(2 * cap(body))
-			body = append(make([]byte, 0, 2*cap(body)), body...)
-		}
 		if err != nil {
 			return nil, err
 		}
+		if len(body) < cap(body) {
+			continue
+		}
+		size := min(2*cap(body), max(l.options.MessageBytes+bytes.MinRead, cap(body)+1))
+		if err := room.Reserve(size); err != nil {
+			return nil, err
+		}
+		body = append(make([]byte, 0, size), body...)
 	}
 }
 
