@@ -301,10 +301,10 @@ func (f *FrameReader) Waited() bool {
 }
 
 // Release gives a message that Next has just returned to the caller for good, if it fills
-// most of a large buffer, and says whether it did. What follows the message is copied,
-// instead of the message.
+// half of a large buffer or more, and says whether it did. What follows the message is
+// copied, instead of the message.
 func (f *FrameReader) Release(message []byte) bool {
-	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/4*3 {
+	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/2 {
 		return false
 	}
 	rest := f.buffer[f.start:]
