@@ -197,7 +197,7 @@ const (
 	discoverSilence  = 5 * time.Second
 
 	leaseTimeout = 10 * time.Second
-	// evictIdle is less than leaseTimeout: whoever waits finds a process that was used last.
+	// evictIdle is less than leaseTimeout, so that a call that waits sees an idle process make room.
 	evictIdle = 2 * time.Second
 )
 

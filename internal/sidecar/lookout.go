@@ -21,7 +21,7 @@ type lookout struct {
 	alarm    *time.Timer   // made for the first request
 	armed    bool          // alarm is due
 	armedFor uint64        // the request that the alarm is for
-	looking  chan struct{} // closed when nobody looks any more; nil if nobody does
+	looking  chan struct{} // closed when look returns; nil if it does not run
 }
 
 // lookAfter is how long a request is answered before the lookout begins. It may also take
@@ -78,7 +78,7 @@ func (c *patientConn) armLocked() {
 	}
 }
 
-// endLookout waits until nobody looks: the next byte is that of a request.
+// endLookout waits until look returns: the next byte belongs to a request.
 func (c *patientConn) endLookout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

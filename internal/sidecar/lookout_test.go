@@ -16,7 +16,7 @@ import (
 )
 
 // serveLookout serves a handler by a listener of its own, and connects to it. The handler
-// can wait until somebody looks whether its client goes away.
+// can wait until the lookout watches its client.
 func serveLookout(t *testing.T, handler func(w http.ResponseWriter, r *http.Request, awaitLook func())) net.Conn {
 	t.Helper()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func serveLookout(t *testing.T, handler func(w http.ResponseWriter, r *http.Requ
 		handler(w, r, func() {
 			for deadline := time.Now().Add(hang.Guard); !listener.looking(); {
 				if time.Now().After(deadline) {
-					t.Error("nobody looks whether the client goes away")
+					t.Error("the lookout does not watch the client")
 					return
 				}
 				time.Sleep(time.Millisecond) // between two looks at a condition
@@ -82,7 +82,7 @@ func send(t *testing.T, conn net.Conn, requests ...string) {
 
 // A request ends when its client goes away: at once, or when it has been answered for a while.
 func TestLookoutSeesTheClientGo(t *testing.T) {
-	for name, late := range map[string]bool{"at once": false, "while somebody looks": true} {
+	for name, late := range map[string]bool{"at once": false, "while the lookout watches": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arrived, ended := make(chan struct{}), make(chan error, 1)
@@ -189,7 +189,7 @@ func TestLookoutIgnoresDeadlines(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("nobody looks")
+				t.Fatal("the lookout does not begin")
 			}
 		}
 		if err := ours.SetReadDeadline(time.Time{}); err != nil {

@@ -68,7 +68,7 @@ func floodEvents(a *attacker) error {
 }
 
 // keepCall makes a call that takes longer than the attack, and returns when it is in flight.
-// Events would go to the stream of an only call, and not to the general one that nobody reads.
+// Events would go to the stream of an only call, and not to the general one that the client does not read.
 func keepCall(session *load.Remote) (*load.Remote, error) {
 	other, err := session.Another()
 	if err != nil {

@@ -53,7 +53,7 @@ var attacks = []attack{
 		name: "200 half-sent bodies of 32 MiB", run: sendBodies, size: halfSent, makes: "bodies", refuses: true,
 	},
 	{
-		name: "1e6 server requests that nobody answers", run: floodRequests, size: floodSize, makes: "requests of the server",
+		name: "1e6 server requests that no client answers", run: floodRequests, size: floodSize, makes: "requests of the server",
 		counters: map[string]string{"requests refused": "slipway_adapter_refused_server_requests_total"},
 	},
 	{

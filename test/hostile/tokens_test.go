@@ -18,8 +18,8 @@ const (
 	tokenRate    = 500
 )
 
-// makeUpTokens has clients come, each with a token that nobody else has. Half of them open
-// sessions, and half are of the era without. Nobody waits for others to be answered.
+// makeUpTokens has clients come, each with a token of its own. Half of them open
+// sessions, and half are of the era without. No client waits for the answers of others.
 func makeUpTokens(a *attacker) error {
 	ctx, leave := context.WithCancel(context.WithoutCancel(a))
 	var clients sync.WaitGroup
@@ -77,7 +77,7 @@ func (a *attacker) send(request *http.Request) {
 	_, _ = io.Copy(io.Discard, answer.Body) // for the connection to be used again
 }
 
-// token is a JWT that nobody has signed. Its subject makes a principal of its own.
+// token is an unsigned JWT. Its subject makes a principal of its own.
 func token(number int) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(fmt.Appendf(nil, `{"iss":"hostile","sub":"%d"}`, number)) + "." + encode([]byte("signed"))

@@ -168,7 +168,7 @@ func TestReasons(t *testing.T) {
 		"no room for it": {func(o *Options) {
 			o.Memory, o.MemoryName = budget.New(64<<10, 1), "--memory-limit"
 			o.Memory.Patience = time.Millisecond
-		}, "big", `"n":200000`, []string{"read message of more than 65536 bytes", "memory budget has no room", "--memory-limit raises it"}},
+		}, "big", `"n":200000`, []string{"read message of more than 65536 bytes", "memory budget has no room", "raise --memory-limit"}},
 		"ended by itself": {nil, "exit", `"n":0`, []string{"exit code 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,12 +207,12 @@ func TestLargeMessagesTakeRoom(t *testing.T) {
 	c.call("big", fmt.Sprintf(`"n":%d`, size))
 	select {
 	case <-c.said:
-		t.Fatal("a message was read that there is no room for")
+		t.Fatal("the adapter read a message that the budget has no room for")
 	case err := <-c.ended:
 		t.Fatal(err)
 	case <-pressed: // it waits
 	case <-time.After(hang.Guard):
-		t.Fatal("nothing waits for room")
+		t.Fatal("the reader does not wait for room")
 	}
 	other.Change(-63 << 20)
 	if got := len(c.hear()); got < size {

@@ -372,7 +372,7 @@ func (o *Options) noRoom(err error) error {
 	if o.MemoryName == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s raises it", err, o.MemoryName)
+	return fmt.Errorf("%w: raise %s", err, o.MemoryName)
 }
 
 // reason says why the process's output ended.

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// turns gives others a turn while a process writes more than the adapter can read. A goroutine
-// that never waits is not noticed by Go's scheduler for 10 ms, and meanwhile nobody may look
-// which connections have something to read. runtime.Gosched does not look either. A goroutine
-// that waits for a file of its own does: whoever finds that file finds the connections, too.
+// turns keeps a flood of messages from one child process from delaying other sessions. Go's
+// scheduler polls the network when a goroutine blocks, or after 10 ms. The goroutine that
+// reads a flood never blocks, and runtime.Gosched does not poll either. So the goroutine
+// blocks on a pipe of its own: the poll that wakes it also finds the connections of others.
 //
-// A process that goes on and on is read with pauses: others need processors, too.
+// During a long flood the goroutine also pauses, to leave CPU to other sessions.
 type turns struct {
 	messages int // since the goroutine has waited
 	file     *os.File
@@ -21,7 +21,7 @@ type turns struct {
 
 const (
 	burstMessages = 1024 // taken without turns: most processes write no more at a time
-	turnMessages  = 64   // then taken before others have a turn
+	turnMessages  = 64   // then taken before the goroutine blocks on its pipe
 	floodMessages = 4096 // taken before there are pauses
 	floodTurn     = 256  // taken before each pause
 	floodPause    = 200 * time.Microsecond

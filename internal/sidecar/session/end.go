@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 // EndedBy is why the session ended, or nil if it has not.
@@ -32,12 +33,6 @@ func (s *Session) Yield(since time.Time) bool {
 // ErrSlow is why a session ends whose client does not read, when others need the room.
 var ErrSlow = errors.New("the client does not read what it is sent, and the adapter needs the memory for others")
 
-// slowAfter is how long a client takes nothing before its session may end for others.
-const slowAfter = 5 * time.Second
-
-// slowBytes is what may wait for a client that does not read, however much others need it.
-const slowBytes = 64 << 10
-
 // giveWay makes room for others. What the client may come back for goes first, and
 // notifications that no stream is open for. If that is not enough, a session whose client
 // does not read ends. One that has ended already is not written any further.
@@ -62,7 +57,7 @@ func (s *Session) giveWay() {
 	for _, stream := range s.streams {
 		s.dropNoticesLocked(&stream.pending, 0)
 		stream.sure.deleteFunc(func(event Event) bool {
-			large := len(event.Message) > slowBytes // what is small says why the session ended
+			large := len(event.Message) > budget.SlowBytes // what is small says why the session ended
 			if large {
 				s.waitLocked(-event.cost())
 			}
@@ -75,22 +70,7 @@ func (s *Session) giveWay() {
 	}
 }
 
-// pressure is since when a session is asked to give way, and how much its readers had taken
-// by then.
-type pressure struct {
-	since time.Time
-	takes uint64
-}
-
-// slowLocked says whether readers have taken nothing for some time. It is asked again and
-// again while others wait, so it needs no clock while no one does.
-func (s *Session) slowLocked() bool {
-	now := time.Now()
-	if s.pressed.takes != s.takes || s.waiting <= slowBytes || now.Sub(s.pressed.since) > 2*slowAfter {
-		s.pressed = pressure{now, s.takes}
-	}
-	return now.Sub(s.pressed.since) >= slowAfter
-}
+func (s *Session) slowLocked() bool { return s.pressed.Slow(s.waiting, s.takes) }
 
 // endIf ends the session if the condition, which is asked under the session's lock, holds.
 func (s *Session) endIf(reason error, holds func() bool) bool {

@@ -152,7 +152,7 @@ func TestSlowClientGivesWay(t *testing.T) {
 				if reads {
 					reading.Go(func() {
 						for _, stream := range streams {
-							time.Sleep(slowAfter / 5)
+							time.Sleep(budget.SlowAfter / 5)
 							stream.Take()
 							stream.Detach()
 						}
@@ -164,7 +164,7 @@ func TestSlowClientGivesWay(t *testing.T) {
 				if _, ok, _ := stream.Take(); !ok {
 					t.Error("the other session's answer does not arrive")
 				}
-				if waited := time.Since(begin); waited < slowAfter/10 || waited > 2*calls*slowAfter/10 {
+				if waited := time.Since(begin); waited < budget.SlowAfter/10 || waited > 2*calls*budget.SlowAfter/10 {
 					t.Errorf("it arrived after %s", waited)
 				}
 				stream.Detach()
@@ -230,7 +230,7 @@ func TestEndedSessionGivesWay(t *testing.T) {
 					t.Error("the other session's answer does not arrive")
 				}
 				stream.Detach()
-				if reads != (waited >= 20*time.Second) || waited < slowAfter {
+				if reads != (waited >= 20*time.Second) || waited < budget.SlowAfter {
 					t.Errorf("the write was over after %s", waited)
 				}
 				other.End(ErrEnded)

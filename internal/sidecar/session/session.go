@@ -106,7 +106,7 @@ type Session struct {
 	waiting    int             // what events cost that are not yet handed over
 	account    *budget.Account // all that is held for the session
 	takes      uint64          // events that readers took, and pieces of large ones that they wrote
-	pressed    pressure
+	pressed    budget.Pressure
 	listening  bool               // a goroutine waits for the budget to have room
 	writing    map[*Stream]func() // readers that write something large, and what interrupts that
 

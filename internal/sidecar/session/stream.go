@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 // Event is a message on its way to the client.
@@ -286,7 +287,7 @@ func (s *Session) MakeRoom(bytes int) bool {
 		return true
 	}
 	s.account.Press()
-	return s.waiting <= slowBytes
+	return s.waiting <= budget.SlowBytes
 }
 
 // Finished says whether all that the stream will ever have has arrived.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -46,17 +47,14 @@ type call struct {
 	before    uint64    // messages that the process had written then
 
 	// Guarded by the run's mutex.
-	repeats  []*call // of a subscription, at other processes
-	answered bool    // the process works on it no more
-	done     bool    // nothing follows what is in the inbox
-	inbox    []event
-	inHand   int      // bytes of the message that was taken last, which still waits for the client
-	waiting  int      // bytes of all these
-	takes    uint64   // messages that the client took, and pieces of large ones
-	pressed  struct { // since when it is asked to give way, and what had been taken by then
-		since time.Time
-		takes uint64
-	}
+	repeats   []*call // of a subscription, at other processes
+	answered  bool    // the process works on it no more
+	done      bool    // nothing follows what is in the inbox
+	inbox     []event
+	inHand    int    // bytes of the message that was taken last, which still waits for the client
+	waiting   int    // bytes of all these
+	takes     uint64 // messages that the client took, and pieces of large ones
+	pressed   budget.Pressure
 	interrupt func() // ends a write that takes long; nil if there is none
 }
 

@@ -332,24 +332,13 @@ func (r *run) slowestLocked() (slowest *call) {
 	return slowest
 }
 
-// slowAfter is how long a client takes nothing before its request may end for others, and
-// slowBytes what may wait for it however much others need it.
-const (
-	slowAfter = 5 * time.Second
-	slowBytes = 64 << 10
-)
-
 // giveWay ends the request that holds most, of those whose clients do not read.
 func (r *run) giveWay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
 	var most *call
 	for c := range r.open {
-		if c.pressed.takes != c.takes || c.waiting <= slowBytes || now.Sub(c.pressed.since) > 2*slowAfter {
-			c.pressed.since, c.pressed.takes = now, c.takes
-		}
-		if now.Sub(c.pressed.since) >= slowAfter && (most == nil || c.waiting > most.waiting) {
+		if c.pressed.Slow(c.waiting, c.takes) && (most == nil || c.waiting > most.waiting) {
 			most = c
 		}
 	}
