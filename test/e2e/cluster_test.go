@@ -150,6 +150,13 @@ func reload[T client.Object](ctx context.Context, object T) T {
 	return object
 }
 
+// copyOf is a pod like another, which belongs to no controller and no Service.
+func copyOf(pod *corev1.Pod) *corev1.Pod {
+	spec := pod.Spec.DeepCopy()
+	spec.NodeName = "" // for the scheduler to set, as it does for the other
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "copy-"}, Spec: *spec}
+}
+
 // restricted completes a pod so that Pod Security "restricted" admits it.
 func restricted(spec corev1.PodSpec) corev1.PodSpec {
 	spec.AutomountServiceAccountToken = new(false)
