@@ -85,7 +85,7 @@ test-hostile: ## Attack the adapter in five ways beside eight well-behaved sessi
 	go test -count=1 -v -tags hostile -timeout 20m ./test/hostile $(TEST_FLAGS)
 
 .PHONY: bench
-bench: ## Measure the adapter beside the bounds and its peers into dist/bench (15 minutes on 2 cores; needs npm). Fails if goals are missed that docs/performance.md does not call missed.
+bench: ## Compare the adapter with a bare bridge and with its peers, into dist/bench (15 minutes on 2 cores; needs npm). Fails if it misses a goal that docs/performance.md calls met.
 	go run ./bench -out dist/bench -gate docs/performance.md $(BENCH_FLAGS)
 
 .PHONY: bench-quick
@@ -192,7 +192,7 @@ cluster-down: ## Take the cluster down and leave nothing behind.
 	@go run ./test/cluster down
 
 .PHONY: cluster-status
-cluster-status: ## Say what of the cluster runs.
+cluster-status: ## Print which parts of the cluster run.
 	@go run ./test/cluster status
 
 .PHONY: cluster-load
