@@ -25,7 +25,7 @@ var bulk struct {
 // When more than bulkClients send large bodies at the same time, they leave most of the one
 // processor to small calls, too. Short turns matter more than long pauses: Linux lets a thread
 // that copies go on for milliseconds before it runs the next one, which may be a small call's.
-// All of them together get about 300 MiB a second, which is more than most networks have.
+// Go sleeps for at least a millisecond, so all of them together get about 100 MiB a second.
 const (
 	bulkClients = 8
 	bulkTurn    = 128 << 10 // bytes before each pause
