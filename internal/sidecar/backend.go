@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
@@ -101,7 +101,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 	pool := a.newPool(starter, 2*a.config.MaxSessions+2+statelessProcesses, sendTimeout)
 	return backend{
 		eras: a.newEras(a.config.Era, inProcesses(pool),
-			func(ctx context.Context, _ *caller.Caller) (formodern.LegacyServer, error) { return acquire(ctx, pool) }),
+			func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) }),
 		open: a.eitherWay(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 			server, err := acquire(ctx, pool)
 			if err != nil {
@@ -133,7 +133,7 @@ func acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
 
 // inProcesses has a process of the pool for clients without sessions.
 func inProcesses(pool *child.Pool) withoutSession {
-	return func(ctx context.Context) (stateless.Server, error) { return acquire(ctx, pool) }
+	return func(ctx context.Context) (mux.Server, error) { return acquire(ctx, pool) }
 }
 
 // keepProcess gives the keeper a process of its own.
@@ -179,7 +179,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 	// a server without sessions has one, too.
 	pool := a.newPool(starter, 3+statelessProcesses, stuckTimeout)
 	process := shared.New(shared.Options{
-		Acquire: func(ctx context.Context) (shared.Server, error) { return pool.Acquire(ctx) },
+		Acquire: func(ctx context.Context) (mux.Server, error) { return pool.Acquire(ctx) },
 		Session: a.sessionLimits(), SessionMetrics: &a.metrics,
 		Calls: sharedCalls, Subscriptions: subscriptions, InputBytes: pendingBytes, BacklogBytes: a.config.LineBytes,
 		StartTimeout: a.config.OpenTimeout, SendTimeout: sendTimeout, StuckTimeout: stuckTimeout, Log: a.config.Log,

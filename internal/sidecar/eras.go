@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -52,8 +53,8 @@ func (e *eras) close() {
 }
 
 type (
-	withSession    func(context.Context, *caller.Caller) (formodern.LegacyServer, error)
-	withoutSession func(context.Context) (stateless.Server, error)
+	withSession    func(context.Context, *caller.Caller) (mux.Server, error)
+	withoutSession func(context.Context) (mux.Server, error)
 )
 
 // newEras serves clients without sessions by servers that have none, and makes what they
@@ -62,7 +63,7 @@ func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSe
 	e := &eras{modern: a.newForModern(with)}
 	options := a.statelessOptions(era, without)
 	if a.config.translates() {
-		options.Translate = func() stateless.Server { return e.modern }
+		options.Translate = func() mux.Server { return e.modern }
 	}
 	e.stateless = stateless.New(options)
 	e.below = e.stateless

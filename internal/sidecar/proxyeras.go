@@ -10,8 +10,8 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
@@ -66,10 +66,10 @@ func (a *Adapter) newProxyEras() *proxyEras {
 // clients that are not translated have their own.
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
-	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (formodern.LegacyServer, error) {
+	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 		return p.dialLegacy(ctx, from)
 	})
-	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (stateless.Server, error) {
+	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (mux.Server, error) {
 		connection, err := p.modern.Dial(ctx, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", notReached, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -97,7 +97,7 @@ func passLine(message session.Message, stream *session.Stream, opened *session.S
 // inSessions makes servers of sessions: what is sent to one goes to whoever serves the
 // session.
 func inSessions(open opener) withSession {
-	return func(ctx context.Context, from *caller.Caller) (formodern.LegacyServer, error) {
+	return func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 		opened, err := open(ctx, from)
 		if err != nil {
 			return nil, err

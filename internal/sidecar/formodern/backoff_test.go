@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 // What keeps one caller's processes from starting does not keep others out, and is not
@@ -17,7 +18,7 @@ func TestBackOffOfAnotherPrincipal(t *testing.T) {
 	tries := 0
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 			if from.Principal == "bad" {
 				tries++
 				return nil, errPlayed
@@ -73,7 +74,7 @@ func TestBackOffEnds(t *testing.T) {
 	tries := 0
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 			if tries++; tries != 2 {
 				return nil, errPlayed
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -35,7 +36,7 @@ func (p *prompt) Close()                                             {}
 // promptCall makes one call after the other.
 func promptCall(t testing.TB, capabilities string) func() {
 	t.Helper()
-	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) { return &prompt{}, nil }})
+	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) { return &prompt{}, nil }})
 	answers := 0
 	server.Serve(func(session.Message) { answers++ }, func(error) {})
 	t.Cleanup(server.Close)

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -79,7 +79,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 	w.tellLevel(ctx, c)
 	asTask := w.needsTask(ctx, c)
 	s.mu.Lock()
-	if w.dead != nil || ctx.Err() != nil {
+	if w.DeadLocked() != nil || ctx.Err() != nil {
 		delete(w.logged, c)
 		w.releaseLocked(c)
 		s.mu.Unlock()
@@ -100,9 +100,8 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 }
 
 func (w *worker) registerLocked(c *call, asTask bool) {
-	w.number++
-	c.number, c.heard = w.number, w.heard
-	w.pending[c.number] = &pending{call: c}
+	c.number, c.heard = w.NumberLocked(), w.HeardLocked()
+	w.AddLocked(c.number, c)
 	w.calls[c] = struct{}{}
 	if c.token != nil {
 		c.tokenAt = c.number
@@ -123,15 +122,15 @@ func (w *worker) begun(c *call, err error) error {
 		return nil // it has been answered
 	}
 	c.sent = true
-	dead := w.dead
+	dead := w.DeadLocked()
 	if err == nil && dead == nil {
-		w.readLocked()
+		w.ReadLocked()
 		s.mu.Unlock()
 		return nil
 	}
 	s.doneLocked(c)
 	id := s.takeLocked(c)
-	busy, unread := isBusy(err), isUnread(err)
+	busy, unread := isBusy(err), mux.IsUnread(err)
 	switch {
 	case unread:
 		w.unreadLocked()
@@ -148,9 +147,9 @@ func (w *worker) begun(c *call, err error) error {
 	case busy:
 		return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
 	case unread:
-		return errUnread
+		return mux.ErrUnread
 	}
-	go w.sendFailed(err)
+	go w.AwaitReason(err)
 	return errGone
 }
 
@@ -173,7 +172,7 @@ func (s *Server) doneLocked(c *call) {
 	c.done = true
 	w := c.worker
 	delete(w.calls, c)
-	delete(w.pending, c.number)
+	w.DropLocked(c.number)
 	delete(w.progress, c.tokenAt)
 	delete(w.logged, c)
 	c.questions = nil
@@ -222,7 +221,7 @@ func (s *Server) cancelLocked(c *call) {
 	if c.task != nil && c.task.id != "" {
 		w.cancelTaskLocked(c) // U-04
 	} else {
-		w.sendLocked([]byte(`{"jsonrpc":"2.0","method":"` + methodCancelled + `","params":{"requestId":` + strconv.FormatUint(c.number, 10) + `,"reason":"the client has gone"}}`))
+		w.CancelLocked(c.number, "the client has gone")
 	}
 	w.watchLocked(c)
 	if !c.leased && c.task == nil {

@@ -1,20 +1,12 @@
 package formodern
 
 import (
-	"context"
-	"errors"
-	"os"
 	"time"
 )
 
-// isUnread says whether a process did not read a message in time. It has not seen it.
-func isUnread(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-}
-
 // doubtful says whether a process takes no calls for now, because there are signs that it
 // hangs. Either it shows that it does not, or it is ended.
-func (w *worker) doubtful() bool { return w.silent || !w.unread.IsZero() }
+func (w *worker) doubtful() bool { return w.silent || !w.ReadsLocked() }
 
 // probeLocked has a process show whether it reads and answers. What it answers does not
 // matter.
@@ -25,36 +17,15 @@ func (w *worker) probeLocked() {
 // unreadLocked notes that the process did not read a message. It is ended if it does not
 // read another one for as long as it takes.
 func (w *worker) unreadLocked() {
-	if !w.unread.IsZero() {
-		return
-	}
-	w.unread = time.Now()
-	if !w.writing {
+	first := w.ReadsLocked()
+	w.UnreadLocked()
+	if first && !w.WritingLocked() {
 		w.probeLocked()
 	}
 }
 
-// readLocked notes that the process reads.
-func (w *worker) readLocked() {
-	if !w.unread.IsZero() {
-		w.unread = time.Time{}
-		w.server.wakeLocked()
-	}
-}
-
-// stillUnread is for a message of ours that the process did not read. It says whether
-// that has been so for too long.
-func (w *worker) stillUnread() bool {
-	s := w.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.unreadLocked()
-	return time.Since(w.unread) >= s.options.Limits.StuckTimeout
-}
-
 // heardLocked notes that the process has said anything: it does not hang.
 func (w *worker) heardLocked() {
-	w.heard++
 	if w.watch == nil {
 		return
 	}
@@ -70,7 +41,7 @@ func (w *worker) heardLocked() {
 // that rightly says nothing more of a cancelled call does answer a ping. Of those that may
 // ask, which the cancelled call keeps to itself, endCancelled takes care.
 func (w *worker) watchLocked(c *call) {
-	if w.heard != c.heard || w.watch != nil || w.dead != nil || w.group.capabilities.ask() {
+	if w.HeardLocked() != c.heard || w.watch != nil || w.DeadLocked() != nil || w.group.capabilities.ask() {
 		return
 	}
 	w.probeLocked()
@@ -85,8 +56,8 @@ func (w *worker) judge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case w.watch == nil || w.dead != nil:
-	case w.writing && !w.silent: // it may not have been asked yet
+	case w.watch == nil || w.DeadLocked() != nil:
+	case w.WritingLocked() && !w.silent: // it may not have been asked yet
 		w.watch.Reset(s.options.Limits.CancelGrace)
 	case w.inFlight == 0:
 		w.endSilentLocked()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -138,8 +139,8 @@ func TestUnreadingProcessIsReplaced(t *testing.T) {
 				s.process(2).next()
 				time.Sleep(s.server.options.Limits.CancelGrace / 2)
 				if stuck.Store(lasts); lasts {
-					time.Sleep(s.server.options.Limits.CancelGrace/2 + 2*reasonGrace)
-					listed.wantPart(errUnread.Error())
+					time.Sleep(s.server.options.Limits.CancelGrace/2 + 2*mux.ReasonGrace)
+					listed.wantPart(mux.ErrUnread.Error())
 					return
 				}
 				time.Sleep(time.Minute)

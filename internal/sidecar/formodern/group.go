@@ -321,8 +321,8 @@ func (g *group) start(b *start) {
 	s.mu.Lock()
 	b.over = true
 	g.starts = slices.DeleteFunc(g.starts, func(other *start) bool { return other == b })
-	if err == nil && w.dead != nil {
-		err = w.dead // while nobody looked
+	if err == nil && w.DeadLocked() != nil {
+		err = w.DeadLocked() // while nobody looked
 	}
 	if err == nil && s.closed {
 		err = stateless.ErrClosed

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -207,7 +208,7 @@ func (s *stage) empty() {
 func newStage(t testing.TB, change func(*Options), played func(*script)) *stage {
 	t.Helper()
 	s := &stage{TB: t, got: map[string][]string{}, last: 100}
-	options := Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) {
+	options := Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) {
 		p := &script{t: t, answers: map[string]string{"initialize": everything, "notifications/initialized": "", "ping": `"result":{}`}}
 		if played != nil {
 			played(p)

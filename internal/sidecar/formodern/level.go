@@ -61,7 +61,7 @@ func (w *worker) tellLevel(ctx context.Context, c *call) {
 	w.level = lowest
 	answered := w.askLocked("logging/setLevel", `"level":"`+levels[lowest]+`"`, levelTimeout)
 	s.mu.Unlock()
-	_, _ = w.await(ctx, answered) // without it there are fewer messages, or more, which are dropped
+	_, _ = w.Await(ctx, answered) // without it there are fewer messages, or more, which are dropped
 }
 
 // receiveLog gives a log message to the call that it belongs to, if there is only one

@@ -116,7 +116,7 @@ func (s *Server) enter(l *listen, w *worker) error {
 		return stateless.ErrClosed
 	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
 		return errURIs
-	case g.holder == nil && w.dead != nil:
+	case g.holder == nil && w.DeadLocked() != nil:
 		return errGone
 	case g.holder == nil:
 		g.takeOverLocked(w)
@@ -153,7 +153,7 @@ func uriParam(uri string) string { return `"uri":` + string(rpc.AppendString(nil
 
 // agreed waits for the answer to a request of ours, and says whether it is a result.
 func (w *worker) agreed(answered <-chan session.Message) bool {
-	answer, err := w.await(w.server.ctx, answered)
+	answer, err := w.Await(w.server.ctx, answered)
 	return err == nil && answer.Envelope.Result.Present()
 }
 

@@ -385,7 +385,7 @@ func TestUnansweredOwnRequests(t *testing.T) {
 			defer s.server.mu.Unlock()
 			for _, g := range s.server.groups {
 				for _, w := range g.workers {
-					n += len(w.pending)
+					n += w.LenLocked()
 				}
 			}
 			return n

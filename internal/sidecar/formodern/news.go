@@ -78,7 +78,7 @@ func (g *group) holderEndedLocked(w *worker) {
 	}
 	g.lostHolders++
 	if g.lostHolders > holders {
-		g.failListensLocked(w.dead)
+		g.failListensLocked(w.DeadLocked())
 		return
 	}
 	g.users++
@@ -94,7 +94,7 @@ func (g *group) hold() {
 	defer g.leaveLocked()
 	if err == nil {
 		defer w.releaseLocked(nil)
-		err = w.dead
+		err = w.DeadLocked()
 	}
 	switch {
 	case g.holder != nil: // a client that came meanwhile brought one

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -100,7 +101,7 @@ func (s *Server) holdLocked(c *call, m session.Message) {
 		s.forgetParkLocked(c.park)
 		return
 	}
-	held := keep(m)
+	held := mux.Keep(m)
 	c.held = &held
 	s.held.Change(len(held.Bytes))
 }
@@ -270,7 +271,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 			w.sendLater(answers[i:])
 			return
 		default:
-			go w.sendFailed(err) // which answers the client
+			go w.AwaitReason(err) // which answers the client
 			return
 		}
 	}

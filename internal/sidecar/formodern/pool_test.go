@@ -12,10 +12,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-var _ LegacyServer = (*child.Server)(nil)
+var _ mux.Server = (*child.Server)(nil)
 
 // B3: clients that cannot be asked share a process, of their principal.
 func TestSharedByPrincipal(t *testing.T) {
@@ -268,7 +269,7 @@ func TestFull(t *testing.T) {
 	}
 	play(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
+		o.Acquire = func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 			if running() > 0 {
 				return nil, child.ErrFull
 			}
@@ -308,7 +309,7 @@ func TestSendFails(t *testing.T) {
 		p := s.process(2)
 		p.answer(p.next(), `"result":{}`)
 		request.wantPart("complete")
-		time.Sleep(2 * reasonGrace)
+		time.Sleep(2 * mux.ReasonGrace)
 		if !s.process(1).isClosed() {
 			t.Error("it was not ended")
 		}
@@ -370,7 +371,7 @@ func TestFlood(t *testing.T) {
 		if !p.isClosed() {
 			t.Error("it was not ended")
 		}
-		request.want(failure(-32603, errUnread.Error()))
+		request.want(failure(-32603, mux.ErrUnread.Error()))
 		close(stop)
 	})
 }

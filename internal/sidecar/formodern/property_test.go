@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -159,7 +160,7 @@ func neverMixedUp(t *testing.T, seed uint64) {
 	s := newStage(t, func(o *Options) {
 		o.Limits.Children, o.Limits.PerKey, o.Limits.ParkTTL, o.Limits.CancelGrace = 9, 4, time.Minute, 100*time.Millisecond
 		var mu sync.Mutex
-		o.Acquire = func(context.Context, *caller.Caller) (LegacyServer, error) {
+		o.Acquire = func(context.Context, *caller.Caller) (mux.Server, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			number++

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -114,8 +115,8 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 			Calls: 100, Listens: 100, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 1 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
 			CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard, IdleTimeout: hang.Guard,
 		},
-		Translate: func() stateless.Server {
-			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (LegacyServer, error) {
+		Translate: func() mux.Server {
+			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) {
 				return startPiped(t, realServer(calls)), nil
 			}})
 		},

@@ -1,17 +1,13 @@
 package formodern
 
 import (
-	"strconv"
-
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
 func (w *worker) receive(m session.Message) {
-	w.server.mu.Lock()
-	w.heardLocked()
-	w.server.mu.Unlock()
 	switch m.Envelope.Kind {
 	case rpc.Response:
 		w.receiveAnswer(m)
@@ -22,36 +18,19 @@ func (w *worker) receive(m session.Message) {
 	}
 }
 
-// numberIn is the number of ours that stands in a message, or 0, which none has.
-func numberIn(message []byte, at rpc.Span) uint64 {
-	number, err := strconv.ParseUint(string(at.Of(message)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return number
-}
-
 func (w *worker) receiveAnswer(m session.Message) {
 	s := w.server
-	number := numberIn(m.Bytes, m.Envelope.ID)
 	s.mu.Lock()
-	p := w.pending[number]
-	delete(w.pending, number)
+	c, number, ok := w.TakeLocked(m)
 	switch {
-	case p == nil:
+	case !ok:
 		s.mu.Unlock()
 		s.metrics.LateAnswers.Inc()
 		return
-	case p.own != nil:
-		p.late.Stop()
-		p.own <- keep(m)
-		s.mu.Unlock()
-		return
-	case p.call.task != nil && !w.taskAnswerLocked(p.call, number, m):
+	case c.task != nil && !w.taskAnswerLocked(c, number, m):
 		s.mu.Unlock()
 		return
 	}
-	c := p.call
 	s.doneLocked(c)
 	id := s.takeLocked(c)
 	if id == nil && c.park != nil && !c.cancelled {
@@ -86,7 +65,7 @@ func (w *worker) receiveNotification(m session.Message) {
 func (w *worker) receiveProgress(m session.Message) {
 	s := w.server
 	s.mu.Lock()
-	c := w.progress[numberIn(m.Bytes, m.Envelope.ProgressToken)]
+	c := w.progress[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
 	var token []byte
 	if c != nil {
 		token = c.token

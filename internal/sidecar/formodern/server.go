@@ -33,18 +33,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
-
-// LegacyServer is a process that has sessions, or one session, which is what it is used
-// for. *child.Server is one.
-type LegacyServer interface {
-	session.Server
-	// Serve reads the process's messages until it ends, and then calls ended with
-	// the reason. A message is valid until receive returns.
-	Serve(receive func(session.Message), ended func(error))
-}
 
 // Limits bound what clients and processes can do.
 type Limits struct {
@@ -67,7 +59,7 @@ type Limits struct {
 // Options are what a Server needs and how it behaves.
 type Options struct {
 	// Acquire starts a fresh server, for clients in the caller's group.
-	Acquire func(ctx context.Context, from *caller.Caller) (LegacyServer, error)
+	Acquire func(ctx context.Context, from *caller.Caller) (mux.Server, error)
 	Limits  Limits
 	// Serves are the protocol versions that clients are told of, newest first, given
 	// the one that the server has agreed to.

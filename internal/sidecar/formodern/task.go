@@ -116,14 +116,10 @@ func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 
 // requestLocked sends a request about a call's task.
 func (w *worker) requestLocked(c *call, method string) {
-	w.number++
-	c.number = w.number
-	w.pending[c.number] = &pending{call: c}
-	w.enqueueLocked(outgoing{
-		text: []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(c.number, 10) + `,"method":"` + method +
-			`","params":{"taskId":` + string(rpc.AppendString(nil, c.task.id)) + `}}`),
-		request: true,
-	})
+	c.number = w.NumberLocked()
+	w.AddLocked(c.number, c)
+	w.floodedLocked()
+	w.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
 }
 
 func (w *worker) pollTask(c *call) {
@@ -138,7 +134,7 @@ func (w *worker) cancelTaskLocked(c *call) {
 	if c.task.poll != nil {
 		c.task.poll.Stop()
 	}
-	delete(w.pending, c.number) // its answer is late now
+	w.DropLocked(c.number) // its answer is late now
 	w.requestLocked(c, "tasks/cancel")
 	c.task.cancelled = c.number
 }
@@ -208,7 +204,7 @@ func (w *worker) findTaskTools(done chan struct{}) {
 	switch {
 	case err == nil:
 		t.required = required
-	case w.dead != nil:
+	case w.DeadLocked() != nil:
 		t.known = false
 	default:
 		t.known, t.failed = false, time.Now()
@@ -225,7 +221,7 @@ func (w *worker) fetchTaskTools(ctx context.Context) (map[string]bool, error) {
 		w.server.mu.Lock()
 		answered := w.askLocked(methodTools, params, toolsTimeout)
 		w.server.mu.Unlock()
-		answer, err := w.await(ctx, answered)
+		answer, err := w.Await(ctx, answered)
 		if err != nil {
 			return nil, err
 		}

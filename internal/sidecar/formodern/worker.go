@@ -1,66 +1,50 @@
 package formodern
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // Why processes are ended.
 var (
-	errEvicted  = errors.New("the server process made room for another")
-	errIdle     = errors.New("the server process was not used")
-	errStuck    = errors.New("the server did not end a call that was cancelled")
-	errUnread   = errors.New("the server does not read what it is sent")
-	errSilent   = errors.New("the server does not answer any more")
-	errNoAnswer = errors.New("the server has not answered in time")
-	errGone     = errors.New("the server process has just ended")
+	errEvicted = errors.New("the server process made room for another")
+	errIdle    = errors.New("the server process was not used")
+	errStuck   = errors.New("the server did not end a call that was cancelled")
+	errSilent  = errors.New("the server does not answer any more")
+	errGone    = errors.New("the server process has just ended")
 )
 
 // worker is one process from its start to its end.
 type worker struct {
+	mux.Conn[*call] // guarded by the server's mutex
+
 	server *Server
 	group  *group
-	child  LegacyServer
+	child  mux.Server
 	hello  hello // set before anybody else knows the worker
-	over   chan struct{}
 
 	// Guarded by the server's mutex.
-	number   uint64              // of the last request sent
-	pending  map[uint64]*pending // requests without an answer
-	calls    map[*call]struct{}  // that the process works on
-	progress map[uint64]*call    // by the token that the process knows
-	logged   map[*call]struct{}  // calls that want log messages
-	level    level               // that the process was told
-	lease    *call               // that may ask
-	inFlight int                 // calls, and others who use the process
-	listed   bool                // it is of its group's workers
-	touched  time.Time           // when it was used last
+	calls    map[*call]struct{} // that the process works on
+	progress map[uint64]*call   // by the token that the process knows
+	logged   map[*call]struct{} // calls that want log messages
+	level    level              // that the process was told
+	lease    *call              // that may ask
+	inFlight int                // calls, and others who use the process
+	listed   bool               // it is of its group's workers
+	touched  time.Time          // when it was used last
 	idle     *time.Timer
-	queue    []outgoing // to be written without anybody waiting
-	queued   int        // bytes of these
-	writing  bool
-	unread   time.Time   // since when it does not read, if so
-	heard    uint64      // how many messages it has sent
 	watch    *time.Timer // runs while it has to say something
 	silent   bool        // and has not
-	dead     error
-}
-
-// pending is a request at a process: of a client's call, or our own.
-type pending struct {
-	call *call
-	own  chan session.Message // has room for the answer; closed without one at the end
-	late *time.Timer          // of our own
 }
 
 // launch starts a process and agrees with it.
@@ -70,10 +54,13 @@ func (g *group) launch(ctx context.Context) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		server: g.server, group: g, child: server, over: make(chan struct{}), touched: time.Now(),
-		pending: map[uint64]*pending{}, calls: map[*call]struct{}{}, progress: map[uint64]*call{}, logged: map[*call]struct{}{},
+		server: g.server, group: g, child: server, touched: time.Now(),
+		calls: map[*call]struct{}{}, progress: map[uint64]*call{}, logged: map[*call]struct{}{},
 	}
-	server.Serve(w.receive, w.fail)
+	w.Init(server, &g.server.mu, mux.Options{
+		StuckTimeout: g.server.options.Limits.StuckTimeout, Busy: isBusy, Fail: w.fail, Heard: w.heardLocked, ReadsAgain: g.server.wakeLocked,
+	})
+	w.Serve(w.receive, w.fail)
 	return w, w.initialize(ctx)
 }
 
@@ -82,7 +69,7 @@ const fullPause = 50 * time.Millisecond
 
 // obtain starts a process. If others have all that there may be, one of ours that is not
 // used makes room, which may take it a moment.
-func (s *Server) obtain(ctx context.Context, from *caller.Caller) (LegacyServer, error) {
+func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 	patience := time.Now().Add(s.options.Limits.LeaseTimeout)
 	for try := 0; ; try++ {
 		server, err := s.options.Acquire(ctx, from)
@@ -107,7 +94,7 @@ func (w *worker) initialize(ctx context.Context) error {
 	s.mu.Lock()
 	answered := w.askLocked("initialize", initializeParams(w.group.capabilities), s.options.Limits.StartTimeout)
 	s.mu.Unlock()
-	answer, err := w.await(ctx, answered)
+	answer, err := w.Await(ctx, answered)
 	if err != nil {
 		return fmt.Errorf("initialize server: %w", err)
 	}
@@ -121,54 +108,49 @@ func (w *worker) initialize(ctx context.Context) error {
 	return nil
 }
 
-// askLocked sends a request of our own, which is forgotten if it has no answer in time.
-// There need not be anybody who waits for it.
+// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
+const queueBytes = 1 << 20
+
+// sendLocked has a message written after those before it, without waiting.
+func (w *worker) sendLocked(message []byte) {
+	if !w.floodedLocked() {
+		w.PostLocked(message)
+	}
+}
+
+// askLocked makes a request of the adapter's own.
 func (w *worker) askLocked(method, params string, within time.Duration) <-chan session.Message {
-	w.number++
-	number := w.number
-	p := &pending{own: make(chan session.Message, 1)}
-	if w.dead != nil {
-		close(p.own)
-		return p.own
-	}
-	w.pending[number] = p
-	p.late = time.AfterFunc(within, func() { w.giveUp(number) })
-	w.enqueueLocked(outgoing{
-		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
-		request: true,
-	})
-	return p.own
+	w.floodedLocked()
+	return w.AskLocked(method, params, within)
 }
 
-func (w *worker) giveUp(number uint64) {
+// floodedLocked ends a process that too much waits for.
+func (w *worker) floodedLocked() bool {
+	if w.QueuedLocked() <= queueBytes || w.DeadLocked() != nil {
+		return false
+	}
+	w.dismissLocked(mux.ErrUnread)
+	return true
+}
+
+// sendLater has messages written that were not taken when their sender waited for it.
+func (w *worker) sendLater(messages [][]byte) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	if p := w.pending[number]; p != nil {
-		delete(w.pending, number)
-		close(p.own)
+	for _, message := range messages {
+		w.sendLocked(message)
 	}
 }
 
-// await waits for the answer to a request of our own.
-func (w *worker) await(ctx context.Context, answered <-chan session.Message) (session.Message, error) {
-	select {
-	case answer, ok := <-answered:
-		if ok {
-			return answer, nil
+// isBusy says whether a message was not taken by a server that takes others, later: it may be a
+// session, which has as many calls as it may have, or as much on its way.
+func isBusy(err error) bool {
+	for _, busy := range []error{session.ErrTooManyCalls, session.ErrServerBusy, shared.ErrBusy, stateless.ErrBusy} {
+		if errors.Is(err, busy) {
+			return true
 		}
-		if err := w.deadBy(); err != nil {
-			return answer, err
-		}
-		return answer, errNoAnswer
-	case <-ctx.Done():
-		return session.Message{}, fmt.Errorf("wait for the server to answer: %w", ctx.Err())
 	}
-}
-
-func (w *worker) deadBy() error {
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
-	return w.dead
+	return false
 }
 
 // usedLocked says whether a process cannot be ended without anybody noticing.
@@ -207,7 +189,7 @@ func (w *worker) endIdle() {
 	s := w.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.dead != nil {
+	if w.DeadLocked() != nil {
 		return
 	}
 	left := s.options.Limits.IdleTimeout - time.Since(w.touched)
@@ -243,12 +225,11 @@ func (w *worker) unlistLocked() {
 func (w *worker) fail(reason error) {
 	s := w.server
 	s.mu.Lock()
-	if w.dead != nil {
+	reason = child.ForClients(reason)
+	if !w.EndLocked(reason) {
 		s.mu.Unlock()
 		return
 	}
-	w.dead = child.ForClients(reason)
-	close(w.over)
 	wasListed := w.listed
 	w.unlistLocked()
 	for _, timer := range []*time.Timer{w.idle, w.watch} {
@@ -262,23 +243,16 @@ func (w *worker) fail(reason error) {
 	s.mu.Unlock()
 	w.child.Close()
 	if wasListed {
-		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", w.dead.Error())
+		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
 	}
 	for _, id := range failed {
-		s.refuse(id, session.CodeInternal, w.dead.Error())
+		s.refuse(id, session.CodeInternal, reason.Error())
 	}
 }
 
 // buryLocked ends what the process had in flight, and returns the ids of clients that
 // have to be told.
 func (w *worker) buryLocked() (ids [][]byte) {
-	for _, p := range w.pending {
-		if p.own != nil {
-			p.late.Stop()
-			close(p.own)
-		}
-	}
-	clear(w.pending)
 	for c := range w.calls {
 		if !c.sent {
 			continue // whoever sends it finds out, and may try another process
@@ -292,17 +266,4 @@ func (w *worker) buryLocked() (ids [][]byte) {
 		}
 	}
 	return ids
-}
-
-// keep is a message that outlives the call of receive.
-func keep(message session.Message) session.Message {
-	if message.Owned {
-		return message
-	}
-	text := bytes.Clone(message.Bytes)
-	envelope, err := rpc.ScanLenient(text) // strings of the other alias what is not ours
-	if err != nil {
-		return message // it was scanned before
-	}
-	return session.Message{Bytes: text, Envelope: envelope, Owned: true}
 }

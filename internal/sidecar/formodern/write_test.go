@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 )
@@ -31,7 +32,7 @@ func TestSendBusy(t *testing.T) {
 				p := s.process(1)
 				request := p.next()
 				s.post(mute, "tools/call", toolX).wantBusy()
-				time.Sleep(2 * reasonGrace)
+				time.Sleep(2 * mux.ReasonGrace)
 				third := s.post(mute, "tools/call", toolX)
 				p.answer(p.next(), `"result":{}`)
 				third.wantPart("complete")
@@ -60,13 +61,13 @@ func TestOwnMessagesWhileBusy(t *testing.T) {
 		p.next()
 		s.post(logs("debug"), "tools/call", toolX)
 		p.expectNothing()
-		time.Sleep(2 * busyPause)
+		time.Sleep(2 * mux.BusyPause)
 		first.abandon()
-		time.Sleep(busyPause)
+		time.Sleep(mux.BusyPause)
 		p.expect(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":N,"reason":"the client has gone"}}`)
 		p.expectNothing()
 		open.Store(true)
-		time.Sleep(busyPause)
+		time.Sleep(mux.BusyPause)
 		p.expect(`{"jsonrpc":"2.0","id":N,"method":"logging/setLevel","params":{"level":"debug"}}`)
 	})
 }
@@ -85,7 +86,7 @@ func TestAnswersWhileBusy(t *testing.T) {
 	}, func(s *stage) {
 		p, atProcess, round := s.parked(elicits, form, form)
 		retry := s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept+`,"r2":`+accept))
-		time.Sleep(3 * busyPause)
+		time.Sleep(3 * mux.BusyPause)
 		p.expect(`{"jsonrpc":"2.0","id":1,"result":` + accept + `}`)
 		p.expect(`{"jsonrpc":"2.0","id":2,"result":` + accept + `}`)
 		p.answer(atProcess, `"result":{}`)

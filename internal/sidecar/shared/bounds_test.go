@@ -39,8 +39,8 @@ func TestBounds(t *testing.T) {
 	p.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.calls) != 0 || len(r.views) != 0 || len(r.topics) != 0 {
-		t.Errorf("left behind: %d calls, %d sessions, %d topics", len(r.calls), len(r.views), len(r.topics))
+	if r.LenLocked() != 0 || len(r.views) != 0 || len(r.topics) != 0 {
+		t.Errorf("left behind: %d calls, %d sessions, %d topics", r.LenLocked(), len(r.views), len(r.topics))
 	}
 }
 
@@ -58,7 +58,7 @@ func TestCancelledCallsAreBounded(t *testing.T) {
 	defer p.mu.Unlock()
 	p.current.mu.Lock()
 	defer p.current.mu.Unlock()
-	if got := len(p.current.calls); got != cancelledCalls {
+	if got := p.current.LenLocked(); got != cancelledCalls {
 		t.Errorf("%d cancelled calls are remembered, want %d", got, cancelledCalls)
 	}
 }

@@ -15,13 +15,12 @@ var ErrBusy = errors.New("as many calls are in flight at the shared server as ma
 // call is a request at the process that has no answer yet.
 type call struct {
 	number uint64 // its id and progress token at the process
-	view   *view  // whose it is; nil for one of our own
+	view   *view  // whose it is; nil for one that changes a subscription
 	id     string // as the client spelled it
 	token  string // of its progress, as the client spelled it
 
 	cancelled bool
-	topic     *topic                 // it changes a subscription
-	answered  chan<- session.Message // takes the answer to one of our own
+	topic     *topic // it changes a subscription
 }
 
 // cancelledCalls is how many cancelled calls of a session are remembered, for the
@@ -39,16 +38,16 @@ func (r *run) registerLocked(c *call) error {
 	switch {
 	case len(v.calls)-len(v.cancelled) >= r.options.Session.Calls:
 		return session.ErrTooManyCalls
-	case len(r.calls) >= r.options.Calls && !r.evictLocked():
+	case r.LenLocked() >= r.options.Calls && !r.evictLocked():
 		return ErrBusy
 	}
-	r.calls[c.number] = c
+	r.AddLocked(c.number, c)
 	v.calls[c.id] = c
 	return nil
 }
 
 func (r *run) forgetLocked(c *call) {
-	delete(r.calls, c.number)
+	r.DropLocked(c.number)
 	if c.view == nil || c.topic != nil {
 		return
 	}
@@ -79,19 +78,6 @@ func (r *run) cancelLocked(c *call) {
 	if len(v.cancelled) > cancelledCalls {
 		r.forgetLocked(v.cancelled[0])
 	}
-}
-
-// numbered is the beginning of a request of our own.
-func numbered(method string, number uint64) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatUint(number, 10)...)
-	b = append(append(b, `,"method":"`...), method...)
-	return append(b, '"')
-}
-
-// cancellation tells the process that nobody waits for a call any more.
-func cancellation(number uint64) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), strconv.FormatUint(number, 10)...)
-	return append(b, `,"reason":"the session has ended"}}`...)
 }
 
 // toProcess is a client's request with the number in place of id and progress

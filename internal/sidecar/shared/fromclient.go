@@ -76,7 +76,7 @@ func (v *view) isReady() bool {
 
 // reply answers the client without the process.
 func (v *view) reply(message session.Message) error {
-	if v.run.deadBy() != nil {
+	if v.run.Dead() != nil {
 		return session.ErrEnded
 	}
 	v.deliver(message)
@@ -95,7 +95,7 @@ func (v *view) initialize(id string, request session.Message) error {
 	r := v.run
 	r.mu.Lock()
 	switch {
-	case r.dead != nil || v.closed:
+	case r.DeadLocked() != nil || v.closed:
 		r.mu.Unlock()
 		return session.ErrEnded
 	case v.ready:
@@ -137,7 +137,9 @@ func (v *view) setLevel(id string, request session.Message) error {
 // forward sends a request to the process.
 func (v *view) forward(ctx context.Context, id string, request session.Message) error {
 	r := v.run
-	c := &call{number: r.number.Add(1), view: v, id: id, token: tokenOf(request)}
+	r.mu.Lock()
+	c := &call{number: r.NumberLocked(), view: v, id: id, token: tokenOf(request)}
+	r.mu.Unlock()
 	text := toProcess(request, c.number)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +149,7 @@ func (v *view) forward(ctx context.Context, id string, request session.Message) 
 	if err := r.registerLocked(c); err != nil {
 		return err
 	}
-	r.queueLocked(text)
+	r.PostLocked(text)
 	return nil
 }
 
@@ -165,5 +167,5 @@ func (v *view) cancel(notification session.Message) {
 	}
 	r.cancelLocked(c)
 	text, _ := toClient(notification.Bytes, at, strconv.FormatUint(c.number, 10))
-	r.queueLocked(text)
+	r.PostLocked(text)
 }

@@ -3,7 +3,6 @@ package shared
 import (
 	"bytes"
 	"errors"
-	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -22,10 +21,9 @@ func (r *run) receive(message session.Message) {
 }
 
 func (r *run) receiveAnswer(message session.Message) {
-	number, err := strconv.ParseUint(string(message.Envelope.ID.Of(message.Bytes)), 10, 64)
 	r.mu.Lock()
-	c := r.calls[number]
-	if err != nil || c == nil {
+	c, _, ok := r.TakeLocked(message)
+	if !ok {
 		r.mu.Unlock()
 		r.metrics.LateAnswers.Inc()
 		return
@@ -37,12 +35,7 @@ func (r *run) receiveAnswer(message session.Message) {
 	}
 	r.mu.Unlock()
 	endSlow(slow)
-	switch {
-	case c.topic != nil:
-	case c.answered != nil:
-		message.Bytes = bytes.Clone(message.Bytes)
-		c.answered <- message
-	default:
+	if c.topic == nil {
 		c.view.deliver(answerFor(message, c.id))
 	}
 }
@@ -65,9 +58,9 @@ func (r *run) receiveRequest(message session.Message) {
 		reply = refusal(id, session.CodeMethodNotFound, "this server is shared by clients, none of which can be asked")
 	}
 	r.mu.Lock()
-	flooded := r.queued > 2*r.options.InputBytes
+	flooded := r.QueuedLocked() > 2*r.options.InputBytes
 	if !flooded {
-		r.queueLocked(reply.Bytes)
+		r.PostLocked(reply.Bytes)
 	}
 	r.mu.Unlock()
 	if flooded {
@@ -93,10 +86,9 @@ func (r *run) receiveNotification(message session.Message) {
 }
 
 func (r *run) receiveProgress(message session.Message) {
-	number, err := strconv.ParseUint(string(message.Envelope.ProgressToken.Of(message.Bytes)), 10, 64)
 	r.mu.Lock()
-	c := r.calls[number]
-	lost := err != nil || c == nil || c.view == nil || c.view.closed || c.token == "" || c.cancelled
+	c, _, ok := r.FindLocked(message.Bytes, message.Envelope.ProgressToken)
+	lost := !ok || c.view == nil || c.view.closed || c.token == "" || c.cancelled
 	r.mu.Unlock()
 	if lost {
 		r.metrics.LateProgress.Inc()

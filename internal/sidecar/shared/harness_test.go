@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -160,7 +161,7 @@ func await(t *testing.T, what string, done func() bool) {
 func newFake(t *testing.T, options Options, handle func(*fake, session.Message)) (*Process, <-chan *fake) {
 	t.Helper()
 	fakes := make(chan *fake, 16)
-	options.Acquire = func(context.Context) (Server, error) {
+	options.Acquire = func(context.Context) (mux.Server, error) {
 		f := &fake{t: t, handle: handle, hello: plainHello}
 		fakes <- f
 		return f, nil

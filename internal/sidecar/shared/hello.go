@@ -30,30 +30,20 @@ type hello struct {
 
 // handshake initializes the process.
 func (r *run) handshake(ctx context.Context) error {
-	answered := make(chan session.Message, 1)
-	number := r.number.Add(1)
-	request := numbered("initialize", number)
-	request = append(request, `,"params":{"protocolVersion":"`+newest+`","capabilities":{},"clientInfo":{"name":"slipway","version":`...)
-	request = append(rpc.AppendString(request, version.Get().Version), "}}}"...)
+	params := `"protocolVersion":"` + newest + `","capabilities":{},"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
 	r.mu.Lock()
-	r.calls[number] = &call{number: number, answered: answered}
-	r.queueLocked(request)
+	answered := r.AskLocked("initialize", params, 2*r.options.StartTimeout) // the context ends first
 	r.mu.Unlock()
-	select {
-	case answer := <-answered:
-		agreed, err := readHello(answer)
-		if err != nil {
-			return err
-		}
-		r.hello = agreed
-	case <-r.over:
-		return r.deadBy()
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the server to answer initialize: %w", ctx.Err())
+	answer, err := r.Await(ctx, answered)
+	if err != nil {
+		return fmt.Errorf("initialize server: %w", err)
+	}
+	if r.hello, err = readHello(answer); err != nil {
+		return err
 	}
 	r.mu.Lock()
-	r.queueLocked([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.PostLocked([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -23,7 +24,7 @@ func TestR12OneStart(t *testing.T) {
 		options := testOptions()
 		var starts atomic.Int32
 		goOn := make(chan struct{})
-		options.Acquire = func(context.Context) (Server, error) {
+		options.Acquire = func(context.Context) (mux.Server, error) {
 			starts.Add(1)
 			<-goOn
 			return &fake{t: t, hello: plainHello}, nil
@@ -63,7 +64,7 @@ func TestBackOff(t *testing.T) {
 		options := testOptions()
 		starts, fail := 0, true
 		var last *fake
-		options.Acquire = func(context.Context) (Server, error) {
+		options.Acquire = func(context.Context) (mux.Server, error) {
 			starts++
 			if fail {
 				return nil, errNoStart
@@ -113,7 +114,7 @@ func TestR06EndWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := testOptions()
 		f := &silent{fake: fake{t: t}}
-		options.Acquire = func(context.Context) (Server, error) { return f, nil }
+		options.Acquire = func(context.Context) (mux.Server, error) { return f, nil }
 		p := New(options)
 		defer p.Close()
 		failed := make(chan error)

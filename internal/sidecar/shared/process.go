@@ -23,21 +23,14 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
-
-// Server is a process that speaks MCP. *child.Server is one.
-type Server interface {
-	session.Server
-	// Serve reads the process's messages until it ends, and then calls ended with
-	// the reason. A message is valid until receive returns.
-	Serve(receive func(session.Message), ended func(error))
-}
 
 // Options are what a Process needs and how it behaves.
 type Options struct {
 	// Acquire starts a server that nobody has used.
-	Acquire func(ctx context.Context) (Server, error)
+	Acquire func(ctx context.Context) (mux.Server, error)
 
 	Session        session.Limits   // of each session
 	SessionMetrics *session.Metrics // counted over all of them
@@ -141,7 +134,7 @@ func (p *Process) Close() {
 func (p *Process) running(ctx context.Context) (*run, error) {
 	p.mu.Lock()
 	if p.current != nil {
-		if reason := p.current.deadBy(); reason != nil {
+		if reason := p.current.Dead(); reason != nil {
 			p.endedLocked(p.current, reason) // it will say so itself in a moment
 		}
 	}
@@ -179,7 +172,7 @@ func (p *Process) start(into *start) {
 	defer p.mu.Unlock()
 	p.starting = nil
 	if err == nil {
-		err = running.deadBy() // while nobody looked
+		err = running.Dead() // while nobody looked
 	}
 	if err == nil && p.closed {
 		go running.fail(ErrClosed)

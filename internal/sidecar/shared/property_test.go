@@ -141,8 +141,8 @@ func testProperty(t *testing.T, sessions, calls int) {
 	p.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.views)+len(r.calls)+len(r.topics) != 0 {
-		t.Errorf("left behind: %d sessions, %d calls, %d topics", len(r.views), len(r.calls), len(r.topics))
+	if len(r.views)+r.LenLocked()+len(r.topics) != 0 {
+		t.Errorf("left behind: %d sessions, %d calls, %d topics", len(r.views), r.LenLocked(), len(r.topics))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -38,7 +39,7 @@ func newReal(t *testing.T, lineBytes int, command ...string) (*Process, *child.P
 		StartHold: time.Hour, EOFGrace: time.Hour, TermGrace: time.Hour, SendTimeout: time.Hour,
 	})
 	options := testOptions()
-	options.Acquire = func(ctx context.Context) (Server, error) { return pool.Acquire(ctx) }
+	options.Acquire = func(ctx context.Context) (mux.Server, error) { return pool.Acquire(ctx) }
 	p := New(options)
 	t.Cleanup(func() {
 		p.Close()

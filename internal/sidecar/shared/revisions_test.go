@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 // revisionServer speaks one revision, and says which.
@@ -23,7 +25,7 @@ func TestOfficialClientsOfEveryRevision(t *testing.T) {
 	for _, speaks := range revisions {
 		t.Run("server "+speaks, func(t *testing.T) {
 			options := testOptions()
-			options.Acquire = func(context.Context) (Server, error) { return startSDK(t, revisionServer(speaks)), nil }
+			options.Acquire = func(context.Context) (mux.Server, error) { return startSDK(t, revisionServer(speaks)), nil }
 			p := New(options)
 			t.Cleanup(p.Close)
 			url := serveHTTP(t, p)

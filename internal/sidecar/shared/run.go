@@ -4,47 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // run is one process from its start to its end, with the sessions that it serves.
 type run struct {
-	server  Server
+	mux.Conn[*call] // guarded by mu
+
+	server  mux.Server
 	options *Options
 	metrics *Metrics
 	ended   func(*run, error)
 	began   time.Time
-	number  atomic.Uint64 // of the last request sent
-	hello   hello         // set before there are sessions
-	over    chan struct{} // closed at the end
+	hello   hello // set before there are sessions
 
 	mu     sync.Mutex
-	room   *sync.Cond // there may be room in the queue, or it is over
-	work   *sync.Cond // there is something in the queue, or it is over
-	queue  [][]byte   // to be written to the process
-	queued int        // bytes of these, and of the one being written
+	room   *sync.Cond // the process may have read enough, or it is over
 	views  map[*view]struct{}
-	calls  map[uint64]*call
 	topics map[string]*topic
 	used   bool // there has been a session
-	dead   error
 }
 
-func newRun(server Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+func newRun(server mux.Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
 		server: server, options: options, metrics: metrics, ended: ended, began: time.Now(),
-		over:  make(chan struct{}),
-		views: map[*view]struct{}{}, calls: map[uint64]*call{}, topics: map[string]*topic{},
+		views: map[*view]struct{}{}, topics: map[string]*topic{},
 	}
-	r.room, r.work = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
-	server.Serve(r.receive, r.fail)
-	go r.write()
+	r.room = sync.NewCond(&r.mu)
+	// One goroutine writes, with a deadline of its own: no session's deadline can leave half a
+	// message behind, which would be the end of all.
+	r.Init(server, &r.mu, mux.Options{WriteTimeout: options.StuckTimeout, Written: r.room.Broadcast, Fail: r.fail})
+	r.Serve(r.receive, r.fail)
 	return r
 }
 
@@ -53,7 +48,7 @@ func (r *run) open() (*session.Session, bool) {
 	v := newView(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dead != nil {
+	if r.DeadLocked() != nil {
 		return nil, false
 	}
 	r.used = true
@@ -62,31 +57,23 @@ func (r *run) open() (*session.Session, bool) {
 	return v.session, true
 }
 
-func (r *run) deadBy() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dead
-}
-
 // fail ends the process and all of its sessions, once.
 func (r *run) fail(reason error) {
-	r.mu.Lock()
-	if r.dead != nil {
-		r.mu.Unlock()
-		return
+	if errors.Is(reason, mux.ErrUnread) {
+		reason = fmt.Errorf("the server did not read its input for %s", r.options.StuckTimeout)
 	}
+	r.mu.Lock()
 	if r.used {
 		reason = discreet(reason)
 	}
-	r.dead = reason
+	if !r.EndLocked(reason) {
+		r.mu.Unlock()
+		return
+	}
 	views := r.views
 	r.views = nil
-	clear(r.calls)
 	clear(r.topics)
-	r.queue = nil
 	r.room.Broadcast()
-	r.work.Broadcast()
-	close(r.over)
 	r.mu.Unlock()
 	r.server.Close()
 	r.ended(r, reason)
@@ -108,7 +95,7 @@ func discreet(reason error) error {
 // a session to send more. Large messages need no more room than small ones, so they
 // are not starved.
 func (r *run) awaitOpenLocked(ctx context.Context, v *view) error {
-	if r.dead == nil && r.queued > r.options.InputBytes {
+	if r.fullLocked() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.options.SendTimeout)
 		defer cancel()
@@ -119,79 +106,19 @@ func (r *run) awaitOpenLocked(ctx context.Context, v *view) error {
 		})
 		defer stop()
 	}
-	for r.dead == nil && r.queued > r.options.InputBytes {
+	for r.fullLocked() {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("wait for the server to read: %w", err)
 		}
 		r.room.Wait()
 	}
-	if r.dead != nil || v.closed {
+	if r.DeadLocked() != nil || v.closed {
 		return session.ErrEnded
 	}
 	return nil
 }
 
-// queueLocked has a message written after those that were queued before. The
-// message must not change any more.
-func (r *run) queueLocked(message []byte) {
-	if r.dead != nil {
-		return
-	}
-	r.queue = append(r.queue, message)
-	r.queued += len(message)
-	r.work.Signal()
-}
-
-// write writes what is queued. There is one writer, with a deadline of its own: no
-// session's deadline can leave half a message behind, which would be the end of all.
-func (r *run) write() {
-	for {
-		message, ok := r.nextQueued()
-		if !ok {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), r.options.StuckTimeout)
-		err := r.server.Send(ctx, nil, message)
-		cancel()
-		if err != nil {
-			r.writeFailed(err)
-			return
-		}
-		r.mu.Lock()
-		r.queued -= len(message)
-		r.room.Broadcast()
-		r.mu.Unlock()
-	}
-}
-
-func (r *run) nextQueued() ([]byte, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.queue) == 0 {
-		if r.dead != nil {
-			return nil, false
-		}
-		r.work.Wait()
-	}
-	message := r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	return message, true
-}
-
-// reasonGrace is how long a failed write waits for the reader of the process's output to
-// say why the process ended, which tells more than that its input is closed. The reader
-// itself waits a second for the exit code.
-const reasonGrace = 3 * time.Second
-
-func (r *run) writeFailed(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-		r.fail(fmt.Errorf("the server did not read its input for %s", r.options.StuckTimeout))
-		return
-	}
-	select {
-	case <-r.over:
-	case <-time.After(reasonGrace):
-		r.fail(err)
-	}
+// fullLocked says whether too much waits for the process to read.
+func (r *run) fullLocked() bool {
+	return r.DeadLocked() == nil && r.QueuedLocked() > r.options.InputBytes
 }

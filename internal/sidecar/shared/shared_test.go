@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -38,7 +39,7 @@ func TestR24Initialize(t *testing.T) {
 			t.Run("L-02 "+asked+" at "+speaks, func(t *testing.T) {
 				options := testOptions()
 				f := &fake{t: t, hello: strings.Replace(plainHello, "2025-11-25", speaks, 1)}
-				options.Acquire = func(context.Context) (Server, error) { return f, nil }
+				options.Acquire = func(context.Context) (mux.Server, error) { return f, nil }
 				p := New(options)
 				defer p.Close()
 				for range 2 {

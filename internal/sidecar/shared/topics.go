@@ -88,7 +88,7 @@ func (r *run) subscribeLocked(v *view, id, uri string, request session.Message) 
 	v.waits++
 	t.waiters = append(t.waiters, &waiter{view: v, id: id})
 	if t.change == none {
-		c := &call{number: r.number.Add(1), view: v, token: tokenOf(request), topic: t}
+		c := &call{number: r.NumberLocked(), view: v, token: tokenOf(request), topic: t}
 		r.changeLocked(subscribing, c, toProcess(request, c.number))
 	}
 	return nil
@@ -109,7 +109,7 @@ func (r *run) unsubscribeLocked(v *view, id, uri string, request session.Message
 	if len(t.followers) > 0 {
 		return agreement(id)
 	}
-	c := &call{number: r.number.Add(1), view: v, id: id, token: tokenOf(request), topic: t}
+	c := &call{number: r.NumberLocked(), view: v, id: id, token: tokenOf(request), topic: t}
 	r.changeLocked(unsubscribing, c, toProcess(request, c.number))
 	return nil
 }
@@ -140,8 +140,8 @@ func (r *run) leaveLocked(v *view, t *topic) {
 // changeLocked asks the process for a change.
 func (r *run) changeLocked(to change, c *call, text []byte) {
 	c.topic.change = to
-	r.calls[c.number] = c
-	r.queueLocked(text)
+	r.AddLocked(c.number, c)
+	r.PostLocked(text)
 }
 
 // changeAloneLocked asks for a change that no client's request can be forwarded for.
@@ -150,9 +150,10 @@ func (r *run) changeAloneLocked(t *topic, to change) {
 	if to == unsubscribing {
 		method = "resources/unsubscribe"
 	}
-	c := &call{number: r.number.Add(1), topic: t}
-	text := append(numbered(method, c.number), `,"params":{"uri":`...)
-	r.changeLocked(to, c, append(rpc.AppendString(text, t.uri), "}}"...))
+	c := &call{number: r.NumberLocked(), topic: t}
+	t.change = to
+	r.AddLocked(c.number, c)
+	r.PostRequestLocked(c.number, method, `"uri":`+string(rpc.AppendString(nil, t.uri)))
 }
 
 // settleLocked takes the process's answer to a change, tells those who wait for it,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -321,7 +322,7 @@ func TestOfficialSDK(t *testing.T) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(err)}}}, nil, nil
 	})
 	options := testOptions()
-	options.Acquire = func(context.Context) (Server, error) { return startSDK(t, server), nil }
+	options.Acquire = func(context.Context) (mux.Server, error) { return startSDK(t, server), nil }
 	p := New(options)
 	t.Cleanup(p.Close)
 	one, two, three := connect(t, p), connect(t, p), connect(t, p)

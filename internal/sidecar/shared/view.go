@@ -53,9 +53,9 @@ func (v *view) Close() {
 	v.closed = true
 	delete(r.views, v)
 	for _, c := range v.calls {
-		delete(r.calls, c.number)
+		r.DropLocked(c.number)
 		if !c.cancelled {
-			r.queueLocked(cancellation(c.number))
+			r.CancelLocked(c.number, "the session has ended")
 		}
 	}
 	v.calls, v.cancelled = nil, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -42,7 +43,7 @@ func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 
 func promptCall(t testing.TB) func() {
 	t.Helper()
-	e := New(Options{Era: Modern, Limits: testLimits(), Acquire: func(context.Context) (Server, error) { return &promptServer{}, nil }})
+	e := New(Options{Era: Modern, Limits: testLimits(), Acquire: func(context.Context) (mux.Server, error) { return &promptServer{}, nil }})
 	text := []byte(enveloped("1", "prompts/get", `"name":"x",`))
 	envelope, err := rpc.Scan(text)
 	if err != nil {

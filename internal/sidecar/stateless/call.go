@@ -2,7 +2,6 @@ package stateless
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -204,12 +203,12 @@ func (c *call) take() (event, bool) {
 func (c *call) release() {
 	r := c.run
 	r.mu.Lock()
-	tell := !c.answered && r.dead == nil
+	defer r.mu.Unlock()
+	tell := !c.answered && r.DeadLocked() == nil
 	c.answered = true
 	r.noteSilenceLocked(c, tell)
 	r.closeLocked(c)
-	r.mu.Unlock()
 	if tell {
-		_ = r.server.Send(context.Background(), nil, cancellation(c.number)) // or else it does not read, and is found out by the next request
+		r.CancelLocked(c.number, "the client has gone")
 	}
 }

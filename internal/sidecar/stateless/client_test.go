@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -23,7 +24,7 @@ func (busyServer) Send(context.Context, *caller.Caller, []byte) error {
 
 func TestStandInIsBusy(t *testing.T) {
 	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() Server { return busyServer{newScript(nil)} }
+		o.Era, o.Translate = Legacy, func() mux.Server { return busyServer{newScript(nil)} }
 	}, nil)
 	call := s.post(enveloped(`"e"`, "some/method", ""))
 	call.want(503, `"id":"e"`, "there is no process left")
@@ -97,7 +98,7 @@ func TestToolListsAreBounded(t *testing.T) {
 func TestCaller(t *testing.T) {
 	seen := make(chan caller.Caller, 1)
 	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() Server { return callerServer{newScript(nil), seen} }
+		o.Era, o.Translate = Legacy, func() mux.Server { return callerServer{newScript(nil), seen} }
 	}, nil)
 	of := func(headers ...string) caller.Caller {
 		s.post(enveloped("1", "some/method", ""), headers...)
@@ -217,7 +218,7 @@ func TestLogMessagesOfAStandIn(t *testing.T) {
 func TestToolListsAreKeptByDigests(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era, o.Limits.SendingBytes = Legacy, 64<<20
-		o.Translate = func() Server {
+		o.Translate = func() mux.Server {
 			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{}`})
 		}
 	}, nil)
@@ -237,7 +238,7 @@ func TestToolListsAreKeptByDigests(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era = Legacy
-		o.Translate = func() Server {
+		o.Translate = func() mux.Server {
 			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{"resultType":"input_required","inputRequests":{},"requestState":"x"}`})
 		}
 	}, nil)

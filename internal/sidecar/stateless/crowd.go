@@ -64,7 +64,7 @@ func (c *crowd) mayStartLocked(limits *Limits) bool {
 func (r *run) load() (requests int, alive bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inFlight, r.dead == nil
+	return r.inFlight, r.DeadLocked() == nil
 }
 
 // start starts one more process. Nobody waits for it.
@@ -175,7 +175,7 @@ func (r *run) repeat(c *call, other *run) {
 	r.mu.Unlock()
 	other.mu.Lock()
 	defer other.mu.Unlock()
-	if other.dead == nil {
+	if other.DeadLocked() == nil {
 		other.open[shadow] = struct{}{}
 		other.listenLocked(shadow, f)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -130,7 +131,7 @@ func TestCrowdWithoutRoom(t *testing.T) {
 	var started atomic.Int32
 	s, first, calls := newCrowd(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			if started.Add(1) > 1 {
 				return nil, errors.New("no room")
 			}
@@ -271,14 +272,11 @@ func TestCrowdWithoutTheDead(t *testing.T) {
 	await(t, "the second process to be known", func() bool { return s.endpoint.others() == 1 })
 	other := s.endpoint.crowd.all()[0]
 	other.mu.Lock()
-	other.dead = errors.New("it has just ended") // and is being closed
+	other.EndLocked(errors.New("it has just ended")) // and is being closed
 	other.mu.Unlock()
 	call := s.post(enveloped("4", "some/method", ""))
 	go func() { first.answer(<-first.sent, `"result":{}`) }()
 	call.want(200)
-	other.mu.Lock()
-	other.dead = nil
-	other.mu.Unlock()
 }
 
 // Another process is started while the first ends. It gets the subscriptions of the next.
@@ -287,7 +285,7 @@ func TestCrowdStartOutlivesTheFirst(t *testing.T) {
 	var starts atomic.Int32
 	s, first, _ := newCrowd(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			if starts.Add(1) == 2 {
 				<-release
 			}

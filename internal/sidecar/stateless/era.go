@@ -89,7 +89,7 @@ func (p *process) detect(ctx context.Context) (verdict, *run, error) {
 	if usable {
 		return found, r, nil
 	}
-	died := r.deadBy()
+	died := r.Dead()
 	r.fail(errProbed)
 	if died == nil || ctx.Err() != nil {
 		return found, nil, err
@@ -117,7 +117,7 @@ func (r *run) askEra(ctx context.Context, silence time.Duration) (found verdict,
 		found = verdictOf(answer)
 		return found, found.era == Modern, nil
 	}
-	if ctx.Err() != nil || r.deadBy() != nil {
+	if ctx.Err() != nil || r.Dead() != nil {
 		return verdict{}, false, err
 	}
 	initialize, err := r.begin(ctx, initializeRequest())
@@ -136,10 +136,10 @@ func decide(ctx context.Context, discover, initialize *call) (verdict, error) {
 	refused := false
 	for {
 		if answer, ok := discover.take(); ok {
-			return verdictOf(answer.message), discover.run.deadBy()
+			return verdictOf(answer.message), discover.run.Dead()
 		}
 		if answer, ok := initialize.take(); ok {
-			if err := discover.run.deadBy(); err != nil {
+			if err := discover.run.Dead(); err != nil {
 				return verdict{}, err
 			}
 			if agrees(answer.message) {
@@ -172,8 +172,8 @@ func (r *run) askInitialize(ctx context.Context) (verdict, *run, error) {
 	switch {
 	case err != nil:
 		return verdict{}, nil, err
-	case r.deadBy() != nil:
-		return verdict{}, nil, r.deadBy()
+	case r.Dead() != nil:
+		return verdict{}, nil, r.Dead()
 	case !agrees(answer):
 		return verdict{}, nil, errors.New("the server ends when it is asked for server/discover, and refuses initialize")
 	}
@@ -186,7 +186,7 @@ func (c *call) await(ctx context.Context) ([]byte, error) {
 		next, ok := c.take()
 		switch {
 		case ok && next.last:
-			return next.message, c.run.deadBy()
+			return next.message, c.run.Dead()
 		case ok:
 			continue // it is for the answer that we ask
 		}

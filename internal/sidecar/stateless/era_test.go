@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 func TestVerdict(t *testing.T) {
@@ -167,7 +169,7 @@ func TestEraUnknown(t *testing.T) {
 	broken := true
 	s := newStage(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			if broken {
 				broken = false
 				return nil, errExit

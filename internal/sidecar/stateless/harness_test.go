@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -118,7 +119,7 @@ func newScript(answers map[string]string) *script {
 }
 
 // translate gives the endpoint what stands in for servers with sessions.
-func (s *stage) translate() Server {
+func (s *stage) translate() mux.Server {
 	s.standIn = newScript(nil)
 	return s.standIn
 }
@@ -128,7 +129,7 @@ func (s *stage) translate() Server {
 func newStage(t *testing.T, change func(*Options), play func(*script)) *stage {
 	t.Helper()
 	s := &stage{T: t, started: make(chan *script, 16)}
-	options := Options{Limits: testLimits(), Translate: s.translate, Acquire: func(context.Context) (Server, error) {
+	options := Options{Limits: testLimits(), Translate: s.translate, Acquire: func(context.Context) (mux.Server, error) {
 		p := newScript(map[string]string{"server/discover": modernDiscovery, "tools/list": noTools})
 		if play != nil {
 			play(p)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -144,7 +145,7 @@ func (h *hub) neededLocked() bool {
 }
 
 func (r *run) changeLocked() {
-	if r.dead == nil && !r.hub.changing && r.hub.neededLocked() {
+	if r.DeadLocked() == nil && !r.hub.changing && r.hub.neededLocked() {
 		r.hub.changing = true
 		go r.change()
 	}
@@ -155,7 +156,7 @@ func (r *run) change() {
 	h := &r.hub
 	for {
 		r.mu.Lock()
-		if r.dead != nil || !h.neededLocked() {
+		if r.DeadLocked() != nil || !h.neededLocked() {
 			h.changing = false
 			r.mu.Unlock()
 			return
@@ -181,7 +182,7 @@ func (c *call) retire() {
 	cancel := !c.answered
 	c.answered = true
 	r.mu.Unlock()
-	if cancel && r.server.Send(context.Background(), nil, cancellation(c.number)) == nil {
+	if cancel && r.server.Send(context.Background(), nil, mux.Cancellation(c.number, "the client has gone")) == nil {
 		ctx, stop := context.WithTimeout(context.Background(), retireGrace)
 		defer stop()
 		_, _ = c.await(ctx) // it may say nothing

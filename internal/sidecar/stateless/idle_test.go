@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -21,7 +22,7 @@ func TestIdle(t *testing.T) {
 		limits := testLimits()
 		limits.IdleTimeout = lasting / 2 // so that an end by a mistake would count
 		started := make(chan *script, 2)
-		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (Server, error) {
+		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (mux.Server, error) {
 			p := newScript(nil)
 			started <- p
 			return p, nil
@@ -65,7 +66,7 @@ func TestIdle(t *testing.T) {
 func TestIdleWithTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newScript(nil)
-		e := New(Options{Limits: testLimits(), Era: Modern, Acquire: func(context.Context) (Server, error) { return p, nil }})
+		e := New(Options{Limits: testLimits(), Era: Modern, Acquire: func(context.Context) (mux.Server, error) { return p, nil }})
 		defer e.Close()
 		call, err := e.Call(t.Context(), scanned(t, strings.Replace(enveloped("1", "tools/call", `"name":"x",`), `clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)))
 		if err != nil {
@@ -89,7 +90,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 	var started atomic.Int32
 	s := newStage(t, func(o *Options) {
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			started.Add(1)
 			server, err := acquire(ctx)
 			return unreading{server}, err
@@ -102,7 +103,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 	})
 }
 
-type unreading struct{ Server }
+type unreading struct{ mux.Server }
 
 func (unreading) Send(context.Context, *caller.Caller, []byte) error { return os.ErrDeadlineExceeded }
 
@@ -112,7 +113,7 @@ func TestProcessThatHangs(t *testing.T) {
 		limits := testLimits()
 		limits.CallTimeout, limits.StuckTimeout = time.Minute, 30*time.Second
 		started := make(chan *script, 2)
-		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (Server, error) {
+		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (mux.Server, error) {
 			p := newScript(nil)
 			started <- p
 			return p, nil
@@ -169,7 +170,7 @@ func TestIdleWhileAsked(t *testing.T) {
 		limits := testLimits()
 		limits.IdleTimeout, limits.StartTimeout = time.Second, time.Minute
 		p := newScript(nil)
-		e := New(Options{Limits: limits, Acquire: func(context.Context) (Server, error) { return p, nil }})
+		e := New(Options{Limits: limits, Acquire: func(context.Context) (mux.Server, error) { return p, nil }})
 		defer e.Close()
 		made := make(chan error, 1)
 		go func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -50,7 +51,7 @@ func TestLimits(t *testing.T) {
 		s := newStage(t, func(o *Options) {
 			o.Limits.SendingBytes, o.Era = 100, Modern
 			acquire := o.Acquire
-			o.Acquire = func(ctx context.Context) (Server, error) {
+			o.Acquire = func(ctx context.Context) (mux.Server, error) {
 				server, err := acquire(ctx)
 				return &stuckServer{Server: server, until: stuck}, err
 			}
@@ -89,7 +90,7 @@ func (e *Endpoint) open() map[*call]struct{} {
 }
 
 type stuckServer struct {
-	Server
+	mux.Server
 	until <-chan struct{}
 }
 
@@ -223,7 +224,7 @@ func TestTimes(t *testing.T) {
 				limits := limits
 				limits.CallTimeout = test.call
 				p := &script{sent: make(chan session.Message, 16), closed: make(chan struct{})}
-				e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (Server, error) { return p, nil }})
+				e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (mux.Server, error) { return p, nil }})
 				message := scanned(t, enveloped("1", test.method, test.params))
 				ctx, leave := context.WithCancel(t.Context())
 				request, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -355,7 +356,7 @@ func TestDeathBeforeTheRequest(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era = Modern
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			server, err := acquire(ctx)
 			if broken--; broken >= 0 {
 				return brokenServer{server.(*script)}, err

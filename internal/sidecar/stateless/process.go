@@ -22,16 +22,9 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
-
-// Server is a process that speaks MCP. *child.Server is one.
-type Server interface {
-	session.Server
-	// Serve reads the process's messages until it ends, and then calls ended with
-	// the reason. A message is valid until receive returns.
-	Serve(receive func(session.Message), ended func(error))
-}
 
 // Parker is a Server that has calls which wait for their clients to come back.
 type Parker interface {
@@ -67,11 +60,11 @@ type Limits struct {
 // Options are what an Endpoint needs and how it behaves.
 type Options struct {
 	// Acquire starts a server that nobody has used.
-	Acquire func(ctx context.Context) (Server, error)
+	Acquire func(ctx context.Context) (mux.Server, error)
 	// Translate returns a server of this revision that is made of servers with
 	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy. If
 	// Translate is nil, clients of such a server are refused.
-	Translate func() Server
+	Translate func() mux.Server
 	// TranslateSetting is what users call the setting that has Translate be there.
 	TranslateSetting string
 	// ManyListens says that a server takes several subscriptions at a time, so that each
@@ -143,7 +136,7 @@ func newProcess(options *Options, metrics *Metrics) *process {
 func (p *process) running(ctx context.Context) (*run, error) {
 	p.mu.Lock()
 	if p.current != nil {
-		if reason := p.current.deadBy(); reason != nil {
+		if reason := p.current.Dead(); reason != nil {
 			p.endedLocked(p.current, reason) // it will say so itself in a moment
 		} else if p.current.isRetired() {
 			p.current = nil
@@ -209,7 +202,7 @@ func (p *process) settle(into *start, found verdict, running *run, err error) {
 	p.starting = nil
 	p.learnLocked(found)
 	if err == nil {
-		err = running.deadBy() // while nobody looked
+		err = running.Dead() // while nobody looked
 	}
 	switch {
 	case errors.Is(err, ErrSessionsOnly):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -50,7 +51,7 @@ func TestNeverMixedUp(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era, o.Limits.Calls = Modern, clients*requests
 		acquire := o.Acquire
-		o.Acquire = func(ctx context.Context) (Server, error) {
+		o.Acquire = func(ctx context.Context) (mux.Server, error) {
 			server, err := acquire(ctx)
 			return jumbled{server.(*script)}, err
 		}
@@ -71,8 +72,8 @@ func TestNeverMixedUp(t *testing.T) {
 	}
 	running.mu.Lock()
 	defer running.mu.Unlock()
-	if len(running.calls) != 0 || running.waiting != 0 || running.sending != 0 || running.inFlight != 0 {
-		t.Errorf("left are %d calls, %d and %d bytes, and %d in flight", len(running.calls), running.waiting, running.sending, running.inFlight)
+	if running.LenLocked() != 0 || running.waiting != 0 || running.sending != 0 || running.inFlight != 0 {
+		t.Errorf("left are %d calls, %d and %d bytes, and %d in flight", running.LenLocked(), running.waiting, running.sending, running.inFlight)
 	}
 }
 

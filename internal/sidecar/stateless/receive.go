@@ -2,7 +2,6 @@ package stateless
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -10,9 +9,6 @@ import (
 
 // receive routes a message of the process's. It never waits for anybody.
 func (r *run) receive(message session.Message) {
-	r.mu.Lock()
-	r.received++
-	r.mu.Unlock()
 	switch message.Envelope.Kind {
 	case rpc.Response:
 		r.receiveAnswer(message)
@@ -25,11 +21,8 @@ func (r *run) receive(message session.Message) {
 
 // callLocked is the call that a value of the process's stands for.
 func (r *run) callLocked(message []byte, at rpc.Span) *call {
-	number, err := strconv.ParseUint(string(at.Of(message)), 10, 64)
-	if err != nil {
-		return nil
-	}
-	return r.calls[number]
+	c, _, _ := r.FindLocked(message, at)
+	return c
 }
 
 func (r *run) receiveAnswer(message session.Message) {

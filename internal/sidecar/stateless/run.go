@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -28,19 +27,18 @@ var (
 
 // run is one process from its start to its end, with the requests that it serves.
 type run struct {
-	server     Server
+	mux.Conn[*call] // guarded by mu
+
+	server     mux.Server
 	translated bool // the server stands in for ones with sessions
 	options    *Options
 	metrics    *Metrics
 	ended      func(*run, error)
 	began      time.Time
-	over       chan struct{} // closed at the end
 	tools      toolLists
 
 	mu        sync.Mutex
 	hub       hub
-	number    uint64           // of the last request sent
-	calls     map[uint64]*call // without an answer
 	open      map[*call]struct{}
 	logged    map[*call]struct{} // of calls, those whose clients want log messages
 	listens   int                // of open, subscriptions of clients
@@ -50,18 +48,15 @@ type run struct {
 	account   *budget.Account    // of these
 	requests  int                // that the process made
 	emptied   chan struct{}      // when it drains; closed when nothing is open
-	received  uint64             // messages of the process
-	unread    time.Time          // since when it has not read what it was sent
 	retired   bool               // it takes no more requests, and ends when it has none
 	noteBegun func(*run, []mark) // is told what the process has begun; nil for the first
 	idle      *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
-	dead      error
 }
 
-func newRun(server Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+func newRun(server mux.Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
-		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(), over: make(chan struct{}),
-		calls: map[uint64]*call{}, open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(),
+		open: map[*call]struct{}{}, logged: map[*call]struct{}{},
 	}
 	r.account = options.Limits.Memory.Account(r.giveWay)
 	if !translated {
@@ -69,7 +64,8 @@ func newRun(server Server, translated bool, options *Options, metrics *Metrics, 
 		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
 		r.mu.Unlock()
 	}
-	server.Serve(r.receive, r.fail)
+	r.Init(server, &r.mu, mux.Options{StuckTimeout: options.Limits.StuckTimeout, Fail: r.fail})
+	r.Serve(r.receive, r.fail)
 	return r
 }
 
@@ -77,12 +73,6 @@ func (r *run) isRetired() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.retired
-}
-
-func (r *run) deadBy() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dead
 }
 
 // fail ends the process, once. Calls in flight get an error.
@@ -96,13 +86,15 @@ func (r *run) endIdle() {
 }
 
 func (r *run) failIf(reason error, condition func() bool) {
+	if errors.Is(reason, mux.ErrUnread) {
+		reason = errHangs
+	}
+	reason = child.ForClients(reason)
 	r.mu.Lock()
-	if r.dead != nil || !condition() {
+	if !condition() || !r.EndLocked(reason) {
 		r.mu.Unlock()
 		return
 	}
-	r.dead = child.ForClients(reason)
-	reason = r.dead
 	if r.idle != nil {
 		r.idle.Stop()
 	}
@@ -114,8 +106,6 @@ func (r *run) failIf(reason error, condition func() bool) {
 	for c := range r.open {
 		c.failLocked(reason.Error())
 	}
-	clear(r.calls)
-	close(r.over)
 }
 
 // call begins a client's request. A subscription of a kind that we know does not reach
@@ -158,7 +148,7 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	if err != nil {
 		c.answered = true // there is nothing to cancel
 	} else {
-		r.unread = time.Time{}
+		r.ReadLocked()
 	}
 	r.mu.Unlock()
 	if err == nil {
@@ -168,24 +158,20 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	return nil, r.sendFailed(err)
 }
 
-// reasonGrace is how long a failed write waits for the reader of the process's output to
-// say that the process has ended. The reader itself waits a second for the exit code.
-const reasonGrace = 3 * time.Second
-
 // sendFailed tells a process that ended, after which the next one can be tried, from
 // one that does not read.
 func (r *run) sendFailed(err error) error {
 	switch {
 	case errors.Is(err, ErrBusy) || errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+	case mux.IsUnread(err):
 		r.noteUnread()
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	select {
-	case <-r.over:
+	case <-r.Over():
 		return errGone
-	case <-time.After(reasonGrace):
+	case <-time.After(mux.ReasonGrace):
 		return err
 	}
 }
@@ -196,7 +182,7 @@ func (r *run) register(c *call, request session.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.dead != nil || r.retired && !c.own:
+	case r.DeadLocked() != nil || r.retired && !c.own:
 		return errGone
 	case r.emptied != nil:
 		return ErrClosed
@@ -208,10 +194,9 @@ func (r *run) register(c *call, request session.Message) error {
 	case r.sending > limits.SendingBytes:
 		return errUnread
 	}
-	r.number++
-	c.number = r.number
-	c.began, c.before = time.Now(), r.received
-	r.calls[c.number] = c
+	c.number = r.NumberLocked()
+	c.began, c.before = time.Now(), r.HeardLocked()
+	r.AddLocked(c.number, c)
 	r.open[c] = struct{}{}
 	r.sending += len(request.Bytes)
 	r.countLocked(c, 1)
@@ -233,7 +218,7 @@ func (r *run) countLocked(c *call, by int) {
 
 // forgetLocked is for a call that the process has answered, or that nobody waits for.
 func (r *run) forgetLocked(c *call) {
-	delete(r.calls, c.number)
+	r.DropLocked(c.number)
 	delete(r.logged, c)
 }
 
@@ -310,16 +295,10 @@ func (r *run) endListens() {
 func (r *run) end(ctx context.Context) {
 	select {
 	case <-r.drain():
-	case <-r.over:
+	case <-r.Over():
 	case <-ctx.Done():
 	}
 	r.fail(ErrClosed)
-}
-
-// cancellation tells the process that nobody waits for a call any more (S-10).
-func cancellation(number uint64) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), strconv.FormatUint(number, 10)...)
-	return append(b, `,"reason":"the client has gone"}}`...)
 }
 
 // slowestLocked is the call that most waits for, beside what is being written.

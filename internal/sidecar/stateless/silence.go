@@ -13,11 +13,7 @@ import (
 // has lasted.
 func (r *run) noteUnread() {
 	r.mu.Lock()
-	now := time.Now()
-	if r.unread.IsZero() {
-		r.unread = now
-	}
-	stuck := now.Sub(r.unread) >= r.options.Limits.StuckTimeout
+	stuck := r.UnreadLocked() >= r.options.Limits.StuckTimeout
 	r.mu.Unlock()
 	if stuck && !r.translated {
 		r.fail(errHangs)
@@ -28,7 +24,7 @@ func (r *run) noteUnread() {
 // process has said nothing at all since it was made, and there was time, others take its
 // place. Its other calls may still be answered.
 func (r *run) noteSilenceLocked(c *call, unanswered bool) {
-	if !unanswered || r.translated || c.own || c.listen || r.received != c.before || time.Since(c.began) < r.options.Limits.StuckTimeout {
+	if !unanswered || r.translated || c.own || c.listen || r.HeardLocked() != c.before || time.Since(c.began) < r.options.Limits.StuckTimeout {
 		return
 	}
 	r.retired = true

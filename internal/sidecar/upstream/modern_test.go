@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -198,7 +199,7 @@ func TestModernBehindEndpoint(t *testing.T) {
 	b := newBackend(t, modernServer())
 	modern := NewModern(connectionOptions(b.url("/mcp")))
 	endpoint := stateless.New(stateless.Options{
-		Acquire: func(ctx context.Context) (stateless.Server, error) { return modern.Dial(ctx, nil) },
+		Acquire: func(ctx context.Context) (mux.Server, error) { return modern.Dial(ctx, nil) },
 		Limits: stateless.Limits{
 			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
 			CallTimeout: hang.Guard, IdleTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard,
