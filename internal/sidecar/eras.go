@@ -63,7 +63,7 @@ func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSe
 	e := &eras{modern: a.newForModern(with)}
 	options := a.statelessOptions(era, without)
 	if a.config.translates() {
-		options.Translate = func() mux.Server { return e.modern }
+		options.Translate = func() stateless.Translator { return e.modern }
 	}
 	e.stateless = stateless.New(options)
 	e.below = e.stateless

@@ -9,25 +9,26 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 var errNoObject = errors.New("the result is no object")
 
 // answer gives a process's answer to the client that waits for it.
-func (s *Server) answer(c *call, id []byte, m session.Message) {
+func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
 	if c.task != nil {
 		m = withoutTask(m)
 	}
 	if m.Envelope.Error.Present() {
-		s.answerError(c, id, m)
+		s.answerError(c, to, m)
 		return
 	}
-	text, err := resultFor(c.method, id, m, c.worker.hello.serverInfo)
+	text, err := resultFor(c.method, to.ID(), m, c.worker.hello.serverInfo)
 	if err != nil {
-		s.refuse(id, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
+		refuse(to, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
 		return
 	}
-	s.emitAnswer(id, text)
+	to.Answer(text, 0, rpc.ErrorType(m.Bytes, &m.Envelope, c.method == methodCall))
 }
 
 // cacheable are the methods whose results say how long they are good for (C-01). Nobody
@@ -134,30 +135,32 @@ const (
 
 // answerError translates an error: some codes mean something else without sessions, or
 // nothing (B4).
-func (s *Server) answerError(c *call, id []byte, m session.Message) {
+func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")
 	if err != nil {
-		s.refuse(id, session.CodeInternal, "the server's error cannot be translated: "+err.Error())
+		refuse(to, session.CodeInternal, "the server's error cannot be translated: "+err.Error())
 		return
 	}
 	code, err := strconv.Atoi(string(found[0].Of(text)))
 	if err != nil {
 		code = 0 // whatever it is, it means nothing here
 	}
-	edits := []rpc.Edit{{Span: m.Envelope.ID, With: id}}
+	edits := []rpc.Edit{{Span: m.Envelope.ID, With: to.ID()}}
 	switch {
 	case code == session.CodeMethodNotFound && c.method == methodCall:
 		c.group.outdateTools() // one that is to be called as a task says so
 	case code == codeResourceNotFound:
 		edits = append(edits, notFound(c, text, found, at)...)
-	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, id, text, found[2]):
+		code = session.CodeInvalidParams
+	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, to, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
-		s.emitAnswer(id, frontend.AppendError(nil, id, session.CodeInternal, string(rpc.Text(text, found[1])), bytes.Clone(at.Of(text))))
+		code = session.CodeInternal
+		to.Answer(frontend.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
 		return
 	}
-	s.emitAnswer(id, rpc.Edited(text, edits...))
+	to.Answer(rpc.Edited(text, edits...), code, rpc.ErrorTypeOf(code))
 }
 
 // isReserved says whether an error has a code that means something else to clients

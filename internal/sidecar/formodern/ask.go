@@ -100,7 +100,7 @@ func (w *worker) askingLocked() *call {
 
 // gatherLocked asks a call's client in a moment, if one waits.
 func (s *Server) gatherLocked(c *call) {
-	if c.gathering == nil && c.id != nil && len(c.questions) > 0 {
+	if c.gathering == nil && c.to != nil && len(c.questions) > 0 {
 		c.gathering = time.AfterFunc(gatherTime, func() { s.ask(c) })
 	}
 }

@@ -33,19 +33,30 @@ func (p *prompt) Send(_ context.Context, _ *caller.Caller, text []byte) error {
 func (p *prompt) Serve(receive func(session.Message), _ func(error)) { p.receive = receive }
 func (p *prompt) Close()                                             {}
 
+// counter is a recipient that counts answers.
+type counter struct{ answers *int }
+
+func (c *counter) ID() []byte                 { return []byte("7") }
+func (c *counter) Token() []byte              { return []byte("7") }
+func (c *counter) Notify([]byte)              {}
+func (c *counter) Answer([]byte, int, string) { *c.answers++ }
+
 // promptCall makes one call after the other.
 func promptCall(t testing.TB, capabilities string) func() {
 	t.Helper()
 	server := New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) { return &prompt{}, nil }})
 	answers := 0
-	server.Serve(func(session.Message) { answers++ }, func(error) {})
 	t.Cleanup(server.Close)
 	text := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{"text":"hello"},"_meta":{"progressToken":7,` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}}}`)
+	envelope, err := rpc.Scan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx := t.Context()
 	return func() {
 		before := answers
-		if err := server.Send(ctx, nil, text); err != nil {
+		if err := server.Call(ctx, session.Message{Bytes: text, Envelope: envelope}, &counter{answers: &answers}); err != nil {
 			t.Fatal(err)
 		}
 		if answers != before+1 {

@@ -26,13 +26,12 @@ type call struct {
 	// until it is known what that makes.
 	arguments []byte
 	bound     []byte
-	id        []byte // of the client's request that waits; nil if none does
-	token     []byte // of that request's progress
-	level     level  // of log messages that the client wants
-	number    uint64 // of the request at the process that is to be answered next
-	tokenAt   uint64 // what the process knows as the token
-	sent      bool   // the process has it
-	heard     uint64 // how many messages the process had sent before
+	to        stateless.Recipient // the client's request that waits; nil if none does
+	level     level               // of log messages that the client wants
+	number    uint64              // of the request at the process that is to be answered next
+	tokenAt   uint64              // what the process knows as the token
+	sent      bool                // the process has it
+	heard     uint64              // how many messages the process had sent before
 	cancelled bool
 	done      bool // the process works on it no more
 	task      *task
@@ -53,7 +52,7 @@ func (s *Server) call(ctx context.Context, g *group, r *request) error {
 		c := &call{
 			group: g, method: r.method, name: string(r.name()), level: r.level,
 			leased: g.capabilities.ask() && mayAsk(r.method),
-			id:     bytes.Clone(r.id), token: bytes.Clone(r.token()),
+			to:     r.to,
 		}
 		if c.leased {
 			c.arguments = bytes.Clone(r.arguments.Of(r.Bytes))
@@ -103,14 +102,14 @@ func (w *worker) registerLocked(c *call, asTask bool) {
 	c.number, c.heard = w.NumberLocked(), w.HeardLocked()
 	w.AddLocked(c.number, c)
 	w.calls[c] = struct{}{}
-	if c.token != nil {
+	if len(c.to.Token()) > 0 {
 		c.tokenAt = c.number
 		w.progress[c.number] = c
 	}
 	if asTask {
 		c.task = &task{}
 	}
-	w.server.calls[string(c.id)] = c
+	w.server.calls[c.to] = c
 }
 
 // begun notes whether the process has a call.
@@ -129,7 +128,7 @@ func (w *worker) begun(c *call, err error) error {
 		return nil
 	}
 	s.doneLocked(c)
-	id := s.takeLocked(c)
+	to := s.takeLocked(c)
 	busy, unread := isBusy(err), mux.IsUnread(err)
 	switch {
 	case unread:
@@ -140,8 +139,8 @@ func (w *worker) begun(c *call, err error) error {
 	s.mu.Unlock()
 	switch {
 	case err == nil:
-		if id != nil {
-			s.refuse(id, session.CodeInternal, dead.Error()) // it may have acted
+		if to != nil {
+			refuse(to, session.CodeInternal, dead.Error()) // it may have acted
 		}
 		return nil
 	case busy:
@@ -153,15 +152,14 @@ func (w *worker) begun(c *call, err error) error {
 	return errGone
 }
 
-// takeLocked returns the id of the client that waits for a call, who is to be answered
-// by whoever takes it.
-func (s *Server) takeLocked(c *call) []byte {
-	id := c.id
-	if id != nil {
-		delete(s.calls, string(id))
+// takeLocked returns the recipient that waits for a call, or nil. The caller answers it.
+func (s *Server) takeLocked(c *call) stateless.Recipient {
+	to := c.to
+	if to != nil {
+		delete(s.calls, to)
 	}
-	c.id, c.token = nil, nil
-	return id
+	c.to = nil
+	return to
 }
 
 // doneLocked says that the process works on a call no more.
@@ -187,16 +185,16 @@ func (s *Server) doneLocked(c *call) {
 	w.releaseLocked(c)
 }
 
-// abandon is for a client that has gone away from its request. One that has been asked
+// Abandon is for a client that has gone away from its request. One that has been asked
 // for input has its answer, so that going away means nothing.
-func (s *Server) abandon(id string) {
+func (s *Server) Abandon(to stateless.Recipient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.listens[id]; l != nil {
+	if l := s.listens[to]; l != nil {
 		s.leaveLocked(l)
 		return
 	}
-	if c := s.calls[id]; c != nil {
+	if c := s.calls[to]; c != nil {
 		s.takeLocked(c)
 		s.cancelLocked(c)
 	}

@@ -1,7 +1,6 @@
 package formodern
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,17 +161,6 @@ func TestStartFails(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An answer that cannot be passed on is an error: its client does not wait for ever.
-func TestInvalidAnswer(t *testing.T) {
-	play(t, nil, nil, func(s *stage) {
-		s.server.emitAnswer([]byte("7"), []byte(`{"jsonrpc":"2.0","id":7,"result":{`))
-		got := s.got["7"]
-		if len(got) != 1 || !strings.HasPrefix(got[0], `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,`) {
-			t.Errorf("got %q", got)
-		}
-	})
 }
 
 // U-05: progress goes to whom it belongs, and late one to nobody.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -167,7 +168,6 @@ type stage struct {
 	mu      sync.Mutex
 	started []*script
 	got     map[string][]string // what clients were sent, by id, token or subscription
-	ended   []error
 	last    int
 }
 
@@ -185,9 +185,6 @@ func play(t *testing.T, change func(*Options), script func(*script), test func(*
 			if !p.isClosed() {
 				t.Error("a process is left")
 			}
-		}
-		if len(s.ended) != 1 {
-			t.Errorf("the end is told %d times", len(s.ended))
 		}
 		s.empty()
 	})
@@ -222,29 +219,53 @@ func newStage(t testing.TB, change func(*Options), played func(*script)) *stage 
 		change(&options)
 	}
 	s.server = New(options)
-	s.server.Serve(s.receive, func(err error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ended = append(s.ended, err)
-	})
 	return s
 }
 
-func (s *stage) receive(m session.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := &m.Envelope
-	if m.Call != nil {
-		s.got[string(m.Call)] = append(s.got[string(m.Call)], string(m.Bytes))
-		return
-	}
-	for _, at := range []rpc.Span{e.ID, e.SubscriptionID, e.ProgressToken} {
-		if at.Present() {
-			s.got[string(at.Of(m.Bytes))] = append(s.got[string(at.Of(m.Bytes))], string(m.Bytes))
-			return
+// ID is the request's.
+func (p *posted) ID() []byte { return []byte(p.id) }
+
+// Token is the request's.
+func (p *posted) Token() []byte { return p.token }
+
+// Notify takes a notification. It has to be valid, and to say whose it is.
+func (p *posted) Notify(message []byte) {
+	e := p.take(message)
+	for _, at := range []rpc.Span{e.SubscriptionID, e.ProgressToken} {
+		if at.Present() && string(at.Of(message)) != p.id {
+			p.stage.Errorf("%s got another's message: %s", p.id, message)
 		}
 	}
-	s.Errorf("nobody's message: %s", m.Bytes)
+}
+
+// Answer takes the answer. It has to be valid, and what is said of it true.
+func (p *posted) Answer(message []byte, code int, failed string) {
+	e := p.take(message)
+	if string(e.ID.Of(message)) != p.id {
+		p.stage.Errorf("%s got another's answer: %s", p.id, message)
+	}
+	var read struct {
+		Error struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(message, &read); err != nil || read.Error.Code != code {
+		p.stage.Errorf("code %d, %v: %s", code, err, message)
+	}
+	if want := rpc.ErrorType(message, &e, p.method == methodCall); failed != want {
+		p.stage.Errorf("failed by %q, want %q: %s", failed, want, message)
+	}
+}
+
+func (p *posted) take(message []byte) rpc.Envelope {
+	e, err := rpc.ScanLenient(message)
+	if err != nil {
+		p.stage.Errorf("%s got %q: %v", p.id, message, err)
+	}
+	p.stage.mu.Lock()
+	defer p.stage.mu.Unlock()
+	p.stage.got[p.id] = append(p.stage.got[p.id], string(message))
+	return e
 }
 
 // process is the one that was started as the n-th.
@@ -271,11 +292,13 @@ func (s *stage) processes(want int) {
 
 // posted is a client's request.
 type posted struct {
-	stage *stage
-	id    string
-	err   error
-	done  chan struct{}
-	leave context.CancelFunc
+	stage  *stage
+	id     string
+	method string
+	token  []byte
+	err    error
+	done   chan struct{}
+	leave  context.CancelFunc
 }
 
 // client is how requests are made.
@@ -295,7 +318,7 @@ func (s *stage) post(c client, method, params string) *posted {
 	s.Helper()
 	s.mu.Lock()
 	s.last++
-	p := &posted{stage: s, id: strconv.Itoa(s.last), done: make(chan struct{})}
+	p := &posted{stage: s, id: strconv.Itoa(s.last), method: method, done: make(chan struct{})}
 	s.mu.Unlock()
 	text := `{"jsonrpc":"2.0","id":` + p.id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + c.meta +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + c.capabilities + `}}}`
@@ -304,20 +327,25 @@ func (s *stage) post(c client, method, params string) *posted {
 		Principal: caller.Principal(c.principal), Authorization: []string{"of " + c.principal},
 		Address: cmp.Or(c.address, "of "+c.principal),
 	}
+	e, err := rpc.Scan([]byte(text))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if token := e.ProgressToken.Of([]byte(text)); string(token) != "null" {
+		p.token = token
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.leave = cancel
 	go func() {
 		defer close(p.done)
-		p.err = s.server.Send(ctx, from, []byte(text))
+		p.err = s.server.Call(ctx, session.Message{Bytes: []byte(text), Envelope: e, From: from}, p)
 	}()
 	return p
 }
 
 // abandon is the client that goes away once its request was taken.
 func (p *posted) abandon() {
-	if err := p.stage.server.Send(context.Background(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
-		p.stage.Error(err)
-	}
+	p.stage.server.Abandon(p)
 	synctest.Wait()
 }
 

@@ -1,6 +1,7 @@
 package formodern
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // level is how severe a log message is.
@@ -74,18 +76,16 @@ func (w *worker) receiveLog(m session.Message) {
 	}
 	severity, err := readLevel(rpc.Text(m.Bytes, found[0]))
 	w.server.mu.Lock()
-	var id []byte
+	var to stateless.Recipient
 	if c := w.loggingLocked(); c != nil && err == nil && severity >= c.level {
-		id = c.id
+		to = c.to
 	}
 	w.server.mu.Unlock()
-	if id == nil {
+	if to == nil {
 		w.server.metrics.LogMessages.Inc()
 		return
 	}
-	// Whoever passes it on has clients of other processes, too, and must know whose it is.
-	m.Call = id
-	w.server.receive(m)
+	to.Notify(bytes.Clone(m.Bytes))
 }
 
 // loggingLocked is the only call at the process that wants log messages, or nil.

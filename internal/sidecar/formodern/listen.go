@@ -1,7 +1,6 @@
 package formodern
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 
 // listen is a client's subscription.
 type listen struct {
-	id     []byte
+	to     stateless.Recipient
 	group  *group
 	filter filter // what is honoured of it
 	topics []*topic
@@ -47,7 +46,7 @@ var errURIs = errors.New("as many resources are subscribed to as may be")
 func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 	f, err := filterOf(r)
 	if err != nil {
-		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		refuse(r.to, session.CodeInvalidParams, err.Error())
 		return nil
 	}
 	for try := 1; ; try++ {
@@ -55,7 +54,7 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 		if err != nil {
 			return err
 		}
-		err = s.listenAt(ctx, w, bytes.Clone(r.id), f)
+		err = s.listenAt(ctx, w, r.to, f)
 		w.release()
 		switch {
 		case !errors.Is(err, errGone):
@@ -67,17 +66,17 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 }
 
 // listenAt opens a subscription with what a process has of it.
-func (s *Server) listenAt(ctx context.Context, w *worker, id []byte, f filter) error {
+func (s *Server) listenAt(ctx context.Context, w *worker, to stateless.Recipient, f filter) error {
 	for i := range f.kinds {
 		f.kinds[i] = f.kinds[i] && w.hello.changes[i]
 	}
 	if !w.hello.subscribe {
 		f.uris = nil
 	}
-	l := &listen{id: id, group: w.group, filter: f}
+	l := &listen{to: to, group: w.group, filter: f}
 	if f.empty() {
-		s.emit(l.acknowledgement())
-		s.emit(completed(l.id))
+		l.acknowledge()
+		l.complete()
 		return nil
 	}
 	switch err := s.enter(l, w); {
@@ -176,15 +175,14 @@ func (s *Server) acknowledge(l *listen) error {
 		}
 	}
 	l.topics = kept
-	// Nobody else may speak first.
-	s.emit(l.acknowledgement())
+	l.acknowledge() // before any news
 	if l.filter.empty() {
 		s.leaveLocked(l)
-		s.emit(completed(l.id))
+		l.complete()
 		return nil
 	}
 	l.told = true
-	s.listens[string(l.id)] = l
+	s.listens[l.to] = l
 	return nil
 }
 
@@ -204,7 +202,7 @@ func (g *group) dropLocked(t *topic) {
 // leaveLocked ends a subscription. Its client is told by whoever calls it, if at all.
 func (s *Server) leaveLocked(l *listen) {
 	g := l.group
-	delete(s.listens, string(l.id))
+	delete(s.listens, l.to)
 	if _, ok := g.listens[l]; !ok {
 		return
 	}
@@ -222,12 +220,13 @@ func (s *Server) leaveLocked(l *listen) {
 	g.tidyLocked()
 }
 
-// acknowledgement is the first message of a subscription.
-func (l *listen) acknowledgement() []byte {
-	return notification("notifications/subscriptions/acknowledged", `"notifications":`+l.filter.text()+`,`, l.id)
+// acknowledge sends the first message of a subscription.
+func (l *listen) acknowledge() {
+	l.to.Notify(notification("notifications/subscriptions/acknowledged", `"notifications":`+l.filter.text()+`,`, l.to.ID()))
 }
 
-// completed is the last message of a subscription that ends in order (N-05).
-func completed(id []byte) []byte {
-	return []byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"resultType":"complete","_meta":{` + tag(id) + `}}}`)
+// complete sends the last message of a subscription that ends in order (N-05).
+func (l *listen) complete() {
+	id := l.to.ID()
+	l.to.Answer([]byte(`{"jsonrpc":"2.0","id":`+string(id)+`,"result":{"resultType":"complete","_meta":{`+tag(id)+`}}}`), 0, "")
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -24,7 +23,7 @@ func (w *worker) receiveNews(method string, m session.Message) {
 	}
 	for l := range w.group.listens {
 		if l.told && l.filter.matches(m) {
-			s.emit(tagged(m, l.id))
+			l.to.Notify(tagged(m, l.to.ID()))
 		}
 	}
 }
@@ -139,11 +138,11 @@ func (g *group) tellAllLocked() {
 		}
 		for i, kind := range listKinds {
 			if l.filter.kinds[i] {
-				g.server.emit(notification(kind.method, "", l.id))
+				l.to.Notify(notification(kind.method, "", l.to.ID()))
 			}
 		}
 		for _, uri := range l.filter.uris {
-			g.server.emit(notification(methodUpdated, uriParam(uri)+",", l.id))
+			l.to.Notify(notification(methodUpdated, uriParam(uri)+",", l.to.ID()))
 		}
 	}
 }
@@ -156,7 +155,7 @@ func (g *group) failListensLocked(reason error) {
 		l.failed = reason
 		s.leaveLocked(l)
 		if l.told {
-			s.emit(frontend.AppendError(nil, l.id, session.CodeInternal, "the subscription has ended: "+reason.Error(), nil))
+			refuse(l.to, session.CodeInternal, "the subscription has ended: "+reason.Error())
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package formodern
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // park is where a call waits for its client to come back.
@@ -33,7 +33,7 @@ func (s *Server) ask(c *call) {
 	bound := s.boundOf(c)
 	s.mu.Lock()
 	c.gathering = nil
-	if c.done || c.cancelled || c.id == nil || len(c.questions) == 0 {
+	if c.done || c.cancelled || c.to == nil || len(c.questions) == 0 {
 		s.mu.Unlock()
 		return
 	}
@@ -43,9 +43,9 @@ func (s *Server) ask(c *call) {
 	state := s.openLocked(c.park)
 	asked := make([]*question, len(c.questions))
 	copy(asked, c.questions)
-	id := s.takeLocked(c)
+	to := s.takeLocked(c)
 	s.mu.Unlock()
-	s.emitAnswer(id, inputRequired(id, asked, state))
+	to.Answer(inputRequired(to.ID(), asked, state), 0, "")
 }
 
 // boundOf is what the state of a call is bound to. It takes a while to work out, and then
@@ -160,7 +160,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	p := s.parks[t.park]
 	if !ok || p == nil || !p.open || p.round != t.round {
 		s.mu.Unlock()
-		s.refuseState(r.id)
+		s.refuseState(r.to)
 		return nil
 	}
 	if p.call == nil {
@@ -172,7 +172,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	answers, err := p.call.answersLocked(r)
 	if err != nil {
 		s.mu.Unlock() // the round is still open for better ones
-		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		refuse(r.to, session.CodeInvalidParams, err.Error())
 		return nil
 	}
 	s.metrics.Retries.Inc()
@@ -180,9 +180,9 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	return nil
 }
 
-func (s *Server) refuseState(id []byte) {
+func (s *Server) refuseState(to stateless.Recipient) {
 	s.metrics.InvalidStates.Inc()
-	s.refuse(id, session.CodeInvalidParams, "requestState invalid or expired; call again")
+	refuse(to, session.CodeInvalidParams, "requestState invalid or expired; call again")
 }
 
 // callAnew is the retry that a server with sessions expects after -32042. One that finds
@@ -246,16 +246,15 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 	w := c.worker
 	p.open = false // before anything is done
 	p.timer.Stop()
-	id := bytes.Clone(r.id)
 	if c.held != nil {
 		held := *c.held
 		s.forgetParkLocked(p)
 		s.mu.Unlock()
-		s.answer(c, id, held)
+		s.answer(c, r.to, held)
 		return
 	}
-	c.id, c.token, c.level = id, bytes.Clone(r.token()), r.level
-	s.calls[string(id)] = c
+	c.to, c.level = r.to, r.level
+	s.calls[c.to] = c
 	delete(w.logged, c)
 	if c.level != noLevel {
 		w.logged[c] = struct{}{}
@@ -279,7 +278,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 
 // answerURLs has a client visit what a process wants visited before it is called again
 // (-32042). It says whether the process's error could be read.
-func (s *Server) answerURLs(c *call, id, text []byte, data rpc.Span) bool {
+func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data rpc.Span) bool {
 	var read struct {
 		Elicitations []json.RawMessage `json:"elicitations"`
 	}
@@ -287,7 +286,8 @@ func (s *Server) answerURLs(c *call, id, text []byte, data rpc.Span) bool {
 		return false
 	}
 	if !c.group.capabilities.url {
-		s.emitAnswer(id, frontend.AppendError(nil, id, frontend.CodeMissingCapability, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)))
+		const code = frontend.CodeMissingCapability
+		to.Answer(frontend.AppendError(nil, to.ID(), code, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)), code, rpc.ErrorTypeOf(code))
 		return true
 	}
 	var asked []*question
@@ -306,7 +306,7 @@ func (s *Server) answerURLs(c *call, id, text []byte, data rpc.Span) bool {
 	}
 	state := s.openLocked(s.newParkLocked(nil, bound))
 	s.mu.Unlock()
-	s.emitAnswer(id, inputRequired(id, asked, state))
+	to.Answer(inputRequired(to.ID(), asked, state), 0, "")
 	return true
 }
 

@@ -216,9 +216,7 @@ func (s *stage) exchange(c client, name string, random *rand.Rand) string {
 		}
 		if random.IntN(10) == 0 {
 			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-			if err := s.server.Send(context.Background(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+p.id+`}}`)); err != nil {
-				s.Error(err)
-			}
+			s.server.Abandon(p)
 			return "left"
 		}
 		answer, err := s.await(p, name)

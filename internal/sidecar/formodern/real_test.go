@@ -115,7 +115,7 @@ func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 			Calls: 100, Listens: 100, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 1 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
 			CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard, IdleTimeout: hang.Guard,
 		},
-		Translate: func() mux.Server {
+		Translate: func() stateless.Translator {
 			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) {
 				return startPiped(t, realServer(calls)), nil
 			}})

@@ -4,6 +4,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -32,8 +33,8 @@ func (w *worker) receiveAnswer(m session.Message) {
 		return
 	}
 	s.doneLocked(c)
-	id := s.takeLocked(c)
-	if id == nil && c.park != nil && !c.cancelled {
+	to := s.takeLocked(c)
+	if to == nil && c.park != nil && !c.cancelled {
 		s.holdLocked(c, m)
 		s.mu.Unlock()
 		return
@@ -42,11 +43,11 @@ func (w *worker) receiveAnswer(m session.Message) {
 		s.forgetParkLocked(c.park)
 	}
 	s.mu.Unlock()
-	if id == nil {
+	if to == nil {
 		s.metrics.LateAnswers.Inc()
 		return
 	}
-	s.answer(c, id, m)
+	s.answer(c, to, m)
 }
 
 func (w *worker) receiveNotification(m session.Message) {
@@ -66,14 +67,14 @@ func (w *worker) receiveProgress(m session.Message) {
 	s := w.server
 	s.mu.Lock()
 	c := w.progress[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
-	var token []byte
+	var to stateless.Recipient
 	if c != nil {
-		token = c.token
+		to = c.to
 	}
 	s.mu.Unlock()
-	if token == nil { // parked, or gone
+	if to == nil || len(to.Token()) == 0 { // parked, or gone
 		s.metrics.LateProgress.Inc()
 		return
 	}
-	s.emit(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ProgressToken, With: token}))
+	to.Notify(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ProgressToken, With: to.Token()}))
 }

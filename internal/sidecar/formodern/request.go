@@ -8,6 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // Methods that are not just passed on.
@@ -33,7 +34,7 @@ func mayAsk(method string) bool {
 // request is a client's request, as far as it was read.
 type request struct {
 	session.Message
-	id           []byte
+	to           stateless.Recipient
 	method       string
 	capabilities capabilities
 	level        level
@@ -54,9 +55,9 @@ var (
 )
 
 // read takes a request apart. The error is for the client.
-func (s *Server) read(m session.Message) (*request, error) {
+func (s *Server) read(m session.Message, to stateless.Recipient) (*request, error) {
 	e := &m.Envelope
-	r := &request{Message: m, id: e.ID.Of(m.Bytes), method: string(e.Method)}
+	r := &request{Message: m, to: to, method: string(e.Method)}
 	meta, err := rpc.Find(m.Bytes, e.Meta, metaCut...)
 	if err != nil {
 		return r, err
@@ -76,15 +77,6 @@ func (s *Server) read(m session.Message) (*request, error) {
 	return r, nil
 }
 
-// token is that of the request's progress, or nil.
-func (r *request) token() []byte {
-	token := r.Envelope.ProgressToken.Of(r.Bytes)
-	if len(token) == 0 || string(token) == "null" {
-		return nil
-	}
-	return token
-}
-
 // name is what the request is about.
 func (r *request) name() []byte {
 	if r.method == methodRead {
@@ -99,22 +91,22 @@ func (r *request) translated(number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
 	edits := make([]rpc.Edit, 0, len(r.cuts)+2)
 	edits = append(append(edits, r.cuts...), rpc.Edit{Span: r.Envelope.ID, With: text})
-	if r.token() != nil {
+	if len(r.to.Token()) > 0 {
 		edits = append(edits, rpc.Edit{Span: r.Envelope.ProgressToken, With: text})
 	}
 	return rpc.Edited(r.Bytes, edits...)
 }
 
-// request answers a request of m.From, or passes it on.
-func (s *Server) request(ctx context.Context, m session.Message) error {
-	r, err := s.read(m)
+// Call answers a request of m.From, or passes it on. What is said of it goes to the recipient.
+func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recipient) error {
+	r, err := s.read(m, to)
 	switch {
 	case err != nil:
-		s.refuse(r.id, session.CodeInvalidParams, err.Error())
+		refuse(to, session.CodeInvalidParams, err.Error())
 		return nil
 	case strings.HasPrefix(r.method, prefixTasks):
 		// A server with sessions may have tasks, but its clients were not told of any.
-		s.refuse(r.id, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
+		refuse(to, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
 		return nil
 	}
 	g, err := s.join(m.From, r.capabilities)
@@ -140,7 +132,7 @@ func (s *Server) discover(ctx context.Context, g *group, r *request) error {
 		return err
 	}
 	defer w.release()
-	answer := append([]byte(`{"jsonrpc":"2.0","id":`), r.id...)
-	s.emitAnswer(r.id, append(append(append(answer, ','), w.hello.discovery...), '}'))
+	answer := append([]byte(`{"jsonrpc":"2.0","id":`), r.to.ID()...)
+	r.to.Answer(append(append(append(answer, ','), w.hello.discovery...), '}'), 0, "")
 	return nil
 }

@@ -1,9 +1,8 @@
 // Package formodern makes a server of the stateless revision 2026-07-28 out of server
 // processes that have sessions only.
 //
-// A Server is put in place of a process of that revision: Send takes a request of one
-// client after the other, each with an id that is unique, and what Serve is given gets
-// the answers. Behind it is a pool of processes. Each is initialized once, with the
+// A Server is put in place of a process of that revision: Call takes a request of one
+// client after the other, each with a recipient that gets the answer. Behind it is a pool of processes. Each is initialized once, with the
 // capabilities of the clients that it serves, and is used for one principal only: what
 // such a process keeps in memory is as good as a session.
 //
@@ -14,13 +13,12 @@
 // client's retry with the answers picks it up again. Nothing is ever called twice for a
 // retry: whatever is wrong with one, it is refused.
 //
-// Send returns an error that wraps stateless.ErrBusy if a request was not taken: no
+// Call returns an error that wraps stateless.ErrBusy if a request was not taken: no
 // process can be had, or all are in use. Everything else is an answer. A process that
 // ends takes its own calls with it and nothing else; a Server ends by Close only.
 package formodern
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,14 +93,12 @@ type Server struct {
 	sealer  sealer
 	ctx     context.Context // of starts, which last no longer than the Server
 	cancel  context.CancelFunc
-	receive func(session.Message)
-	ended   func(error)
 
 	mu       sync.Mutex
 	groups   map[string]*group
-	children int              // processes, and those that are being started
-	calls    map[string]*call // of clients that wait, by their ids
-	listens  map[string]*listen
+	children int                           // processes, and those that are being started
+	calls    map[stateless.Recipient]*call // of clients that wait
+	listens  map[stateless.Recipient]*listen
 	parks    map[string]*park
 	held     *budget.Account     // answers to calls that are parked
 	changed  chan struct{}       // closed when a process may be free
@@ -118,7 +114,7 @@ func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
-		groups: map[string]*group{}, calls: map[string]*call{}, listens: map[string]*listen{}, parks: map[string]*park{},
+		groups: map[string]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parks: map[string]*park{},
 		backOffs: map[string]*backOff{}, queues: map[string]int{},
 	}
 	s.held = options.Limits.Memory.Account(s.giveWay)
@@ -127,12 +123,6 @@ func New(options Options) *Server {
 
 // Metrics are the counters.
 func (s *Server) Metrics() *Metrics { return &s.metrics }
-
-// Serve says who gets what the server sends, and who is told of its end. It must be
-// called once, before anything is sent.
-func (s *Server) Serve(receive func(session.Message), ended func(error)) {
-	s.receive, s.ended = receive, ended
-}
 
 // Close ends all processes, with the calls that are parked there. It returns at once.
 func (s *Server) Close() {
@@ -151,7 +141,7 @@ func (s *Server) Close() {
 	}
 	for _, l := range s.listens {
 		s.leaveLocked(l)
-		s.emit(completed(l.id))
+		l.complete()
 	}
 	s.wakeLocked()
 	s.mu.Unlock()
@@ -159,26 +149,6 @@ func (s *Server) Close() {
 	for _, w := range workers {
 		w.fail(stateless.ErrClosed)
 	}
-	if s.ended != nil { // else nobody ever used it
-		go s.ended(stateless.ErrClosed)
-	}
-}
-
-// Send takes a request of a client's, or that it has gone away from one.
-func (s *Server) Send(ctx context.Context, from *caller.Caller, message []byte) error {
-	envelope, err := rpc.Scan(message)
-	if err != nil {
-		return fmt.Errorf("read request: %w", err)
-	}
-	switch envelope.Kind {
-	case rpc.Request:
-		return s.request(ctx, session.Message{Bytes: message, Envelope: envelope, From: from})
-	case rpc.Notification:
-		if string(envelope.Method) == methodCancelled {
-			s.abandon(string(envelope.RequestID.Of(message)))
-		}
-	}
-	return nil
 }
 
 // busy is the error of a request that was not taken.
@@ -190,32 +160,7 @@ func (s *Server) busy(err error) error {
 	return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
 }
 
-// emit sends a message. Nobody else has it.
-func (s *Server) emit(text []byte) {
-	if err := s.tryEmit(text); err != nil {
-		s.options.Log.Error(err, "A message for a client is invalid, and is dropped")
-	}
-}
-
-// emitAnswer sends the answer to a request. It is made of what was checked before, so it
-// is valid; and if it is not, whoever waits must not do so for ever.
-func (s *Server) emitAnswer(id, text []byte) {
-	if err := s.tryEmit(text); err != nil {
-		s.options.Log.Error(err, "An answer for a client is invalid, and is replaced by an error")
-		s.refuse(id, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
-	}
-}
-
-func (s *Server) tryEmit(text []byte) error {
-	envelope, err := rpc.ScanLenient(text)
-	if err != nil {
-		return fmt.Errorf("read message for a client: %w", err)
-	}
-	s.receive(session.Message{Bytes: text, Envelope: envelope, Owned: true})
-	return nil
-}
-
 // refuse answers a request that no process sees.
-func (s *Server) refuse(id []byte, code int, text string) {
-	s.emit(frontend.AppendError(nil, bytes.Clone(id), code, text, nil))
+func refuse(to stateless.Recipient, code int, text string) {
+	to.Answer(frontend.AppendError(nil, to.ID(), code, text, nil), code, rpc.ErrorTypeOf(code))
 }

@@ -245,25 +245,24 @@ func (w *worker) fail(reason error) {
 	if wasListed {
 		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
 	}
-	for _, id := range failed {
-		s.refuse(id, session.CodeInternal, reason.Error())
+	for _, to := range failed {
+		refuse(to, session.CodeInternal, reason.Error())
 	}
 }
 
-// buryLocked ends what the process had in flight, and returns the ids of clients that
-// have to be told.
-func (w *worker) buryLocked() (ids [][]byte) {
+// buryLocked ends what the process had in flight, and returns the recipients that the caller tells.
+func (w *worker) buryLocked() (recipients []stateless.Recipient) {
 	for c := range w.calls {
 		if !c.sent {
 			continue // whoever sends it finds out, and may try another process
 		}
 		w.server.doneLocked(c)
-		if id := w.server.takeLocked(c); id != nil {
-			ids = append(ids, id)
+		if to := w.server.takeLocked(c); to != nil {
+			recipients = append(recipients, to)
 		}
 		if c.park != nil {
 			w.server.forgetParkLocked(c.park)
 		}
 	}
-	return ids
+	return recipients
 }

@@ -98,6 +98,33 @@ func (c *call) toProcess(request session.Message) []byte {
 	return rpc.Edited(request.Bytes, edits...)
 }
 
+// ID is for Translators.
+func (c *call) ID() []byte { return c.id }
+
+// Token is for Translators.
+func (c *call) Token() []byte { return c.token }
+
+// Notify is for Translators.
+func (c *call) Notify(message []byte) {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	c.pushLocked(event{message: message, status: http.StatusOK})
+}
+
+// Answer is for Translators.
+func (c *call) Answer(message []byte, code int, failed string) {
+	r := c.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, open := r.open[c]; !open || c.answered {
+		r.metrics.LateAnswers.Inc()
+		return
+	}
+	c.answered = true
+	r.forgetLocked(c)
+	c.pushLocked(event{message: message, last: true, status: statusOf(code), failed: failed})
+}
+
 // pushLocked puts a message into the inbox, which must be the client's by now. It never
 // waits for the client: one that has too much to read is given up.
 func (c *call) pushLocked(e event) {
@@ -203,12 +230,15 @@ func (c *call) take() (event, bool) {
 func (c *call) release() {
 	r := c.run
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	tell := !c.answered && r.DeadLocked() == nil
 	c.answered = true
 	r.noteSilenceLocked(c, tell)
 	r.closeLocked(c)
-	if tell {
+	if tell && r.translator == nil {
 		r.CancelLocked(c.number, "the client has gone")
+	}
+	r.mu.Unlock()
+	if tell && r.translator != nil {
+		r.translator.Abandon(c)
 	}
 }

@@ -3,6 +3,7 @@ package stateless
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
@@ -172,19 +173,25 @@ func only(header http.Header, name string) (string, bool) {
 
 // statusOf is the HTTP status of an answer of the server's, if it comes before any
 // other message (M-20).
-func statusOf(answer []byte, at rpc.Span) int {
-	if !at.Present() {
-		return http.StatusOK
-	}
-	found, err := rpc.Find(answer, at, "code")
-	if err != nil {
-		return http.StatusOK
-	}
-	switch string(found[0].Of(answer)) {
-	case "-32601":
+func statusOf(code int) int {
+	switch code {
+	case session.CodeMethodNotFound:
 		return http.StatusNotFound
-	case "-32020", "-32021", "-32022":
+	case frontend.CodeHeaderMismatch, frontend.CodeMissingCapability, frontend.CodeUnsupportedRevision:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
+}
+
+// codeOf is the code of the error in an answer, or 0.
+func codeOf(answer session.Message) int {
+	if !answer.Envelope.Error.Present() {
+		return 0
+	}
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Error, "code")
+	if err != nil {
+		return 0
+	}
+	code, _ := strconv.Atoi(string(found[0].Of(answer.Bytes)))
+	return code
 }

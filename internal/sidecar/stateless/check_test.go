@@ -160,7 +160,7 @@ func TestStatusOf(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":"","data":{"code":-32601}}}`: 200,
 	} {
 		message := scanned(t, answer)
-		if got := statusOf(message.Bytes, message.Envelope.Error); got != want {
+		if got := statusOf(codeOf(message)); got != want {
 			t.Errorf("%s: %d, want %d", answer, got, want)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -24,7 +23,7 @@ func (busyServer) Send(context.Context, *caller.Caller, []byte) error {
 
 func TestStandInIsBusy(t *testing.T) {
 	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() mux.Server { return busyServer{newScript(nil)} }
+		o.Era, o.Translate = Legacy, func() Translator { return standIn(busyServer{newScript(nil)}) }
 	}, nil)
 	call := s.post(enveloped(`"e"`, "some/method", ""))
 	call.want(503, `"id":"e"`, "there is no process left")
@@ -98,7 +97,7 @@ func TestToolListsAreBounded(t *testing.T) {
 func TestCaller(t *testing.T) {
 	seen := make(chan caller.Caller, 1)
 	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() mux.Server { return callerServer{newScript(nil), seen} }
+		o.Era, o.Translate = Legacy, func() Translator { return standIn(callerServer{newScript(nil), seen}) }
 	}, nil)
 	of := func(headers ...string) caller.Caller {
 		s.post(enveloped("1", "some/method", ""), headers...)
@@ -218,8 +217,8 @@ func TestLogMessagesOfAStandIn(t *testing.T) {
 func TestToolListsAreKeptByDigests(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era, o.Limits.SendingBytes = Legacy, 64<<20
-		o.Translate = func() mux.Server {
-			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{}`})
+		o.Translate = func() Translator {
+			return standIn(newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{}`}))
 		}
 	}, nil)
 	const clients, each = 16, 1 << 16
@@ -238,8 +237,8 @@ func TestToolListsAreKeptByDigests(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	s := newStage(t, func(o *Options) {
 		o.Era = Legacy
-		o.Translate = func() mux.Server {
-			return newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{"resultType":"input_required","inputRequests":{},"requestState":"x"}`})
+		o.Translate = func() Translator {
+			return standIn(newScript(map[string]string{"tools/list": noTools, "tools/call": `"result":{"resultType":"input_required","inputRequests":{},"requestState":"x"}`}))
 		}
 	}, nil)
 	s.post(enveloped("1", "tools/call", `"name":"x",`)).want(200, "input_required")

@@ -31,7 +31,7 @@ const crowdRetry = 10 * time.Second
 // choose returns the process that a request goes to, given the first. One that is not
 // crowded is taken before any is started, and the first before others, so that those end.
 func (c *crowd) choose(first *run, request session.Message) *run {
-	if first.translated || string(request.Envelope.Method) == methodListen {
+	if first.translator != nil || string(request.Envelope.Method) == methodListen {
 		return first
 	}
 	if goesOn := goesOnWith(request); goesOn != nil {
@@ -85,7 +85,7 @@ func (c *crowd) start(first *run) {
 		return
 	}
 	first.metrics.Starts.Inc()
-	other := newRun(server, false, first.options, first.metrics, c.left)
+	other := newRun(server, nil, first.options, first.metrics, c.left)
 	other.mu.Lock()
 	other.noteBegun = c.begun.note
 	other.mu.Unlock()

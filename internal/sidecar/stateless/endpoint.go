@@ -59,8 +59,8 @@ func (e *Endpoint) Refuse() {
 // the context ends, or there are none, the process does.
 func (e *Endpoint) Drain(ctx context.Context) {
 	for _, running := range e.process.all() {
-		if server, parks := running.server.(Parker); parks {
-			server.AwaitParked(ctx)
+		if running.translator != nil {
+			running.translator.AwaitParked(ctx)
 		}
 	}
 	var others sync.WaitGroup
@@ -126,7 +126,7 @@ func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refu
 		if err != nil {
 			return nil, nil, err
 		}
-		if running.translated {
+		if running.translator != nil {
 			r.Caller.Group() // worked out once, and not by every stage that asks
 		}
 		if refused := checkAll(r.Context(), r.Header, request, running); refused != nil {

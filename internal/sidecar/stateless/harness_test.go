@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -119,9 +120,61 @@ func newScript(answers map[string]string) *script {
 }
 
 // translate gives the endpoint what stands in for servers with sessions.
-func (s *stage) translate() mux.Server {
+func (s *stage) translate() Translator {
 	s.standIn = newScript(nil)
-	return s.standIn
+	return standIn(s.standIn)
+}
+
+// translator is a Translator whose other side a test plays: a script that knows each request by
+// a number.
+type translator struct {
+	mux.Conn[Recipient]
+	server mux.Server
+	mu     sync.Mutex
+	number map[Recipient]uint64
+}
+
+func standIn(server mux.Server) Translator {
+	s := &translator{server: server, number: map[Recipient]uint64{}}
+	s.Init(server, &s.mu, mux.Options{Fail: func(error) {}})
+	s.Serve(s.receive, func(error) {})
+	return s
+}
+
+func (s *translator) Call(ctx context.Context, request session.Message, to Recipient) error {
+	s.mu.Lock()
+	number := s.NumberLocked()
+	s.AddLocked(number, to)
+	s.number[to] = number
+	s.mu.Unlock()
+	return s.server.Send(ctx, request.From, rpc.Edited(request.Bytes, rpc.Edit{Span: request.Envelope.ID, With: strconv.AppendUint(nil, number, 10)}))
+}
+
+func (s *translator) Abandon(to Recipient) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.CancelLocked(s.number[to], "the client has gone")
+}
+
+func (s *translator) AwaitParked(context.Context) {}
+func (s *translator) Close()                      { s.server.Close() }
+
+// receive gives a recipient its answer, or a message that names it as its call.
+func (s *translator) receive(m session.Message) {
+	at, text := m.Envelope.ID, m.Bytes
+	if m.Call != nil {
+		at, text = rpc.Span{End: len(m.Call)}, m.Call
+	}
+	s.mu.Lock()
+	to, _, ok := s.FindLocked(text, at)
+	s.mu.Unlock()
+	switch {
+	case !ok:
+	case m.Call != nil:
+		to.Notify(m.Bytes)
+	default:
+		to.Answer(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ID, With: to.ID()}), codeOf(m), rpc.ErrorType(m.Bytes, &m.Envelope, false))
+	}
 }
 
 // newStage has an endpoint whose processes are modern and have no tools, unless they

@@ -102,7 +102,7 @@ func (s *stuckServer) Send(ctx context.Context, _ *caller.Caller, message []byte
 // newScripted is a run over a process that a test plays.
 func newScripted(limits Limits) (*run, *script) {
 	p := &script{sent: make(chan session.Message, 1024), closed: make(chan struct{})}
-	return newRun(p, false, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
+	return newRun(p, nil, &Options{Limits: limits}, &Metrics{}, func(*run, error) {}), p
 }
 
 // A client that does not read is given up when too much waits for it, and the process

@@ -26,10 +26,27 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Parker is a Server that has calls which wait for their clients to come back.
-type Parker interface {
-	// AwaitParked waits until there are none, or the context ends.
+// Translator is a server of this revision that is made of servers with sessions.
+type Translator interface {
+	// Call takes a request. All that is said of it goes to the recipient. An error means that
+	// the request was not taken; it may wrap ErrBusy.
+	Call(ctx context.Context, request session.Message, to Recipient) error
+	// Abandon says that the client of a request does not wait any more.
+	Abandon(to Recipient)
+	// AwaitParked waits until no call waits for its client to come back, or the context ends.
 	AwaitParked(ctx context.Context)
+	Close()
+}
+
+// Recipient takes what a Translator says of one request. Its methods never wait.
+type Recipient interface {
+	ID() []byte    // of the request, as its client spelled it
+	Token() []byte // of its progress, likewise; empty if there is none
+	// Notify takes a notification, which must not change any more.
+	Notify(message []byte)
+	// Answer takes the answer, which is the last message, with its error code, or 0, and with
+	// how the call failed, as rpc.ErrorType has it.
+	Answer(message []byte, code int, failed string)
 }
 
 // Limits bound what clients and the process can do.
@@ -62,9 +79,9 @@ type Options struct {
 	// Acquire starts a server that nobody has used.
 	Acquire func(ctx context.Context) (mux.Server, error)
 	// Translate returns a server of this revision that is made of servers with
-	// sessions. It is for servers that have nothing else. Its Send may wrap ErrBusy. If
-	// Translate is nil, clients of such a server are refused.
-	Translate func() mux.Server
+	// sessions. It is for servers that have nothing else. If Translate is nil, clients of
+	// such a server are refused.
+	Translate func() Translator
 	// TranslateSetting is what users call the setting that has Translate be there.
 	TranslateSetting string
 	// ManyListens says that a server takes several subscriptions at a time, so that each
@@ -190,7 +207,7 @@ func (p *process) start(into *start) {
 	case p.options.Translate == nil:
 		err = ErrSessionsOnly
 	default:
-		running = newRun(p.options.Translate(), true, p.options, p.metrics, p.ended)
+		running = newRun(nil, p.options.Translate(), p.options, p.metrics, p.ended)
 	}
 	p.settle(into, found, running, err)
 }
@@ -226,7 +243,7 @@ func (p *process) launch(ctx context.Context) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRun(server, false, p.options, p.metrics, p.ended), nil
+	return newRun(server, nil, p.options, p.metrics, p.ended), nil
 }
 
 const (

@@ -42,7 +42,7 @@ func (r *run) receiveAnswer(message session.Message) {
 			edits = append(edits, rpc.Edit{Span: at, With: c.id})
 		}
 	}
-	status := statusOf(message.Bytes, message.Envelope.Error)
+	status := statusOf(codeOf(message))
 	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), last: true, status: status, failed: rpc.ErrorType(message.Bytes, &message.Envelope, c.tool)})
 	if c == r.hub.upstream {
 		r.upstreamEndedLocked()
@@ -117,8 +117,8 @@ func (r *run) receiveProgressLocked(message session.Message) {
 }
 
 // receiveLogLocked gives a log message to the call that it belongs to (U-07). Processes do
-// not say which that is, so there must be only one that it can be. What stands in for
-// them knows, and so do connections that have a stream for each call.
+// not say which that is, so there must be only one that it can be. Connections that have a
+// stream for each call know.
 func (r *run) receiveLogLocked(message session.Message) {
 	if message.Call != nil {
 		c := r.callLocked(message.Call, rpc.Span{End: len(message.Call)})

@@ -29,8 +29,8 @@ var (
 type run struct {
 	mux.Conn[*call] // guarded by mu
 
-	server     mux.Server
-	translated bool // the server stands in for ones with sessions
+	server     mux.Server // nil if there is a translator
+	translator Translator // nil if there is a server
 	options    *Options
 	metrics    *Metrics
 	ended      func(*run, error)
@@ -53,19 +53,19 @@ type run struct {
 	idle      *time.Timer        // runs while nothing is open; nil for a stand-in, which ends processes itself
 }
 
-func newRun(server mux.Server, translated bool, options *Options, metrics *Metrics, ended func(*run, error)) *run {
+func newRun(server mux.Server, translator Translator, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
-		server: server, translated: translated, options: options, metrics: metrics, ended: ended, began: time.Now(),
+		server: server, translator: translator, options: options, metrics: metrics, ended: ended, began: time.Now(),
 		open: map[*call]struct{}{}, logged: map[*call]struct{}{},
 	}
 	r.account = options.Limits.Memory.Account(r.giveWay)
-	if !translated {
+	r.Init(server, &r.mu, mux.Options{StuckTimeout: options.Limits.StuckTimeout, Fail: r.fail})
+	if translator == nil {
 		r.mu.Lock() // it may fire before it is there
 		r.idle = time.AfterFunc(options.Limits.IdleTimeout, r.endIdle)
 		r.mu.Unlock()
+		r.Serve(r.receive, r.fail)
 	}
-	r.Init(server, &r.mu, mux.Options{StuckTimeout: options.Limits.StuckTimeout, Fail: r.fail})
-	r.Serve(r.receive, r.fail)
 	return r
 }
 
@@ -99,7 +99,11 @@ func (r *run) failIf(reason error, condition func() bool) {
 		r.idle.Stop()
 	}
 	r.mu.Unlock()
-	r.server.Close()
+	if r.translator != nil {
+		r.translator.Close()
+	} else {
+		r.server.Close()
+	}
 	r.ended(r, reason)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +119,7 @@ func (r *run) call(ctx context.Context, request session.Message, by side) (*call
 	if c.inside = by == inside; !c.inside {
 		c.principal = request.From.Principal
 	}
-	if string(request.Envelope.Method) == methodListen && !r.translated && !r.options.ManyListens {
+	if string(request.Envelope.Method) == methodListen && r.translator == nil && !r.options.ManyListens {
 		if f, known := filterOf(request); known {
 			return r.join(c, request, f)
 		}
@@ -136,13 +140,13 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	if err != nil {
 		return nil, err
 	}
-	text := c.toProcess(request)
-	if !r.translated {
+	if r.translator != nil {
+		err = r.translator.Call(ctx, request, c)
+	} else {
 		// A client's deadline must not leave half a message behind, which would be the
 		// end of all.
-		ctx = context.WithoutCancel(ctx)
+		err = r.server.Send(context.WithoutCancel(ctx), request.From, c.toProcess(request))
 	}
-	err = r.server.Send(ctx, request.From, text)
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)
 	if err != nil {

@@ -15,7 +15,7 @@ func (r *run) noteUnread() {
 	r.mu.Lock()
 	stuck := r.UnreadLocked() >= r.options.Limits.StuckTimeout
 	r.mu.Unlock()
-	if stuck && !r.translated {
+	if stuck {
 		r.fail(errHangs)
 	}
 }
@@ -24,7 +24,7 @@ func (r *run) noteUnread() {
 // process has said nothing at all since it was made, and there was time, others take its
 // place. Its other calls may still be answered.
 func (r *run) noteSilenceLocked(c *call, unanswered bool) {
-	if !unanswered || r.translated || c.own || c.listen || r.HeardLocked() != c.before || time.Since(c.began) < r.options.Limits.StuckTimeout {
+	if !unanswered || r.translator != nil || c.own || c.listen || r.HeardLocked() != c.before || time.Since(c.began) < r.options.Limits.StuckTimeout {
 		return
 	}
 	r.retired = true
@@ -44,7 +44,7 @@ func (r *run) noteAnswerLocked(c *call, answer session.Message) {
 		r.idle.Stop()
 		r.idle = nil // it works on, and nobody knows until when
 	}
-	if r.translated {
+	if r.translator != nil {
 		return // what is made of several servers knows whose it is
 	}
 	marks := begunIn(answer)

@@ -117,7 +117,7 @@ func (r *run) checkArguments(ctx context.Context, header http.Header, request se
 		return nil
 	}
 	key, capabilities := listKey{}, []byte(allCapabilities)
-	if r.translated {
+	if r.translator != nil {
 		found, err := rpc.Find(request.Bytes, request.Envelope.Meta, rpc.MetaClientCapabilities)
 		if err != nil {
 			return nil // it was found before
@@ -149,7 +149,7 @@ func (r *run) listTools(ctx context.Context, from *caller.Caller, t *tools, capa
 		asking = make(chan struct{})
 		t.asking = asking
 		list := listing{meta: metaWith(string(capabilities)), done: asking}
-		if r.translated {
+		if r.translator != nil {
 			list.from = from.Clone()
 		}
 		go r.refreshTools(context.WithoutCancel(ctx), t, list)
