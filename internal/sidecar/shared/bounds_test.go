@@ -34,9 +34,7 @@ func TestBounds(t *testing.T) {
 	f.awaitHeard(5)
 	one.End(errors.New("gone"))
 	two.End(errors.New("gone"))
-	p.mu.Lock()
-	r := p.current
-	p.mu.Unlock()
+	r, _ := p.runs.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.LenLocked() != 0 || len(r.views) != 0 || len(r.topics) != 0 {
@@ -54,11 +52,10 @@ func TestCancelledCallsAreBounded(t *testing.T) {
 		c.tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i))
 	}
 	f.awaitHeard(2 * count)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.current.mu.Lock()
-	defer p.current.mu.Unlock()
-	if got := p.current.LenLocked(); got != cancelledCalls {
+	r, _ := p.runs.Current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := r.LenLocked(); got != cancelledCalls {
 		t.Errorf("%d cancelled calls are remembered, want %d", got, cancelledCalls)
 	}
 }

@@ -76,34 +76,34 @@ func TestBackOff(t *testing.T) {
 		defer p.Close()
 		try := func(what string, wantStarts int) {
 			t.Helper()
-			if err := p.Start(t.Context()); !errors.Is(err, errNoStart) || starts != wantStarts {
+			if _, err := p.Open(t.Context()); !errors.Is(err, errNoStart) || starts != wantStarts {
 				t.Errorf("%s: %d starts, want %d: %v", what, starts, wantStarts, err)
 			}
 		}
 		try("first", 1)
 		try("again at once", 2)
 		try("too soon", 2)
-		time.Sleep(firstBackOff)
+		time.Sleep(mux.OnDemand.First)
 		try("after the first back-off", 3)
-		time.Sleep(firstBackOff)
+		time.Sleep(mux.OnDemand.First)
 		try("too soon again", 3)
-		time.Sleep(firstBackOff)
+		time.Sleep(mux.OnDemand.First)
 		try("after the second back-off", 4)
 		for range 10 {
-			time.Sleep(lastBackOff)
+			time.Sleep(mux.OnDemand.Last)
 			starts = 0
 			try("after the last back-off", 1)
 		}
 		fail = false
-		time.Sleep(lastBackOff)
+		time.Sleep(mux.OnDemand.Last)
 		c := connect(t, p)
 		last.die(errNoStart)
 		<-c.Done()
 		starts = 0
 		try("a process that did not stay", 0)
-		time.Sleep(lastBackOff)
+		time.Sleep(mux.OnDemand.Last)
 		connect(t, p)
-		time.Sleep(lasting)
+		time.Sleep(mux.Lasting)
 		last.die(errNoStart)
 		connect(t, p) // its end is no reason to wait
 	})
@@ -118,14 +118,17 @@ func TestR06EndWhileStarting(t *testing.T) {
 		p := New(options)
 		defer p.Close()
 		failed := make(chan error)
-		go func() { failed <- p.Start(t.Context()) }()
+		go func() {
+			_, err := p.Open(t.Context())
+			failed <- err
+		}()
 		synctest.Wait()
 		f.die(errNoStart)
 		if err := <-failed; !errors.Is(err, errNoStart) {
 			t.Errorf("got %v", err)
 		}
 		start := time.Now()
-		if err := p.Start(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != options.StartTimeout {
+		if _, err := p.Open(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != options.StartTimeout {
 			t.Errorf("no answer to initialize: got %v after %s", err, time.Since(start))
 		}
 		if !f.closed {
@@ -133,6 +136,32 @@ func TestR06EndWhileStarting(t *testing.T) {
 		}
 		if n := p.Metrics().StartFailures.Value(); n != 2 {
 			t.Errorf("counted %d failures, want 2", n)
+		}
+	})
+}
+
+// A start that Close ends has not failed.
+func TestCloseWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := testOptions()
+		f := &silent{fake: fake{t: t}}
+		options.Acquire = func(context.Context) (mux.Server, error) { return f, nil }
+		p := New(options)
+		failed := make(chan error)
+		go func() {
+			_, err := p.Open(t.Context())
+			failed <- err
+		}()
+		synctest.Wait()
+		p.Close()
+		if err := <-failed; !errors.Is(err, mux.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if !f.closed {
+			t.Error("the process was left alone")
+		}
+		if n := p.Metrics().StartFailures.Value(); n != 0 {
+			t.Errorf("counted %d failures", n)
 		}
 	})
 }

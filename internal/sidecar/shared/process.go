@@ -15,9 +15,6 @@ package shared
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -61,37 +58,23 @@ type Metrics struct {
 	SubscriptionRefusals session.Counter // subscriptions beyond what a session may have
 }
 
-// ErrClosed says that no more processes are started.
-var ErrClosed = errors.New("this instance is going away")
-
 // Process is the one server process of all sessions. When it ends they do, and the
 // next session finds a fresh one.
 type Process struct {
 	options Options
 	metrics Metrics
-	ctx     context.Context // of starts, which last no longer than the Process
-	cancel  context.CancelFunc
-
-	mu       sync.Mutex
-	current  *run
-	starting *start
-	closed   bool
-	failures int // processes in a row that did not last
-	retryAt  time.Time
-	lastErr  error
-}
-
-// start is a process that is being started, for whoever waits for it.
-type start struct {
-	done chan struct{}
-	run  *run
-	err  error
+	runs    *mux.Supervisor[*run]
 }
 
 // New returns a Process that is started for the first session.
 func New(options Options) *Process {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Process{options: options, ctx: ctx, cancel: cancel}
+	p := &Process{options: options}
+	p.runs = mux.NewSupervisor(mux.Policy[*run]{
+		Start: p.start, Timeout: options.StartTimeout,
+		Dead: (*run).Dead, Fail: (*run).fail,
+		Started: p.metrics.Starts.Inc, Failed: p.metrics.StartFailures.Inc, Ended: p.ended,
+	})
+	return p
 }
 
 // Metrics are the counters.
@@ -100,7 +83,7 @@ func (p *Process) Metrics() *Metrics { return &p.metrics }
 // Open returns a new session over the process, which is started if there is none.
 func (p *Process) Open(ctx context.Context) (*session.Session, error) {
 	for {
-		running, err := p.running(ctx)
+		running, err := p.runs.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -111,89 +94,20 @@ func (p *Process) Open(ctx context.Context) (*session.Session, error) {
 	}
 }
 
-// Start sees to it that a process runs and has answered initialize.
-func (p *Process) Start(ctx context.Context) error {
-	_, err := p.running(ctx)
-	return err
-}
-
 // Close ends the process and every session. It returns at once.
 func (p *Process) Close() {
-	p.mu.Lock()
-	p.closed = true
-	running := p.current
-	p.mu.Unlock()
-	p.cancel()
-	if running != nil {
-		running.fail(ErrClosed)
+	if running, ok := p.runs.Close(); ok {
+		running.fail(mux.ErrClosed)
 	}
 }
 
-// running returns the process that runs, or the one that is started now. Everybody
-// waits for the same one, and nobody's going away stops it.
-func (p *Process) running(ctx context.Context) (*run, error) {
-	p.mu.Lock()
-	if p.current != nil {
-		if reason := p.current.Dead(); reason != nil {
-			p.endedLocked(p.current, reason) // it will say so itself in a moment
-		}
-	}
-	switch {
-	case p.closed:
-		p.mu.Unlock()
-		return nil, ErrClosed
-	case p.current != nil:
-		defer p.mu.Unlock()
-		return p.current, nil
-	case p.starting == nil:
-		if wait := time.Until(p.retryAt); wait > 0 {
-			defer p.mu.Unlock()
-			return nil, fmt.Errorf("the next start is in %s, because of the last: %w", wait.Round(time.Millisecond), p.lastErr)
-		}
-		p.starting = &start{done: make(chan struct{})}
-		go p.start(p.starting)
-	}
-	starting := p.starting
-	p.mu.Unlock()
-	select {
-	case <-starting.done:
-		return starting.run, starting.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for server to start: %w", ctx.Err())
-	}
-}
-
-func (p *Process) start(into *start) {
-	defer close(into.done)
-	ctx, cancel := context.WithTimeout(p.ctx, p.options.StartTimeout)
-	defer cancel()
-	running, err := p.begin(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.starting = nil
-	if err == nil {
-		err = running.Dead() // while nobody looked
-	}
-	if err == nil && p.closed {
-		go running.fail(ErrClosed)
-		err = ErrClosed
-	}
-	if err != nil {
-		p.metrics.StartFailures.Inc()
-		p.slowDownLocked(err)
-		into.err = err
-		return
-	}
-	p.metrics.Starts.Inc()
-	p.current, into.run = running, running
-}
-
-func (p *Process) begin(ctx context.Context) (*run, error) {
+// start starts a process and initializes it.
+func (p *Process) start(ctx context.Context) (*run, error) {
 	server, err := p.options.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	running := newRun(server, &p.options, &p.metrics, p.ended)
+	running := newRun(server, &p.options, &p.metrics, p.runs.Ended)
 	if err := running.handshake(ctx); err != nil {
 		running.fail(err)
 		return nil, err
@@ -201,44 +115,6 @@ func (p *Process) begin(ctx context.Context) (*run, error) {
 	return running, nil
 }
 
-const (
-	firstBackOff = time.Second
-	lastBackOff  = 30 * time.Second
-	// lasting is how long a process must have run for its end to be no reason to
-	// wait with the next.
-	lasting = 10 * time.Second
-)
-
-// ended is told of each process's end before its sessions are, so that a client
-// that begins again at once finds another.
-func (p *Process) ended(over *run, reason error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endedLocked(over, reason)
-}
-
-func (p *Process) endedLocked(over *run, reason error) {
-	if p.current != over {
-		return // it is known, or never got as far, which its start tells
-	}
-	p.current = nil
-	if p.closed {
-		return
-	}
-	if time.Since(over.began) >= lasting {
-		p.failures = 0
-	} else {
-		p.slowDownLocked(reason)
-	}
+func (p *Process) ended(reason error) {
 	p.options.Log.Info("The shared server process ended", "reason", child.ForClients(reason).Error())
-}
-
-// slowDownLocked puts off the next start. The first failure costs nothing.
-func (p *Process) slowDownLocked(reason error) {
-	p.lastErr = reason
-	p.failures++
-	if p.failures > 1 {
-		backOff := min(firstBackOff<<min(p.failures-2, 10), lastBackOff)
-		p.retryAt = time.Now().Add(backOff)
-	}
 }

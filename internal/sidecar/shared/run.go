@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -20,7 +19,6 @@ type run struct {
 	options *Options
 	metrics *Metrics
 	ended   func(*run, error)
-	began   time.Time
 	hello   hello // set before there are sessions
 
 	mu     sync.Mutex
@@ -32,7 +30,7 @@ type run struct {
 
 func newRun(server mux.Server, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
-		server: server, options: options, metrics: metrics, ended: ended, began: time.Now(),
+		server: server, options: options, metrics: metrics, ended: ended,
 		views: map[*view]struct{}{}, topics: map[string]*topic{},
 	}
 	r.room = sync.NewCond(&r.mu)

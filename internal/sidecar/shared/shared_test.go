@@ -338,7 +338,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 	p.Close()
 	<-two.Done()
-	if _, err := p.Open(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := p.Open(t.Context()); !errors.Is(err, mux.ErrClosed) {
 		t.Errorf("open after close: got %v", err)
 	}
 }
