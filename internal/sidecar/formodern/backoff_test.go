@@ -53,17 +53,18 @@ func TestBackOffsAreForgotten(t *testing.T) {
 			}
 		}
 		fail("old")
-		time.Sleep(lastBackOff + 2*firstBackOff)
+		time.Sleep(mux.OnDemand.Last + 2*mux.OnDemand.First)
 		for i := range mostBackOffs {
 			fail(strconv.Itoa(i))
 		}
-		if v.backOffs["old"] != nil || len(v.backOffs) != mostBackOffs {
-			t.Errorf("%d are kept, with the one that is over: %t", len(v.backOffs), v.backOffs["old"] != nil)
+		if _, kept := v.backOffs["old"]; kept || len(v.backOffs) != mostBackOffs {
+			t.Errorf("%d are kept, with the one that is over: %t", len(v.backOffs), kept)
 		}
 		for i := range 10 {
 			fail("more" + strconv.Itoa(i))
 		}
-		if err := v.backOffs["more9"].err(); len(v.backOffs) != mostBackOffs || !errors.Is(err, errPlayed) {
+		last := v.backOffs["more9"]
+		if err := last.Err(); len(v.backOffs) != mostBackOffs || !errors.Is(err, errPlayed) {
 			t.Errorf("%d are kept, the last with error %v", len(v.backOffs), err)
 		}
 	})

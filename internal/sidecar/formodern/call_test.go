@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -154,7 +155,7 @@ func TestStartFails(t *testing.T) {
 					s.post(mute, "tools/list", "").wantBusy()
 				}
 				s.processes(3 - test.waits)
-				time.Sleep(firstBackOff)
+				time.Sleep(mux.OnDemand.First)
 				s.post(mute, "tools/list", "").wantBusy()
 				s.processes(4 - test.waits)
 				equal(t, "failures", s.server.Metrics().StartFailures.Value(), uint64(4-test.waits))

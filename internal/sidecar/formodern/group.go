@@ -8,10 +8,12 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-// group is the processes for clients that may share some and have the same capabilities.
+// group is the processes for clients that may share some and have the same capabilities. It
+// is no mux.Supervisor, which has one process: each call that may ask has one of its own.
 type group struct {
 	server       *Server
 	name         string
@@ -52,7 +54,7 @@ func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, s.busy(stateless.ErrClosed)
+		return nil, s.busy(mux.ErrClosed)
 	}
 	shares := from.Group()
 	name := shares + " " + c.text()
@@ -186,7 +188,7 @@ func (s *Server) waitLocked(ctx context.Context, timeout <-chan time.Time) error
 func (g *group) tryLocked(c *call, began **start) (*worker, error) {
 	s := g.server
 	if s.closed {
-		return nil, s.busy(stateless.ErrClosed)
+		return nil, s.busy(mux.ErrClosed)
 	}
 	if w := g.pickLocked(c); w != nil {
 		w.inFlight++
@@ -242,7 +244,8 @@ func (g *group) startLocked(c *call) (*start, error) {
 	case len(g.workers)+len(g.starts) >= limits.PerKey:
 		return nil, nil //nolint:nilnil // There is no room.
 	}
-	if err := s.backOffs[g.shares].err(); err != nil {
+	backOff := s.backOffs[g.shares]
+	if err := backOff.Err(); err != nil {
 		return nil, err
 	}
 	// One process is left for clients of other addresses. Principals are not counted: a token
@@ -325,7 +328,7 @@ func (g *group) start(b *start) {
 		err = w.DeadLocked() // while nobody looked
 	}
 	if err == nil && s.closed {
-		err = stateless.ErrClosed
+		err = mux.ErrClosed
 	}
 	if err == nil {
 		delete(s.backOffs, g.shares)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -112,7 +113,7 @@ func (s *Server) enter(l *listen, w *worker) error {
 	}
 	switch {
 	case s.closed:
-		return stateless.ErrClosed
+		return mux.ErrClosed
 	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
 		return errURIs
 	case g.holder == nil && w.DeadLocked() != nil:

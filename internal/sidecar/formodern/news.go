@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -55,13 +56,9 @@ func notification(method, params string, id []byte) []byte {
 	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{` + tag(id) + `}}}`)
 }
 
-const (
-	// lasting is how long a process must have held subscriptions for its end to be no
-	// reason to give them up.
-	lasting = 10 * time.Second
-	// holders is how many in a row may not last.
-	holders = 3
-)
+// holders is how many processes in a row may hold subscriptions for less than mux.Lasting,
+// before the subscriptions are given up.
+const holders = 3
 
 // holderEndedLocked sees to it that another process has the subscriptions.
 func (g *group) holderEndedLocked(w *worker) {
@@ -72,7 +69,7 @@ func (g *group) holderEndedLocked(w *worker) {
 	if len(g.listens) == 0 || g.server.closed {
 		return
 	}
-	if time.Since(g.heldSince) >= lasting {
+	if time.Since(g.heldSince) >= mux.Lasting {
 		g.lostHolders = 0
 	}
 	g.lostHolders++

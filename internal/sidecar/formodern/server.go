@@ -100,12 +100,12 @@ type Server struct {
 	calls    map[stateless.Recipient]*call // of clients that wait
 	listens  map[stateless.Recipient]*listen
 	parks    map[string]*park
-	held     *budget.Account     // answers to calls that are parked
-	changed  chan struct{}       // closed when a process may be free
-	waiters  int                 // that changed would wake
-	queues   map[string]int      // of these, those that wait for room, by the share that their groups count in
-	alarmed  bool                // they are woken in a while
-	backOffs map[string]*backOff // by principal
+	held     *budget.Account        // answers to calls that are parked
+	changed  chan struct{}          // closed when a process may be free
+	waiters  int                    // that changed would wake
+	queues   map[string]int         // of these, those that wait for room, by the share that their groups count in
+	alarmed  bool                   // they are woken in a while
+	backOffs map[string]mux.BackOff // by principal
 	closed   bool
 }
 
@@ -115,7 +115,7 @@ func New(options Options) *Server {
 	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[string]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parks: map[string]*park{},
-		backOffs: map[string]*backOff{}, queues: map[string]int{},
+		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}
 	s.held = options.Limits.Memory.Account(s.giveWay)
 	return s
@@ -147,7 +147,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	for _, w := range workers {
-		w.fail(stateless.ErrClosed)
+		w.fail(mux.ErrClosed)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -14,6 +15,9 @@ import (
 // request, but for what goes on with one before: that goes where the one before went.
 // Subscriptions stay with the first, and are repeated at the others, so that it does not
 // matter which of them has news.
+//
+// It is no mux.Supervisor, which has one process that clients wait for. Here are several,
+// and no client waits for another one to start.
 type crowd struct {
 	process *process // has the first
 	begun   begun
@@ -21,12 +25,13 @@ type crowd struct {
 	mu       sync.Mutex
 	others   []*run
 	starting bool
-	retryAt  time.Time // after a start that failed
+	backOff  mux.BackOff
 	closed   bool
 }
 
-// crowdRetry is how long no other process is started after one could not be.
-const crowdRetry = 10 * time.Second
+// crowdPace is slow from the first failure on, because no client waits for such a process:
+// the first one serves meanwhile. It gets no slower, because load ends sooner than that.
+var crowdPace = mux.Pace{First: 10 * time.Second, Last: 10 * time.Second}
 
 // choose returns the process that a request goes to, given the first. One that is not
 // crowded is taken before any is started, and the first before others, so that those end.
@@ -57,7 +62,7 @@ func (c *crowd) choose(first *run, request session.Message) *run {
 }
 
 func (c *crowd) mayStartLocked(limits *Limits) bool {
-	return !c.closed && !c.starting && len(c.others)+1 < limits.Processes && time.Now().After(c.retryAt)
+	return !c.closed && !c.starting && len(c.others)+1 < limits.Processes && c.backOff.Wait() <= 0
 }
 
 // load is how many requests of clients are in flight, and whether there can be more.
@@ -67,9 +72,9 @@ func (r *run) load() (requests int, alive bool) {
 	return r.inFlight, r.DeadLocked() == nil
 }
 
-// start starts one more process. Nobody waits for it.
+// start starts one more process. No client waits for it.
 func (c *crowd) start(first *run) {
-	ctx, cancel := context.WithTimeout(c.process.ctx, first.options.Limits.StartTimeout)
+	ctx, cancel := context.WithTimeout(c.process.Context(), first.options.Limits.StartTimeout)
 	defer cancel()
 	server, err := first.options.Acquire(ctx)
 	c.mu.Lock()
@@ -77,7 +82,7 @@ func (c *crowd) start(first *run) {
 	c.starting = false
 	switch {
 	case err != nil:
-		c.retryAt = time.Now().Add(crowdRetry)
+		c.backOff.Failed(err, crowdPace)
 		first.options.Log.V(1).Info("No other process can be had for a server that is busy", "reason", err.Error())
 		return
 	case c.closed:
@@ -104,8 +109,8 @@ func (c *crowd) left(over *run, reason error) {
 	for _, first := range c.process.all() {
 		first.forgetRepeats(over)
 	}
-	if time.Since(over.began) < lasting {
-		c.retryAt = time.Now().Add(crowdRetry)
+	if time.Since(over.began) < mux.Lasting && !harmless(reason) {
+		c.backOff.Failed(reason, crowdPace)
 	}
 	over.options.Log.V(1).Info("Another process for clients of the stateless revision ended", "reason", reason.Error())
 }

@@ -147,9 +147,9 @@ func TestCrowdWithoutRoom(t *testing.T) {
 		await(t, "the start to fail", func() bool {
 			s.endpoint.crowd.mu.Lock()
 			defer s.endpoint.crowd.mu.Unlock()
-			failed := !s.endpoint.crowd.retryAt.IsZero()
-			if failed { // the next requests come before that, also on a slow machine
-				s.endpoint.crowd.retryAt = s.endpoint.crowd.retryAt.Add(time.Hour)
+			failed := s.endpoint.crowd.backOff.Wait() > 0
+			if failed { // the next requests come before the next start, also on a slow machine
+				s.endpoint.crowd.backOff.Failed(errNoRoom, mux.Pace{First: time.Hour, Last: time.Hour})
 			}
 			return failed
 		})
@@ -210,9 +210,6 @@ func TestCrowdIsForgotten(t *testing.T) {
 		s.endpoint.crowd.all()[0].idleNow(t)
 		<-second.closed
 		await(t, "it to be forgotten", func() bool { return s.endpoint.others() == 0 })
-		s.endpoint.crowd.mu.Lock()
-		s.endpoint.crowd.retryAt = time.Time{}
-		s.endpoint.crowd.mu.Unlock()
 	}
 	running := s.endpoint.process.all()[0]
 	running.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -117,7 +118,7 @@ const tries = 3
 func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refusal, error) {
 	switch goesOn := goesOnWith(request); {
 	case goesOn == nil && e.refusing.Load(): // others can take it
-		return nil, nil, ErrClosed
+		return nil, nil, mux.ErrClosed
 	case goesOn != nil && e.options.owners.isForeign(r.Caller.Principal, goesOn):
 		return nil, refuseForeign(request), nil
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Era is what a server speaks: revisions with sessions, or without.
-type Era uint8
+type Era uint32
 
 // The eras.
 const (
@@ -37,11 +37,7 @@ func (e *Era) Set(text string) error {
 	return fmt.Errorf("want auto, legacy or modern, not %q", text)
 }
 
-func (p *process) foundEra() Era {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.era
-}
+func (p *process) foundEra() Era { return Era(p.era.Load()) }
 
 func (p *process) findEra(ctx context.Context) (Era, error) {
 	if era := p.foundEra(); era != Auto {
@@ -56,18 +52,16 @@ func (p *process) findEra(ctx context.Context) (Era, error) {
 	if running != nil {
 		running.fail(errProbed)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.learnLocked(found)
-	return p.era, nil
+	p.learn(found)
+	return found.era, nil
 }
 
-// learnLocked notes what the server speaks.
-func (p *process) learnLocked(found verdict) {
-	if found.era != p.era {
+// learn notes what the server speaks. What was not found out does not change what another
+// start, or findEra, found out meanwhile.
+func (p *process) learn(found verdict) {
+	if found.era != Auto && p.era.Swap(uint32(found.era)) != uint32(found.era) {
 		p.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
 	}
-	p.era = found.era
 }
 
 // verdict is an era that was found out, and how.

@@ -219,7 +219,6 @@ func TestEraFlag(t *testing.T) {
 
 // isRunning says whether there is something that serves clients.
 func (p *process) isRunning() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.current != nil
+	_, ok := p.Current()
+	return ok
 }

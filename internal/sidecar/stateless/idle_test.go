@@ -20,7 +20,7 @@ import (
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := testLimits()
-		limits.IdleTimeout = lasting / 2 // so that an end by a mistake would count
+		limits.IdleTimeout = mux.Lasting / 2 // so that an end by a mistake would count
 		started := make(chan *script, 2)
 		e := New(Options{Limits: limits, Era: Modern, Acquire: func(context.Context) (mux.Server, error) {
 			p := newScript(nil)

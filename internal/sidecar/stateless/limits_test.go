@@ -181,12 +181,17 @@ func TestSlowClients(t *testing.T) {
 type recorder struct {
 	mu     sync.Mutex
 	header http.Header
+	status int
 	body   strings.Builder
 }
 
 func (r *recorder) Header() http.Header { return r.header }
 
-func (r *recorder) WriteHeader(int) {}
+func (r *recorder) WriteHeader(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
+}
 
 func (r *recorder) Write(b []byte) (int, error) {
 	r.mu.Lock()

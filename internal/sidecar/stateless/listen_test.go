@@ -275,7 +275,7 @@ func TestDrain(t *testing.T) {
 	if got := p.next(t); string(got.Envelope.Method) != "notifications/cancelled" {
 		t.Errorf("the process is sent %s, want the end of the subscription", got.Bytes)
 	}
-	s.post(enveloped("2", "some/method", "")).want(503, ErrClosed.Error(), `"id":2`)
+	s.post(enveloped("2", "some/method", "")).want(503, mux.ErrClosed.Error(), `"id":2`)
 	select {
 	case <-drained:
 		t.Error("the call was not waited for")
@@ -298,7 +298,7 @@ func TestDrainInAHurry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.endpoint.Drain(ctx)
-	call.want(200, ErrClosed.Error(), `-32603`, `"id":1`)
+	call.want(200, mux.ErrClosed.Error(), `-32603`, `"id":1`)
 	s.endpoint.Drain(ctx) // and again
 }
 
@@ -323,22 +323,6 @@ func TestDeath(t *testing.T) {
 	}
 	fresh.answer(request, `"result":{}`)
 	again.want(200, `"result":{}`)
-	// Those that do not last are not followed by others at once.
-	before := time.Now()
-	fresh.end(errDied)
-	await(t, "the end", func() bool {
-		s.endpoint.process.mu.Lock()
-		defer s.endpoint.process.mu.Unlock()
-		ended := s.endpoint.process.failures == 2
-		if ended {
-			if wait := s.endpoint.process.retryAt.Sub(before); wait < firstBackOff {
-				t.Errorf("the next start is after %s", wait)
-			}
-			s.endpoint.process.retryAt = before.Add(time.Hour) // so that the next request comes before it, also on a slow machine
-		}
-		return ended
-	})
-	s.post(enveloped("1", "some/method", "")).want(503, "the next start is in", errDied.Error())
 }
 
 // brokenServer ends when it is sent something.

@@ -2,10 +2,10 @@
 // process that speaks it, too, or from what stands in for one.
 //
 // One process serves all clients, since nothing in that revision belongs to a
-// connection; more help while it is busy. Towards the process each request has a number of our own in place of its
-// id and progress token, and so a subscription has; what comes back is routed by that
-// number and has the client's spelling again. All else in a message passes byte for
-// byte.
+// connection; more help while it is busy. Towards the process each request has a number of
+// our own in place of its id and progress token, and so a subscription has; what comes back
+// is routed by that number and has the client's spelling again. All else in a message passes
+// byte for byte.
 //
 // Whether the server speaks the revision is found out when the first client asks: a
 // process is asked for server/discover. One that was is given to no session, whatever
@@ -15,8 +15,7 @@ package stateless
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -110,8 +109,6 @@ type Metrics struct {
 }
 
 var (
-	// ErrClosed says that no more requests are taken.
-	ErrClosed = errors.New("this instance is going away")
 	// ErrBusy says that a request was not taken, and may be later.
 	ErrBusy = errors.New("the server is busy")
 	// ErrSessionsOnly says that the server does not speak this revision.
@@ -121,193 +118,83 @@ var (
 // process is the one process of all clients. When it ends the next client finds a fresh
 // one.
 type process struct {
+	*mux.Supervisor[*run]
 	options *Options
 	metrics *Metrics
-	ctx     context.Context // of starts, which last no longer than the process
-	cancel  context.CancelFunc
-
-	mu       sync.Mutex
-	era      Era
-	current  *run
-	starting *start
-	closed   bool
-	failures int // processes in a row that did not last
-	retryAt  time.Time
-	lastErr  error
-}
-
-// start is a process that is being started, for whoever waits for it.
-type start struct {
-	done chan struct{}
-	run  *run
-	err  error
+	era     atomic.Uint32 // an Era
 }
 
 func newProcess(options *Options, metrics *Metrics) *process {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &process{options: options, metrics: metrics, ctx: ctx, cancel: cancel, era: options.Era}
+	p := &process{options: options, metrics: metrics}
+	p.era.Store(uint32(options.Era))
+	p.Supervisor = mux.NewSupervisor(mux.Policy[*run]{
+		Start: p.start, Timeout: options.Limits.StartTimeout,
+		Dead: (*run).Dead, Retired: (*run).isRetired, Fail: (*run).fail, Harmless: harmless,
+		Started: metrics.Starts.Inc, Failed: metrics.StartFailures.Inc, Ended: p.ended,
+	})
+	return p
 }
 
-// running returns the process that runs, or the one that is started now. Everybody
-// waits for the same one, and nobody's going away stops it.
+// running returns the process that serves clients, which is started if there is none.
 func (p *process) running(ctx context.Context) (*run, error) {
-	p.mu.Lock()
-	if p.current != nil {
-		if reason := p.current.Dead(); reason != nil {
-			p.endedLocked(p.current, reason) // it will say so itself in a moment
-		} else if p.current.isRetired() {
-			p.current = nil
-		}
-	}
-	switch {
-	case p.closed:
-		p.mu.Unlock()
-		return nil, ErrClosed
-	case p.era == Legacy && p.options.Translate == nil:
-		p.mu.Unlock()
+	if p.foundEra() == Legacy && p.options.Translate == nil {
 		return nil, ErrSessionsOnly
-	case p.current != nil:
-		defer p.mu.Unlock()
-		return p.current, nil
-	case p.starting == nil:
-		if wait := time.Until(p.retryAt); wait > 0 {
-			defer p.mu.Unlock()
-			return nil, fmt.Errorf("the next start is in %s, because of the last: %w", wait.Round(time.Millisecond), p.lastErr)
-		}
-		p.starting = &start{done: make(chan struct{})}
-		go p.start(p.starting)
 	}
-	starting := p.starting
-	p.mu.Unlock()
-	select {
-	case <-starting.done:
-		return starting.run, starting.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for server to start: %w", ctx.Err())
-	}
+	return p.Get(ctx)
 }
 
-func (p *process) start(into *start) {
-	defer close(into.done)
-	ctx, cancel := context.WithTimeout(p.ctx, p.options.Limits.StartTimeout)
-	defer cancel()
-	p.mu.Lock()
-	era := p.era // only a start changes it to anything but Auto
-	p.mu.Unlock()
-	found := verdict{era: era}
-	var running *run
-	var err error
+// start starts a process that serves clients. If the era of the server is not known, it
+// takes one to find out.
+func (p *process) start(ctx context.Context) (*run, error) {
+	era := p.foundEra()
 	if era == Auto {
-		found, running, err = p.detect(ctx)
+		found, running, err := p.detect(ctx)
+		p.learn(found)
+		if err != nil || running != nil {
+			return running, err
+		}
+		era = found.era
 	}
 	switch {
-	case err != nil || running != nil:
-	case found.era == Modern:
-		running, err = p.launch(ctx)
+	case era == Modern:
+		return p.launch(ctx)
 	case p.options.Translate == nil:
-		err = ErrSessionsOnly
+		return nil, ErrSessionsOnly
 	default:
-		running = newRun(nil, p.options.Translate(), p.options, p.metrics, p.ended)
-	}
-	p.settle(into, found, running, err)
-}
-
-// settle makes the outcome of a start known.
-func (p *process) settle(into *start, found verdict, running *run, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.starting = nil
-	p.learnLocked(found)
-	if err == nil {
-		err = running.Dead() // while nobody looked
-	}
-	switch {
-	case errors.Is(err, ErrSessionsOnly):
-		into.err = err // which is no failure
-	case err == nil && p.closed:
-		go running.fail(ErrClosed)
-		into.err = ErrClosed
-	case err != nil:
-		p.metrics.StartFailures.Inc()
-		p.slowDownLocked(err)
-		into.err = err
-	default:
-		p.metrics.Starts.Inc()
-		p.current, into.run = running, running
+		return newRun(nil, p.options.Translate(), p.options, p.metrics, p.Ended), nil
 	}
 }
 
-// launch starts a process that nobody has said anything to.
+// launch starts a process that has not been sent anything.
 func (p *process) launch(ctx context.Context) (*run, error) {
 	server, err := p.options.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newRun(server, nil, p.options, p.metrics, p.ended), nil
+	return newRun(server, nil, p.options, p.metrics, p.Ended), nil
 }
 
-const (
-	firstBackOff = time.Second
-	lastBackOff  = 30 * time.Second
-	// lasting is how long a process must have run for its end to be no reason to
-	// wait with the next.
-	lasting = 10 * time.Second
-)
-
-// ended is told of each process's end before its clients are, so that one that tries
-// again at once finds another.
-func (p *process) ended(over *run, reason error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endedLocked(over, reason)
+// harmless is for ends that say nothing against the next process: this one was not needed.
+func harmless(reason error) bool {
+	return errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle)
 }
 
-func (p *process) endedLocked(over *run, reason error) {
-	if p.current != over {
-		return // it is known, or never got as far, which its start tells
-	}
-	p.current = nil
-	if p.closed {
-		return
-	}
-	if time.Since(over.began) >= lasting || errors.Is(reason, errIdle) {
-		p.failures = 0
-	} else {
-		p.slowDownLocked(reason)
-	}
+func (p *process) ended(reason error) {
 	p.options.Log.Info("The server process for clients of the stateless revision ended", "reason", reason.Error())
-}
-
-// slowDownLocked puts off the next start. The first failure costs nothing.
-func (p *process) slowDownLocked(reason error) {
-	p.lastErr = reason
-	p.failures++
-	if p.failures > 1 {
-		backOff := min(firstBackOff<<min(p.failures-2, 10), lastBackOff)
-		p.retryAt = time.Now().Add(backOff)
-	}
 }
 
 // all is the process that runs, if one does.
 func (p *process) all() []*run {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current == nil {
-		return nil
+	if running, ok := p.Current(); ok {
+		return []*run{running}
 	}
-	return []*run{p.current}
+	return nil
 }
 
 // drain takes no more requests, ends subscriptions, and waits for calls in flight until
 // the context ends.
 func (p *process) drain(ctx context.Context) {
-	p.mu.Lock()
-	p.closed = true
-	running := p.current
-	p.mu.Unlock()
-	p.cancel()
-	if running == nil {
-		return
+	if running, ok := p.Close(); ok {
+		running.end(ctx)
 	}
-	running.end(ctx)
 }

@@ -189,7 +189,7 @@ func (r *run) register(c *call, request session.Message) error {
 	case r.DeadLocked() != nil || r.retired && !c.own:
 		return errGone
 	case r.emptied != nil:
-		return ErrClosed
+		return mux.ErrClosed
 	case c.own:
 	case c.listen && r.listens >= limits.Listens:
 		return errListens
@@ -302,7 +302,7 @@ func (r *run) end(ctx context.Context) {
 	case <-r.Over():
 	case <-ctx.Done():
 	}
-	r.fail(ErrClosed)
+	r.fail(mux.ErrClosed)
 }
 
 // slowestLocked is the call that most waits for, beside what is being written.
