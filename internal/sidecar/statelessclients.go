@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -63,9 +64,6 @@ func (a *Adapter) findEra(ctx context.Context) {
 			return
 		}
 		a.config.Log.V(1).Info("Cannot find out whether the server speaks revision "+frontend.Revision20260728, "error", err.Error())
-		select {
-		case <-ctx.Done():
-		case <-time.After(eraRetry):
-		}
+		mux.Pause(ctx, eraRetry)
 	}
 }

@@ -1,14 +1,18 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -45,6 +49,29 @@ func TestSparesThatDoNotStay(t *testing.T) {
 		}
 	}
 	finish()
+}
+
+// starterFunc is a Starter.
+type starterFunc func() (*launcher.Process, error)
+
+func (f starterFunc) Spawn(context.Context, string) (*launcher.Process, error) { return f() }
+
+// A command that cannot be started is tried again ever more slowly.
+func TestSparesThatDoNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var tries []time.Duration
+		pool := NewPool(starterFunc(func() (*launcher.Process, error) {
+			tries = append(tries, time.Since(begin)/time.Second)
+			return nil, errors.New("no such command")
+		}), Options{Warm: 1, Max: 1, Starts: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+		defer cancel()
+		pool.Run(ctx)
+		if want := []time.Duration{0, 1, 3, 7, 15, 31, 61, 91}; !slices.Equal(tries, want) {
+			t.Errorf("tried at seconds %d, want %d", tries, want)
+		}
+	})
 }
 
 // Some servers write null for what they do not have.

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 // ErrFull says that there are as many processes as there may be.
@@ -176,7 +177,7 @@ func (p *Pool) ended(server *Server) {
 	p.mu.Lock()
 	if i := slices.Index(p.spares, server); i >= 0 {
 		p.spares = slices.Delete(p.spares, i, i+1)
-		if time.Since(server.begin) < shortLife {
+		if time.Since(server.begin) < mux.Lasting {
 			exit := server.process.Exit()
 			p.shortLived.Store(&exit)
 		}
@@ -185,20 +186,13 @@ func (p *Pool) ended(server *Server) {
 	p.release()
 }
 
-const (
-	firstBackOff = time.Second
-	lastBackOff  = 30 * time.Second
-
-	// shortLife is how long a process should wait to be used without ending.
-	shortLife = 10 * time.Second
-)
-
 // Run keeps spares until the context ends; then it ends them. A command that
 // cannot be started, or whose processes end while they wait, is tried again ever
-// more slowly.
+// more slowly. There is no mux.Supervisor here, which has one process that clients wait for:
+// the pool has many, and gives each of them away.
 func (p *Pool) Run(ctx context.Context) {
 	defer p.close()
-	backOff := time.Duration(0)
+	var backOff mux.BackOff
 	for ctx.Err() == nil {
 		for p.missing() && ctx.Err() == nil {
 			err := p.addSpare(ctx)
@@ -209,21 +203,17 @@ func (p *Pool) Run(ctx context.Context) {
 				err = shortLived(p.shortLived.Swap(nil)) // the one before
 			}
 			if err == nil {
-				backOff = 0
+				backOff.Reset()
 				continue
 			}
-			backOff = min(max(2*backOff, firstBackOff), lastBackOff)
-			p.options.Log.Error(err, "Cannot keep a spare server process", "nextTry", backOff.String())
-			wait(ctx, time.After(backOff))
+			wait := backOff.Failed(err, mux.Background)
+			p.options.Log.Error(err, "Cannot keep a spare server process", "nextTry", wait.String())
+			mux.Pause(ctx, wait)
 		}
-		wait(ctx, p.wanted)
-	}
-}
-
-func wait[T any](ctx context.Context, until <-chan T) {
-	select {
-	case <-ctx.Done():
-	case <-until:
+		select {
+		case <-ctx.Done():
+		case <-p.wanted:
+		}
 	}
 }
 

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-const (
-	firstBackOff = time.Second
-	// lastBackOff is also how long a subscription must have lasted for its end to be no
-	// reason to wait with the next.
-	lastBackOff = 30 * time.Second
-)
+// lasting is how long a subscription must have lasted for its end to be no reason to wait
+// longer for the next. It is longer than mux.Lasting, because after each next one the client
+// asks for all lists again.
+const lasting = 30 * time.Second
 
 // listener has one subscription at the modern server for all that the session wants to
 // know: every list that the server tells changes of, and the resources that the client is
@@ -38,7 +37,7 @@ type listener struct {
 	missed  bool // there was none since changes were last told
 	useless bool // the server has no subscriptions, or nothing to tell
 	retry   *time.Timer
-	backOff time.Duration
+	backOff mux.BackOff
 }
 
 // change is what the client wants to be different.
@@ -91,7 +90,7 @@ func (l *listener) enqueue(c change) bool {
 }
 
 func (l *listener) run() {
-	l.retry = time.NewTimer(lastBackOff)
+	l.retry = time.NewTimer(lasting)
 	l.retry.Stop()
 	defer l.retry.Stop()
 	defer l.release()
@@ -199,8 +198,8 @@ func (l *listener) lose(last []byte) {
 	l.server.metrics.LostListens.Inc()
 	l.release()
 	l.missed = true
-	if time.Since(l.began) >= lastBackOff {
-		l.backOff = 0
+	if time.Since(l.began) >= lasting {
+		l.backOff.Reset()
 	}
 	l.tryLater(readFailure(last))
 }
@@ -210,6 +209,5 @@ func (l *listener) tryLater(because *failure) {
 	if l.useless = because.isNoMethod(); l.useless {
 		return
 	}
-	l.backOff = min(max(2*l.backOff, firstBackOff), lastBackOff)
-	l.retry.Reset(l.backOff)
+	l.retry.Reset(l.backOff.Failed(nil, mux.Background))
 }

@@ -3,10 +3,10 @@ package forlegacy
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -122,16 +122,10 @@ func (s *Server) pause(c *call) bool {
 		s.stop(c, fmt.Sprintf("the server asked for the call to be repeated more than %d times", s.options.Limits.Retries))
 		return false
 	}
-	timer := time.NewTimer(s.options.Limits.RetryDelay << c.retries)
-	defer timer.Stop()
+	delay := s.options.Limits.RetryDelay << c.retries
 	c.retries++
 	s.metrics.Retries.Inc()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.ctx.Done():
-		return false
-	}
+	return mux.Pause(c.ctx, delay)
 }
 
 // stop ends a call that cannot go on. A tool's caller is told as of a tool that failed,

@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
-const (
-	firstDoubt = 5 * time.Second
-	lastDoubt  = 5 * time.Minute
-)
+// doubts is slow, because every look takes a process beside one that works.
+var doubts = mux.Pace{First: 5 * time.Second, Last: 5 * time.Minute}
 
 // doubt is whether a server has no sessions that has refused to initialize as those with
 // sessions do, too: a licence, or whatever else it needs, may just not have been there.
@@ -18,7 +18,7 @@ type doubt struct {
 	keeper *Keeper
 	ctx    context.Context // of those that are asked
 	cancel context.CancelFunc
-	wait   time.Duration
+	looks  int              // the next one included
 	due    <-chan time.Time // nil without a doubt
 	found  chan attempt     // what came of asking
 
@@ -26,10 +26,10 @@ type doubt struct {
 }
 
 func (k *Keeper) newDoubt(ctx context.Context, a attempt) *doubt {
-	d := &doubt{keeper: k, wait: firstDoubt, found: make(chan attempt)}
+	d := &doubt{keeper: k, looks: 1, found: make(chan attempt)}
 	d.ctx, d.cancel = context.WithCancel(ctx)
 	if a.how == byDiscover && k.opening != byDiscover && !k.options.Pinned {
-		d.due = time.After(d.wait)
+		d.due = time.After(doubts.After(d.looks))
 	}
 	return d
 }
@@ -58,8 +58,8 @@ func (d *doubt) consider(other attempt) *attempt {
 	case other.certain: // so it is for the ones after it, too
 		d.keeper.opening = byDiscover
 	default:
-		d.wait = min(2*d.wait, lastDoubt)
-		d.due = time.After(d.wait)
+		d.looks++
+		d.due = time.After(doubts.After(d.looks))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 // Connection is a server to look at.
@@ -123,19 +124,16 @@ func (k *Keeper) set(change func(*State)) {
 	k.changed = make(chan struct{})
 }
 
-const (
-	firstBackOff = 100 * time.Millisecond
-	lastBackOff  = 5 * time.Second
-
-	// steady is how long a server must have lived to be replaced at once.
-	steady = 10 * time.Second
-)
+// pace is faster than that of other processes: the pod is not ready before the keeper says
+// so, and each try finds out whether the server works by now.
+var pace = mux.Pace{First: 100 * time.Millisecond, Last: 5 * time.Second}
 
 // Run keeps a server until the context ends. One that dies is replaced at once; if
 // the fresh one does not answer either, the state says so. Those that do not answer,
-// or do not live long, are followed by others ever more slowly.
+// or do not live long, are followed by others ever more slowly. There is no mux.Supervisor
+// here: no other goroutine waits for the server, and this one stays with it.
 func (k *Keeper) Run(ctx context.Context) {
-	backOff := time.Duration(0)
+	var backOff mux.BackOff
 	for ctx.Err() == nil {
 		begin := time.Now()
 		answered, reason, err := k.keepOne(ctx)
@@ -153,15 +151,11 @@ func (k *Keeper) Run(ctx context.Context) {
 				s.Ready = false
 			}
 		})
-		if answered && time.Since(begin) > steady {
-			backOff = 0
+		if answered && time.Since(begin) >= mux.Lasting {
+			backOff.Reset()
 			continue
 		}
-		backOff = min(max(2*backOff, firstBackOff), lastBackOff)
-		select {
-		case <-ctx.Done():
-		case <-time.After(backOff):
-		}
+		mux.Pause(ctx, backOff.Failed(err, pace))
 	}
 }
 
@@ -307,15 +301,10 @@ func (k *Keeper) lookAgain(ctx context.Context, a attempt) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil && !mux.Pause(ctx, k.options.Settle) {
+		err = ctx.Err()
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(k.options.Settle):
-		return nil
-	}
+	return err
 }
 
 func (k *Keeper) within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {

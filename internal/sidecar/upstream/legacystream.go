@@ -6,10 +6,13 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
 const (
-	// firstPause and longestPause are before a stream is opened again that broke off.
+	// firstPause and longestPause are before a stream is opened again that broke off. The first
+	// is short: servers end streams in good order, too, and clients wait for what is on them.
 	firstPause   = 250 * time.Millisecond
 	longestPause = 30 * time.Second
 	// resumeTries is how often in a row the server may fail to go on with a call's stream.
@@ -46,15 +49,8 @@ func (c *Connection) read(body io.ReadCloser, flight *call, p *place) error {
 
 // pause waits before a stream is opened again, and says whether it should be.
 func (p *place) pause(ctx context.Context) bool {
-	wait := max(p.retry, min(firstPause<<min(p.fruitless, 10), longestPause))
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	pace := mux.Pace{First: firstPause, Last: longestPause}
+	return mux.Pause(ctx, max(p.retry, pace.After(1+p.fruitless)))
 }
 
 // open asks for a stream, from a place on if there is one. Without a stream it says
