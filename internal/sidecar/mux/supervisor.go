@@ -1,8 +1,3 @@
-// Package mux is for one server process that many clients use at the same time.
-//
-// A Supervisor starts that process, or whatever stands in for one, when a client first
-// needs it, and another one when it has ended. A BackOff keeps starts that fail apart. Both
-// know nothing of messages.
 package mux
 
 import (
