@@ -36,6 +36,7 @@ type call struct {
 	own       bool             // nobody else's
 	listen    bool             // it is a subscription
 	logs      bool             // the client wants log messages (U-07)
+	names     [48]byte // room for most ids and tokens
 	wake      chan struct{}
 	forward   func(event) // takes what arrives, if it is for a call at another process
 
@@ -50,6 +51,7 @@ type call struct {
 	answered  bool    // the process works on it no more
 	done      bool    // nothing follows what is in the inbox
 	inbox     []event
+	room      [1]event // for most inboxes
 	inHand    int    // bytes of the message that was taken last, which still waits for the client
 	waiting   int    // bytes of all these
 	takes     uint64 // messages that the client took, and pieces of large ones
@@ -76,11 +78,15 @@ func (c *call) Wrote() {
 
 func newCall(r *run, request session.Message) *call {
 	e := &request.Envelope
-	c := &call{run: r, wake: make(chan struct{}, 1), id: bytes.Clone(e.ID.Of(request.Bytes)), listen: string(e.Method) == methodListen, tool: string(e.Method) == "tools/call",
+	c := &call{run: r, wake: make(chan struct{}, 1), listen: string(e.Method) == methodListen, tool: string(e.Method) == "tools/call",
 		aboutTask: bytes.HasPrefix(e.Method, []byte("tasks/"))}
-	if token := e.ProgressToken.Of(request.Bytes); !bytes.Equal(token, []byte("null")) {
-		c.token = bytes.Clone(token)
+	id, token := e.ID.Of(request.Bytes), e.ProgressToken.Of(request.Bytes)
+	if string(token) == "null" {
+		token = nil
 	}
+	names := append(append(c.names[:0], id...), token...) // the request's body is not kept
+	c.id, c.token = names[:len(id):len(id)], names[len(id):]
+	c.inbox = c.room[:0]
 	if found, err := rpc.Find(request.Bytes, e.Meta, rpc.MetaLogLevel); err == nil && !c.listen {
 		c.logs = rpc.Text(request.Bytes, found[0]) != nil
 	}
