@@ -21,6 +21,12 @@ func (s Span) Present() bool { return s.End > s.Start }
 // Of returns the range's bytes in the message it was found in.
 func (s Span) Of(message []byte) []byte { return message[s.Start:s.End] }
 
+// IsObject says whether the range is an object of the message it was found in.
+func (s Span) IsObject(message []byte) bool { return s.Present() && message[s.Start] == '{' }
+
+// Whole is the range of all of a text.
+func Whole(text []byte) Span { return Span{End: len(text)} }
+
 // Envelope is what the bridge needs to know of a message. Spans hold JSON as it
 // stands in the message, so a string has its quotes. Byte slices hold decoded
 // strings; they alias the message unless it had escapes there.
@@ -193,9 +199,9 @@ func (s *syntax) end() *Error {
 }
 
 func (s *scanner) top() *Error {
-	m := members{names: topNames}
+	p := picker{names: topNames}
 	for {
-		key, more, err := m.next(&s.syntax)
+		key, more, err := p.next(&s.syntax)
 		if err != nil || !more {
 			return err
 		}
@@ -224,7 +230,7 @@ func (s *scanner) keepTop(key int, value Span) *Error {
 	case topID:
 		s.envelope.ID = value
 	case topMethod:
-		s.envelope.Method = s.text(value)
+		s.envelope.Method = Text(s.b, value)
 		if len(s.envelope.Method) == 0 {
 			return invalid(value.Start, "method must be a string and not empty")
 		}
@@ -242,9 +248,9 @@ func (s *scanner) keepTop(key int, value Span) *Error {
 }
 
 func (s *scanner) params() *Error {
-	m := members{names: paramsNames}
+	p := picker{names: paramsNames}
 	for {
-		key, more, err := m.next(&s.syntax)
+		key, more, err := p.next(&s.syntax)
 		if err != nil || !more {
 			return err
 		}
@@ -276,21 +282,21 @@ func (s *scanner) keepParam(key int, value Span) *Error {
 	case paramsProgressToken:
 		s.paramToken = value
 	case paramsName:
-		s.envelope.Name = s.text(value)
+		s.envelope.Name = Text(s.b, value)
 	case paramsURI:
-		s.envelope.URI = s.text(value)
+		s.envelope.URI = Text(s.b, value)
 	case paramsRequestID:
 		s.envelope.RequestID = value
 	case paramsVersion:
-		s.envelope.RequestedVersion = s.text(value)
+		s.envelope.RequestedVersion = Text(s.b, value)
 	}
 	return nil
 }
 
 func (s *scanner) meta() *Error {
-	m := members{names: metaNames}
+	p := picker{names: metaNames}
 	for {
-		key, more, err := m.next(&s.syntax)
+		key, more, err := p.next(&s.syntax)
 		if err != nil || !more {
 			return err
 		}
@@ -302,7 +308,7 @@ func (s *scanner) meta() *Error {
 		case metaProgressToken:
 			s.metaToken = value
 		case metaVersion:
-			s.envelope.ProtocolVersion = s.text(value)
+			s.envelope.ProtocolVersion = Text(s.b, value)
 		case metaSubscriptionID:
 			s.envelope.SubscriptionID = value
 		}

@@ -1,54 +1,43 @@
 package rpc
 
-import (
-	"cmp"
-	"slices"
-)
+import "bytes"
 
 // Find returns the values of the members with these names, of an object that stands in
 // a message that was scanned. One that is not there, or an object that is none, is
 // absent. There may be eight names; they must stand there exactly, once and without
-// escapes, as for Scan.
+// escapes, as for Scan, because the adapter decides by these values. Where it does not,
+// Lookup is enough.
 func Find(message []byte, object Span, names ...string) ([]Span, error) {
-	found := make([]Span, len(names))
-	if !object.Present() || message[object.Start] != '{' {
-		return found, nil
+	f := finder{picker: picker{names: names}, found: make([]Span, len(names))}
+	if !object.IsObject(message) {
+		return f.found, nil
 	}
-	s := syntax{b: message[:object.End], i: object.Start}
-	m := members{names: names}
-	for {
-		key, more, err := m.next(&s)
-		if err != nil {
+	for m := range Members(message, object) {
+		if _, err := f.look(message, m); err != nil {
 			return nil, err
 		}
-		if !more {
-			return found, nil
-		}
-		value, err := s.value()
-		if err != nil {
-			return nil, err
-		}
-		if key >= 0 {
-			found[key] = value
-		}
 	}
+	return f.found, nil
 }
 
-// Text is the content of a string that stands in a message, or nil for any other value.
-func Text(message []byte, value Span) []byte {
-	if !value.Present() {
-		return nil
-	}
-	s := scanner{syntax: syntax{b: message}}
-	return s.text(value)
+// finder keeps the values of the members that it looks for.
+type finder struct {
+	picker
+	found []Span
 }
 
-// Edited is a copy of a message with edits made, in whichever order they stand there.
-func Edited(message []byte, edits ...Edit) []byte {
-	size := len(message)
-	for _, edit := range edits {
-		size += len(edit.With)
+// look says whether a member is one of those.
+func (f *finder) look(message []byte, m Member) (bool, error) {
+	if m.Name == nil {
+		return false, syntaxError(m.Key.Start, "want a string") // the message was not scanned
 	}
-	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Span.Start, b.Span.Start) })
-	return AppendEdited(make([]byte, 0, size), message, edits...)
+	name := message[m.Key.Start+1 : m.Key.End-1]
+	key, err := f.lookUp(name, bytes.IndexByte(name, '\\') >= 0, m.Key.Start)
+	if err != nil {
+		return false, err
+	}
+	if key >= 0 {
+		f.found[key] = m.Value
+	}
+	return key >= 0, nil
 }

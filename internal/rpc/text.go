@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// text is the content of a string, or nil for any other value.
-func (s *scanner) text(value Span) []byte {
-	raw := value.Of(s.b)
-	if raw[0] != '"' {
+// Text is the content of a string that stands in a message, or nil for any other value.
+func Text(message []byte, value Span) []byte {
+	raw := value.Of(message)
+	if len(raw) < len(`""`) || raw[0] != '"' {
 		return nil
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {

@@ -147,7 +147,7 @@ func (s *Server) passOn(c *call, notification []byte) {
 // every round is another request, whose progress may begin anew; to the client there is
 // one, whose progress must not go back (U-05).
 func (c *call) advances(notification []byte, params rpc.Span) bool {
-	progress, err := strconv.ParseFloat(string(find(notification, params, "progress").Of(notification)), 64)
+	progress, err := strconv.ParseFloat(string(rpc.Lookup(notification, params, "progress").Of(notification)), 64)
 	if err != nil {
 		return c.rounds+c.retries == 0 // the client knows best what to do with it
 	}

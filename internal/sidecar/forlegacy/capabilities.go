@@ -16,106 +16,74 @@ type abilities struct{ form, url, sampling, roots bool }
 // server is told of them: no more than there is in the revision of the client, and
 // nothing that is translated for nobody.
 func readAbilities(declared []byte, revision string) (told []byte, can abilities) {
-	if len(declared) == 0 || declared[0] != '{' {
+	if !rpc.Whole(declared).IsObject(declared) {
 		return []byte(`{}`), can
 	}
-	var changes edits
-	thin := thinning{edits: &changes}
-	for w := over(declared, rpc.Span{End: len(declared)}); ; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
-		keepAbility(declared, m, revision, &thin, &can)
-	}
-	thin.close()
-	return changes.of(declared), can
+	var edits rpc.Edits
+	edits.Filter(declared, rpc.Whole(declared), func(m rpc.Member) bool {
+		return keepAbility(declared, m, revision, &edits, &can)
+	})
+	return rpc.Edited(declared, edits...), can
 }
 
-func keepAbility(declared []byte, m member, revision string, thin *thinning, can *abilities) {
-	object := m.is(declared, '{')
-	switch name := string(m.name); {
-	case name == "tasks":
-		thin.drop(m)
-	case name == "elicitation":
-		keepElicitation(declared, m, revision, thin, can)
-	case name == "sampling" && object:
-		can.sampling = true
-		thin.keep(m)
-	case name == "roots" && object:
-		can.roots = true
-		thin.keep(m)
-		dropMember(declared, m.value, "listChanged", thin.edits)
-	case name == "extensions" && object:
-		thin.keep(m)
-		dropMember(declared, m.value, tasksExtension, thin.edits)
-	case name == "sampling", name == "roots", name == "extensions":
-		thin.drop(m) // it must be an object
-	default:
-		thin.keep(m)
+func keepAbility(declared []byte, m rpc.Member, revision string, edits *rpc.Edits, can *abilities) bool {
+	object := m.Value.IsObject(declared)
+	switch string(m.Name) {
+	case "tasks":
+		return false
+	case "elicitation":
+		return object && keepElicitation(declared, m.Value, revision, edits, can)
+	case "sampling":
+		can.sampling = can.sampling || object
+		return object
+	case "roots":
+		can.roots = can.roots || object
+		dropMember(declared, m.Value, "listChanged", edits)
+		return object
+	case "extensions":
+		dropMember(declared, m.Value, tasksExtension, edits)
+		return object
 	}
+	return true
 }
 
-func keepElicitation(declared []byte, m member, revision string, thin *thinning, can *abilities) {
-	switch {
-	case !m.is(declared, '{') || revision == frontend.Revision20241105 || revision == frontend.Revision20250326:
-		thin.drop(m)
-	case revision == frontend.Revision20250618:
+func keepElicitation(declared []byte, at rpc.Span, revision string, edits *rpc.Edits, can *abilities) bool {
+	switch revision {
+	case frontend.Revision20241105, frontend.Revision20250326:
+		return false
+	case frontend.Revision20250618:
 		can.form = true
-		thin.keep(m)
-		thin.edits.replace(m.value, []byte(`{"form":{}}`))
+		edits.Replace(at, []byte(`{"form":{}}`))
 	default:
-		can.url = find(declared, m.value, "url").Present()
-		can.form = !can.url || find(declared, m.value, "form").Present() // neither is form (Q-01)
-		thin.keep(m)
+		can.url = rpc.Lookup(declared, at, "url").Present()
+		can.form = !can.url || rpc.Lookup(declared, at, "form").Present() // neither is form (Q-01)
 	}
+	return true
 }
 
 // dropMember drops the members with a name from an object.
-func dropMember(text []byte, object rpc.Span, name string, changes *edits) {
-	thin := thinning{edits: changes}
-	for w := over(text, object); ; {
-		m, ok := w.next()
-		switch {
-		case !ok:
-			thin.close()
-			return
-		case string(m.name) == name:
-			thin.drop(m)
-		default:
-			thin.keep(m)
-		}
-	}
+func dropMember(text []byte, object rpc.Span, name string, edits *rpc.Edits) {
+	edits.Filter(text, object, func(m rpc.Member) bool { return string(m.Name) != name })
 }
 
 // readOffer reads the capabilities of the modern server. It returns what the client is
 // told of them, and which lists the server tells changes of.
 func readOffer(offered []byte) (told []byte, lists [len(listKinds)]bool) {
-	if len(offered) == 0 || offered[0] != '{' {
+	if !rpc.Whole(offered).IsObject(offered) {
 		return []byte(`{}`), lists
 	}
-	var changes edits
-	thin := thinning{edits: &changes}
-	for w := over(offered, rpc.Span{End: len(offered)}); ; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
+	var edits rpc.Edits
+	edits.Filter(offered, rpc.Whole(offered), func(m rpc.Member) bool {
+		name := string(m.Name)
 		for i, kind := range listKinds {
-			if string(m.name) == kind.capability {
-				lists[i] = string(find(offered, m.value, "listChanged").Of(offered)) == "true"
+			if name == kind.capability {
+				lists[i] = string(rpc.Lookup(offered, m.Value, "listChanged").Of(offered)) == "true"
 			}
 		}
-		switch string(m.name) {
-		case "tasks":
-			thin.drop(m)
-		case "extensions":
-			thin.keep(m)
-			dropMember(offered, m.value, tasksExtension, &changes)
-		default:
-			thin.keep(m)
+		if name == "extensions" {
+			dropMember(offered, m.Value, tasksExtension, &edits)
 		}
-	}
-	thin.close()
-	return changes.of(offered), lists
+		return name != "tasks"
+	})
+	return rpc.Edited(offered, edits...), lists
 }

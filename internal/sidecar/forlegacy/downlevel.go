@@ -11,47 +11,42 @@ type downlevel struct {
 	text     []byte
 	method   string
 	revision string // these compare as texts
-	changes  *edits
+	edits    *rpc.Edits
 }
 
-// keep keeps a member of a result, as far as the client can read it.
-func (d *downlevel) keep(m member, result rpc.Span, thin *thinning) {
-	switch name := string(m.name); {
+// keep keeps a member of a result, as far as the client can read it. It says whether
+// anything is left of it.
+func (d *downlevel) keep(m rpc.Member, result rpc.Span) bool {
+	switch name := string(m.Name); {
 	case d.method == "tools/call" && name == "structuredContent":
-		d.keepStructured(m, result, thin)
+		return d.keepStructured(m, result)
 	case d.method == "tools/call" && name == "content":
-		thin.keep(m)
-		d.content(m, result)
+		d.content(m.Value, result)
 	case d.method == "tools/list" && name == "tools":
-		thin.keep(m)
-		d.tools(m.value)
+		d.tools(m.Value)
 	case d.method == "prompts/get" && name == "messages":
-		thin.keep(m)
-		d.messages(m.value)
-	default:
-		thin.keep(m)
+		d.messages(m.Value)
 	}
+	return true
 }
 
 // structured says whether a value may be structured content in the client's revision:
 // there is none in the first two, and objects only before the modern one.
 func (d *downlevel) structured(at rpc.Span) bool {
-	return d.revision >= frontend.Revision20250618 && d.text[at.Start] == '{'
+	return d.revision >= frontend.Revision20250618 && at.IsObject(d.text)
 }
 
 // keepStructured drops structured content that the client cannot read. The text that a
 // result has besides stays; if there is none, it is the structured content's.
-func (d *downlevel) keepStructured(m member, result rpc.Span, thin *thinning) {
-	if d.structured(m.value) {
-		thin.keep(m)
-		return
+func (d *downlevel) keepStructured(m rpc.Member, result rpc.Span) bool {
+	if d.structured(m.Value) {
+		return true
 	}
-	if find(d.text, result, "content").Present() {
-		thin.drop(m)
-		return
+	if rpc.Lookup(d.text, result, "content").Present() {
+		return false
 	}
-	thin.keep(m)
-	d.changes.replace(rpc.Span{Start: m.key.Start, End: m.value.End}, surrounded(`"content":`, textOf(m.value.Of(d.text)), ""))
+	d.edits.Replace(m.All(), surrounded(`"content":`, textOf(m.Value.Of(d.text)), ""))
+	return true
 }
 
 // textOf is a list of content that has a JSON value as its only text.
@@ -60,20 +55,20 @@ func textOf(value []byte) []byte {
 	return append(text, "}]"...)
 }
 
-func (d *downlevel) content(m member, result rpc.Span) {
-	w := over(d.text, m.value)
-	block, ok := w.next()
-	if !ok {
-		if at := find(d.text, result, "structuredContent"); at.Present() && !d.structured(at) {
-			d.changes.replace(m.value, textOf(at.Of(d.text)))
+func (d *downlevel) content(list, result rpc.Span) {
+	none := true
+	for block := range rpc.Members(d.text, list) {
+		none = false
+		if d.revision >= frontend.Revision20250618 {
+			break // it has all kinds of content
 		}
+		d.block(block.Value)
+	}
+	if !none {
 		return
 	}
-	if d.revision >= frontend.Revision20250618 {
-		return // it has all kinds of content
-	}
-	for ; ok; block, ok = w.next() {
-		d.block(block.value)
+	if at := rpc.Lookup(d.text, result, "structuredContent"); at.Present() && !d.structured(at) {
+		d.edits.Replace(list, textOf(at.Of(d.text)))
 	}
 }
 
@@ -82,18 +77,14 @@ func (d *downlevel) messages(list rpc.Span) {
 	if d.revision >= frontend.Revision20250618 {
 		return
 	}
-	for w := over(d.text, list); ; {
-		m, ok := w.next()
-		if !ok {
-			return
-		}
-		d.block(find(d.text, m.value, "content"))
+	for m := range rpc.Members(d.text, list) {
+		d.block(rpc.Lookup(d.text, m.Value, "content"))
 	}
 }
 
 // block puts a text in the place of content of a kind that came later.
 func (d *downlevel) block(at rpc.Span) {
-	kind := string(rpc.Text(d.text, find(d.text, at, "type")))
+	kind := string(rpc.Text(d.text, rpc.Lookup(d.text, at, "type")))
 	var says string
 	switch {
 	case kind == "audio" && d.revision < frontend.Revision20250326:
@@ -103,27 +94,23 @@ func (d *downlevel) block(at rpc.Span) {
 	default:
 		return
 	}
-	d.changes.replace(at, append(rpc.AppendString([]byte(`{"type":"text","text":`), says), '}'))
+	d.edits.Replace(at, append(rpc.AppendString([]byte(`{"type":"text","text":`), says), '}'))
 }
 
 // clipped is a text in an object, which may be of any length.
 func (d *downlevel) clipped(object rpc.Span, name string) string {
 	const most = 2 << 10
-	text := rpc.Text(d.text, find(d.text, object, name))
+	text := rpc.Text(d.text, rpc.Lookup(d.text, object, name))
 	return string(text[:min(len(text), most)])
 }
 
 // tools drops the schemas of output that the client's revision does not have.
 func (d *downlevel) tools(list rpc.Span) {
-	for w := over(d.text, list); ; {
-		tool, ok := w.next()
-		if !ok {
-			return
-		}
-		schema := find(d.text, tool.value, "outputSchema")
-		if !schema.Present() || d.structured(schema) && string(rpc.Text(d.text, find(d.text, schema, "type"))) == "object" {
+	for tool := range rpc.Members(d.text, list) {
+		schema := rpc.Lookup(d.text, tool.Value, "outputSchema")
+		if !schema.Present() || d.structured(schema) && string(rpc.Text(d.text, rpc.Lookup(d.text, schema, "type"))) == "object" {
 			continue
 		}
-		dropMember(d.text, tool.value, "outputSchema", d.changes)
+		dropMember(d.text, tool.Value, "outputSchema", d.edits)
 	}
 }

@@ -41,10 +41,10 @@ func readClient(request session.Message) *client {
 		c.revision = newest
 	}
 	c.identity = append(c.identity, `"`+rpc.MetaProtocolVersion+`":"`+frontend.Revision20260728+`"`...)
-	if info := find(request.Bytes, e.Params, "clientInfo").Of(request.Bytes); len(info) > 0 && info[0] == '{' {
-		c.identity = append(append(c.identity, `,"`+rpc.MetaClientInfo+`":`...), info...)
+	if info := rpc.Lookup(request.Bytes, e.Params, "clientInfo"); info.IsObject(request.Bytes) {
+		c.identity = append(append(c.identity, `,"`+rpc.MetaClientInfo+`":`...), info.Of(request.Bytes)...)
 	}
-	declared, can := readAbilities(find(request.Bytes, e.Params, "capabilities").Of(request.Bytes), c.revision)
+	declared, can := readAbilities(rpc.Lookup(request.Bytes, e.Params, "capabilities").Of(request.Bytes), c.revision)
 	c.can = can
 	c.identity = append(append(c.identity, `,"`+rpc.MetaClientCapabilities+`":`...), declared...)
 	return c
@@ -115,16 +115,16 @@ func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, 
 	switch {
 	case err == nil && e.Error.Present():
 		return translateError(session.Message{Bytes: discovered, Envelope: e}, id), false
-	case err != nil || e.Kind != rpc.Response || discovered[e.Result.Start] != '{':
+	case err != nil || e.Kind != rpc.Response || !e.Result.IsObject(discovered):
 		s.metrics.BadResults.Inc()
 		return frontend.AppendError(nil, id, session.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
 	}
-	capabilities, lists := readOffer(find(discovered, e.Result, "capabilities").Of(discovered))
+	capabilities, lists := readOffer(rpc.Lookup(discovered, e.Result, "capabilities").Of(discovered))
 	s.listen.lists = lists
 	answer = append(append(append(answer, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{"protocolVersion":"`+c.revision+`","capabilities":`...)
 	answer = append(append(answer, capabilities...), `,"serverInfo":`...)
 	answer = append(answer, serverInfo(discovered, e.Result)...)
-	if instructions := find(discovered, e.Result, "instructions"); instructions.Present() && discovered[instructions.Start] == '"' {
+	if instructions := rpc.Lookup(discovered, e.Result, "instructions"); instructions.Present() && discovered[instructions.Start] == '"' {
 		answer = append(append(answer, `,"instructions":`...), instructions.Of(discovered)...)
 	}
 	return append(answer, "}}"...), true
@@ -133,7 +133,7 @@ func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, 
 // serverInfo is who the server is. It need not say so in its revision, but it must in the
 // client's (L-08).
 func serverInfo(discovered []byte, result rpc.Span) []byte {
-	info := find(discovered, find(discovered, result, "_meta"), rpc.MetaServerInfo).Of(discovered)
+	info := rpc.Lookup(discovered, rpc.Lookup(discovered, result, "_meta"), rpc.MetaServerInfo).Of(discovered)
 	var known struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -158,7 +158,7 @@ var logLevels = []string{"debug", "info", "notice", "warning", "error", "critica
 // setLevel has every request ask for log messages of a level (U-06).
 func (s *Server) setLevel(request session.Message) error {
 	id := request.Envelope.ID.Of(request.Bytes)
-	level := string(rpc.Text(request.Bytes, find(request.Bytes, request.Envelope.Params, "level")))
+	level := string(rpc.Text(request.Bytes, rpc.Lookup(request.Bytes, request.Envelope.Params, "level")))
 	if !slices.Contains(logLevels, level) {
 		return s.refuse(id, session.CodeInvalidParams, "unknown log level")
 	}

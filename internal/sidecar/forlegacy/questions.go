@@ -83,20 +83,16 @@ func (s *Server) ask(c *call, text []byte, inputs rpc.Span) (responses []byte, s
 // said it can do (Q-01), which the server knows (R-03).
 func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, stopped string) {
 	r = &round{}
-	for w := over(text, inputs); ; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
+	for m := range rpc.Members(text, inputs) {
 		if len(r.questions) == s.options.Limits.Questions {
 			return nil, fmt.Sprintf("the server asked for more than %d inputs at a time", s.options.Limits.Questions)
 		}
-		if !r.isNew(m.name) {
+		if !r.isNew(m.Name) {
 			return nil, "the server asked for one input twice" // R-02
 		}
-		q := &question{round: r, number: len(r.questions), name: m.key.Of(text)}
-		q.method = string(rpc.Text(text, find(text, m.value, "method")))
-		q.params = find(text, m.value, "params").Of(text)
+		q := &question{round: r, number: len(r.questions), name: m.Key.Of(text)}
+		q.method = string(rpc.Text(text, rpc.Lookup(text, m.Value, "method")))
+		q.params = rpc.Lookup(text, m.Value, "params").Of(text)
 		if !q.isFor(c.can) {
 			return nil, "the server asked for input that the client cannot give: " + frontend.Clip(q.method)
 		}
@@ -112,7 +108,7 @@ func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, sto
 // isNew says whether an input of this name was not asked for yet.
 func (r *round) isNew(name []byte) bool {
 	for _, q := range r.questions {
-		if bytes.Equal(rpc.Text(q.name, rpc.Span{End: len(q.name)}), name) {
+		if bytes.Equal(rpc.Text(q.name, rpc.Whole(q.name)), name) {
 			return false
 		}
 	}
@@ -120,7 +116,7 @@ func (r *round) isNew(name []byte) bool {
 }
 
 func (q *question) isURL() bool {
-	mode := find(q.params, rpc.Span{End: len(q.params)}, "mode")
+	mode := rpc.Lookup(q.params, rpc.Whole(q.params), "mode")
 	return q.method == methodElicit && string(rpc.Text(q.params, mode)) == "url"
 }
 
@@ -143,18 +139,19 @@ func (q *question) isFor(can abilities) bool {
 // identify gives an elicitation the id that revision 2025-11-25 wants and the modern one
 // does not have (Q-07, Q-08).
 func (q *question) identify() {
-	if find(q.params, rpc.Span{End: len(q.params)}, "elicitationId").Present() {
+	if rpc.Lookup(q.params, rpc.Whole(q.params), "elicitationId").Present() {
 		return
 	}
-	after := rpc.Span{Start: 1, End: 1} // of the brace: it has a mode at least
-	q.params = rpc.Edited(q.params, rpc.Edit{Span: after, With: []byte(`"elicitationId":"` + rand.Text() + `",`)})
+	var edits rpc.Edits
+	edits.Insert(q.params, rpc.Whole(q.params), []byte(`"elicitationId":"`+rand.Text()+`"`))
+	q.params = rpc.Edited(q.params, edits...)
 }
 
 // request is the question as the client gets it.
 func (q *question) request() []byte {
 	text := append([]byte(`{"jsonrpc":"2.0","id":`), q.id...)
 	text = append(append(append(text, `,"method":"`...), q.method...), '"')
-	if len(q.params) > 0 && q.params[0] == '{' {
+	if rpc.Whole(q.params).IsObject(q.params) {
 		text = append(append(text, `,"params":`...), q.params...)
 	}
 	return append(text, '}')
@@ -174,12 +171,12 @@ func (s *Server) takeAnswer(message session.Message) {
 	}
 	said := answered{number: q.number, sender: message.From.Clone()}
 	switch result := message.Envelope.Result; {
-	case result.Present() && message.Bytes[result.Start] == '{':
+	case result.IsObject(message.Bytes):
 		said.result = bytes.Clone(result.Of(message.Bytes))
 	case result.Present():
 		said.text = "its answer is no object"
 	default:
-		said.text = string(rpc.Text(message.Bytes, find(message.Bytes, message.Envelope.Error, "message")))
+		said.text = string(rpc.Text(message.Bytes, rpc.Lookup(message.Bytes, message.Envelope.Error, "message")))
 	}
 	q.round.answers <- said // which has room: there is one for each question
 }

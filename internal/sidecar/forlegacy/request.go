@@ -17,66 +17,32 @@ func isReserved(name []byte) bool { return bytes.HasPrefix(name, []byte(reserved
 // of _meta, and without what a client of an older revision may not say to it. That is a
 // task, which nobody has agreed on (U-13), and answers that nobody has asked for.
 func enveloped(request session.Message, meta []byte) []byte {
-	e := &request.Envelope
-	var changes edits
+	text, e := request.Bytes, &request.Envelope
+	var edits rpc.Edits
 	if !e.Params.Present() {
-		end := bytes.LastIndexByte(request.Bytes, '}')
-		changes.replace(rpc.Span{Start: end, End: end}, surrounded(`,"params":{"_meta":{`, meta, "}}"))
-		return changes.of(request.Bytes)
+		end := bytes.LastIndexByte(text, '}')
+		edits.Replace(rpc.Span{Start: end, End: end}, surrounded(`,"params":{"_meta":{`, meta, "}}"))
+		return rpc.Edited(text, edits...)
 	}
-	begins := e.Params.Start + 1
-	changes.replace(rpc.Span{Start: begins, End: begins}, nil) // for a _meta, if there is none
-	thin := thinning{edits: &changes}
-	for w := over(request.Bytes, e.Params); ; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
-		switch string(m.name) {
+	edits.Filter(text, e.Params, func(m rpc.Member) bool {
+		switch string(m.Name) {
 		case "task", "inputResponses", "requestState":
-			thin.drop(m)
-		case "_meta":
-			thin.keep(m)
-			completeMeta(request.Bytes, m.value, meta, &changes)
-		default:
-			thin.keep(m)
+			return false
 		}
-	}
-	thin.close()
+		return true
+	})
 	if !e.Meta.Present() {
-		after := "}"
-		if thin.kept > 0 {
-			after = "},"
-		}
-		changes.list[0].With = surrounded(`"_meta":{`, meta, after)
+		edits.Insert(text, e.Params, surrounded(`"_meta":{`, meta, "}"))
+		return rpc.Edited(text, edits...)
 	}
-	return changes.of(request.Bytes)
+	dropReserved(text, e.Meta, &edits)
+	edits.Insert(text, e.Meta, meta)
+	return rpc.Edited(text, edits...)
 }
 
-// completeMeta puts members into a _meta, in the place of all that are reserved.
-func completeMeta(text []byte, at rpc.Span, meta []byte, changes *edits) {
-	first := len(changes.list)
-	changes.replace(rpc.Span{Start: at.Start + 1, End: at.Start + 1}, meta)
-	if thinMeta(text, at, changes) > 0 {
-		changes.list[first].With = surrounded("", meta, ",")
-	}
-}
-
-// thinMeta drops what is reserved from a _meta, and returns how much is left.
-func thinMeta(text []byte, at rpc.Span, changes *edits) (kept int) {
-	thin := thinning{edits: changes}
-	for w := over(text, at); ; {
-		m, ok := w.next()
-		switch {
-		case !ok:
-			thin.close()
-			return thin.kept
-		case isReserved(m.name):
-			thin.drop(m)
-		default:
-			thin.keep(m)
-		}
-	}
+// dropReserved drops what is reserved from a _meta, and returns how much is left.
+func dropReserved(text []byte, meta rpc.Span, edits *rpc.Edits) (kept int) {
+	return edits.Filter(text, meta, func(m rpc.Member) bool { return !isReserved(m.Name) })
 }
 
 func surrounded(before string, text []byte, after string) []byte {

@@ -19,7 +19,7 @@ const (
 
 // resultType is the type of a result. One that does not say is complete (J-15).
 func resultType(answer []byte, result rpc.Span) string {
-	at := find(answer, result, "resultType")
+	at := rpc.Lookup(answer, result, "resultType")
 	if !at.Present() {
 		return typeComplete
 	}
@@ -30,67 +30,42 @@ func resultType(answer []byte, result rpc.Span) string {
 // know, and otherwise byte for byte.
 func (c *call) complete(answer session.Message) session.Message {
 	text, e := answer.Bytes, &answer.Envelope
-	var changes edits
-	thin := thinning{edits: &changes}
-	down := downlevel{text: text, method: c.method, revision: c.revision, changes: &changes}
-	for w := over(text, e.Result); w.ends == '}'; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
-		switch string(m.name) {
+	var edits rpc.Edits
+	down := downlevel{text: text, method: c.method, revision: c.revision, edits: &edits}
+	edits.Filter(text, e.Result, func(m rpc.Member) bool {
+		switch string(m.Name) {
 		case "resultType", "ttlMs", "cacheScope":
-			thin.drop(m)
+			return false
 		case "_meta":
-			keepMeta(text, m, &thin)
-		default:
-			down.keep(m, e.Result, &thin)
+			return keepMeta(text, m.Value, &edits)
 		}
-	}
-	thin.close()
-	return edited(answer, &changes)
+		return down.keep(m, e.Result)
+	})
+	edited := session.Message{Bytes: rpc.Edited(text, edits...), Envelope: *e, Owned: true}
+	edited.Envelope.ID, edited.Envelope.Result = edits.Moved(e.ID), edits.Moved(e.Result)
+	return edited
 }
 
-// keepMeta keeps what is not reserved in a _meta, if there is anything.
-func keepMeta(text []byte, m member, thin *thinning) {
-	left, all := 0, 0
-	for w := over(text, m.value); ; all++ {
-		inner, ok := w.next()
-		if !ok {
-			break
-		}
-		if !isReserved(inner.name) {
-			left++
-		}
+// keepMeta keeps what is not reserved in a _meta. It says whether to keep the _meta: one
+// with nothing else in it goes.
+func keepMeta(text []byte, meta rpc.Span, edits *rpc.Edits) bool {
+	before := len(*edits)
+	if dropReserved(text, meta, edits) > 0 || len(*edits) == before {
+		return true
 	}
-	if left == 0 && all > 0 {
-		thin.drop(m)
-		return
-	}
-	thin.keep(m)
-	thinMeta(text, m.value, thin.edits)
-}
-
-// edited is an answer with edits made to its result.
-func edited(answer session.Message, changes *edits) session.Message {
-	by := changes.grows()
-	e := answer.Envelope
-	if e.ID.Start > e.Result.Start {
-		e.ID = rpc.Span{Start: e.ID.Start + by, End: e.ID.End + by}
-	}
-	e.Result.End += by
-	return session.Message{Bytes: changes.of(answer.Bytes), Envelope: e, Owned: true}
+	*edits = (*edits)[:before]
+	return false
 }
 
 // translateError is an error of the modern server's as the client gets it, under an id.
 func translateError(answer session.Message, id []byte) []byte {
 	at := answer.Envelope.Error
-	text := string(rpc.Text(answer.Bytes, find(answer.Bytes, at, "message")))
+	text := string(rpc.Text(answer.Bytes, rpc.Lookup(answer.Bytes, at, "message")))
 	var data []byte
-	if found := find(answer.Bytes, at, "data"); found.Present() {
+	if found := rpc.Lookup(answer.Bytes, at, "data"); found.Present() {
 		data = found.Of(answer.Bytes)
 	}
-	code, err := strconv.Atoi(string(find(answer.Bytes, at, "code").Of(answer.Bytes)))
+	code, err := strconv.Atoi(string(rpc.Lookup(answer.Bytes, at, "code").Of(answer.Bytes)))
 	switch {
 	case err != nil:
 		return frontend.AppendError(nil, id, session.CodeInternal, "the server's error has no code", nil)

@@ -43,7 +43,7 @@ func (s *Server) consider(c *call, text []byte) (next session.Message, more bool
 		s.bad(c, "cannot be read")
 	case e.Error.Present():
 		s.answer(c, scanned(translateError(answer, c.id)))
-	case text[e.Result.Start] != '{':
+	case !e.Result.IsObject(text):
 		s.bad(c, "is no object")
 	default:
 		return s.considerResult(c, answer)
@@ -78,10 +78,10 @@ func (s *Server) considerResult(c *call, answer session.Message) (next session.M
 // comes after it.
 func (s *Server) another(c *call, answer session.Message) (next session.Message, more bool) {
 	text, result := answer.Bytes, answer.Envelope.Result
-	inputs, state := find(text, result, "inputRequests"), find(text, result, "requestState")
+	inputs, state := rpc.Lookup(text, result, "inputRequests"), rpc.Lookup(text, result, "requestState")
 	var responses []byte
 	switch {
-	case inputs.Present() && text[inputs.Start] == '{':
+	case inputs.IsObject(text):
 		var stopped string
 		responses, stopped = s.ask(c, text, inputs)
 		if stopped != "" {
@@ -105,15 +105,15 @@ func (s *Server) another(c *call, answer session.Message) (next session.Message,
 // retry is the same request once more, with answers for the server and the state that it
 // wants back byte for byte (R-05). Whoever takes it gives it an id of its own.
 func (c *call) retry(responses, state []byte) session.Message {
-	var with []byte
+	text, params := c.request.Bytes, c.request.Envelope.Params
+	var edits rpc.Edits
 	if responses != nil {
-		with = append(append(append(with, `"inputResponses":`...), responses...), ',')
+		edits.Insert(text, params, surrounded(`"inputResponses":`, responses, ""))
 	}
 	if len(state) > 0 {
-		with = append(append(append(with, `"requestState":`...), state...), ',')
+		edits.Insert(text, params, surrounded(`"requestState":`, state, ""))
 	}
-	begins := c.request.Envelope.Params.Start + 1 // where a _meta follows at least
-	return scanned(rpc.Edited(c.request.Bytes, rpc.Edit{Span: rpc.Span{Start: begins, End: begins}, With: with}))
+	return scanned(rpc.Edited(text, edits...))
 }
 
 // pause waits before a call is repeated for a server that wants it later.

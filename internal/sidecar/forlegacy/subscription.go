@@ -46,7 +46,7 @@ func (f *failure) to(id []byte) []byte {
 
 // isNoMethod says whether the server does not have subscriptions at all (N-07).
 func (f *failure) isNoMethod() bool {
-	code := find(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
+	code := rpc.Lookup(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
 	return string(code) == strconv.Itoa(session.CodeMethodNotFound)
 }
 
@@ -88,7 +88,7 @@ func (l *listener) filter(uris map[string]struct{}) string {
 	if len(members) == 0 {
 		return ""
 	}
-	return "{" + strings.Join(members, ",") + "}"
+	return rpc.Object(members...)
 }
 
 // replace puts a subscription in the place of the one that there is. The old one ends
@@ -240,21 +240,11 @@ func (l *listener) tellOne(message []byte, told map[string]struct{}) (about stri
 	if _, known := told[about]; known {
 		return about
 	}
-	var changes edits
-	thin := thinning{edits: &changes}
-	for w := over(message, e.Params); ; {
-		m, ok := w.next()
-		if !ok {
-			break
-		}
-		if string(m.name) == "_meta" {
-			keepMeta(message, m, &thin)
-		} else {
-			thin.keep(m)
-		}
-	}
-	thin.close()
-	news := scanned(changes.of(message))
+	var edits rpc.Edits
+	edits.Filter(message, e.Params, func(m rpc.Member) bool {
+		return string(m.Name) != "_meta" || keepMeta(message, m.Value, &edits)
+	})
+	news := scanned(rpc.Edited(message, edits...))
 	news.Unrelated = true
 	l.server.receive(news)
 	return about

@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// Edits are changes to one text, which Edited makes. Their order does not matter, but no
+// two of them may replace the same bytes.
+//
+// They read objects as leniently as Members. Only Take is as strict as Find.
+type Edits []Edit
+
+// Replace puts something in the place of a range.
+func (e *Edits) Replace(at Span, with []byte) {
+	if *e == nil {
+		*e = make(Edits, 0, 8) // in one step: most texts need no more
+	}
+	*e = append(*e, Edit{at, with})
+}
+
+// Filter drops the members of an object, or the elements of an array, for which keep
+// returns false. Each goes with the comma that belongs to it. Filter returns how many
+// stay. keep may edit the inside of a member that stays.
+func (e *Edits) Filter(text []byte, container Span, keep func(Member) bool) (kept int) {
+	var drop Span // members to drop that follow each other
+	end := 0      // of the last member that stays
+	for m := range Members(text, container) {
+		all := m.All()
+		switch stays := keep(m); {
+		case stays:
+			if drop.Present() && kept == 0 {
+				drop.End = all.Start // with the comma behind them
+			}
+			e.drop(drop)
+			drop, end = Span{}, all.End
+			kept++
+		case drop.Present():
+			drop.End = all.End
+		case kept > 0:
+			drop = Span{end, all.End} // with the comma before them
+		default:
+			drop = all
+		}
+	}
+	e.drop(drop)
+	return kept
+}
+
+func (e *Edits) drop(at Span) {
+	if at.Present() {
+		e.Replace(at, nil)
+	}
+}
+
+// Take drops the members with these names from an object, and returns their values. It
+// refuses what Find refuses, and then the edits must not be made.
+func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) {
+	f := finder{picker: picker{names: names}, found: make([]Span, len(names))}
+	if !object.IsObject(text) {
+		return f.found, nil
+	}
+	var refused error
+	e.Filter(text, object, func(m Member) bool {
+		taken, err := f.look(text, m)
+		refused = cmp.Or(refused, err)
+		return !taken
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	return f.found, nil
+}
+
+// Insert puts members, with commas between them, in front of those that the object has.
+// It must come after Filter and Take, because they may leave the object none.
+func (e *Edits) Insert(text []byte, object Span, members []byte) {
+	at := Span{object.Start + 1, object.Start + 1}
+	others := !e.empties(text, Span{at.Start, object.End - 1})
+	if !others && slices.ContainsFunc(*e, func(edit Edit) bool { return edit.Span == at }) {
+		e.Replace(at, comma) // behind what an earlier Insert has put there
+	}
+	e.Replace(at, members)
+	if others {
+		e.Replace(at, comma)
+	}
+}
+
+var comma = []byte{','}
+
+// empties says whether the edits leave nothing in a range but white space.
+func (e *Edits) empties(text []byte, inside Span) bool {
+	return isBlank(inside.Of(text)) || slices.ContainsFunc(*e, func(edit Edit) bool {
+		at := edit.Span
+		return edit.With == nil && inside.Start <= at.Start && at.End <= inside.End &&
+			isBlank(text[inside.Start:at.Start]) && isBlank(text[at.End:inside.End])
+	})
+}
+
+func isBlank(text []byte) bool { return len(bytes.TrimLeft(text, " \t\r\n")) == 0 }
+
+// Moved is where a range stands once the edits are made. No edit may have one end of its
+// own inside the range and the other outside.
+func (e Edits) Moved(at Span) Span {
+	moved := at
+	for _, edit := range e {
+		by := edit.grows()
+		if edit.Span.End <= at.Start {
+			moved.Start += by
+		}
+		if edit.Span.End <= at.End && edit.Span.Start < at.End {
+			moved.End += by
+		}
+	}
+	return moved
+}

@@ -1,0 +1,106 @@
+package rpc
+
+import (
+	"bytes"
+	"unicode"
+)
+
+// picker goes through the members of one object and picks those with known names, of
+// which there may be eight.
+type picker struct {
+	names  []string
+	seen   uint8
+	opened bool
+}
+
+// next reads up to the next member's value and returns the index of its name, or
+// -1 if the name is not known. There are no more at the closing brace.
+func (p *picker) next(s *syntax) (key int, more bool, err *Error) {
+	s.space()
+	switch {
+	case !p.opened:
+		p.opened = true
+		s.i++
+		s.space()
+		if s.peek() == '}' {
+			s.i++
+			return 0, false, nil
+		}
+	case s.peek() == '}':
+		s.i++
+		return 0, false, nil
+	case s.peek() == ',':
+		s.i++
+		s.space()
+	default:
+		return 0, false, syntaxError(s.i, "want a comma or a closing bracket")
+	}
+	start := s.i
+	escaped, err := s.string()
+	if err != nil {
+		return 0, false, err
+	}
+	key, err = p.lookUp(s.b[start+1:s.i-1], escaped, start)
+	if err != nil {
+		return 0, false, err
+	}
+	return key, true, s.colon()
+}
+
+func (p *picker) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
+	for i, known := range p.names {
+		if string(name) != known {
+			continue
+		}
+		if p.seen&(1<<i) != 0 {
+			return 0, invalid(offset, `the member "`+known+`" stands twice`)
+		}
+		p.seen |= 1 << i
+		return i, nil
+	}
+	if escaped {
+		name = unquote(append(append([]byte{'"'}, name...), '"'))
+	}
+	plain := isPlain(name) // nearly always
+	if !plain {
+		name = visible(name)
+	}
+	for _, known := range p.names {
+		if plain && len(name) != len(known) {
+			continue
+		}
+		// Some decoders ignore case, and one takes "name\u0000" for "name", so to them this
+		// would be the known member.
+		if bytes.EqualFold(name, []byte(known)) {
+			return 0, invalid(offset, `the member "`+known+`" is spelled in a way that parsers disagree on`)
+		}
+	}
+	return -1, nil
+}
+
+// visible is a name without blanks at its ends, and without the characters anywhere that
+// show nothing. The two letters that only have one case in common with i, and so do not
+// fold to it, become one: decoders that ignore case by changing it take them for one.
+func visible(name []byte) []byte {
+	name = bytes.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		case r == 'İ' || r == 'ı':
+			return 'i'
+		}
+		return r
+	}, name)
+	return bytes.TrimFunc(name, unicode.IsSpace)
+}
+
+// isPlain says whether a name has only characters of ASCII that show something. Whatever
+// their case, it has as many as a name that is the same without regard to case.
+func isPlain(name []byte) bool {
+	for _, c := range name {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
