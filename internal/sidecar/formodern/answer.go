@@ -2,7 +2,6 @@ package formodern
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"strconv"
 
@@ -45,7 +44,7 @@ func cacheable(method string) bool {
 // process said stays as it was spelled.
 func resultFor(method string, id []byte, m session.Message, serverInfo []byte) ([]byte, error) {
 	text, result := m.Bytes, m.Envelope.Result
-	if !isObject(text, result) {
+	if !result.IsObject(text) {
 		return nil, errNoObject
 	}
 	found, err := rpc.Find(text, result, "resultType", "ttlMs", "cacheScope", "_meta", "tools")
@@ -53,78 +52,61 @@ func resultFor(method string, id []byte, m session.Message, serverInfo []byte) (
 		return nil, err
 	}
 	kind, ttl, scope, meta, tools := found[0], found[1], found[2], found[3], found[4]
-	edits := []rpc.Edit{{Span: m.Envelope.ID, With: id}}
-	members := ""
+	var edits rpc.Edits
+	edits.Replace(m.Envelope.ID, id)
 	if kind.Present() {
-		edits = append(edits, rpc.Edit{Span: kind, With: []byte(`"complete"`)})
+		edits.Replace(kind, []byte(`"complete"`))
 	} else {
-		members += `"resultType":"complete",`
+		edits.Insert(text, result, []byte(`"resultType":"complete"`))
 	}
-	if cacheable(method) {
-		if !ttl.Present() {
-			members += `"ttlMs":0,`
-		}
-		if !scope.Present() {
-			members += `"cacheScope":"private",`
-		}
+	if cacheable(method) && !ttl.Present() {
+		edits.Insert(text, result, []byte(`"ttlMs":0`))
 	}
-	named, err := withServerInfo(text, meta, serverInfo, &members)
-	if err != nil {
+	if cacheable(method) && !scope.Present() {
+		edits.Insert(text, result, []byte(`"cacheScope":"private"`))
+	}
+	if err := nameServer(text, result, meta, serverInfo, &edits); err != nil {
 		return nil, err
 	}
-	edits = append(edits, named...)
 	if method == methodTools {
-		edits = append(edits, withoutExecution(text, tools)...)
-	}
-	if members != "" {
-		edits = append(edits, insert(text, result, members))
+		dropExecution(text, tools, &edits)
 	}
 	return rpc.Edited(text, edits...), nil
 }
 
-// withServerInfo names the server in the result's _meta, unless it has done so itself.
-func withServerInfo(text []byte, meta rpc.Span, serverInfo []byte, members *string) ([]rpc.Edit, error) {
+// nameServer names the server in the result's _meta, unless it has done so itself.
+func nameServer(text []byte, result, meta rpc.Span, serverInfo []byte, edits *rpc.Edits) error {
 	if serverInfo == nil {
-		return nil, nil
+		return nil
 	}
 	info := `"` + rpc.MetaServerInfo + `":` + string(serverInfo)
 	switch {
 	case !meta.Present():
-		*members += `"_meta":{` + info + `},`
-		return nil, nil
-	case text[meta.Start] != '{': // some write null
-		return []rpc.Edit{{Span: meta, With: []byte(`{` + info + `}`)}}, nil
-	}
-	found, err := rpc.Find(text, meta, rpc.MetaServerInfo)
-	if err != nil || found[0].Present() {
-		return nil, err
-	}
-	return []rpc.Edit{insert(text, meta, info+",")}, nil
-}
-
-// withoutExecution takes out of tools how they are run as tasks, which clients without
-// sessions are not offered.
-func withoutExecution(text []byte, tools rpc.Span) []rpc.Edit {
-	var list []json.RawMessage
-	if !tools.Present() || !bytes.Contains(tools.Of(text), []byte(`"execution"`)) || json.Unmarshal(tools.Of(text), &list) != nil {
+		edits.Insert(text, result, []byte(`"_meta":{`+info+`}`))
+		return nil
+	case !meta.IsObject(text): // some write null
+		edits.Replace(meta, []byte(`{`+info+`}`))
 		return nil
 	}
-	for i, tool := range list {
-		all := rpc.Span{End: len(tool)}
-		if edits, err := cut(tool, all, "execution"); err == nil {
-			list[i] = rpc.Edited(tool, edits...)
-		}
+	found, err := rpc.Find(text, meta, rpc.MetaServerInfo)
+	if err == nil && !found[0].Present() {
+		edits.Insert(text, meta, []byte(info))
 	}
-	joined := append([]byte{'['}, bytes.Join(rawBytes(list), []byte{','})...)
-	return []rpc.Edit{{Span: tools, With: append(joined, ']')}}
+	return err
 }
 
-func rawBytes(list []json.RawMessage) [][]byte {
-	texts := make([][]byte, len(list))
-	for i, text := range list {
-		texts[i] = text
+// dropExecution takes out of tools how they are run as tasks, which clients without
+// sessions are not offered. A tool that has the member twice stays as it is.
+func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
+	if !bytes.Contains(tools.Of(text), []byte(`"execution"`)) {
+		return
 	}
-	return texts
+	for tool := range rpc.Members(text, tools) {
+		before := len(*edits)
+		if _, err := edits.Take(text, tool.Value, "execution"); err != nil {
+			*edits = (*edits)[:before]
+		}
+	}
 }
 
 // Codes of errors that only servers with sessions have.
@@ -146,12 +128,13 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 	if err != nil {
 		code = 0 // whatever it is, it means nothing here
 	}
-	edits := []rpc.Edit{{Span: m.Envelope.ID, With: to.ID()}}
+	var edits rpc.Edits
+	edits.Replace(m.Envelope.ID, to.ID())
 	switch {
 	case code == session.CodeMethodNotFound && c.method == methodCall:
 		c.group.outdateTools() // one that is to be called as a task says so
 	case code == codeResourceNotFound:
-		edits = append(edits, notFound(c, text, found, at)...)
+		notFound(c, text, found, at, &edits)
 		code = session.CodeInvalidParams
 	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, to, text, found[2]):
 		return
@@ -175,23 +158,23 @@ func isReserved(code int, text []byte, data rpc.Span) bool {
 // namesCapabilities says whether the data of an error is what -32021 must have.
 func namesCapabilities(text []byte, data rpc.Span) bool {
 	found, err := rpc.Find(text, data, "requiredCapabilities")
-	return err == nil && isObject(text, found[0])
+	return err == nil && found[0].IsObject(text)
 }
 
 // notFound makes the error of a resource that there is not what it is without sessions.
 // It says which, if the process does not.
-func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span) []rpc.Edit {
+func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span, edits *rpc.Edits) {
 	code, data := found[0], found[2]
-	edits := []rpc.Edit{{Span: code, With: []byte(strconv.Itoa(session.CodeInvalidParams))}}
+	edits.Replace(code, []byte(strconv.Itoa(session.CodeInvalidParams)))
 	if c.method != methodRead {
-		return edits
+		return
 	}
 	uri := `"uri":` + string(rpc.AppendString(nil, c.name))
 	if !data.Present() {
-		return append(edits, insert(text, at, `"data":{`+uri+`},`))
+		edits.Insert(text, at, []byte(`"data":{`+uri+`}`))
+		return
 	}
-	if named, err := rpc.Find(text, data, "uri"); err == nil && isObject(text, data) && !named[0].Present() {
-		edits = append(edits, insert(text, data, uri+","))
+	if named, err := rpc.Find(text, data, "uri"); err == nil && data.IsObject(text) && !named[0].Present() {
+		edits.Insert(text, data, []byte(uri))
 	}
-	return edits
 }

@@ -111,15 +111,19 @@ func forClient(m session.Message) ([]byte, error) {
 	if !m.Envelope.Params.Present() {
 		return []byte("{}"), nil // clients expect some
 	}
-	fromParams, err := cut(m.Bytes, m.Envelope.Params, "elicitationId", "task")
+	params := m.Envelope.Params.Of(m.Bytes)
+	var edits rpc.Edits
+	if _, err := edits.Take(params, rpc.Whole(params), "elicitationId", "task"); err != nil {
+		return nil, err
+	}
+	meta, err := rpc.Find(params, rpc.Whole(params), "_meta")
 	if err != nil {
 		return nil, err
 	}
-	fromMeta, err := cut(m.Bytes, m.Envelope.Meta, "progressToken", metaRelatedTask)
-	if err != nil {
+	if _, err := edits.Take(params, meta[0], "progressToken", metaRelatedTask); err != nil {
 		return nil, err
 	}
-	return part(m.Bytes, m.Envelope.Params, append(fromParams, fromMeta...)), nil
+	return rpc.Edited(params, edits...), nil
 }
 
 // withdraw is for a question that the process has no use for any more.
@@ -154,7 +158,7 @@ func (q *question) givenUp() []byte {
 
 // valid says whether a client's answer has the form that it must have.
 func (q *question) valid(text []byte, answer rpc.Span) bool {
-	if !isObject(text, answer) {
+	if !answer.IsObject(text) {
 		return false
 	}
 	found, err := rpc.Find(text, answer, "action", "role", "roots")

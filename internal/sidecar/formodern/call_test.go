@@ -27,7 +27,7 @@ func TestTranslation(t *testing.T) {
 		"an empty result": {"completion/complete", "", "", `{"jsonrpc":"2.0","id":N,"method":"completion/complete","params":{"_meta":{}}}`, `"result":{ }`, result(`"resultType":"complete",` + info + ` `)},
 		"progress token, and keys in any order": {
 			"prompts/get", `"name":"x",`, `"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}, "progressToken":TOKEN , "io.modelcontextprotocol/logLevel":"error",`,
-			`{"jsonrpc":"2.0","id":N,"method":"prompts/get","params":{"name":"x","_meta":{"progressToken":N }}}`,
+			`{"jsonrpc":"2.0","id":N,"method":"prompts/get","params":{"name":"x","_meta":{"progressToken":N}}}`,
 			`"result":{"messages":[],"_meta":{"a":1}}`,
 			result(`"resultType":"complete","messages":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"1.0"},"a":1}`),
 		},

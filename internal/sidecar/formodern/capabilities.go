@@ -30,14 +30,14 @@ func capabilitiesOf(text []byte, at rpc.Span, offerRoots bool) (capabilities, er
 	if err := errors.Join(elicitErr, samplingErr); err != nil {
 		return c, err
 	}
-	if isObject(text, kinds[0]) {
+	if kinds[0].IsObject(text) {
 		c.url = modes[1].Present()
 		c.form = modes[0].Present() || !c.url // neither means what there was first
 	}
-	if isObject(text, kinds[1]) {
+	if kinds[1].IsObject(text) {
 		c.sampling, c.samplingTools, c.samplingContext = true, uses[0].Present(), uses[1].Present()
 	}
-	c.roots = offerRoots && isObject(text, kinds[2])
+	c.roots = offerRoots && kinds[2].IsObject(text)
 	return c, nil
 }
 
@@ -56,7 +56,7 @@ func (c capabilities) text() string {
 	if c.roots {
 		members = append(members, `"roots":{}`)
 	}
-	return joined(members)
+	return rpc.Object(members...)
 }
 
 func flags(a string, hasA bool, b string, hasB bool) string {
@@ -67,7 +67,7 @@ func flags(a string, hasA bool, b string, hasB bool) string {
 	if hasB {
 		members = append(members, `"`+b+`":{}`)
 	}
-	return joined(members)
+	return rpc.Object(members...)
 }
 
 // allow says whether a server may ask for what it asks for (R-03), and if not, why.

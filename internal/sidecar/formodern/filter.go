@@ -37,7 +37,7 @@ func filterOf(r *request) (f filter, err error) {
 	if err != nil {
 		return f, err
 	}
-	if !isObject(r.Bytes, found[0]) {
+	if !found[0].IsObject(r.Bytes) {
 		return f, errFilter
 	}
 	var read map[string]json.RawMessage
@@ -74,7 +74,7 @@ func (f *filter) text() string {
 		}
 		members = append(members, `"`+memberURIs+`":[`+strings.Join(uris, ",")+`]`)
 	}
-	return joined(members)
+	return rpc.Object(members...)
 }
 
 // matches says whether news are what the filter asks for. The protocol lets a server

@@ -52,34 +52,25 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", frontend.Clip(revision))
 	}
 	var h hello
-	if isObject(text, found[2]) {
+	if found[2].IsObject(text) {
 		h.serverInfo = bytes.Clone(found[2].Of(text))
 	}
-	if err := h.readCapabilities(found[1].Of(text)); err != nil {
+	capabilities := found[1].Of(text)
+	if err := h.readCapabilities(capabilities); err != nil {
 		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
 	}
-	capabilities := found[1]
-	without, err := cut(text, capabilities, "tasks")
-	if err != nil {
+	var edits rpc.Edits
+	if _, err := edits.Take(capabilities, rpc.Whole(capabilities), "tasks"); err != nil {
 		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
 	}
-	h.discovery = h.discover(serves(revision), part(text, capabilities, without), rpc.Text(text, found[3]))
+	h.discovery = h.discover(serves(revision), rpc.Edited(capabilities, edits...), rpc.Text(text, found[3]))
 	return h, nil
-}
-
-// part is a range of a message with edits within it made.
-func part(message []byte, span rpc.Span, edits []rpc.Edit) []byte {
-	for i := range edits {
-		edits[i].Span.Start -= span.Start
-		edits[i].Span.End -= span.Start
-	}
-	return rpc.Edited(span.Of(message), edits...)
 }
 
 var errNoCapabilities = errors.New("not an object")
 
 func (h *hello) readCapabilities(text []byte) error {
-	if len(text) == 0 || text[0] != '{' {
+	if !rpc.Whole(text).IsObject(text) {
 		return errNoCapabilities
 	}
 	type list struct {
@@ -125,5 +116,5 @@ func (h *hello) discover(versions []string, capabilities, instructions []byte) s
 	if h.serverInfo != nil {
 		members = append(members, `"_meta":{"`+rpc.MetaServerInfo+`":`+string(h.serverInfo)+`}`)
 	}
-	return `"result":` + joined(members)
+	return `"result":` + rpc.Object(members...)
 }

@@ -38,17 +38,17 @@ func tagged(m session.Message, id []byte) []byte {
 	if !e.Params.Present() {
 		return notification(string(e.Method), "", id)
 	}
-	if e.SubscriptionID.Present() {
-		return rpc.Edited(text, rpc.Edit{Span: e.SubscriptionID, With: id})
+	var edits rpc.Edits
+	switch {
+	case e.SubscriptionID.Present():
+		edits.Replace(e.SubscriptionID, id)
+	case e.Meta.Present():
+		edits.Insert(text, e.Meta, []byte(tag(id)))
+	default:
+		edits.Filter(text, e.Params, func(m rpc.Member) bool { return string(m.Name) != "_meta" }) // some write null
+		edits.Insert(text, e.Params, []byte(`"_meta":{`+tag(id)+`}`))
 	}
-	if e.Meta.Present() {
-		return rpc.Edited(text, insert(text, e.Meta, tag(id)+","))
-	}
-	found, err := rpc.Find(text, e.Params, "_meta")
-	if err == nil && found[0].Present() { // null
-		return rpc.Edited(text, rpc.Edit{Span: found[0], With: []byte(`{` + tag(id) + `}`)})
-	}
-	return rpc.Edited(text, insert(text, e.Params, `"_meta":{`+tag(id)+`},`))
+	return rpc.Edited(text, edits...)
 }
 
 // notification is one of ours, with params that each end with a comma.

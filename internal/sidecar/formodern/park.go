@@ -218,7 +218,7 @@ func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 			given[keys[j]] = at
 		}
 	}
-	if r.responses.Present() && !isObject(r.Bytes, r.responses) {
+	if r.responses.Present() && !r.responses.IsObject(r.Bytes) {
 		return nil, errResponses
 	}
 	var left []*question
@@ -282,7 +282,7 @@ func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data r
 	var read struct {
 		Elicitations []json.RawMessage `json:"elicitations"`
 	}
-	if !isObject(text, data) || json.Unmarshal(data.Of(text), &read) != nil || len(read.Elicitations) == 0 || len(read.Elicitations) > mostQuestions {
+	if !data.IsObject(text) || json.Unmarshal(data.Of(text), &read) != nil || len(read.Elicitations) == 0 || len(read.Elicitations) > mostQuestions {
 		return false
 	}
 	if !c.group.capabilities.url {
@@ -312,13 +312,13 @@ func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data r
 
 // visit is one of these as a question.
 func visit(i int, params json.RawMessage) (*question, bool) {
-	all := rpc.Span{End: len(params)}
+	all := rpc.Whole(params)
 	found, err := rpc.Find(params, all, "mode")
-	if err != nil || !isObject(params, all) || string(rpc.Text(params, found[0])) != "url" {
+	if err != nil || string(rpc.Text(params, found[0])) != "url" {
 		return nil, false
 	}
-	edits, err := cut(params, all, "elicitationId")
-	if err != nil {
+	var edits rpc.Edits
+	if _, err := edits.Take(params, all, "elicitationId"); err != nil {
 		return nil, false
 	}
 	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: rpc.Edited(params, edits...)}, true

@@ -38,9 +38,9 @@ type request struct {
 	method       string
 	capabilities capabilities
 	level        level
-	cuts         []rpc.Edit // that take out what a server with sessions must not see
-	state        rpc.Span   // of an earlier round
-	responses    rpc.Span   // to what was asked for in that round
+	cuts         rpc.Edits // that take out what a server with sessions must not see
+	state        rpc.Span  // of an earlier round
+	responses    rpc.Span  // to what was asked for in that round
 	arguments    rpc.Span
 }
 
@@ -58,7 +58,7 @@ var (
 func (s *Server) read(m session.Message, to stateless.Recipient) (*request, error) {
 	e := &m.Envelope
 	r := &request{Message: m, to: to, method: string(e.Method)}
-	meta, err := rpc.Find(m.Bytes, e.Meta, metaCut...)
+	meta, err := r.cuts.Take(m.Bytes, e.Meta, metaCut...)
 	if err != nil {
 		return r, err
 	}
@@ -68,12 +68,15 @@ func (s *Server) read(m session.Message, to stateless.Recipient) (*request, erro
 	if r.level, err = levelOf(m.Bytes, meta[1]); err != nil {
 		return r, err
 	}
-	params, err := rpc.Find(m.Bytes, e.Params, paramsCut[0], paramsCut[1], paramsCut[2], "arguments")
+	params, err := r.cuts.Take(m.Bytes, e.Params, paramsCut...)
 	if err != nil {
 		return r, err
 	}
-	r.state, r.responses, r.arguments = params[0], params[1], params[3]
-	r.cuts = append(cutFound(m.Bytes, metaCut, meta), cutFound(m.Bytes, paramsCut, params)...)
+	found, err := rpc.Find(m.Bytes, e.Params, "arguments")
+	if err != nil {
+		return r, err
+	}
+	r.state, r.responses, r.arguments = params[0], params[1], found[0]
 	return r, nil
 }
 
@@ -89,10 +92,10 @@ func (r *request) name() []byte {
 // id and progress token.
 func (r *request) translated(number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
-	edits := make([]rpc.Edit, 0, len(r.cuts)+2)
-	edits = append(append(edits, r.cuts...), rpc.Edit{Span: r.Envelope.ID, With: text})
+	edits := append(make(rpc.Edits, 0, len(r.cuts)+2), r.cuts...)
+	edits.Replace(r.Envelope.ID, text)
 	if len(r.to.Token()) > 0 {
-		edits = append(edits, rpc.Edit{Span: r.Envelope.ProgressToken, With: text})
+		edits.Replace(r.Envelope.ProgressToken, text)
 	}
 	return rpc.Edited(r.Bytes, edits...)
 }

@@ -39,7 +39,9 @@ func withTask(text []byte) []byte {
 	if err != nil {
 		return text // it was scanned before
 	}
-	return rpc.Edited(text, insert(text, envelope.Params, `"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`},`))
+	var edits rpc.Edits
+	edits.Insert(text, envelope.Params, []byte(`"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`}`))
+	return rpc.Edited(text, edits...)
 }
 
 // withoutTask is an answer that does not name the task that it came from.
@@ -48,8 +50,8 @@ func withoutTask(m session.Message) session.Message {
 	if err != nil {
 		return m // which is found out again
 	}
-	edits, err := cut(m.Bytes, meta[0], metaRelatedTask)
-	if err != nil || len(edits) == 0 {
+	var edits rpc.Edits
+	if _, err := edits.Take(m.Bytes, meta[0], metaRelatedTask); err != nil || len(edits) == 0 {
 		return m
 	}
 	text := rpc.Edited(m.Bytes, edits...)
