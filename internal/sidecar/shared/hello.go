@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
@@ -14,12 +13,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
-// newest is the revision that the process is asked for. Whichever of these it
-// answers with is the one that it speaks, and the only one that a session can have:
-// nobody translates between them.
+// newest is the revision that the process is asked for. The one that it answers with is
+// the only one that its sessions can have: the adapter does not translate between those
+// that have sessions.
 const newest = frontend.Revision20251125
-
-var revisions = frontend.Revisions()
 
 // hello is the process's answer to initialize, as sessions are given it.
 type hello struct {
@@ -71,97 +68,25 @@ func readHello(answer session.Message) (hello, error) {
 	if envelope.Error.Present() {
 		return hello{}, refusedBy(envelope.Error.Of(answer.Bytes))
 	}
-	result, err := members(answer.Bytes, envelope.Result)
-	if err != nil {
-		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", err)
+	text := answer.Bytes
+	if !envelope.Result.IsObject(text) {
+		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", errNotAnObject)
 	}
-	var revision string
-	if value := find(result, "protocolVersion").Of(answer.Bytes); json.Unmarshal(value, &revision) != nil || !slices.Contains(revisions, revision) {
+	if revision := rpc.Lookup(text, envelope.Result, "protocolVersion"); !frontend.IsServed(string(rpc.Text(text, revision))) {
 		const most = 64
+		value := revision.Of(text)
 		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", value[:min(len(value), most)])
 	}
-	capabilities, err := members(answer.Bytes, find(result, "capabilities"))
-	if err != nil {
-		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
+	capabilities := rpc.Lookup(text, envelope.Result, "capabilities")
+	if !capabilities.IsObject(text) {
+		return hello{}, fmt.Errorf("read the server's capabilities: %w", errNotAnObject)
 	}
-	agreed := hello{id: envelope.ID, logging: find(capabilities, "logging").Present()}
-	without := cut(capabilities, "tasks")
-	agreed.answer = rpc.AppendEdited(nil, answer.Bytes, without...)
-	for _, edit := range without {
-		if edit.Span.End <= agreed.id.Start {
-			removed := edit.Span.End - edit.Span.Start
-			agreed.id = rpc.Span{Start: agreed.id.Start - removed, End: agreed.id.End - removed}
-		}
-	}
-	return agreed, nil
-}
-
-// member is a member of an object, with where its name begins and what its value is.
-type member struct {
-	name  string
-	start int
-	value rpc.Span
+	var edits rpc.Edits
+	edits.Filter(text, capabilities, func(m rpc.Member) bool { return string(m.Name) != "tasks" })
+	return hello{
+		answer: rpc.Edited(text, edits...), id: edits.Moved(envelope.ID),
+		logging: rpc.Lookup(text, capabilities, "logging").Present(),
+	}, nil
 }
 
 var errNotAnObject = errors.New("not an object")
-
-// members are those of an object that stands in a message. The message's syntax has
-// been checked.
-func members(message []byte, object rpc.Span) (found []member, err error) {
-	if !object.Present() || message[object.Start] != '{' {
-		return nil, errNotAnObject
-	}
-	decoder := json.NewDecoder(bytes.NewReader(object.Of(message)))
-	if _, err := decoder.Token(); err != nil {
-		return nil, err
-	}
-	for decoder.More() {
-		// Between here and the name there is at most a comma and white space.
-		from := object.Start + int(decoder.InputOffset())
-		start := from + bytes.IndexByte(message[from:], '"')
-		name, err := decoder.Token()
-		if err != nil {
-			return nil, err
-		}
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return nil, err
-		}
-		end := object.Start + int(decoder.InputOffset())
-		found = append(found, member{fmt.Sprint(name), start, rpc.Span{Start: end - len(value), End: end}})
-	}
-	return found, nil
-}
-
-func find(in []member, name string) rpc.Span {
-	for _, m := range in {
-		if m.name == name {
-			return m.value
-		}
-	}
-	return rpc.Span{}
-}
-
-// cut is what must be edited for the members with a name to be gone, with the comma
-// that belongs to each.
-func cut(from []member, name string) (edits []rpc.Edit) {
-	kept := -1 // the last member before that stays
-	for i, m := range from {
-		switch {
-		case m.name != name:
-			kept = i
-		case i+1 < len(from):
-			edits = append(edits, rpc.Edit{Span: rpc.Span{Start: m.start, End: from[i+1].start}})
-		case kept >= 0:
-			// The comma before it goes, and with it all that was cut behind that.
-			last := rpc.Span{Start: from[kept].value.End, End: m.value.End}
-			for len(edits) > 0 && edits[len(edits)-1].Span.Start >= last.Start {
-				edits = edits[:len(edits)-1]
-			}
-			edits = append(edits, rpc.Edit{Span: last})
-		default:
-			edits = append(edits, rpc.Edit{Span: rpc.Span{Start: m.start, End: m.value.End}})
-		}
-	}
-	return edits
-}

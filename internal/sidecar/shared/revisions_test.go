@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
@@ -22,14 +23,14 @@ func revisionServer(revision string) *mcp.Server {
 // initialized with that one and nobody translates. Official clients that ask for any
 // other take it, and go on with it.
 func TestOfficialClientsOfEveryRevision(t *testing.T) {
-	for _, speaks := range revisions {
+	for _, speaks := range frontend.Revisions() {
 		t.Run("server "+speaks, func(t *testing.T) {
 			options := testOptions()
 			options.Acquire = func(context.Context) (mux.Server, error) { return startSDK(t, revisionServer(speaks)), nil }
 			p := New(options)
 			t.Cleanup(p.Close)
 			url := serveHTTP(t, p)
-			for _, asks := range revisions {
+			for _, asks := range frontend.Revisions() {
 				t.Run("client "+asks, func(t *testing.T) {
 					client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 					connected, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: asks})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -34,7 +35,7 @@ func request(id, method string) string {
 // R24: the process is initialized once, whatever clients do; L-02: and they get the
 // revision that it speaks.
 func TestR24Initialize(t *testing.T) {
-	for _, speaks := range revisions {
+	for _, speaks := range frontend.Revisions() {
 		for _, asked := range []string{"2024-11-05", "2025-11-25", "2026-07-28", "garbage"} {
 			t.Run("L-02 "+asked+" at "+speaks, func(t *testing.T) {
 				options := testOptions()

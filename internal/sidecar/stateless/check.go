@@ -93,7 +93,7 @@ func checkMeta(_ http.Header, request session.Message) *refusal {
 		return invalidParams("params._meta: " + err.Error())
 	case !found[0].Present():
 		return invalidParams("params._meta must have " + rpc.MetaClientCapabilities)
-	case request.Bytes[found[0].Start] != '{':
+	case !found[0].IsObject(request.Bytes):
 		return invalidParams(rpc.MetaClientCapabilities + " must be an object")
 	}
 	return nil
