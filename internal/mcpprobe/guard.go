@@ -27,12 +27,6 @@ const (
 	methodTemplates = "resources/templates/list"
 )
 
-// Errors that only a server of 2026-07-28 gives.
-const (
-	codeHeaderMismatch    = -32020
-	codeMissingCapability = -32021
-)
-
 // guard stands between the SDK and the wire and sees every message.
 type guard struct {
 	limits  Limits
@@ -285,10 +279,10 @@ func (g *guard) small(message []byte) ([]byte, error) {
 }
 
 // noteDiscoverError sees to it that initialize is not tried on a server that has
-// shown itself to be of the newer era.
+// shown itself to be of the newer era, by an error that only that has.
 func (g *guard) noteDiscoverError(raw []byte) {
 	e := rejection(methodDiscover, raw)
-	if g.discoverOnly || e.Code == codeHeaderMismatch || e.Code == codeMissingCapability {
+	if g.discoverOnly || e.Code == rpc.CodeHeaderMismatch || e.Code == rpc.CodeMissingCapability {
 		g.refusal = e
 	}
 }

@@ -15,8 +15,9 @@ const otherError = "_OTHER"
 var errorTypes = func() map[int]string {
 	types := map[int]string{}
 	for _, code := range []int{
-		CodeParse, CodeInvalidRequest, -32601, -32602, -32603,
-		-32000, -32001, -32002, -32020, -32021, -32022, -32042,
+		CodeParse, CodeInvalidRequest, CodeMethodNotFound, CodeInvalidParams, CodeInternal,
+		-32000, -32001, CodeResourceNotFound, CodeURLElicitation,
+		CodeHeaderMismatch, CodeMissingCapability, CodeUnsupportedRevision,
 	} {
 		types[code] = strconv.Itoa(code)
 	}

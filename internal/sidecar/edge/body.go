@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // BodyLimits bound the bodies that are read.
@@ -149,7 +148,7 @@ func (r *Request) readMore(into []byte, slow bool) (int, error) {
 }
 
 func gaveWay() *Refusal {
-	refused := bodyRefusal(http.StatusServiceUnavailable, session.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
+	refused := bodyRefusal(http.StatusServiceUnavailable, rpc.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
 	refused.Header.Set("Retry-After", memoryRetry)
 	return refused
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -78,7 +79,7 @@ func (m *Memory) Grow(r *Request, bytes int) *Refusal {
 	}
 	m.refused.Inc()
 	return &Refusal{
-		Status: http.StatusServiceUnavailable, Code: session.CodeInternal, Header: http.Header{"Retry-After": {memoryRetry}},
+		Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Header: http.Header{"Retry-After": {memoryRetry}},
 		Text: "the adapter holds as many bytes of request bodies as it may, which are " + strconv.FormatInt(m.bytes.Limit(), 10),
 	}
 }

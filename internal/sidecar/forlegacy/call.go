@@ -113,7 +113,7 @@ func (s *Server) answer(c *call, message session.Message) {
 
 // fail ends a call with an error.
 func (s *Server) fail(c *call, text string) {
-	s.answer(c, scanned(frontend.AppendError(nil, c.id, session.CodeInternal, text, nil)))
+	s.answer(c, scanned(frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil)))
 }
 
 // follow passes on what comes before the answer to a request, and returns that, or nil if

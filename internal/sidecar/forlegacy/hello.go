@@ -54,7 +54,7 @@ func readClient(request session.Message) *client {
 func (s *Server) greet(ctx context.Context, request session.Message) error {
 	id := request.Envelope.ID.Of(request.Bytes)
 	if len(request.Envelope.RequestedVersion) == 0 {
-		return s.refuse(id, session.CodeInvalidParams, "initialize must name a protocolVersion")
+		return s.refuse(id, rpc.CodeInvalidParams, "initialize must name a protocolVersion")
 	}
 	s.mu.Lock()
 	again := s.greeting || s.client != nil
@@ -117,7 +117,7 @@ func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, 
 		return translateError(session.Message{Bytes: discovered, Envelope: e}, id), false
 	case err != nil || e.Kind != rpc.Response || !e.Result.IsObject(discovered):
 		s.metrics.BadResults.Inc()
-		return frontend.AppendError(nil, id, session.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
+		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
 	}
 	capabilities, lists := readOffer(rpc.Lookup(discovered, e.Result, "capabilities").Of(discovered))
 	s.listen.lists = lists
@@ -160,7 +160,7 @@ func (s *Server) setLevel(request session.Message) error {
 	id := request.Envelope.ID.Of(request.Bytes)
 	level := string(rpc.Text(request.Bytes, rpc.Lookup(request.Bytes, request.Envelope.Params, "level")))
 	if !slices.Contains(logLevels, level) {
-		return s.refuse(id, session.CodeInvalidParams, "unknown log level")
+		return s.refuse(id, rpc.CodeInvalidParams, "unknown log level")
 	}
 	s.mu.Lock()
 	s.logLevel, s.meta = level, s.client.meta(level)

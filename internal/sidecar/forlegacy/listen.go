@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -63,9 +64,9 @@ func (s *Server) subscribe(request session.Message) error {
 	add := string(request.Envelope.Method) == "resources/subscribe"
 	switch {
 	case uri == "":
-		return s.refuse(id, session.CodeInvalidParams, "uri must name a resource")
+		return s.refuse(id, rpc.CodeInvalidParams, "uri must name a resource")
 	case len(uri) > nameBytes:
-		return s.refuse(id, session.CodeInvalidParams, fmt.Sprintf("a resource's URI may have %d bytes", nameBytes))
+		return s.refuse(id, rpc.CodeInvalidParams, fmt.Sprintf("a resource's URI may have %d bytes", nameBytes))
 	case !s.listen.enqueue(change{id: bytes.Clone(id), uri: uri, add: add}):
 		return session.ErrEnded
 	}
@@ -181,13 +182,13 @@ func (l *listener) conclude(c change, failed *failure) {
 	_, has := l.uris[c.uri]
 	switch {
 	case c.refused != "":
-		answer = frontend.AppendError(nil, c.id, session.CodeInternal, c.refused, nil)
+		answer = frontend.AppendError(nil, c.id, rpc.CodeInternal, c.refused, nil)
 	case !c.add || c.withdrawn || has:
 		answer = surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{}}`)
 	case failed != nil:
 		answer = failed.to(c.id)
 	default:
-		answer = frontend.AppendError(nil, c.id, session.CodeInvalidParams, "the server does not tell changes of this resource", nil)
+		answer = frontend.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not tell changes of this resource", nil)
 	}
 	l.server.deliver(answer, nil)
 }

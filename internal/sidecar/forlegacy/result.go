@@ -68,11 +68,11 @@ func translateError(answer session.Message, id []byte) []byte {
 	code, err := strconv.Atoi(string(rpc.Lookup(answer.Bytes, at, "code").Of(answer.Bytes)))
 	switch {
 	case err != nil:
-		return frontend.AppendError(nil, id, session.CodeInternal, "the server's error has no code", nil)
-	case code == frontend.CodeUnsupportedRevision:
+		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server's error has no code", nil)
+	case code == rpc.CodeUnsupportedRevision:
 		// The client would take it for a word about its own revision.
-		return frontend.AppendError(nil, id, session.CodeInternal, "the server does not serve protocol revision "+frontend.Revision20260728+" any more", nil)
-	case code == frontend.CodeMissingCapability:
+		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server does not serve protocol revision "+frontend.Revision20260728+" any more", nil)
+	case code == rpc.CodeMissingCapability:
 		return frontend.AppendError(nil, id, code, missing(text, data), data)
 	}
 	return append(append(surrounded(`{"jsonrpc":"2.0","id":`, id, `,"error":`), at.Of(answer.Bytes)...), '}')

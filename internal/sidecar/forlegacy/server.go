@@ -207,9 +207,9 @@ func (s *Server) request(ctx context.Context, request session.Message) error {
 	case "resources/subscribe", "resources/unsubscribe":
 		return s.subscribe(request)
 	case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
-		return s.refuse(id, session.CodeMethodNotFound, "tasks are not available from a server of protocol revision "+frontend.Revision20260728)
+		return s.refuse(id, rpc.CodeMethodNotFound, "tasks are not available from a server of protocol revision "+frontend.Revision20260728)
 	case methodDiscover, methodListen:
-		return s.refuse(id, session.CodeMethodNotFound, "not part of the protocol revision of this session")
+		return s.refuse(id, rpc.CodeMethodNotFound, "not part of the protocol revision of this session")
 	}
 	return s.call(ctx, request)
 }

@@ -39,7 +39,7 @@ type failure struct {
 // to is the failure as the answer to a request of the client's.
 func (f *failure) to(id []byte) []byte {
 	if f.err != nil {
-		return frontend.AppendError(nil, id, session.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
+		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
 	}
 	return translateError(f.answer, id)
 }
@@ -47,7 +47,7 @@ func (f *failure) to(id []byte) []byte {
 // isNoMethod says whether the server does not have subscriptions at all (N-07).
 func (f *failure) isNoMethod() bool {
 	code := rpc.Lookup(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
-	return string(code) == strconv.Itoa(session.CodeMethodNotFound)
+	return string(code) == strconv.Itoa(rpc.CodeMethodNotFound)
 }
 
 var (

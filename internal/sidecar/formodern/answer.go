@@ -24,7 +24,7 @@ func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
 	}
 	text, err := resultFor(c.method, to.ID(), m, c.worker.hello.serverInfo)
 	if err != nil {
-		refuse(to, session.CodeInternal, "the server's answer cannot be translated: "+err.Error())
+		refuse(to, rpc.CodeInternal, "the server's answer cannot be translated: "+err.Error())
 		return
 	}
 	to.Answer(text, 0, rpc.ErrorType(m.Bytes, &m.Envelope, c.method == methodCall))
@@ -109,19 +109,13 @@ func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 	}
 }
 
-// Codes of errors that only servers with sessions have.
-const (
-	codeResourceNotFound = -32002
-	codeURLElicitation   = -32042
-)
-
 // answerError translates an error: some codes mean something else without sessions, or
 // nothing (B4).
 func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")
 	if err != nil {
-		refuse(to, session.CodeInternal, "the server's error cannot be translated: "+err.Error())
+		refuse(to, rpc.CodeInternal, "the server's error cannot be translated: "+err.Error())
 		return
 	}
 	code, err := strconv.Atoi(string(found[0].Of(text)))
@@ -131,15 +125,15 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, to.ID())
 	switch {
-	case code == session.CodeMethodNotFound && c.method == methodCall:
+	case code == rpc.CodeMethodNotFound && c.method == methodCall:
 		c.group.outdateTools() // one that is to be called as a task says so
-	case code == codeResourceNotFound:
+	case code == rpc.CodeResourceNotFound:
 		notFound(c, text, found, at, &edits)
-		code = session.CodeInvalidParams
-	case code == codeURLElicitation && mayAsk(c.method) && s.answerURLs(c, to, text, found[2]):
+		code = rpc.CodeInvalidParams
+	case code == rpc.CodeURLElicitation && mayAsk(c.method) && s.answerURLs(c, to, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
-		code = session.CodeInternal
+		code = rpc.CodeInternal
 		to.Answer(frontend.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
 		return
 	}
@@ -149,7 +143,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 // isReserved says whether an error has a code that means something else to clients
 // without sessions than its server can have meant.
 func isReserved(code int, text []byte, data rpc.Span) bool {
-	if code == frontend.CodeMissingCapability && namesCapabilities(text, data) {
+	if code == rpc.CodeMissingCapability && namesCapabilities(text, data) {
 		return false
 	}
 	return code <= -32020 && code >= -32099
@@ -165,7 +159,7 @@ func namesCapabilities(text []byte, data rpc.Span) bool {
 // It says which, if the process does not.
 func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span, edits *rpc.Edits) {
 	code, data := found[0], found[2]
-	edits.Replace(code, []byte(strconv.Itoa(session.CodeInvalidParams)))
+	edits.Replace(code, []byte(strconv.Itoa(rpc.CodeInvalidParams)))
 	if c.method != methodRead {
 		return
 	}

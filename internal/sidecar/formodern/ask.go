@@ -27,8 +27,6 @@ const (
 	// questionBytes is how long they can be in all: they are kept for as long as the
 	// client has not come back.
 	questionBytes = 1 << 20
-	// codeUserRejected is what a server expects if sampling is refused.
-	codeUserRejected = -1
 )
 
 // metaRelatedTask names the task that a message of a server with sessions is about.
@@ -50,7 +48,7 @@ func (w *worker) receiveRequest(m session.Message) {
 	q := &question{id: id, method: method}
 	var err error
 	if q.params, err = forClient(m); err != nil && code == 0 {
-		code, reason = session.CodeInvalidParams, err.Error()
+		code, reason = rpc.CodeInvalidParams, err.Error()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,16 +56,16 @@ func (w *worker) receiveRequest(m session.Message) {
 	switch {
 	case code != 0:
 	case c == nil && method == methodRoots:
-		code, reason = session.CodeMethodNotFound, "there is no call to ask for roots in"
+		code, reason = rpc.CodeMethodNotFound, "there is no call to ask for roots in"
 	case c == nil, c.done:
-		code, reason = session.CodeInternal, "there is no call to ask the client in"
+		code, reason = rpc.CodeInternal, "there is no call to ask the client in"
 	case c.cancelled:
 		w.sendLocked(q.givenUp())
 		return
 	case len(c.questions) >= mostQuestions:
-		code, reason = session.CodeInternal, "too many requests are open in this call"
+		code, reason = rpc.CodeInternal, "too many requests are open in this call"
 	case c.questionBytesLocked()+q.size() > questionBytes:
-		code, reason = session.CodeInternal, "the requests that are open in this call are too long"
+		code, reason = rpc.CodeInternal, "the requests that are open in this call are too long"
 	}
 	if code != 0 {
 		s.metrics.RefusedRequests.Inc()
@@ -150,9 +148,9 @@ func (q *question) givenUp() []byte {
 	case methodElicit:
 		return answerTo(q.id, []byte(`{"action":"cancel"}`))
 	case methodSample:
-		return frontend.AppendError(nil, q.id, codeUserRejected, "the client did not answer", nil)
+		return frontend.AppendError(nil, q.id, rpc.CodeUserRejected, "the client did not answer", nil)
 	default:
-		return frontend.AppendError(nil, q.id, session.CodeInternal, "the client did not answer", nil)
+		return frontend.AppendError(nil, q.id, rpc.CodeInternal, "the client did not answer", nil)
 	}
 }
 

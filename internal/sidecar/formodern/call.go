@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -140,7 +141,7 @@ func (w *worker) begun(c *call, err error) error {
 	switch {
 	case err == nil:
 		if to != nil {
-			refuse(to, session.CodeInternal, dead.Error()) // it may have acted
+			refuse(to, rpc.CodeInternal, dead.Error()) // it may have acted
 		}
 		return nil
 	case busy:

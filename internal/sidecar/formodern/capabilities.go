@@ -82,7 +82,7 @@ func (c capabilities) allow(request session.Message) (code int, reason string) {
 			return 0, ""
 		}
 	}
-	return session.CodeMethodNotFound, "the client has no such method"
+	return rpc.CodeMethodNotFound, "the client has no such method"
 }
 
 func (c capabilities) allowElicitation(request session.Message) (code int, reason string) {
@@ -90,9 +90,9 @@ func (c capabilities) allowElicitation(request session.Message) (code int, reaso
 	url := err == nil && string(rpc.Text(request.Bytes, found[0])) == "url"
 	switch {
 	case !c.form && !c.url:
-		return session.CodeMethodNotFound, "the client has no elicitation"
+		return rpc.CodeMethodNotFound, "the client has no elicitation"
 	case url && !c.url, !url && !c.form:
-		return session.CodeInvalidParams, "the client does not have this mode of elicitation"
+		return rpc.CodeInvalidParams, "the client does not have this mode of elicitation"
 	}
 	return 0, ""
 }
@@ -101,9 +101,9 @@ func (c capabilities) allowSampling(request session.Message) (code int, reason s
 	found, err := rpc.Find(request.Bytes, request.Envelope.Params, "tools")
 	switch {
 	case !c.sampling:
-		return session.CodeMethodNotFound, "the client has no sampling"
+		return rpc.CodeMethodNotFound, "the client has no sampling"
 	case !c.samplingTools && (err != nil || found[0].Present()):
-		return session.CodeInvalidParams, "the client has no tools for sampling"
+		return rpc.CodeInvalidParams, "the client has no tools for sampling"
 	}
 	return 0, ""
 }

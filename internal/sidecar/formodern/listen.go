@@ -47,7 +47,7 @@ var errURIs = errors.New("as many resources are subscribed to as may be")
 func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 	f, err := filterOf(r)
 	if err != nil {
-		refuse(r.to, session.CodeInvalidParams, err.Error())
+		refuse(r.to, rpc.CodeInvalidParams, err.Error())
 		return nil
 	}
 	for try := 1; ; try++ {

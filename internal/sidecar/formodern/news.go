@@ -152,7 +152,7 @@ func (g *group) failListensLocked(reason error) {
 		l.failed = reason
 		s.leaveLocked(l)
 		if l.told {
-			refuse(l.to, session.CodeInternal, "the subscription has ended: "+reason.Error())
+			refuse(l.to, rpc.CodeInternal, "the subscription has ended: "+reason.Error())
 		}
 	}
 }

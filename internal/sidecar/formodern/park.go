@@ -172,7 +172,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	answers, err := p.call.answersLocked(r)
 	if err != nil {
 		s.mu.Unlock() // the round is still open for better ones
-		refuse(r.to, session.CodeInvalidParams, err.Error())
+		refuse(r.to, rpc.CodeInvalidParams, err.Error())
 		return nil
 	}
 	s.metrics.Retries.Inc()
@@ -182,7 +182,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 
 func (s *Server) refuseState(to stateless.Recipient) {
 	s.metrics.InvalidStates.Inc()
-	refuse(to, session.CodeInvalidParams, "requestState invalid or expired; call again")
+	refuse(to, rpc.CodeInvalidParams, "requestState invalid or expired; call again")
 }
 
 // callAnew is the retry that a server with sessions expects after -32042. One that finds
@@ -286,7 +286,7 @@ func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data r
 		return false
 	}
 	if !c.group.capabilities.url {
-		const code = frontend.CodeMissingCapability
+		const code = rpc.CodeMissingCapability
 		to.Answer(frontend.AppendError(nil, to.ID(), code, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)), code, rpc.ErrorTypeOf(code))
 		return true
 	}

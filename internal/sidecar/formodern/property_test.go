@@ -285,7 +285,7 @@ func (s *stage) await(p *posted, name string) (answer anyAnswer, err error) {
 				continue
 			}
 			err := json.Unmarshal([]byte(text), &answer)
-			if err == nil && answer.Error != nil && answer.Error.Code != session.CodeInternal && answer.Error.Message != invalid {
+			if err == nil && answer.Error != nil && answer.Error.Code != rpc.CodeInternal && answer.Error.Message != invalid {
 				err = fmt.Errorf("%s got %s", name, text)
 			}
 			return answer, err

@@ -105,11 +105,11 @@ func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recip
 	r, err := s.read(m, to)
 	switch {
 	case err != nil:
-		refuse(to, session.CodeInvalidParams, err.Error())
+		refuse(to, rpc.CodeInvalidParams, err.Error())
 		return nil
 	case strings.HasPrefix(r.method, prefixTasks):
 		// A server with sessions may have tasks, but its clients were not told of any.
-		refuse(to, session.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
+		refuse(to, rpc.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
 		return nil
 	}
 	g, err := s.join(m.From, r.capabilities)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -246,7 +247,7 @@ func (w *worker) fail(reason error) {
 		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
 	}
 	for _, to := range failed {
-		refuse(to, session.CodeInternal, reason.Error())
+		refuse(to, rpc.CodeInternal, reason.Error())
 	}
 }
 

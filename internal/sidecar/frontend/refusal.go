@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Headers and content types.
@@ -40,7 +39,7 @@ func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text str
 // Unavailable answers that another try may succeed.
 func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	w.Header().Set("Retry-After", "1")
-	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, text)
+	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, text)
 }
 
 // RefuseSession answers a client that no session is opened for now, if it is still there.
@@ -53,7 +52,7 @@ func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error)
 		after = full.RetryAfter
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
-	Refuse(w, http.StatusServiceUnavailable, id, session.CodeInternal, err.Error())
+	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, err.Error())
 }
 
 // RefusePlain answers with an HTTP error and a text, to requests that are no messages.

@@ -30,18 +30,10 @@ func Revisions() []string { return slices.Clone(revisions) }
 // IsServed says whether a revision is one that is served.
 func IsServed(revision string) bool { return slices.Contains(revisions, revision) }
 
-// JSON-RPC error codes of revision 2026-07-28 (J-16).
-const (
-	CodeHeaderMismatch    = -32020 // a header does not say what the body says
-	CodeMissingCapability = -32021 // it takes a client that can do more
-	// CodeUnsupportedRevision is of the answer to a request of a revision that is not served.
-	CodeUnsupportedRevision = -32022
-)
-
 // UnsupportedRevision is the answer to a request of a revision that is not served,
 // which lists those that are, so that its client falls back to one (L-22).
 func UnsupportedRevision(id []byte, requested string) []byte {
-	return AppendError(nil, id, CodeUnsupportedRevision, unsupportedRevision, UnsupportedData(requested, revisions...))
+	return AppendError(nil, id, rpc.CodeUnsupportedRevision, unsupportedRevision, UnsupportedData(requested, revisions...))
 }
 
 const unsupportedRevision = "unsupported protocol version"
@@ -54,6 +46,6 @@ func UnsupportedData(requested string, supported ...string) []byte {
 
 // RefuseRevision answers a request with UnsupportedRevision.
 func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
-	note(w, http.StatusBadRequest, CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(Clip(requested)))
+	note(w, http.StatusBadRequest, rpc.CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(Clip(requested)))
 	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // opening is how a fresh server is spoken to first. A process takes that for the era of
@@ -99,14 +100,6 @@ func (k *Keeper) without(ctx context.Context, refusal attempt) attempt {
 	return refusal
 }
 
-// Errors by which servers without sessions refuse to initialize (L-27). Those that have
-// some know the method, and answer with another revision if they do not know the one
-// that they are asked for (L-02).
-const (
-	codeMethodNotFound      = -32601
-	codeUnsupportedRevision = -32022
-)
-
 // noteRefusal looks whether the error is the server's answer to initialize. What came
 // in place of an answer, until there was no more time, is none.
 func (a *attempt) noteRefusal() {
@@ -115,5 +108,8 @@ func (a *attempt) noteRefusal() {
 		return
 	}
 	a.refused = e.Class == mcpprobe.Rejected || e.Class == mcpprobe.Protocol
-	a.certain = a.refused && (e.Code == codeMethodNotFound || e.Code == codeUnsupportedRevision)
+	// Servers without sessions refuse to initialize by these (L-27). Those that have some
+	// know the method, and answer with another revision if they do not know the one that
+	// they are asked for (L-02).
+	a.certain = a.refused && (e.Code == rpc.CodeMethodNotFound || e.Code == rpc.CodeUnsupportedRevision)
 }

@@ -82,7 +82,7 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 	s.endedBy = reason
 	for _, c := range s.calls {
 		if !c.over {
-			s.answerLocked(c, CodeInternal, reason.Error(), rpc.ErrorTypeOf(CodeInternal))
+			s.answerLocked(c, rpc.CodeInternal, reason.Error(), rpc.ErrorTypeOf(rpc.CodeInternal))
 		}
 	}
 	clear(s.serverRequests)

@@ -337,14 +337,6 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 	return nil, true
 }
 
-// JSON-RPC error codes of answers that the session gives itself.
-const (
-	CodeInternal         = -32603
-	CodeMethodNotFound   = -32601
-	CodeInvalidParams    = -32602
-	CodeRequestCancelled = -32800
-)
-
 func errorResponse(id string, code int, text string) []byte {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
 	b = append(b, `,"error":{"code":`...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
@@ -44,10 +45,10 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		case c.over:
 			s.removeLocked(c)
 		case c.cancelled:
-			s.answerLocked(c, CodeRequestCancelled, "the request was cancelled", FailedCancelled)
+			s.answerLocked(c, rpc.CodeRequestCancelled, "the request was cancelled", FailedCancelled)
 		default:
 			s.metrics.CallTimeouts.Inc()
-			s.answerLocked(c, CodeInternal, "the call took longer than "+s.limits.CallTimeout.String(), FailedTimeout)
+			s.answerLocked(c, rpc.CodeInternal, "the call took longer than "+s.limits.CallTimeout.String(), FailedTimeout)
 			cancel = append(cancel, cancelledNotification(c.id))
 		}
 	}

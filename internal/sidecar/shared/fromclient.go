@@ -59,10 +59,10 @@ func (v *view) request(ctx context.Context, request session.Message) error {
 	case "resources/subscribe", "resources/unsubscribe":
 		return v.follow(ctx, id, request)
 	case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
-		return v.refuse(id, session.CodeMethodNotFound, "tasks are not available on a server that sessions share")
+		return v.refuse(id, rpc.CodeMethodNotFound, "tasks are not available on a server that sessions share")
 	case "server/discover", "subscriptions/listen":
 		// They would put the process into another era of the protocol (L-35).
-		return v.refuse(id, session.CodeMethodNotFound, "not part of the protocol revision of this session")
+		return v.refuse(id, rpc.CodeMethodNotFound, "not part of the protocol revision of this session")
 	}
 	return v.forward(ctx, id, request)
 }
@@ -90,7 +90,7 @@ func (v *view) refuse(id string, code int, text string) error {
 // initialize answers from the handshake with the process (R24).
 func (v *view) initialize(id string, request session.Message) error {
 	if len(request.Envelope.RequestedVersion) == 0 {
-		return v.refuse(id, session.CodeInvalidParams, "initialize must name a protocolVersion")
+		return v.refuse(id, rpc.CodeInvalidParams, "initialize must name a protocolVersion")
 	}
 	r := v.run
 	r.mu.Lock()
@@ -117,7 +117,7 @@ func (v *view) initialize(id string, request session.Message) error {
 // level only. As no session gets log messages, any level is observed.
 func (v *view) setLevel(id string, request session.Message) error {
 	if !v.run.hello.logging {
-		return v.refuse(id, session.CodeMethodNotFound, "the server has no log messages")
+		return v.refuse(id, rpc.CodeMethodNotFound, "the server has no log messages")
 	}
 	var params struct {
 		Level string `json:"level"`
@@ -131,7 +131,7 @@ func (v *view) setLevel(id string, request session.Message) error {
 	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
 		return v.reply(answer(id, emptyResult))
 	}
-	return v.refuse(id, session.CodeInvalidParams, "unknown log level")
+	return v.refuse(id, rpc.CodeInvalidParams, "unknown log level")
 }
 
 // forward sends a request to the process.

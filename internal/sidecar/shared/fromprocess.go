@@ -55,7 +55,7 @@ func (r *run) receiveRequest(message session.Message) {
 	reply := answer(id, emptyResult)
 	if string(message.Envelope.Method) != "ping" { // U-01
 		r.metrics.RefusedRequests.Inc()
-		reply = refusal(id, session.CodeMethodNotFound, "this server is shared by clients, none of which can be asked")
+		reply = refusal(id, rpc.CodeMethodNotFound, "this server is shared by clients, none of which can be asked")
 	}
 	r.mu.Lock()
 	flooded := r.QueuedLocked() > 2*r.options.InputBytes

@@ -42,7 +42,7 @@ func (v *view) follow(ctx context.Context, id string, request session.Message) e
 	case uri == "": // the process knows best what to say to that
 		return v.forward(ctx, id, request)
 	case len(uri) > nameBytes:
-		return v.refuse(id, session.CodeInvalidParams, "a resource's URI may have "+strconv.Itoa(nameBytes)+" bytes")
+		return v.refuse(id, rpc.CodeInvalidParams, "a resource's URI may have "+strconv.Itoa(nameBytes)+" bytes")
 	}
 	r := v.run
 	r.mu.Lock()
@@ -74,7 +74,7 @@ func (r *run) subscribeLocked(v *view, id, uri string, request session.Message) 
 	}
 	if len(v.following)+v.waits >= r.options.Subscriptions {
 		r.metrics.SubscriptionRefusals.Inc()
-		refused := refusal(id, session.CodeInternal, "a session may have "+strconv.Itoa(r.options.Subscriptions)+" subscriptions")
+		refused := refusal(id, rpc.CodeInternal, "a session may have "+strconv.Itoa(r.options.Subscriptions)+" subscriptions")
 		return &refused
 	}
 	if t == nil {

@@ -162,5 +162,5 @@ func refuseForeign(request session.Message) *refusal {
 	if strings.HasPrefix(string(request.Envelope.Method), "tasks/") {
 		text = "there is no such task"
 	}
-	return &refusal{status: http.StatusOK, code: session.CodeInvalidParams, text: text}
+	return &refusal{status: http.StatusOK, code: rpc.CodeInvalidParams, text: text}
 }

@@ -189,7 +189,7 @@ func (c *call) failLocked(text string) {
 	if c.done {
 		return
 	}
-	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: rpc.ErrorTypeOf(session.CodeInternal)})
+	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: rpc.ErrorTypeOf(rpc.CodeInternal)})
 	c.done = true
 	c.signal()
 }

@@ -31,11 +31,11 @@ func (r *refusal) write(w http.ResponseWriter, id []byte) {
 }
 
 func mismatch(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: frontend.CodeHeaderMismatch, text: text}
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeHeaderMismatch, text: text}
 }
 
 func invalidParams(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: session.CodeInvalidParams, text: text}
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidParams, text: text}
 }
 
 // refuseSessionsOnly is for clients of a server that has sessions only. Clients that know
@@ -45,7 +45,7 @@ func refuseSessionsOnly(request session.Message, setting string) *refusal {
 	text := "this server has sessions only: begin with initialize. " +
 		"To serve clients that speak only revision " + frontend.Revision20260728 + ", set " + setting + " to Translate"
 	if string(request.Envelope.Method) == methodDiscover {
-		return &refusal{status: http.StatusNotFound, code: session.CodeMethodNotFound, text: text}
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: text}
 	}
 	return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidRequest, text: text}
 }
@@ -82,7 +82,7 @@ func checkVersion(header http.Header, request session.Message) *refusal {
 		slices.Reverse(older)
 		supported = append(supported, older...)
 	}
-	return &refusal{http.StatusBadRequest, frontend.CodeUnsupportedRevision, "unsupported protocol version", frontend.UnsupportedData(version, supported...)}
+	return &refusal{http.StatusBadRequest, rpc.CodeUnsupportedRevision, "unsupported protocol version", frontend.UnsupportedData(version, supported...)}
 }
 
 // checkMeta is about what every request says of its client (L-21).
@@ -157,7 +157,7 @@ func nameOf(request session.Message) (name []byte, member string) {
 func checkRemoved(_ http.Header, request session.Message) *refusal {
 	switch method := string(request.Envelope.Method); method {
 	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return &refusal{status: http.StatusNotFound, code: session.CodeMethodNotFound, text: "protocol revision " + frontend.Revision20260728 + " has no " + method}
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + frontend.Revision20260728 + " has no " + method}
 	}
 	return nil
 }
@@ -175,9 +175,9 @@ func only(header http.Header, name string) (string, bool) {
 // other message (M-20).
 func statusOf(code int) int {
 	switch code {
-	case session.CodeMethodNotFound:
+	case rpc.CodeMethodNotFound:
 		return http.StatusNotFound
-	case frontend.CodeHeaderMismatch, frontend.CodeMissingCapability, frontend.CodeUnsupportedRevision:
+	case rpc.CodeHeaderMismatch, rpc.CodeMissingCapability, rpc.CodeUnsupportedRevision:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -142,7 +141,7 @@ func TestCheckRepeatedHeaders(t *testing.T) {
 	for _, name := range []string{"MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
 		header := headers(request)
 		header.Add(name, header.Get(name))
-		if refused := check(header, request); refused == nil || refused.code != frontend.CodeHeaderMismatch {
+		if refused := check(header, request); refused == nil || refused.code != rpc.CodeHeaderMismatch {
 			t.Errorf("%s twice: %+v", name, refused)
 		}
 	}

@@ -222,9 +222,9 @@ func verdictOf(answer []byte) verdict {
 	switch {
 	case response.Result != nil:
 		supported = response.Result.SupportedVersions
-	case response.Error != nil && response.Error.Code == frontend.CodeUnsupportedRevision:
+	case response.Error != nil && response.Error.Code == rpc.CodeUnsupportedRevision:
 		supported = response.Error.Data.Supported
-	case response.Error != nil && response.Error.Code == frontend.CodeMissingCapability:
+	case response.Error != nil && response.Error.Code == rpc.CodeMissingCapability:
 		return verdict{Modern, "it answers server/discover with an error that only this era has"}
 	}
 	if slices.Contains(supported, frontend.Revision20260728) {

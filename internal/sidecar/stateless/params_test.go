@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 func TestCheckParams(t *testing.T) {
@@ -46,7 +45,7 @@ func TestCheckParams(t *testing.T) {
 			}
 			request := scanned(t, enveloped("1", "tools/call", `"name":"x",`+arguments))
 			refused := checkParams(test.header, request, params)
-			if (refused != nil) != test.refused || refused != nil && (refused.code != frontend.CodeHeaderMismatch || refused.status != 400) {
+			if (refused != nil) != test.refused || refused != nil && (refused.code != rpc.CodeHeaderMismatch || refused.status != 400) {
 				t.Errorf("refused is %+v, want %v", refused, test.refused)
 			}
 		})
@@ -73,7 +72,7 @@ func TestCheckParamsWithTwoArguments(t *testing.T) {
 			request := scanned(t, enveloped("1", "tools/call", `"name":"x","arguments":{"region":"us"},"`+second+`":{"region":"eu"},`))
 			for _, region := range []string{"us", "eu"} {
 				refused := checkParams(http.Header{"Mcp-Param-Region": {region}}, request, params)
-				if refused == nil || refused.code != session.CodeInvalidParams || refused.status != 400 {
+				if refused == nil || refused.code != rpc.CodeInvalidParams || refused.status != 400 {
 					t.Errorf("%s: refused is %+v", region, refused)
 				}
 			}

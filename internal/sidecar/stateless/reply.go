@@ -8,7 +8,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // reply writes what arrives for a call to its client. It commits itself late: an answer
@@ -70,7 +69,7 @@ func (p *reply) run() {
 func (p *reply) timedOut() event {
 	p.endpoint.metrics.CallTimeouts.Inc()
 	text := "the call took longer than " + p.limits.CallTimeout.String()
-	return event{message: frontend.AppendError(nil, p.call.id, session.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: string(edge.Timeout)}
+	return event{message: frontend.AppendError(nil, p.call.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: string(edge.Timeout)}
 }
 
 func (p *reply) writeJSON(answer event) {

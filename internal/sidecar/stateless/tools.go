@@ -244,7 +244,7 @@ func (r *run) fetchPage(ctx context.Context, from *caller.Caller, params string)
 	switch err := json.Unmarshal(answer, &response); {
 	case err != nil:
 		return toolsPage{}, fmt.Errorf("read list of tools: %w", err)
-	case response.Error != nil && response.Error.Code != session.CodeMethodNotFound: // that one has no tools
+	case response.Error != nil && response.Error.Code != rpc.CodeMethodNotFound: // that one has no tools
 		return toolsPage{}, fmt.Errorf("the server answers tools/list with error %d", response.Error.Code)
 	}
 	return response.Result, nil

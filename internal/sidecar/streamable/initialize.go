@@ -51,7 +51,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	if err != nil {
 		opened.End(errNotOpened)
 		if r.Context().Err() == nil { // else nobody is there to be told
-			frontend.Refuse(w, http.StatusOK, id, session.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
+			frontend.Refuse(w, http.StatusOK, id, rpc.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
 		}
 		return
 	}

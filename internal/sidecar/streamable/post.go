@@ -55,7 +55,7 @@ func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revi
 		if revision != frontend.Revision20260728 {
 			text = "protocol revision " + frontend.Clip(revision) + " is not served; " + text
 		}
-		frontend.Refuse(w, http.StatusBadRequest, idOf(message), session.CodeInvalidParams, text)
+		frontend.Refuse(w, http.StatusBadRequest, idOf(message), rpc.CodeInvalidParams, text)
 	case revision != frontend.Revision20260728:
 		frontend.RefuseRevision(w, nil, revision) // T-19
 	case message.Envelope.Kind == rpc.Response:

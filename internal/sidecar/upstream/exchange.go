@@ -159,11 +159,11 @@ func (x *exchange) fail(ctx context.Context, err error) {
 		frontend.Unavailable(x.w, x.message.id, "the server does not accept connections: "+err.Error())
 	case errors.Is(err, errUnusable):
 		p.Metrics.Broken.Inc()
-		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, err.Error())
+		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, err.Error())
 	default:
 		p.noteOutage()
 		p.Metrics.Broken.Inc()
-		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, session.CodeInternal, "the server did not answer: "+err.Error())
+		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, "the server did not answer: "+err.Error())
 	}
 }
 
@@ -174,7 +174,7 @@ func (x *exchange) failInBand(text string) {
 		frontend.Unavailable(x.w, nil, text)
 		return
 	}
-	frontend.Refuse(x.w, http.StatusOK, x.message.id, session.CodeInternal, text)
+	frontend.Refuse(x.w, http.StatusOK, x.message.id, rpc.CodeInternal, text)
 }
 
 // timedOut tells the server, so that it can stop: in revisions with sessions a

@@ -222,7 +222,7 @@ func isAboutCall(flight *call, status int, body []byte) bool {
 	if err != nil || !envelope.Error.Present() || !sameID(body, envelope.ID, flight.id) {
 		return false
 	}
-	return status == http.StatusBadRequest || codeOf(body) == session.CodeMethodNotFound
+	return status == http.StatusBadRequest || codeOf(body) == rpc.CodeMethodNotFound
 }
 
 // forgotten says whether a status means that the server does not know the session any

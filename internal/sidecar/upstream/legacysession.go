@@ -123,9 +123,9 @@ func (l *Legacy) Sessions(ctx context.Context, from *caller.Caller) (has, certai
 // sessions, as they may, or for a reason that has nothing to do with it.
 func judgeRefusal(status, code int) (certain bool, err error) {
 	switch code {
-	case session.CodeMethodNotFound, frontend.CodeUnsupportedRevision:
+	case rpc.CodeMethodNotFound, rpc.CodeUnsupportedRevision:
 		return true, nil
-	case rpc.CodeInvalidRequest, session.CodeInvalidParams, frontend.CodeHeaderMismatch, frontend.CodeMissingCapability:
+	case rpc.CodeInvalidRequest, rpc.CodeInvalidParams, rpc.CodeHeaderMismatch, rpc.CodeMissingCapability:
 		return false, nil // it lacks what requests of the other era have
 	case 0:
 		if status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed {

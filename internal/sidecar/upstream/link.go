@@ -231,7 +231,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 
 // fail answers a call in the server's place, if anybody waits for that.
 func (l *link) fail(c *call, text string) {
-	l.answer(c, frontend.AppendError(nil, c.id, session.CodeInternal, text, nil))
+	l.answer(c, frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil))
 }
 
 func (l *link) answer(c *call, message []byte) {
@@ -312,7 +312,7 @@ func errorIn(c *call, status int, body []byte) []byte {
 	if said := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), longestSaid)]), "?")), " "); said != "" {
 		text += ": " + frontend.Clip(said)
 	}
-	return frontend.AppendError(nil, c.id, session.CodeInternal, text, nil)
+	return frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil)
 }
 
 // codeOf is the code of the error in an answer.

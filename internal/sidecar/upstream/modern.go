@@ -132,7 +132,7 @@ func (c *ModernConnection) try(ctx context.Context, flight *call, request sessio
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
 		answer := errorIn(flight, response.StatusCode, body)
-		if codeOf(answer) == frontend.CodeHeaderMismatch {
+		if codeOf(answer) == rpc.CodeHeaderMismatch {
 			return answer, nil
 		}
 		c.answer(flight, answer)
