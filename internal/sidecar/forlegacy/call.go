@@ -54,7 +54,7 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 
 func (s *Server) register(request session.Message) (*call, error) {
 	id := bytes.Clone(request.Envelope.ID.Of(request.Bytes))
-	c := &call{key: nameKey(id), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1)}
+	c := &call{key: string(rpc.IDKey(id)), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1)}
 	if request.From != nil {
 		c.from = *request.From // which is not ours to keep
 		c.sender = &c.from
@@ -94,7 +94,7 @@ func (s *Server) forget(c *call) bool {
 // (U-02).
 func (s *Server) cancelCall(id []byte) {
 	s.mu.Lock()
-	c := s.calls[nameKey(id)]
+	c := s.calls[string(rpc.IDKey(id))]
 	s.mu.Unlock()
 	if c == nil {
 		s.metrics.DroppedMessages.Inc()

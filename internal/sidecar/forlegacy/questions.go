@@ -160,7 +160,7 @@ func (q *question) request() []byte {
 // takeAnswer takes the client's answer to a question. One to a question that is over, or
 // that nobody asked, is dropped.
 func (s *Server) takeAnswer(message session.Message) {
-	key := nameKey(message.Envelope.ID.Of(message.Bytes))
+	key := string(rpc.IDKey(message.Envelope.ID.Of(message.Bytes)))
 	s.mu.Lock()
 	q := s.questions[key]
 	delete(s.questions, key)

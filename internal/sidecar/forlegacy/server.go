@@ -22,7 +22,6 @@
 package forlegacy
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -268,12 +267,4 @@ func (s *Server) deliver(message []byte, of *call) {
 		m.Call = of.id
 	}
 	s.receive(m)
-}
-
-// nameKey is what all spellings of one id have in common.
-func nameKey(id []byte) string {
-	if bytes.IndexByte(id, '\\') < 0 {
-		return string(id)
-	}
-	return `"` + string(rpc.Text(id, rpc.Span{End: len(id)})) + `"`
 }

@@ -131,7 +131,7 @@ func (w *worker) withdraw(m session.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := w.lease; c != nil {
-		c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return bytes.Equal(q.id, id) })
+		c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return rpc.SameID(q.id, id) })
 	}
 }
 

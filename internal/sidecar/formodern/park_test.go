@@ -309,6 +309,22 @@ func TestAnswerWhileParked(t *testing.T) {
 	})
 }
 
+// A process may spell the id of what it asked differently when it cancels that (J-02). The
+// client is not asked then.
+func TestCancelledQuestion(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		p := s.process(1)
+		atProcess := p.next()
+		p.request(`"\u0071"`, form)
+		p.emit(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`)
+		time.Sleep(2 * gatherTime)
+		request.wantNothing()
+		p.answer(atProcess, `"result":{"content":[]}`)
+		request.want(result(`"resultType":"complete",` + info + `,"content":[]`))
+	})
+}
+
 // What is asked while nobody can be asked, or of clients that cannot (R-03, Q-01).
 func TestUnaskable(t *testing.T) {
 	url := `"method":"elicitation/create","params":{"mode":"url","url":"https://x"}`

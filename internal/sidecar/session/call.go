@@ -8,10 +8,7 @@ import (
 
 // callLocked is the call in flight that has the id.
 func (s *Session) callLocked(id []byte) *call {
-	if isPlain(id) {
-		return s.calls[string(id)] // which makes no string
-	}
-	return s.calls[nameKey(id)]
+	return s.calls[string(rpc.IDKey(id))] // which makes no string
 }
 
 // isLive says whether a call is not cancelled and its stream can still reach the client. A

@@ -95,7 +95,7 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 			s.enqueueLocked(c.stream, event)
 			return
 		}
-		if !slices.Contains(s.taskTokens, nameKey(token)) {
+		if !slices.Contains(s.taskTokens, string(rpc.IDKey(token))) {
 			s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that no client asked for
 			return
 		}
@@ -117,7 +117,7 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 	if e.Kind != rpc.Notification || string(e.Method) != cancelledMethod {
 		return nil
 	}
-	return s.serverRequests[nameKey(e.RequestID.Of(message.Bytes))]
+	return s.serverRequests[string(rpc.IDKey(e.RequestID.Of(message.Bytes)))]
 }
 
 // answerPing answers in the client's place: a server that checks whether it is

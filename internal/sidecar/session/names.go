@@ -4,26 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
-
-// nameKey is what all spellings of one id or token have in common: who echoes a string
-// may escape other characters in it than who sent it. Values that are alike but for
-// their type stay apart (J-02).
-func nameKey(raw []byte) string {
-	if isPlain(raw) {
-		return string(raw)
-	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return string(raw) // its syntax was checked, so this does not happen
-	}
-	return `"` + text + `"`
-}
-
-// isPlain says whether an id or token is its own key.
-func isPlain(raw []byte) bool {
-	return len(raw) == 0 || raw[0] != '"' || bytes.IndexByte(raw, '\\') < 0
-}
 
 // tokenKey is the progress token of a request, if it has one.
 func tokenKey(request *Message) string {
@@ -31,7 +14,7 @@ func tokenKey(request *Message) string {
 	if string(raw) == "null" {
 		return ""
 	}
-	return nameKey(raw)
+	return string(rpc.IDKey(raw))
 }
 
 // callByTokenLocked is the call in flight that the token of progress names.
@@ -39,11 +22,9 @@ func (s *Session) callByTokenLocked(raw []byte) *call {
 	if len(raw) == 0 {
 		return nil
 	}
-	if !isPlain(raw) {
-		raw = []byte(nameKey(raw))
-	}
+	key := rpc.IDKey(raw)
 	for _, c := range s.calls {
-		if c.token == string(raw) { // which makes no string
+		if c.token == string(key) { // which makes no string
 			return c
 		}
 	}

@@ -21,8 +21,8 @@ func (s *Session) deliverRequestLocked(message Message, event Event) {
 	id := message.Envelope.ID.Of(message.Bytes)
 	request := &serverRequest{id: string(id), since: time.Now()}
 	request.key = request.id
-	if !isPlain(id) {
-		request.key = nameKey(id)
+	if key := rpc.IDKey(id); string(key) != request.id {
+		request.key = string(key)
 	}
 	if old, ok := s.serverRequests[request.key]; ok {
 		s.forgetRequestLocked(old)

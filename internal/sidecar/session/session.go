@@ -236,7 +236,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		if c.stream != nil { // taken
 			c = new(call)
 		}
-		c.key = nameKey(id)
+		c.key = string(rpc.IDKey(id))
 		c.id = c.key
 		if string(id) != c.key {
 			c.id = string(id)
@@ -258,8 +258,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 // theirs alone.
 func (s *Session) forgetLocked(stream *stream, requests []Message) {
 	for _, request := range requests {
-		key := nameKey(request.Envelope.ID.Of(request.Bytes))
-		if c := s.calls[key]; c != nil && c.stream == stream {
+		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream {
 			s.removeLocked(c)
 			stream.awaits--
 		}
@@ -322,7 +321,7 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 	e := &message.Envelope
 	switch {
 	case e.Kind == rpc.Response:
-		request, known := s.serverRequests[nameKey(e.ID.Of(message.Bytes))]
+		request, known := s.serverRequests[string(rpc.IDKey(e.ID.Of(message.Bytes)))]
 		if !known { // the server did not ask
 			s.metrics.UnmatchedAnswers.Inc()
 			return nil, false

@@ -17,6 +17,7 @@ type call struct {
 	number uint64 // its id and progress token at the process
 	view   *view  // whose it is; nil for one that changes a subscription
 	id     string // as the client spelled it
+	key    string // of all spellings of it
 	token  string // of its progress, as the client spelled it
 
 	cancelled bool
@@ -30,7 +31,7 @@ const cancelledCalls = 64
 // registerLocked makes a call of a session's known, so that its answer finds it.
 func (r *run) registerLocked(c *call) error {
 	v := c.view
-	if old := v.calls[c.id]; old != nil {
+	if old := v.calls[c.key]; old != nil {
 		// The session has given it up, or it would not use the id again. Its
 		// answer must not be taken for that of the new call.
 		r.forgetLocked(old)
@@ -42,7 +43,7 @@ func (r *run) registerLocked(c *call) error {
 		return ErrBusy
 	}
 	r.AddLocked(c.number, c)
-	v.calls[c.id] = c
+	v.calls[c.key] = c
 	return nil
 }
 
@@ -51,8 +52,8 @@ func (r *run) forgetLocked(c *call) {
 	if c.view == nil || c.topic != nil {
 		return
 	}
-	if c.view.calls[c.id] == c {
-		delete(c.view.calls, c.id)
+	if c.view.calls[c.key] == c {
+		delete(c.view.calls, c.key)
 	}
 	if c.cancelled {
 		c.view.cancelled = slices.DeleteFunc(c.view.cancelled, func(other *call) bool { return other == c })

@@ -138,8 +138,11 @@ func (v *view) setLevel(id string, request session.Message) error {
 func (v *view) forward(ctx context.Context, id string, request session.Message) error {
 	r := v.run
 	r.mu.Lock()
-	c := &call{number: r.NumberLocked(), view: v, id: id, token: tokenOf(request)}
+	c := &call{number: r.NumberLocked(), view: v, id: id, key: id, token: tokenOf(request)}
 	r.mu.Unlock()
+	if key := rpc.IDKey(request.Envelope.ID.Of(request.Bytes)); string(key) != id {
+		c.key = string(key)
+	}
 	text := toProcess(request, c.number)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +163,7 @@ func (v *view) cancel(notification session.Message) {
 	at := notification.Envelope.RequestID
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := v.calls[string(at.Of(notification.Bytes))]
+	c := v.calls[string(rpc.IDKey(at.Of(notification.Bytes)))]
 	if c == nil || c.cancelled {
 		r.metrics.UnforwardedMessages.Inc()
 		return

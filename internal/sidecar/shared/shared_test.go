@@ -288,6 +288,17 @@ func TestU02Cancellation(t *testing.T) {
 	}
 }
 
+// A client may spell the id of its call differently when it cancels the call (J-02).
+func TestCancellationInAnotherSpelling(t *testing.T) {
+	p, fakes := newFake(t, testOptions(), nil)
+	c := connect(t, p)
+	f := <-fakes
+	c.call(request(`"\u0061"`, "m"))
+	sent := message(t, f.awaitHeard(1)[0])
+	c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
+	expect(t, "cancellation", f.awaitHeard(2)[1], `"requestId":`+string(sent.Envelope.ID.Of(sent.Bytes))+`}`)
+}
+
 // L-07, T-29: an answer that comes after its call was given up is not taken for that
 // of a later call with the same id.
 func TestIDsThatComeAgain(t *testing.T) {

@@ -20,7 +20,7 @@ type view struct {
 	// Guarded by the run's mutex.
 	ready     bool             // initialize was answered
 	closed    bool             // the session has ended
-	calls     map[string]*call // by the client's id
+	calls     map[string]*call // by the keys of the client's ids
 	cancelled []*call          // those of them that were, oldest first
 	following map[*topic]struct{}
 	waits     int // subscriptions that the process has not agreed to yet

@@ -219,7 +219,7 @@ func (c *Connection) take(ctx context.Context, flight *call, response *http.Resp
 // session, and name the call all the same.
 func isAboutCall(flight *call, status int, body []byte) bool {
 	envelope, err := rpc.ScanLenient(body)
-	if err != nil || !envelope.Error.Present() || !sameID(body, envelope.ID, flight.id) {
+	if err != nil || !envelope.Error.Present() || !rpc.SameID(envelope.ID.Of(body), flight.id) {
 		return false
 	}
 	return status == http.StatusBadRequest || codeOf(body) == rpc.CodeMethodNotFound

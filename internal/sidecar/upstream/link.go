@@ -193,7 +193,7 @@ func (l *link) deliverOne(c *call, message []byte, owned bool) {
 		received.Call = c.id // whatever it is: the stream says whose
 	}
 	if envelope.Kind == rpc.Response {
-		if c == nil || c.answered || !sameID(message, envelope.ID, c.id) {
+		if c == nil || c.answered || !rpc.SameID(envelope.ID.Of(message), c.id) {
 			l.junk.Inc()
 			return
 		}
@@ -245,20 +245,6 @@ func (l *link) answer(c *call, message []byte) {
 	}
 }
 
-// sameID says whether an id is the one that was sent. A string can be spelled in several
-// ways.
-func sameID(message []byte, at rpc.Span, sent []byte) bool {
-	if !at.Present() {
-		return false
-	}
-	got := at.Of(message)
-	if bytes.Equal(got, sent) {
-		return true
-	}
-	text, want := rpc.Text(message, at), rpc.Text(sent, rpc.Span{End: len(sent)})
-	return text != nil && want != nil && bytes.Equal(text, want)
-}
-
 var errMessageTooLarge = errors.New("an answer is larger than the limit")
 
 // readBody reads an answer that is no stream.
@@ -303,7 +289,7 @@ func (l *link) readAll(from io.Reader) ([]byte, error) {
 // the body, if it is one about this call or about none, or else one that has the status.
 func errorIn(c *call, status int, body []byte) []byte {
 	envelope, err := rpc.ScanLenient(body)
-	if err == nil && envelope.Kind == rpc.Response && envelope.Error.Present() && (!envelope.ID.Present() || sameID(body, envelope.ID, c.id)) {
+	if err == nil && envelope.Kind == rpc.Response && envelope.Error.Present() && (!envelope.ID.Present() || rpc.SameID(envelope.ID.Of(body), c.id)) {
 		answer := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
 		answer = append(append(answer, `,"error":`...), envelope.Error.Of(body)...)
 		return append(answer, '}')

@@ -141,7 +141,7 @@ var errNoResult = errors.New("the server does not answer with a result")
 
 func resultIn(message, id []byte) ([]byte, error) {
 	envelope, err := rpc.ScanLenient(message)
-	if err != nil || !envelope.Result.Present() || !sameID(message, envelope.ID, id) {
+	if err != nil || !envelope.Result.Present() || !rpc.SameID(envelope.ID.Of(message), id) {
 		return nil, errNoResult
 	}
 	return envelope.Result.Of(message), nil
