@@ -9,7 +9,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -113,7 +112,7 @@ func (s *Server) answer(c *call, message session.Message) {
 
 // fail ends a call with an error.
 func (s *Server) fail(c *call, text string) {
-	s.answer(c, scanned(frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil)))
+	s.answer(c, scanned(rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil)))
 }
 
 // follow passes on what comes before the answer to a request, and returns that, or nil if

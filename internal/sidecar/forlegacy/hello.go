@@ -117,17 +117,16 @@ func (s *Server) hello(id []byte, c *client, discovered []byte) (answer []byte, 
 		return translateError(session.Message{Bytes: discovered, Envelope: e}, id), false
 	case err != nil || e.Kind != rpc.Response || !e.Result.IsObject(discovered):
 		s.metrics.BadResults.Inc()
-		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
+		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
 	}
 	capabilities, lists := readOffer(rpc.Lookup(discovered, e.Result, "capabilities").Of(discovered))
 	s.listen.lists = lists
-	answer = append(append(append(answer, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{"protocolVersion":"`+c.revision+`","capabilities":`...)
-	answer = append(append(answer, capabilities...), `,"serverInfo":`...)
-	answer = append(answer, serverInfo(discovered, e.Result)...)
+	result := append([]byte(`{"protocolVersion":"`+c.revision+`","capabilities":`), capabilities...)
+	result = append(append(result, `,"serverInfo":`...), serverInfo(discovered, e.Result)...)
 	if instructions := rpc.Lookup(discovered, e.Result, "instructions"); instructions.Present() && discovered[instructions.Start] == '"' {
-		answer = append(append(answer, `,"instructions":`...), instructions.Of(discovered)...)
+		result = append(append(result, `,"instructions":`...), instructions.Of(discovered)...)
 	}
-	return append(answer, "}}"...), true
+	return rpc.AppendResult(nil, id, append(result, '}')), true
 }
 
 // serverInfo is who the server is. It need not say so in its revision, but it must in the

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -182,13 +181,13 @@ func (l *listener) conclude(c change, failed *failure) {
 	_, has := l.uris[c.uri]
 	switch {
 	case c.refused != "":
-		answer = frontend.AppendError(nil, c.id, rpc.CodeInternal, c.refused, nil)
+		answer = rpc.AppendError(nil, c.id, rpc.CodeInternal, c.refused, nil)
 	case !c.add || c.withdrawn || has:
-		answer = surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{}}`)
+		answer = rpc.AppendResult(nil, c.id, []byte("{}"))
 	case failed != nil:
 		answer = failed.to(c.id)
 	default:
-		answer = frontend.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not tell changes of this resource", nil)
+		answer = rpc.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not tell changes of this resource", nil)
 	}
 	l.server.deliver(answer, nil)
 }

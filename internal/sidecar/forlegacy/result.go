@@ -68,14 +68,14 @@ func translateError(answer session.Message, id []byte) []byte {
 	code, err := strconv.Atoi(string(rpc.Lookup(answer.Bytes, at, "code").Of(answer.Bytes)))
 	switch {
 	case err != nil:
-		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server's error has no code", nil)
+		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server's error has no code", nil)
 	case code == rpc.CodeUnsupportedRevision:
 		// The client would take it for a word about its own revision.
-		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server does not serve protocol revision "+frontend.Revision20260728+" any more", nil)
+		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server does not serve protocol revision "+frontend.Revision20260728+" any more", nil)
 	case code == rpc.CodeMissingCapability:
-		return frontend.AppendError(nil, id, code, missing(text, data), data)
+		return rpc.AppendError(nil, id, code, missing(text, data), data)
 	}
-	return append(append(surrounded(`{"jsonrpc":"2.0","id":`, id, `,"error":`), at.Of(answer.Bytes)...), '}')
+	return rpc.AppendErrorObject(nil, id, at.Of(answer.Bytes))
 }
 
 // missing says which capabilities the client lacks. To modern clients the data says so;

@@ -136,6 +136,6 @@ func (s *Server) stop(c *call, why string) {
 		s.fail(c, why)
 		return
 	}
-	text := surrounded(`{"jsonrpc":"2.0","id":`, c.id, `,"result":{"content":[{"type":"text","text":`)
-	s.answer(c, scanned(append(rpc.AppendString(text, why), `}],"isError":true}}`...)))
+	result := rpc.AppendString([]byte(`{"content":[{"type":"text","text":`), why)
+	s.answer(c, scanned(rpc.AppendResult(nil, c.id, append(result, `}],"isError":true}`...))))
 }

@@ -237,12 +237,11 @@ func (s *Server) isReady() bool {
 
 // reply answers a request here.
 func (s *Server) reply(id []byte, result string) error {
-	text := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	return s.deliverSoon(append(append(append(text, `,"result":`...), result...), '}'))
+	return s.deliverSoon(rpc.AppendResult(nil, id, []byte(result)))
 }
 
 func (s *Server) refuse(id []byte, code int, text string) error {
-	return s.deliverSoon(frontend.AppendError(nil, id, code, text, nil))
+	return s.deliverSoon(rpc.AppendError(nil, id, code, text, nil))
 }
 
 // deliverSoon delivers an answer for a caller that must not wait for the client. There is

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -39,7 +38,7 @@ type failure struct {
 // to is the failure as the answer to a request of the client's.
 func (f *failure) to(id []byte) []byte {
 	if f.err != nil {
-		return frontend.AppendError(nil, id, rpc.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
+		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
 	}
 	return translateError(f.answer, id)
 }

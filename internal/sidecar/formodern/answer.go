@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -134,7 +133,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 		return
 	case isReserved(code, text, found[2]):
 		code = rpc.CodeInternal
-		to.Answer(frontend.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
+		to.Answer(rpc.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
 		return
 	}
 	to.Answer(rpc.Edited(text, edits...), code, rpc.ErrorTypeOf(code))

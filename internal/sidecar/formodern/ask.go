@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -40,7 +39,7 @@ func (w *worker) receiveRequest(m session.Message) {
 	s := w.server
 	if method == "ping" {
 		s.mu.Lock()
-		w.sendLocked(answerTo(id, []byte("{}")))
+		w.sendLocked(rpc.AppendResult(nil, id, []byte("{}")))
 		s.mu.Unlock()
 		return
 	}
@@ -69,7 +68,7 @@ func (w *worker) receiveRequest(m session.Message) {
 	}
 	if code != 0 {
 		s.metrics.RefusedRequests.Inc()
-		w.sendLocked(frontend.AppendError(nil, id, code, reason, nil))
+		w.sendLocked(rpc.AppendError(nil, id, code, reason, nil))
 		return
 	}
 	c.lastKey++
@@ -135,22 +134,15 @@ func (w *worker) withdraw(m session.Message) {
 	}
 }
 
-// answerTo is an answer to a request of a process's.
-func answerTo(id, result []byte) []byte {
-	text := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	text = append(append(text, `,"result":`...), result...)
-	return append(text, '}')
-}
-
 // givenUp is what the process is told when nobody answers.
 func (q *question) givenUp() []byte {
 	switch q.method {
 	case methodElicit:
-		return answerTo(q.id, []byte(`{"action":"cancel"}`))
+		return rpc.AppendResult(nil, q.id, []byte(`{"action":"cancel"}`))
 	case methodSample:
-		return frontend.AppendError(nil, q.id, rpc.CodeUserRejected, "the client did not answer", nil)
+		return rpc.AppendError(nil, q.id, rpc.CodeUserRejected, "the client did not answer", nil)
 	default:
-		return frontend.AppendError(nil, q.id, rpc.CodeInternal, "the client did not answer", nil)
+		return rpc.AppendError(nil, q.id, rpc.CodeInternal, "the client did not answer", nil)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // hello is a process's answer to initialize.
 type hello struct {
-	discovery  string // what follows the id of an answer to server/discover
+	discovery  []byte // the result of server/discover
 	serverInfo []byte // may be absent
 
 	logging   bool
@@ -103,7 +103,7 @@ func (h *hello) readCapabilities(text []byte) error {
 }
 
 // discover is what clients without sessions are told of the server instead.
-func (h *hello) discover(versions []string, capabilities, instructions []byte) string {
+func (h *hello) discover(versions []string, capabilities, instructions []byte) []byte {
 	members := []string{
 		`"resultType":"complete"`,
 		`"supportedVersions":["` + strings.Join(versions, `","`) + `"]`,
@@ -116,5 +116,5 @@ func (h *hello) discover(versions []string, capabilities, instructions []byte) s
 	if h.serverInfo != nil {
 		members = append(members, `"_meta":{"`+rpc.MetaServerInfo+`":`+string(h.serverInfo)+`}`)
 	}
-	return `"result":` + rpc.Object(members...)
+	return []byte(rpc.Object(members...))
 }

@@ -229,5 +229,5 @@ func (l *listen) acknowledge() {
 // complete sends the last message of a subscription that ends in order (N-05).
 func (l *listen) complete() {
 	id := l.to.ID()
-	l.to.Answer([]byte(`{"jsonrpc":"2.0","id":`+string(id)+`,"result":{"resultType":"complete","_meta":{`+tag(id)+`}}}`), 0, "")
+	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete","_meta":{`+tag(id)+`}}`)), 0, "")
 }

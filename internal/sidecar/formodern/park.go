@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -137,16 +136,12 @@ func (s *Server) expire(p *park, round uint32) {
 }
 
 func inputRequired(id []byte, asked []*question, state string) []byte {
-	text := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	text = append(text, `,"result":{"resultType":"input_required","inputRequests":{`...)
+	requests := make([]string, len(asked))
 	for i, q := range asked {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, `"`+q.key+`":{"method":"`+q.method+`","params":`...)
-		text = append(append(text, q.params...), '}')
+		requests[i] = `"` + q.key + `":{"method":"` + q.method + `","params":` + string(q.params) + `}`
 	}
-	return append(text, `},"requestState":"`+state+`"}}`...)
+	result := `{"resultType":"input_required","inputRequests":` + rpc.Object(requests...) + `,"requestState":"` + state + `"}`
+	return rpc.AppendResult(nil, id, []byte(result))
 }
 
 var errResponses = errors.New("inputResponses are not what was asked for")
@@ -229,7 +224,7 @@ func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 		case !q.valid(r.Bytes, at):
 			return nil, errResponses
 		default:
-			answers = append(answers, answerTo(q.id, at.Of(r.Bytes)))
+			answers = append(answers, rpc.AppendResult(nil, q.id, at.Of(r.Bytes)))
 		}
 	}
 	c.questions = left
@@ -287,7 +282,7 @@ func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data r
 	}
 	if !c.group.capabilities.url {
 		const code = rpc.CodeMissingCapability
-		to.Answer(frontend.AppendError(nil, to.ID(), code, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)), code, rpc.ErrorTypeOf(code))
+		to.Answer(rpc.AppendError(nil, to.ID(), code, "this takes a client with elicitation by URL", []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)), code, rpc.ErrorTypeOf(code))
 		return true
 	}
 	var asked []*question

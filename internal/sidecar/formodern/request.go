@@ -135,7 +135,6 @@ func (s *Server) discover(ctx context.Context, g *group, r *request) error {
 		return err
 	}
 	defer w.release()
-	answer := append([]byte(`{"jsonrpc":"2.0","id":`), r.to.ID()...)
-	r.to.Answer(append(append(append(answer, ','), w.hello.discovery...), '}'), 0, "")
+	r.to.Answer(rpc.AppendResult(nil, r.to.ID(), w.hello.discovery), 0, "")
 	return nil
 }

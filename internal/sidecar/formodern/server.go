@@ -30,7 +30,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -162,5 +161,5 @@ func (s *Server) busy(err error) error {
 
 // refuse answers a request that no process sees.
 func refuse(to stateless.Recipient, code int, text string) {
-	to.Answer(frontend.AppendError(nil, to.ID(), code, text, nil), code, rpc.ErrorTypeOf(code))
+	to.Answer(rpc.AppendError(nil, to.ID(), code, text, nil), code, rpc.ErrorTypeOf(code))
 }

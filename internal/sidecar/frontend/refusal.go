@@ -33,7 +33,7 @@ func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 // RefuseWith is Refuse with data.
 func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
 	note(w, status, code, text)
-	write(w, status, AppendError(nil, id, code, text, data))
+	write(w, status, rpc.AppendError(nil, id, code, text, data))
 }
 
 // Unavailable answers that another try may succeed.
@@ -77,23 +77,6 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client is told, or gone
-}
-
-// AppendError appends a response with an error, and with an id and data if there
-// are any.
-func AppendError(dst, id []byte, code int, text string, data []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0"`...)
-	if len(id) > 0 {
-		dst = append(append(dst, `,"id":`...), id...)
-	}
-	dst = append(dst, `,"error":{"code":`...)
-	dst = strconv.AppendInt(dst, int64(code), 10)
-	dst = append(dst, `,"message":`...)
-	dst = rpc.AppendString(dst, text)
-	if data != nil {
-		dst = append(append(dst, `,"data":`...), data...)
-	}
-	return append(dst, "}}"...)
 }
 
 // Legible makes a text that others have chosen fit for the log: no longer than that, and

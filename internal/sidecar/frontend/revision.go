@@ -33,7 +33,7 @@ func IsServed(revision string) bool { return slices.Contains(revisions, revision
 // UnsupportedRevision is the answer to a request of a revision that is not served,
 // which lists those that are, so that its client falls back to one (L-22).
 func UnsupportedRevision(id []byte, requested string) []byte {
-	return AppendError(nil, id, rpc.CodeUnsupportedRevision, unsupportedRevision, UnsupportedData(requested, revisions...))
+	return rpc.AppendError(nil, id, rpc.CodeUnsupportedRevision, unsupportedRevision, UnsupportedData(requested, revisions...))
 }
 
 const unsupportedRevision = "unsupported protocol version"

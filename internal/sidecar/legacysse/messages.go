@@ -121,7 +121,7 @@ func (c *connection) refuse(message session.Message) (answer []byte, err error) 
 		return nil, errStateless
 	case isInitialize(message) && !c.begin(id):
 		// Servers differ in what they make of a second one.
-		return frontend.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
+		return rpc.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}
 	return nil, nil
 }

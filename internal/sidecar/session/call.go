@@ -66,7 +66,7 @@ func (s *Session) removeLocked(c *call) {
 func (s *Session) answerLocked(c *call, code int, text, failed string) {
 	s.removeLocked(c)
 	c.failed = failed
-	s.enqueueLocked(c.stream, Event{Message: errorResponse(c.id, code, text), call: c, kind: rpc.Response})
+	s.enqueueLocked(c.stream, Event{Message: rpc.AppendError(nil, []byte(c.id), code, text, nil), call: c, kind: rpc.Response})
 	s.settledLocked(c.stream)
 }
 

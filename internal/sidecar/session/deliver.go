@@ -123,9 +123,9 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 // answerPing answers in the client's place: a server that checks whether it is
 // still connected is connected to us.
 func (s *Session) answerPing(message Message) {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), message.Envelope.ID.Of(message.Bytes)...)
+	answer := rpc.AppendResult(nil, message.Envelope.ID.Of(message.Bytes), []byte("{}"))
 	// If the server does not read, it has more to worry about than this answer.
-	_ = s.server.Send(context.Background(), nil, append(b, `,"result":{}}`...))
+	_ = s.server.Send(context.Background(), nil, answer)
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {

@@ -178,7 +178,7 @@ func (s *Session) writeRefusals() {
 		if text == refusedNoAnswer {
 			text += s.limits.RequestTimeout.String()
 		}
-		if s.server.Send(context.Background(), nil, errorResponse(r.id, rpc.CodeInternal, text)) != nil {
+		if s.server.Send(context.Background(), nil, rpc.AppendError(nil, []byte(r.id), rpc.CodeInternal, text, nil)) != nil {
 			s.dropRefusals() // the server does not read
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -334,13 +333,4 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 		}
 	}
 	return nil, true
-}
-
-func errorResponse(id string, code int, text string) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	b = append(b, `,"error":{"code":`...)
-	b = strconv.AppendInt(b, int64(code), 10)
-	b = append(b, `,"message":`...)
-	b = rpc.AppendString(b, text)
-	return append(b, "}}"...)
 }

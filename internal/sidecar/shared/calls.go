@@ -121,19 +121,17 @@ func progressFor(notification session.Message, token string) session.Message {
 	return session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Notification, Method: []byte(progressMethod), ProgressToken: at}}
 }
 
-// answer is one that is given here rather than by the process.
-func answer(id, member string) session.Message {
-	const before = `{"jsonrpc":"2.0","id":`
-	b := make([]byte, 0, len(before)+len(id)+1+len(member)+1)
-	b = append(append(b, before...), id...)
-	b = append(append(append(b, ','), member...), '}')
-	return session.Message{Bytes: b, Envelope: rpc.Envelope{Kind: rpc.Response, ID: rpc.Span{Start: len(before), End: len(before) + len(id)}}}
+// success and refusal are answers that are given here rather than by the process.
+func success(id string) session.Message {
+	return scanned(rpc.AppendResult(nil, []byte(id), []byte("{}")))
 }
 
-const emptyResult = `"result":{}`
-
 func refusal(id string, code int, text string) session.Message {
-	b := strconv.AppendInt([]byte(`"error":{"code":`), int64(code), 10)
-	b = rpc.AppendString(append(b, `,"message":`...), text)
-	return answer(id, string(append(b, '}')))
+	return scanned(rpc.AppendError(nil, []byte(id), code, text, nil))
+}
+
+// scanned is a message that was put together here of parts that were scanned before.
+func scanned(text []byte) session.Message {
+	envelope, _ := rpc.Scan(text)
+	return session.Message{Bytes: text, Envelope: envelope}
 }

@@ -129,7 +129,7 @@ func (v *view) setLevel(id string, request session.Message) error {
 	}
 	switch params.Level {
 	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
-		return v.reply(answer(id, emptyResult))
+		return v.reply(success(id))
 	}
 	return v.refuse(id, rpc.CodeInvalidParams, "unknown log level")
 }

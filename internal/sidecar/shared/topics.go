@@ -115,7 +115,7 @@ func (r *run) unsubscribeLocked(v *view, id, uri string, request session.Message
 }
 
 func agreement(id string) *session.Message {
-	agreed := answer(id, emptyResult)
+	agreed := success(id)
 	return &agreed
 }
 

@@ -121,6 +121,8 @@ func (l *later) handle(f *fake, m session.Message) {
 	l.pending = append(l.pending, func(member string) { f.say(`{"jsonrpc":"2.0","id":%s,%s}`, id, member) })
 }
 
+const emptyResult = `"result":{}`
+
 func (l *later) answer(t *testing.T, member string) {
 	t.Helper()
 	var first func(string)

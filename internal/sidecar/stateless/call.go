@@ -9,7 +9,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -189,17 +188,15 @@ func (c *call) failLocked(text string) {
 	if c.done {
 		return
 	}
-	c.inbox = append(c.inbox, event{message: frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: rpc.ErrorTypeOf(rpc.CodeInternal)})
+	c.inbox = append(c.inbox, event{message: rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: rpc.ErrorTypeOf(rpc.CodeInternal)})
 	c.done = true
 	c.signal()
 }
 
 // completeLocked ends a subscription in order (N-05).
 func (c *call) completeLocked() {
-	text := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
-	text = append(text, `,"result":{"resultType":"complete","_meta":{"`+rpc.MetaSubscriptionID+`":`...)
-	text = append(append(text, c.id...), "}}}"...)
-	c.pushLocked(event{message: text, last: true, status: http.StatusOK})
+	result := []byte(`{"resultType":"complete","_meta":{"` + rpc.MetaSubscriptionID + `":` + string(c.id) + "}}")
+	c.pushLocked(event{message: rpc.AppendResult(nil, c.id, result), last: true, status: http.StatusOK})
 }
 
 func (c *call) signal() {

@@ -69,7 +69,7 @@ func (p *reply) run() {
 func (p *reply) timedOut() event {
 	p.endpoint.metrics.CallTimeouts.Inc()
 	text := "the call took longer than " + p.limits.CallTimeout.String()
-	return event{message: frontend.AppendError(nil, p.call.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: string(edge.Timeout)}
+	return event{message: rpc.AppendError(nil, p.call.id, rpc.CodeInternal, text, nil), last: true, status: http.StatusOK, failed: string(edge.Timeout)}
 }
 
 func (p *reply) writeJSON(answer event) {

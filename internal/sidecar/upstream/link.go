@@ -231,7 +231,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 
 // fail answers a call in the server's place, if anybody waits for that.
 func (l *link) fail(c *call, text string) {
-	l.answer(c, frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil))
+	l.answer(c, rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil))
 }
 
 func (l *link) answer(c *call, message []byte) {
@@ -290,15 +290,13 @@ func (l *link) readAll(from io.Reader) ([]byte, error) {
 func errorIn(c *call, status int, body []byte) []byte {
 	envelope, err := rpc.ScanLenient(body)
 	if err == nil && envelope.Kind == rpc.Response && envelope.Error.Present() && (!envelope.ID.Present() || rpc.SameID(envelope.ID.Of(body), c.id)) {
-		answer := append([]byte(`{"jsonrpc":"2.0","id":`), c.id...)
-		answer = append(append(answer, `,"error":`...), envelope.Error.Of(body)...)
-		return append(answer, '}')
+		return rpc.AppendErrorObject(nil, c.id, envelope.Error.Of(body))
 	}
 	text := fmt.Sprintf("the server answers with status %d", status)
 	if said := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), longestSaid)]), "?")), " "); said != "" {
 		text += ": " + frontend.Clip(said)
 	}
-	return frontend.AppendError(nil, c.id, rpc.CodeInternal, text, nil)
+	return rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil)
 }
 
 // codeOf is the code of the error in an answer.

@@ -267,7 +267,7 @@ func (c *SSEConnection) acceptLate(id []byte, accepted <-chan error, cancel cont
 	if err == nil || id == nil {
 		return
 	}
-	b := frontend.AppendError(nil, id, rpc.CodeInternal, err.Error(), nil)
+	b := rpc.AppendError(nil, id, rpc.CodeInternal, err.Error(), nil)
 	if answer, scanErr := rpc.Scan(b); scanErr == nil {
 		c.receive(session.Message{Bytes: b, Envelope: answer})
 	}
