@@ -100,17 +100,25 @@ func tokenOf(request session.Message) string {
 	return token
 }
 
-// toClient is a message of the process's with one value as the client spelled it,
-// and an envelope that says no more than sessions ask for.
+// toClient is a message of the process's with one value as the client spelled it, and
+// where that stands.
 func toClient(message []byte, at rpc.Span, spelled string) ([]byte, rpc.Span) {
 	text := rpc.Edited(message, rpc.Edit{Span: at, With: []byte(spelled)})
 	return text, rpc.Span{Start: at.Start, End: at.Start + len(spelled)}
 }
 
-// answerFor is an answer of the process's with the client's id.
+// answerFor is an answer of the process's with the client's id. Its envelope says how the
+// call ended.
 func answerFor(answer session.Message, id string) session.Message {
-	text, at := toClient(answer.Bytes, answer.Envelope.ID, id)
-	return session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Response, ID: at}}
+	e := &answer.Envelope
+	edits := rpc.Edits{{Span: e.ID, With: []byte(id)}}
+	envelope := rpc.Envelope{Kind: rpc.Response, ID: edits.Moved(e.ID)}
+	if e.Error.Present() {
+		envelope.Error = edits.Moved(e.Error)
+	} else {
+		envelope.Result = edits.Moved(e.Result)
+	}
+	return session.Message{Bytes: rpc.Edited(answer.Bytes, edits...), Envelope: envelope}
 }
 
 const progressMethod = "notifications/progress"

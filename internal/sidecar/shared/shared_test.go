@@ -146,6 +146,32 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
+// The record of a request says how its call ended, also if a shared process has answered it.
+func TestHowCallsEnd(t *testing.T) {
+	for name, test := range map[string]struct{ method, answer, want string }{
+		"a result":             {"tools/call", `"result":{}`, ""},
+		"a tool that failed":   {"tools/call", `"result":{"isError":true}`, rpc.ToolError},
+		"an error":             {"tools/call", `"error":{"code":-32602,"message":"m"}`, "-32602"},
+		"an error of our own":  {"tasks/list", "", "-32601"},
+		"a level of nothing":   {"logging/setLevel", "", "-32602"},
+		"an error to no tool":  {"m", `"error":{"code":-32603,"message":"m"}`, "-32603"},
+		"a prompt that failed": {"prompts/get", `"result":{"isError":true}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newFake(t, testOptions(), func(f *fake, m session.Message) {
+				if m.Envelope.Kind == rpc.Request {
+					f.say(`{"jsonrpc":"2.0",%s,"id":%s}`, test.answer, m.Envelope.ID.Of(m.Bytes))
+				}
+			})
+			stream := connect(t, p).call(request(`"an id that is longer than the number of the call at the process"`, test.method))
+			<-stream.Ready()
+			if event, ok, _ := stream.Take(); !ok || event.Failed() != test.want {
+				t.Errorf("%s ends with %q, want %q", event.Message, event.Failed(), test.want)
+			}
+		})
+	}
+}
+
 func FuzzSpelling(f *testing.F) {
 	for _, seed := range [][2]string{{`1`, `"t"`}, {`"\u0031"`, `1`}, {`-0`, `null`}, {`""`, `1e9`}, {"\"\u200d\"", `{"a":[]}`}} {
 		f.Add(seed[0], seed[1], true)
