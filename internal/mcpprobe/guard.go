@@ -19,7 +19,6 @@ const (
 	methodPing       = "ping"
 	methodElicit     = "elicitation/create"
 	methodSample     = "sampling/createMessage"
-	methodCancelled  = "notifications/cancelled"
 
 	methodTools     = "tools/list"
 	methodPrompts   = "prompts/list"
@@ -132,7 +131,7 @@ func (g *guard) outgoing(message []byte) (sent, error) {
 		return s, g.refusal
 	case s.kind == rpc.Request:
 		g.open[s.id] = &exchange{method: s.method, capture: g.captureFor(s.method)}
-	case s.method == methodCancelled:
+	case s.method == rpc.MethodCancelled:
 		g.abandonLocked(string(envelope.RequestID.Of(message)))
 	}
 	return s, nil

@@ -244,7 +244,7 @@ func (s *Server) withdraw(c *call, r *round) {
 	}
 	s.mu.Unlock()
 	for _, q := range open {
-		s.deliver([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q.id+`}}`), c)
+		s.deliver(rpc.AppendCancelled(nil, []byte(q.id), ""), c)
 	}
 }
 

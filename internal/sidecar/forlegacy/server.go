@@ -217,7 +217,7 @@ func (s *Server) request(ctx context.Context, request session.Message) error {
 // know it is told otherwise.
 func (s *Server) notice(notification session.Message) {
 	switch string(notification.Envelope.Method) {
-	case "notifications/cancelled":
+	case rpc.MethodCancelled:
 		s.cancelCall(notification.Envelope.RequestID.Of(notification.Bytes))
 	case "notifications/initialized":
 		if s.isReady() {

@@ -56,7 +56,7 @@ func (w *worker) receiveNotification(m session.Message) {
 		w.receiveProgress(m)
 	case "notifications/message":
 		w.receiveLog(m)
-	case methodCancelled:
+	case rpc.MethodCancelled:
 		w.withdraw(m)
 	default:
 		w.receiveNews(method, m)

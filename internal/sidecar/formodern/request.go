@@ -13,17 +13,16 @@ import (
 
 // Methods that are not just passed on.
 const (
-	methodDiscover  = "server/discover"
-	methodListen    = "subscriptions/listen"
-	methodCall      = "tools/call"
-	methodPrompt    = "prompts/get"
-	methodRead      = "resources/read"
-	methodTools     = "tools/list"
-	methodCancelled = "notifications/cancelled"
-	methodElicit    = "elicitation/create"
-	methodSample    = "sampling/createMessage"
-	methodRoots     = "roots/list"
-	prefixTasks     = "tasks/" // which neither side may take for its own
+	methodDiscover = "server/discover"
+	methodListen   = "subscriptions/listen"
+	methodCall     = "tools/call"
+	methodPrompt   = "prompts/get"
+	methodRead     = "resources/read"
+	methodTools    = "tools/list"
+	methodElicit   = "elicitation/create"
+	methodSample   = "sampling/createMessage"
+	methodRoots    = "roots/list"
+	prefixTasks    = "tasks/" // which neither side may take for its own
 )
 
 // mayAsk says whether input can be asked for instead of an answer.

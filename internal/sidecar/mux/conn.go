@@ -257,7 +257,5 @@ func (c *Conn[Call]) CancelLocked(number uint64, reason string) {
 
 // Cancellation is the notification that CancelLocked posts.
 func Cancellation(number uint64, reason string) []byte {
-	text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), strconv.FormatUint(number, 10)...)
-	text = rpc.AppendString(append(text, `,"reason":`...), reason)
-	return append(text, "}}"...)
+	return rpc.AppendCancelled(nil, strconv.AppendUint(nil, number, 10), reason)
 }

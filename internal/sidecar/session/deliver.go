@@ -8,10 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-const (
-	progressMethod  = "notifications/progress"
-	cancelledMethod = "notifications/cancelled"
-)
+const progressMethod = "notifications/progress"
 
 // Deliver takes a message of the server's and puts it on the stream it belongs to.
 // The message is copied unless it is the session's to keep. Deliver blocks only while
@@ -114,7 +111,7 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 // cancels one.
 func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 	e := &message.Envelope
-	if e.Kind != rpc.Notification || string(e.Method) != cancelledMethod {
+	if e.Kind != rpc.Notification || string(e.Method) != rpc.MethodCancelled {
 		return nil
 	}
 	return s.serverRequests[string(rpc.IDKey(e.RequestID.Of(message.Bytes)))]

@@ -327,7 +327,7 @@ func (s *Session) noteLocked(message Message) (answered *serverRequest, forward 
 		}
 		s.forgetRequestLocked(request)
 		return request, true
-	case string(e.Method) == cancelledMethod:
+	case string(e.Method) == rpc.MethodCancelled:
 		if c := s.callLocked(e.RequestID.Of(message.Bytes)); c != nil && !c.cancelled {
 			s.cancelLocked(c)
 		}

@@ -49,7 +49,7 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		default:
 			s.metrics.CallTimeouts.Inc()
 			s.answerLocked(c, rpc.CodeInternal, "the call took longer than "+s.limits.CallTimeout.String(), FailedTimeout)
-			cancel = append(cancel, cancelledNotification(c.id))
+			cancel = append(cancel, rpc.AppendCancelled(nil, []byte(c.id), "timeout"))
 		}
 	}
 	s.mu.Unlock()
@@ -64,11 +64,6 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 			return // it does not read; its calls were answered all the same
 		}
 	}
-}
-
-func cancelledNotification(id string) []byte {
-	b := append([]byte(`{"jsonrpc":"2.0","method":"`+cancelledMethod+`","params":{"requestId":`), id...)
-	return append(b, `,"reason":"timeout"}}`...)
 }
 
 // leastTick is the time between two looks at what is late. It is short to those who wait,

@@ -26,7 +26,7 @@ func (v *view) Send(ctx context.Context, _ *caller.Caller, message []byte) error
 	switch {
 	case envelope.Kind == rpc.Request:
 		return v.request(ctx, m)
-	case envelope.Kind == rpc.Notification && string(envelope.Method) == "notifications/cancelled":
+	case envelope.Kind == rpc.Notification && string(envelope.Method) == rpc.MethodCancelled:
 		v.cancel(m)
 		return nil
 	default:

@@ -89,7 +89,7 @@ func (r *run) receiveNotification(message session.Message) {
 		r.receiveProgressLocked(message)
 	case "notifications/message":
 		r.receiveLogLocked(message)
-	case "notifications/cancelled":
+	case rpc.MethodCancelled:
 		// Some end a subscription this way (N-05, U-03).
 		c := r.callLocked(message.Bytes, message.Envelope.RequestID)
 		if c == nil || !c.listen {

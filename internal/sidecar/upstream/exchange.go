@@ -185,6 +185,5 @@ func (x *exchange) timedOut(ctx context.Context) {
 	if x.session == nil || x.message.id == nil {
 		return
 	}
-	body := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`), x.message.id...)
-	x.proxy.tell(ctx, http.MethodPost, x.session, http.Header{}, append(body, `,"reason":"timeout"}}`...))
+	x.proxy.tell(ctx, http.MethodPost, x.session, http.Header{}, rpc.AppendCancelled(nil, x.message.id, "timeout"))
 }

@@ -85,7 +85,7 @@ func (c *Connection) Send(ctx context.Context, from *caller.Caller, message []by
 	switch string(envelope.Method) {
 	case "notifications/initialized":
 		c.listening.Do(func() { go c.listen() })
-	case "notifications/cancelled":
+	case rpc.MethodCancelled:
 		if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
 			timer := time.AfterFunc(cancelGrace, cancelled.cancel)
 			context.AfterFunc(cancelled.ctx, func() { timer.Stop() })

@@ -62,7 +62,7 @@ func (c *ModernConnection) Send(ctx context.Context, from *caller.Caller, messag
 	case rpc.Response:
 		return errNoAnswers
 	case rpc.Notification:
-		if string(envelope.Method) == "notifications/cancelled" {
+		if string(envelope.Method) == rpc.MethodCancelled {
 			if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
 				cancelled.cancel()
 			}
