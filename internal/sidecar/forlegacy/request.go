@@ -53,8 +53,7 @@ func surrounded(before string, text []byte, after string) []byte {
 // ownRequest is a request that no client has made, with members of params that end with
 // a comma.
 func ownRequest(method, params string, meta []byte) session.Message {
-	text := surrounded(`{"jsonrpc":"2.0","id":"slipway","method":"`+method+`","params":{`+params+`"_meta":{`, meta, "}}}")
-	return scanned(text)
+	return scanned(rpc.AppendRequest(nil, []byte(`"slipway"`), method, params+`"_meta":{`+string(meta)+`}`))
 }
 
 // scanned is a message that was put together here of parts that were scanned before.

@@ -10,7 +10,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/version"
 )
 
 // hello is a process's answer to initialize.
@@ -22,13 +21,6 @@ type hello struct {
 	tasks     bool // tools can be called as tasks
 	changes   [len(listKinds)]bool
 	subscribe bool
-}
-
-// initializeParams are what a process is asked to agree to. It is this program that is
-// its client.
-func initializeParams(c capabilities) string {
-	return `"protocolVersion":"` + frontend.Revision20251125 + `","capabilities":` + c.text() +
-		`,"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
 }
 
 // errRefused says that a server does not let a caller in, which others need not wait for.

@@ -10,10 +10,12 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/version"
 )
 
 // Why processes are ended.
@@ -93,7 +95,8 @@ func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, e
 func (w *worker) initialize(ctx context.Context) error {
 	s := w.server
 	s.mu.Lock()
-	answered := w.askLocked("initialize", initializeParams(w.group.capabilities), s.options.Limits.StartTimeout)
+	params := rpc.InitializeParams(frontend.Revision20251125, w.group.capabilities.text(), version.Get().Version)
+	answered := w.askLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
 	s.mu.Unlock()
 	answer, err := w.Await(ctx, answered)
 	if err != nil {
@@ -103,7 +106,7 @@ func (w *worker) initialize(ctx context.Context) error {
 		return err
 	}
 	// Whatever is sent from now on is behind this.
-	if err := w.child.Send(context.WithoutCancel(ctx), w.group.caller, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+	if err := w.child.Send(context.WithoutCancel(ctx), w.group.caller, []byte(rpc.Initialized)); err != nil {
 		return fmt.Errorf("initialize server: %w", err)
 	}
 	return nil

@@ -220,10 +220,7 @@ func (c *Conn[Call]) AskLocked(method, params string, within time.Duration) <-ch
 // PostRequestLocked is PostLocked for a request that the adapter makes, with the members of its
 // params.
 func (c *Conn[Call]) PostRequestLocked(number uint64, method, params string) {
-	c.postLocked(outgoing{
-		text:    []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatUint(number, 10) + `,"method":"` + method + `","params":{` + params + `}}`),
-		request: true,
-	})
+	c.postLocked(outgoing{text: rpc.AppendRequest(nil, strconv.AppendUint(nil, number, 10), method, params), request: true})
 }
 
 func (c *Conn[Call]) giveUpLocked(number uint64) {

@@ -27,9 +27,9 @@ type hello struct {
 
 // handshake initializes the process.
 func (r *run) handshake(ctx context.Context) error {
-	params := `"protocolVersion":"` + newest + `","capabilities":{},"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
+	params := rpc.InitializeParams(newest, "{}", version.Get().Version)
 	r.mu.Lock()
-	answered := r.AskLocked("initialize", params, 2*r.options.StartTimeout) // the context ends first
+	answered := r.AskLocked(rpc.MethodInitialize, params, 2*r.options.StartTimeout) // the context ends first
 	r.mu.Unlock()
 	answer, err := r.Await(ctx, answered)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r *run) handshake(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.PostLocked([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	r.PostLocked([]byte(rpc.Initialized))
 	return nil
 }
 

@@ -241,16 +241,12 @@ func agrees(answer []byte) bool {
 
 // ownRequest is a request of our own. Its id is replaced when it is sent.
 func ownRequest(method, params string) session.Message {
-	text := []byte(`{"jsonrpc":"2.0","id":0,"method":"` + method + `","params":{` + params + `}}`)
+	text := rpc.AppendRequest(nil, []byte("0"), method, params)
 	envelope, err := rpc.Scan(text)
 	if err != nil {
 		panic(err) // it is made of what we know to be right
 	}
 	return session.Message{Bytes: text, Envelope: envelope}
-}
-
-func clientInfo() string {
-	return `{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}`
 }
 
 // allCapabilities are those of a client that can do everything. Some servers list more
@@ -263,7 +259,7 @@ func ownMeta() string { return metaWith(allCapabilities) }
 // metaWith is what a request says of a client with these capabilities.
 func metaWith(capabilities string) string {
 	return `"_meta":{"` + rpc.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
-		`"` + rpc.MetaClientInfo + `":` + clientInfo() + `,` +
+		`"` + rpc.MetaClientInfo + `":` + rpc.ClientInfo(version.Get().Version) + `,` +
 		`"` + rpc.MetaClientCapabilities + `":` + capabilities + `}`
 }
 
@@ -272,5 +268,5 @@ const methodDiscover = "server/discover"
 func discoverRequest() session.Message { return ownRequest(methodDiscover, ownMeta()) }
 
 func initializeRequest() session.Message {
-	return ownRequest("initialize", `"protocolVersion":"`+frontend.Revision20251125+`","capabilities":{},"clientInfo":`+clientInfo())
+	return ownRequest(rpc.MethodInitialize, rpc.InitializeParams(frontend.Revision20251125, "{}", version.Get().Version))
 }

@@ -162,6 +162,5 @@ func (c *Connection) readAgreement(response *http.Response) ([]byte, error) {
 }
 
 func initializeRequest() []byte {
-	return []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + frontend.Revision20251125 + `",` +
-		`"capabilities":{},"clientInfo":{"name":"slipway","version":` + string(rpc.AppendString(nil, version.Get().Version)) + `}}}`)
+	return rpc.AppendRequest(nil, []byte("0"), rpc.MethodInitialize, rpc.InitializeParams(frontend.Revision20251125, "{}", version.Get().Version))
 }
