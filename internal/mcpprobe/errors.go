@@ -7,10 +7,11 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Class says what an error means to whoever decides about the server.
@@ -139,14 +140,4 @@ func fromContext(err error) *Error {
 const shown = 200
 
 // clean makes a server's words fit to be shown.
-func clean(text string) string {
-	if len(text) > shown {
-		text = strings.ToValidUTF8(text[:shown], "") + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\ufffd"))
-}
+func clean(text string) string { return rpc.Legible(text, shown) }

@@ -356,7 +356,7 @@ func (a *Adapter) serveStateless(w http.ResponseWriter, r *edge.Request) {
 
 // elsewhere tells whoever asks for another path where the server is.
 func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
-	text := "there is nothing at " + frontend.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
+	text := "there is nothing at " + rpc.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
 	switch path := r.URL.Path; {
 	case a.config.LegacySSE:
 		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"

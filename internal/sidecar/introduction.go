@@ -9,7 +9,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -41,7 +40,7 @@ func introductionIn(r *edge.Request) (introduction, bool) {
 }
 
 // shown is a text that a client or a server has chosen, for the log.
-func shown(text string) string { return frontend.Legible(text, 64) }
+func shown(text string) string { return rpc.Legible(text, 64) }
 
 type introductionKey struct{}
 

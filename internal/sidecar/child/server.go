@@ -355,7 +355,7 @@ func (s *Server) junk(line []byte) {
 		level = 1
 	}
 	s.pool.options.Log.V(level).Info("Server wrote to its standard output what is no message",
-		"session", s.label, "line", strings.ToValidUTF8(string(line[:min(len(line), most)]), "?"))
+		"session", s.label, "line", rpc.Legible(line, most))
 }
 
 // tooLong is why a process is ended that sends too large a message.

@@ -60,7 +60,7 @@ func tooLarge(limits BodyLimits) *Refusal {
 // notPlainJSON says why the headers are not those of JSON, if they are not.
 func notPlainJSON(header http.Header) string {
 	if encoding := head(header, "Content-Encoding"); encoding != "" && encoding != "identity" {
-		return "the body must not have a Content-Encoding, such as " + strconv.Quote(frontend.Clip(encoding))
+		return "the body must not have a Content-Encoding, such as " + strconv.Quote(rpc.Clip(encoding))
 	}
 	contentType := head(header, "Content-Type")
 	if contentType == frontend.TypeJSON { // nearly always
@@ -72,7 +72,7 @@ func notPlainJSON(header http.Header) string {
 	case contentType == "":
 		return "the Content-Type must be " + frontend.TypeJSON + ", and there is none"
 	}
-	return "the Content-Type must be " + frontend.TypeJSON + ", not " + strconv.Quote(frontend.Clip(contentType))
+	return "the Content-Type must be " + frontend.TypeJSON + ", not " + strconv.Quote(rpc.Clip(contentType))
 }
 
 // pieceBytes is how much of a body a client must send to be given time for more, and

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const (
@@ -43,7 +43,7 @@ func (f *Refusals) note(r *Request, status int, text string) {
 	if f == nil {
 		return
 	}
-	about := []any{"status", status, "reason", frontend.Legible(text, refusalText), "method", r.Method, "from", addressOf(r.RemoteAddr)}
+	about := []any{"status", status, "reason", rpc.Legible(text, refusalText), "method", r.Method, "from", addressOf(r.RemoteAddr)}
 	level := 0
 	if r.Caller.Probe { // the manager asks on purpose for what may be refused
 		level = 1

@@ -100,8 +100,7 @@ func (d *downlevel) block(at rpc.Span) {
 // clipped is a text in an object, which may be of any length.
 func (d *downlevel) clipped(object rpc.Span, name string) string {
 	const most = 2 << 10
-	text := rpc.Text(d.text, rpc.Lookup(d.text, object, name))
-	return string(text[:min(len(text), most)])
+	return rpc.ClipTo(rpc.Text(d.text, rpc.Lookup(d.text, object, name)), most)
 }
 
 // tools drops the schemas of output that the client's revision does not have.

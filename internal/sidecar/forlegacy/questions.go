@@ -94,7 +94,7 @@ func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, sto
 		q.method = string(rpc.Text(text, rpc.Lookup(text, m.Value, "method")))
 		q.params = rpc.Lookup(text, m.Value, "params").Of(text)
 		if !q.isFor(c.can) {
-			return nil, "the server asked for input that the client cannot give: " + frontend.Clip(q.method)
+			return nil, "the server asked for input that the client cannot give: " + rpc.Clip(q.method)
 		}
 		if c.revision == frontend.Revision20251125 && q.isURL() {
 			q.identify()
@@ -192,7 +192,8 @@ func (s *Server) collect(c *call, r *round) (stopped string) {
 			c.sender = said.sender
 			q := r.questions[said.number]
 			if q.answer = said.result; q.answer == nil && !q.excused() {
-				return "the client did not answer " + q.method + ": " + clipped(said.text)
+				const most = 500
+				return "the client did not answer " + q.method + ": " + rpc.ClipTo(said.text, most)
 			}
 		case <-timer.C:
 			s.metrics.QuestionTimeouts.Inc()
@@ -202,14 +203,6 @@ func (s *Server) collect(c *call, r *round) (stopped string) {
 		}
 	}
 	return ""
-}
-
-func clipped(text string) string {
-	const most = 500
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
 }
 
 // excuse does without the answers that have not come, if that can be done.

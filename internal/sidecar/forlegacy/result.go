@@ -93,7 +93,7 @@ func missing(text string, data []byte) string {
 	const most = 16
 	var names []string
 	for name := range known.Required {
-		names = append(names, frontend.Clip(name))
+		names = append(names, rpc.Clip(name))
 	}
 	slices.Sort(names)
 	return text + " (the client lacks: " + strings.Join(names[:min(len(names), most)], ", ") + ")"

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -65,9 +64,9 @@ func (s *Server) considerResult(c *call, answer session.Message) (next session.M
 	case kind == typeComplete:
 		s.answer(c, c.complete(answer))
 	case kind != typeInputRequired:
-		s.bad(c, fmt.Sprintf("is of a type that was not agreed on: %q", frontend.Clip(kind)))
+		s.bad(c, fmt.Sprintf("is of a type that was not agreed on: %q", rpc.Clip(kind)))
 	case !slices.Contains(withInput, c.method):
-		s.bad(c, "asks for input, which it must not for "+frontend.Clip(c.method))
+		s.bad(c, "asks for input, which it must not for "+rpc.Clip(c.method))
 	default:
 		return s.another(c, answer)
 	}

@@ -32,8 +32,7 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 	text, e := answer.Bytes, &answer.Envelope
 	if e.Error.Present() {
 		const most = 500
-		reason := e.Error.Of(text)
-		return hello{}, fmt.Errorf("%w: %s", errRefused, bytes.ToValidUTF8(reason[:min(len(reason), most)], nil))
+		return hello{}, fmt.Errorf("%w: %s", errRefused, rpc.ClipTo(e.Error.Of(text), most))
 	}
 	found, err := rpc.Find(text, e.Result, "protocolVersion", "capabilities", "serverInfo", "instructions")
 	if err != nil {
@@ -41,7 +40,7 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 	}
 	revision := string(rpc.Text(text, found[0]))
 	if !frontend.IsServed(revision) {
-		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", frontend.Clip(revision))
+		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", rpc.Clip(revision))
 	}
 	var h hello
 	if found[2].IsObject(text) {

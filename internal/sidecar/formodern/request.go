@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
@@ -108,7 +107,7 @@ func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recip
 		return nil
 	case strings.HasPrefix(r.method, prefixTasks):
 		// A server with sessions may have tasks, but its clients were not told of any.
-		refuse(to, rpc.CodeMethodNotFound, "there is no "+frontend.Clip(r.method))
+		refuse(to, rpc.CodeMethodNotFound, "there is no "+rpc.Clip(r.method))
 		return nil
 	}
 	g, err := s.join(m.From, r.capabilities)

@@ -46,6 +46,6 @@ func UnsupportedData(requested string, supported ...string) []byte {
 
 // RefuseRevision answers a request with UnsupportedRevision.
 func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
-	note(w, http.StatusBadRequest, rpc.CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(Clip(requested)))
+	note(w, http.StatusBadRequest, rpc.CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(rpc.Clip(requested)))
 	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
 }

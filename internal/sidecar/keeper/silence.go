@@ -2,9 +2,10 @@ package keeper
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // noiseBytes is how much of a line that is no message is shown.
@@ -25,7 +26,7 @@ func (n *noise) hear(line []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.first == "" {
-		n.first = strings.ToValidUTF8(string(line[:min(len(line), noiseBytes)]), "")
+		n.first = rpc.ClipTo(line, noiseBytes)
 	}
 }
 

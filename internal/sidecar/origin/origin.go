@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // Any in a list allows everything.
@@ -60,14 +62,17 @@ type Names struct {
 	Origins, Hosts string
 }
 
+// shown is how much of a header an error repeats: names of hosts can be long.
+const shown = 256
+
 // Check returns an error that says which header is not allowed.
 func (p *Policy) Check(r *http.Request, names *Names) error {
 	if !p.hostAllowed(r.Host) {
-		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", clip(r.Host), whereSet(names.Hosts))
+		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", rpc.ClipTo(r.Host, shown), whereSet(names.Hosts))
 	}
 	for _, value := range r.Header["Origin"] {
 		if !p.originAllowed(value) {
-			return fmt.Errorf("the origin %q is not allowed here: allowed origins are %s", clip(value), whereSet(names.Origins))
+			return fmt.Errorf("the origin %q is not allowed here: allowed origins are %s", rpc.ClipTo(value, shown), whereSet(names.Origins))
 		}
 	}
 	return nil
@@ -78,15 +83,6 @@ func whereSet(name string) string {
 		return "configured on the server"
 	}
 	return "set by " + name
-}
-
-// clip keeps what others sent short when it is repeated.
-func clip(text string) string {
-	const most = 256
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
 }
 
 func (p *Policy) hostAllowed(host string) bool {

@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +57,7 @@ func refusedBy(raw []byte) *RefusedError {
 		Code int `json:"code"`
 	}
 	_ = json.Unmarshal(raw, &read) // else it has no code, and is shown as it is
-	return &RefusedError{read.Code, string(bytes.ToValidUTF8(raw[:min(len(raw), most)], nil))}
+	return &RefusedError{read.Code, rpc.ClipTo(raw, most)}
 }
 
 // readHello checks the answer and takes out of it what sessions cannot have: tasks
@@ -73,9 +72,7 @@ func readHello(answer session.Message) (hello, error) {
 		return hello{}, fmt.Errorf("read the server's answer to initialize: %w", errNotAnObject)
 	}
 	if revision := rpc.Lookup(text, envelope.Result, "protocolVersion"); !frontend.IsServed(string(rpc.Text(text, revision))) {
-		const most = 64
-		value := revision.Of(text)
-		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", value[:min(len(value), most)])
+		return hello{}, fmt.Errorf("the server answered initialize with a protocol revision that is not served: %q", rpc.Clip(revision.Of(text)))
 	}
 	capabilities := rpc.Lookup(text, envelope.Result, "capabilities")
 	if !capabilities.IsObject(text) {

@@ -70,10 +70,8 @@ func (r *run) receiveRequest(message session.Message) {
 	first := r.requests == 1
 	r.mu.Unlock()
 	if first {
-		const most = 64
-		method := message.Envelope.Method
 		r.options.Log.Info("Server made a request, which the stateless revision does not have; it and others are dropped",
-			"method", string(method[:min(len(method), most)]))
+			"method", rpc.Clip(message.Envelope.Method))
 	}
 }
 

@@ -53,7 +53,7 @@ func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revi
 		text := "a request of protocol revision " + frontend.Revision20260728 + " must name it in params._meta, as " + rpc.MetaProtocolVersion +
 			"; revisions with sessions are " + strings.Join(frontend.Revisions(), ", ")
 		if revision != frontend.Revision20260728 {
-			text = "protocol revision " + frontend.Clip(revision) + " is not served; " + text
+			text = "protocol revision " + rpc.Clip(revision) + " is not served; " + text
 		}
 		frontend.Refuse(w, http.StatusBadRequest, idOf(message), rpc.CodeInvalidParams, text)
 	case revision != frontend.Revision20260728:

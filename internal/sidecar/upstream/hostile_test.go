@@ -14,8 +14,8 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -169,7 +169,7 @@ func TestHostileServer(t *testing.T) {
 			response := e.do("POST", initializeBody)
 			body := text(t, response)
 			if response.StatusCode != test.status || !strings.Contains(body, test.want) {
-				t.Errorf("got %s: %s\nwant %d with %q", response.Status, frontend.Clip(body), test.status, test.want)
+				t.Errorf("got %s: %s\nwant %d with %q", response.Status, rpc.Clip(body), test.status, test.want)
 			}
 			want := 0
 			if strings.Contains(name, "agreed") {

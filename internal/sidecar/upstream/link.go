@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -294,7 +293,7 @@ func errorIn(c *call, status int, body []byte) []byte {
 	}
 	text := fmt.Sprintf("the server answers with status %d", status)
 	if said := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), longestSaid)]), "?")), " "); said != "" {
-		text += ": " + frontend.Clip(said)
+		text += ": " + rpc.Clip(said)
 	}
 	return rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil)
 }

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const (
@@ -79,7 +79,7 @@ func (s *server) send(request *http.Request) (*http.Response, error) {
 	_ = response.Body.Close() // it is not read: there may never come anything
 	if location := response.Header.Get("Location"); location != "" {
 		return nil, fmt.Errorf("%w: it answers %s %s with a redirection to %q, which is not followed; is its path configured as it should be?",
-			errUnusable, request.Method, request.URL.Path, frontend.Clip(location))
+			errUnusable, request.Method, request.URL.Path, rpc.Clip(location))
 	}
 	return nil, fmt.Errorf("%w: it answers with status %d, which has no meaning here", errUnusable, response.StatusCode)
 }

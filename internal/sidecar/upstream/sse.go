@@ -131,7 +131,7 @@ func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, 
 	}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
-			s.URL.Path, response.StatusCode, frontend.Clip(response.Header.Get("Content-Type")))
+			s.URL.Path, response.StatusCode, rpc.Clip(response.Header.Get("Content-Type")))
 	} else {
 		err = c.readEndpoint()
 	}
@@ -160,11 +160,11 @@ func (c *SSEConnection) readEndpoint() error {
 func resolveEndpoint(stream *url.URL, said string) (*url.URL, error) {
 	named, err := stream.Parse(said)
 	if err != nil {
-		return nil, fmt.Errorf("the endpoint %q is no URL", frontend.Clip(said))
+		return nil, fmt.Errorf("the endpoint %q is no URL", rpc.Clip(said))
 	}
 	sameHost := strings.EqualFold(named.Hostname(), stream.Hostname()) || isLoopback(named.Hostname()) && isLoopback(stream.Hostname())
 	if named.Scheme != stream.Scheme || named.Port() != stream.Port() || !sameHost || named.User != nil {
-		return nil, fmt.Errorf("the endpoint %q is not on the server itself", frontend.Clip(said))
+		return nil, fmt.Errorf("the endpoint %q is not on the server itself", rpc.Clip(said))
 	}
 	post := *stream
 	post.Path, post.RawPath, post.RawQuery = named.Path, named.RawPath, named.RawQuery
