@@ -32,20 +32,28 @@ func ErrorTypeOf(code int) string {
 	return otherError
 }
 
+// ErrorCode is the code of the error in a response, or 0.
+func ErrorCode(answer []byte, e *Envelope) int {
+	if !e.Error.Present() { // nearly always
+		return 0
+	}
+	found, err := Find(answer, e.Error, "code")
+	if err != nil {
+		return 0
+	}
+	code, err := strconv.Atoi(string(found[0].Of(answer)))
+	if err != nil {
+		return 0
+	}
+	return code
+}
+
 // ErrorType says how a call failed that is answered by the message, or returns "". Results
 // are looked into only for calls of tools.
 func ErrorType(answer []byte, e *Envelope, tool bool) string {
 	switch {
 	case e.Error.Present():
-		found, err := Find(answer, e.Error, "code")
-		if err != nil {
-			return otherError
-		}
-		code, err := strconv.Atoi(string(found[0].Of(answer)))
-		if err != nil {
-			return otherError
-		}
-		return ErrorTypeOf(code)
+		return ErrorTypeOf(ErrorCode(answer, e))
 	case !tool || !mayFail(e.Result.Of(answer)):
 		return ""
 	}

@@ -29,5 +29,9 @@ func TestErrorType(t *testing.T) {
 		if got := ErrorType([]byte(answer), &envelope, test.tool); got != test.want {
 			t.Errorf("%s: got %q, want %q", answer, got, test.want)
 		}
+		code := ErrorCode([]byte(answer), &envelope)
+		if got := ErrorTypeOf(code); envelope.Error.Present() && got != test.want || envelope.Result.Present() && code != 0 {
+			t.Errorf("%s: got code %d, want %q", answer, code, test.want)
+		}
 	}
 }

@@ -117,10 +117,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 		refuse(to, rpc.CodeInternal, "the server's error cannot be translated: "+err.Error())
 		return
 	}
-	code, err := strconv.Atoi(string(found[0].Of(text)))
-	if err != nil {
-		code = 0 // whatever it is, it means nothing here
-	}
+	code := rpc.ErrorCode(text, &m.Envelope)
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, to.ID())
 	switch {

@@ -3,7 +3,6 @@ package stateless
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
@@ -181,17 +180,4 @@ func statusOf(code int) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
-}
-
-// codeOf is the code of the error in an answer, or 0.
-func codeOf(answer session.Message) int {
-	if !answer.Envelope.Error.Present() {
-		return 0
-	}
-	found, err := rpc.Find(answer.Bytes, answer.Envelope.Error, "code")
-	if err != nil {
-		return 0
-	}
-	code, _ := strconv.Atoi(string(found[0].Of(answer.Bytes)))
-	return code
 }

@@ -159,7 +159,7 @@ func TestStatusOf(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":"","data":{"code":-32601}}}`: 200,
 	} {
 		message := scanned(t, answer)
-		if got := statusOf(codeOf(message)); got != want {
+		if got := statusOf(rpc.ErrorCode(message.Bytes, &message.Envelope)); got != want {
 			t.Errorf("%s: %d, want %d", answer, got, want)
 		}
 	}

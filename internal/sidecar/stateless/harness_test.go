@@ -173,7 +173,7 @@ func (s *translator) receive(m session.Message) {
 	case m.Call != nil:
 		to.Notify(m.Bytes)
 	default:
-		to.Answer(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ID, With: to.ID()}), codeOf(m), rpc.ErrorType(m.Bytes, &m.Envelope, false))
+		to.Answer(rpc.Edited(m.Bytes, rpc.Edit{Span: m.Envelope.ID, With: to.ID()}), rpc.ErrorCode(m.Bytes, &m.Envelope), rpc.ErrorType(m.Bytes, &m.Envelope, false))
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *run) receiveAnswer(message session.Message) {
 			edits = append(edits, rpc.Edit{Span: at, With: c.id})
 		}
 	}
-	status := statusOf(codeOf(message))
+	status := statusOf(rpc.ErrorCode(message.Bytes, &message.Envelope))
 	c.pushLocked(event{message: rpc.Edited(message.Bytes, edits...), last: true, status: status, failed: rpc.ErrorType(message.Bytes, &message.Envelope, c.tool)})
 	if c == r.hub.upstream {
 		r.upstreamEndedLocked()
