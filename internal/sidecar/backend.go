@@ -214,7 +214,7 @@ func (a *Adapter) newProxyBackend() backend {
 			return number, a.noteOpened(number, revision, introductionOf(ctx))
 		},
 		Limits: upstream.Limits{
-			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: a.config.MaxSessions,
+			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: statelessCalls, Listens: statelessListens,
 			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},

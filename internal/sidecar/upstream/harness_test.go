@@ -41,7 +41,7 @@ const (
 var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 var testLimits = Limits{
-	Calls: 8, Streams: 4, Single: 8, AnswerBytes: 16 << 20,
+	Calls: 8, Streams: 4, Single: 8, Listens: 8, AnswerBytes: 16 << 20,
 	IdleTimeout: time.Hour, MaxLifetime: time.Hour,
 	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }

@@ -17,7 +17,7 @@ import (
 // At a server without sessions, clients that listen do not lock out those that call.
 func TestListenersLeaveRoomForCalls(t *testing.T) {
 	g := newGate()
-	e := newEndpoint(t, newBackend(t, g), func(o *Options) { o.Single = 1 })
+	e := newEndpoint(t, newBackend(t, g), func(o *Options) { o.Single, o.Listens = 1, 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream := e.doContext(ctx, "GET", "")

@@ -21,7 +21,8 @@ import (
 type Limits struct {
 	Calls   int // POST requests in flight in one session
 	Streams int // GET requests in flight in one session
-	Single  int // POST requests in flight that belong to no session, and as many streams
+	Single  int // POST requests in flight that belong to no session
+	Listens int // streams in flight that belong to none
 
 	AnswerBytes int64 // largest answer to initialize
 

@@ -247,7 +247,7 @@ func (t *table) enterSingle(stream, probe bool) (leave func(), err error) {
 	case probe:
 		count, limit = &t.singles, probeSingles
 	case stream:
-		count = &t.listens
+		count, limit = &t.listens, t.limits.Listens
 	}
 	switch {
 	case t.draining:
