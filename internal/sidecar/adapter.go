@@ -211,21 +211,19 @@ const (
 
 // Adapter is the data plane of one server.
 type Adapter struct {
-	config   Config
-	backend  backend
-	sessions *session.Registry
-	keeper   *keeper.Keeper
-	metrics  session.Metrics
-	registry *prometheus.Registry
-	requests *edge.Metrics
-	memory   *budget.Budget
-	bodies   *edge.Memory
-	number   atomic.Uint64 // of the last session that has no process of its own
-	// What clients say of themselves, for the log.
-	introductions introductions
-	clients       http.Handler
-	admin         http.Handler
-	connections   atomic.Pointer[patientListener] // of clients, once it serves
+	config      Config
+	backend     backend
+	sessions    *session.Registry
+	keeper      *keeper.Keeper
+	metrics     session.Metrics
+	registry    *prometheus.Registry
+	requests    *edge.Metrics
+	memory      *budget.Budget
+	bodies      *edge.Memory
+	number      atomic.Uint64 // of the last session that has no process of its own
+	clients     http.Handler
+	admin       http.Handler
+	connections atomic.Pointer[patientListener] // of clients, once it serves
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc
@@ -278,18 +276,10 @@ func New(starter child.Starter, config Config) *Adapter {
 
 func (a *Adapter) mintID() string { return a.config.Keys.Mint(a.config.Owner) }
 
-// openSessions is the number of sessions, whoever keeps them, the probe's apart.
-func (a *Adapter) openSessions() int {
-	if a.backend.proxy != nil {
-		return a.backend.proxy.Sessions() + a.sessions.Len()
-	}
-	return a.sessions.Len()
-}
-
 // countSessions is what the manager is told of the sessions.
 func (a *Adapter) countSessions() adapterapi.Sessions {
 	return adapterapi.Sessions{
-		Open: int64(a.openSessions()), Limit: int64(a.config.MaxSessions), Refused: a.sessions.Places.Refused(),
+		Open: int64(a.sessions.Len()), Limit: int64(a.config.MaxSessions), Refused: a.sessions.Places.Refused(),
 	}
 }
 
@@ -314,15 +304,14 @@ func (a *Adapter) door() *edge.Door {
 // routes are the front ends by their paths.
 func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
-	open := a.introductions.keep(a.backend.open)
 	options := streamable.Options{
-		Sessions: a.sessions, Open: open, MintID: a.mintID, Stateless: a.serveStateless,
+		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
 		OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive, Retry: retry,
 	}
 	routes := map[string]edge.Route{}
 	if c.LegacySSE {
 		routes = legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Open: open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
+			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
 			OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		}).Routes()
 		routes[legacysse.MessagesPath] = a.logInitialize(routes[legacysse.MessagesPath])

@@ -44,6 +44,9 @@ type backend struct {
 
 func nothing() {}
 
+// idle runs nothing until the context ends.
+func idle(ctx context.Context) { <-ctx.Done() }
+
 // opener opens a session for a caller.
 type opener func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 
@@ -208,21 +211,17 @@ func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
 	proxy := upstream.NewProxy(upstream.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
-		URL: a.config.UpstreamURL, MintID: a.mintID, Places: a.sessions.Places, Ended: &a.sessions.Ended,
-		Opened: func(ctx context.Context, revision string) (string, func(error)) {
-			number := a.nextNumber()
-			return number, a.noteOpened(number, revision, introductionOf(ctx))
-		},
+		URL: a.config.UpstreamURL, MintID: a.mintID, Number: a.nextNumber, Sessions: a.sessions,
 		Limits: upstream.Limits{
 			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: statelessCalls, Listens: statelessListens,
-			AnswerBytes: a.config.BodyBytes, IdleTimeout: a.config.IdleTimeout, MaxLifetime: a.config.MaxLifetime,
+			AnswerBytes: a.config.BodyBytes, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
 		},
 	})
 	return backend{
 		proxy: proxy, proxyEras: eras, eras: eras.newEras(), open: a.numbered(eras.open),
 		connect: keepAddress(proxy.Reach, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
-		run:     proxy.Run,
+		run:     idle,
 		close:   nothing,
 	}
 }
@@ -238,7 +237,7 @@ func (a *Adapter) newSSEBackend() backend {
 		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
 		open:       a.numbered(open),
 		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
-		run:        func(ctx context.Context) { <-ctx.Done() },
+		run:        idle,
 		close:      nothing,
 		junkEvents: &server.Junk,
 	}

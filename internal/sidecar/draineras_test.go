@@ -60,7 +60,7 @@ func TestDrainRefusesTranslatedClients(t *testing.T) {
 }
 
 // Calls of clients that are translated may finish in the time of the drain, whatever else
-// is waited for.
+// is waited for. Their subscriptions end with their result.
 func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 	t.Parallel()
 	inCall := make(chan struct{}, 2)
@@ -91,7 +91,12 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 		answer <- body
 	}()
 	<-inCall
+	listening := modernDo(t.Context(), t, url, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+	defer func() { _ = listening.Body.Close() }()
 	adapter.Drain()
+	if heard, err := io.ReadAll(listening.Body); err != nil || !strings.Contains(string(heard), `"result":{"resultType":"complete"`) {
+		t.Errorf("the subscription ends with %q, %v", heard, err)
+	}
 	gomega.NewWithT(t).Eventually(func() int {
 		status, _ := modernPost(t.Context(), t, url, "tools/list", "")
 		return status

@@ -133,8 +133,8 @@ func adapterFor(t *testing.T, server http.Handler, change func(*Config)) (*Adapt
 	return adapter, url
 }
 
-// modernPost makes a request of the stateless revision.
-func modernPost(ctx context.Context, t *testing.T, url, method, params string) (status int, body string) {
+// modernDo makes a request of the stateless revision. The caller closes the body.
+func modernDo(ctx context.Context, t *testing.T, url, method, params string) *http.Response {
 	t.Helper()
 	text := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(text))
@@ -150,8 +150,15 @@ func modernPost(ctx context.Context, t *testing.T, url, method, params string) (
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, err.Error()
+		return &http.Response{Body: io.NopCloser(strings.NewReader(err.Error()))}
 	}
+	return response
+}
+
+// modernPost is modernDo for an answer that ends.
+func modernPost(ctx context.Context, t *testing.T, url, method, params string) (status int, body string) {
+	t.Helper()
+	response := modernDo(ctx, t, url, method, params)
 	defer func() { _ = response.Body.Close() }()
 	read, _ := io.ReadAll(response.Body)
 	return response.StatusCode, string(read)

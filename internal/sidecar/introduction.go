@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // introduction is what the client of a session says of itself in initialize.
@@ -59,38 +56,6 @@ func introducing(route edge.Route) edge.Route {
 
 func introductionOf(ctx context.Context) introduction {
 	client, _ := ctx.Value(introductionKey{}).(introduction)
-	return client
-}
-
-// introductions are those of sessions that are being opened.
-type introductions struct {
-	mu sync.Mutex
-	of map[*session.Session]introduction
-}
-
-// keep wraps an opener: the introduction is kept until the session is opened, or has ended.
-func (i *introductions) keep(open opener) opener {
-	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
-		opened, err := open(ctx, from)
-		if err == nil {
-			i.mu.Lock()
-			if i.of == nil {
-				i.of = map[*session.Session]introduction{}
-			}
-			i.of[opened] = introductionOf(ctx)
-			i.mu.Unlock()
-			opened.OnEnd(func() { i.take(opened) })
-		}
-		return opened, err
-	}
-}
-
-// take returns the introduction of a session, once.
-func (i *introductions) take(opened *session.Session) introduction {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	client := i.of[opened]
-	delete(i.of, opened)
 	return client
 }
 

@@ -44,7 +44,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 	registry := a.registry
 	sessions := &a.metrics
 	registerGauges(registry, []gauge{
-		{"sessions", "Sessions that are open.", func() float64 { return float64(a.openSessions()) }},
+		{"sessions", "Sessions that are open.", func() float64 { return float64(a.sessions.Len()) }},
 		{"sessions_limit", "Sessions that may be open at a time.", func() float64 { return float64(a.config.MaxSessions) }},
 		{"budget_bytes", "Bytes of messages that the adapter may hold at a time.", func() float64 { return float64(a.memory.Limit()) }},
 		{"budget_used_bytes", "Bytes of messages that the adapter holds, beside what is free for each session.", func() float64 { return float64(a.memory.Used()) }},
@@ -106,7 +106,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 	if proxy := a.backend.proxy; proxy != nil {
 		figures := &proxy.Metrics
 		registerGauges(registry, []gauge{
-			{"upstream_single_requests", "Requests in flight that belong to no session.", func() float64 { return float64(proxy.Single()) }},
+			{"upstream_single_requests", "Requests in flight that belong to no session.", func() float64 { return float64(proxy.InFlight()) }},
 		})
 		registerCounters(registry, []counter{
 			{"upstream_call_timeouts_total", "Calls that took longer than they may.", figures.Timeouts.Value},

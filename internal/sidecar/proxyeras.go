@@ -185,7 +185,7 @@ func (p *proxyEras) translate(w http.ResponseWriter, r *edge.Request) bool {
 // route sends what belongs to a session of ours there, and all else to the proxy.
 func (p *proxyEras) route(proxy *upstream.Proxy) edge.Route {
 	ours := func(r *edge.Request) bool {
-		_, ok := p.adapter.sessions.Find(r.Head(frontend.HeaderSession))
+		_, ok := p.adapter.sessions.Find(r.Head(frontend.HeaderSession)).(*session.Session)
 		return ok
 	}
 	route := proxy.Route()

@@ -129,9 +129,6 @@ func (a *Adapter) Drain() {
 		// Before any answer says that the instance goes away: a session that is opened after
 		// that would end at once.
 		a.sessions.Refuse()
-		if a.backend.proxy != nil {
-			a.backend.proxy.Refuse()
-		}
 		close(a.draining)
 	})
 }
@@ -169,17 +166,11 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 		return
 	case <-a.draining:
 	}
-	a.config.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.openSessions(), "timeout", a.config.DrainTimeout.String())
+	a.config.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.sessions.Len(), "timeout", a.config.DrainTimeout.String())
 	defer close(a.drained)
 	ctx, cancel := context.WithTimeout(ctx, a.config.DrainTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.hurried, cancel)()
-	// Side by side: neither kind of client may have the time of the other.
 	a.backend.eras.stateless.Refuse()
-	var draining sync.WaitGroup
-	if a.backend.proxy != nil {
-		draining.Go(func() { a.backend.proxy.Drain(ctx) })
-	}
-	draining.Go(func() { a.backend.eras.drain(ctx, a.sessions.Drain) })
-	draining.Wait()
+	a.backend.eras.drain(ctx, a.sessions.Drain)
 }

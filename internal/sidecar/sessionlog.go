@@ -29,31 +29,24 @@ func (a *Adapter) numbered(open opener) opener {
 
 func (a *Adapter) nextNumber() string { return strconv.FormatUint(a.number.Add(1), 10) }
 
-// noteSession logs a session that was opened, and its end.
-func (a *Adapter) noteSession(opened *session.Session) {
-	ended := a.noteOpened(opened.Number, opened.Revision, a.introductions.take(opened))
-	opened.OnEnd(func() { ended(opened.EndedBy()) })
-}
-
-// noteOpened logs whose session has the number. The manager opens one with every probe,
-// which is no news.
-func (a *Adapter) noteOpened(number, revision string, client introduction) (ended func(reason error)) {
-	begin := time.Now()
+// noteSession logs a session that was opened, and its end. The manager opens one with every
+// probe, which is no news.
+func (a *Adapter) noteSession(ctx context.Context, opened session.Member) {
+	begin, about, client := time.Now(), opened.About(), introductionOf(ctx)
 	level := 0
 	if client.probe {
 		level = 1
 	}
-	about := []any{"session", number}
+	says := []any{"session", about.Number}
 	if client != (introduction{}) { // clients of 2024-11-05 introduce themselves later
-		about = append(about, "client", client.name, "clientVersion", client.version, "revision", shown(revision))
+		says = append(says, "client", client.name, "clientVersion", client.version, "revision", shown(about.Revision))
 	}
-	a.config.Log.V(level).Info("Session opened", about...)
-	return func(reason error) {
-		log := a.config.Log.V(1)
-		lasted := time.Since(begin)
-		log.Info("Session ended", "session", number, "reason", keeper.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
-		a.requests.SessionEnded(revision, lasted, reason)
-	}
+	a.config.Log.V(level).Info("Session opened", says...)
+	opened.OnEnd(func() {
+		lasted, reason := time.Since(begin), opened.EndedBy()
+		a.config.Log.V(1).Info("Session ended", "session", about.Number, "reason", keeper.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
+		a.requests.SessionEnded(about.Revision, lasted, reason)
+	})
 }
 
 // logProcessEnd logs how the process of a session ended, unless it was told to. Its

@@ -35,7 +35,7 @@ func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 					}
 				})
 			}
-			gomega.NewWithT(t).Eventually(func() int { return adapter.backend.proxy.Single() + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
+			gomega.NewWithT(t).Eventually(func() int { return adapter.backend.proxy.InFlight() + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
 			if len(refused) > 0 {
 				t.Errorf("%d are refused: %s", len(refused), <-refused)
 			}

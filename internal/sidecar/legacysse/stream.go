@@ -90,7 +90,7 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	r.Record.Session = opened.Number
 	// The registry knows the session by a name that nobody is told, so that no
 	// other transport leads to it.
-	slot.Fill(rand.Text(), opened)
+	slot.Fill(r.Context(), rand.Text(), opened)
 
 	defer general.Detach()
 	c := &connection{session: opened, stream: general, answers: make(chan []byte), gone: make(chan struct{})}

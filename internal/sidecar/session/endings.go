@@ -23,8 +23,8 @@ type ending struct {
 	reason error
 }
 
-// Add notes that a session has ended. The reason is one for clients to read.
-func (e *Endings) Add(id string, owner *caller.Owner, reason error) {
+// add notes that a session has ended. The reason is one for clients to read.
+func (e *Endings) add(id string, owner *caller.Owner, reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ended := ending{id, owner, reason}

@@ -74,7 +74,7 @@ func TestFillAfterDrain(t *testing.T) {
 	cancel()
 	r.Drain(ctx)
 	h := newHarness(t, testLimits)
-	slot.Fill("late", h.Session)
+	slot.Fill(t.Context(), "late", h.Session)
 	select {
 	case <-h.Done():
 	default:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,32 +44,40 @@ type Policy struct {
 	Patience    time.Duration // of a client that finds every slot taken; see places.Options
 	IdleTimeout time.Duration
 	MaxLifetime time.Duration
-	Opened      func(*Session) // is told of each session that is opened; may be nil
+	// Opened is told of each session that is opened, with the context of the request that
+	// opened it; may be nil.
+	Opened func(context.Context, Member)
 }
 
-// Registry knows the sessions of one instance by their ids.
+// Registry knows the sessions of one instance by their ids, whoever keeps them.
 type Registry struct {
 	policy Policy
 	// Places are those of all sessions but the probe's.
 	Places *places.Places
 	Ended  Endings
 
+	// What belongs to no session ends with these: streams when the drain begins, and all else
+	// when its time is up.
+	draining, over context.Context
+	drain, stop    context.CancelCauseFunc
+
 	mu       sync.Mutex
-	sessions map[string]*Session
-	reserved int      // slots of sessions that are being opened
-	probing  bool     // the probe's slot is taken
-	probe    *Session // what is in it, once it is opened
-	draining bool
-	over     bool          // the drain is: nothing may live on
+	sessions map[string]Member
+	pending  int           // sessions that are being opened, and requests without one
+	probing  bool          // the probe's slot is taken
+	probe    Member        // what is in it, once it is opened
 	emptied  chan struct{} // closed when the last one goes while draining
 }
 
 // NewRegistry returns a Registry without sessions.
 func NewRegistry(policy Policy) *Registry {
-	return &Registry{
+	r := &Registry{
 		policy: policy, Places: places.New(places.Options{Max: policy.Max, Full: policy.Full, Patience: policy.Patience}),
-		sessions: map[string]*Session{}, emptied: make(chan struct{}),
+		sessions: map[string]Member{}, emptied: make(chan struct{}),
 	}
+	r.draining, r.drain = context.WithCancelCause(context.Background())
+	r.over, r.stop = context.WithCancelCause(context.Background())
+	return r
 }
 
 // Slot is a place for a session that is being opened.
@@ -88,13 +98,10 @@ func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, err
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.draining {
+	if err := r.Enter(); err != nil {
 		place.Leave()
-		return nil, ErrDraining
+		return nil, err
 	}
-	r.reserved++
 	return &Slot{registry: r, place: place}, nil
 }
 
@@ -102,29 +109,61 @@ func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, err
 func (r *Registry) reserveProbe() (*Slot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.draining:
-		return nil, ErrDraining
-	case r.probing:
+	if err := r.enterLocked(); err != nil {
+		return nil, err
+	}
+	if r.probing {
+		r.leaveLocked()
 		return nil, errProbing
 	}
-	r.reserved++
 	r.probing = true
 	return &Slot{registry: r}, nil
 }
 
 var errProbing = errors.New("another probe has its session open")
 
+// Enter begins a request that belongs to no session. A drain waits until Leave ends it.
+func (r *Registry) Enter() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enterLocked()
+}
+
+func (r *Registry) enterLocked() error {
+	if r.draining.Err() != nil {
+		return ErrDraining
+	}
+	r.pending++
+	return nil
+}
+
+// Leave ends a request that Enter began.
+func (r *Registry) Leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaveLocked()
+}
+
+func (r *Registry) leaveLocked() {
+	r.pending--
+	r.checkEmptyLocked()
+}
+
+// Draining ends when the registry takes no new sessions any more. Its cause is ErrDraining.
+func (r *Registry) Draining() context.Context { return r.draining }
+
+// Over ends when a drain waits for nothing any more. Its cause is ErrDraining.
+func (r *Registry) Over() context.Context { return r.over }
+
 // Release gives the place back. After Fill it does nothing.
 func (s *Slot) Release() {
 	s.once.Do(func() {
 		r := s.registry
 		r.mu.Lock()
-		r.reserved--
 		if s.place == nil {
 			r.probing = false
 		}
-		r.checkEmptyLocked()
+		r.leaveLocked()
 		r.mu.Unlock()
 		s.leave()
 	})
@@ -136,46 +175,46 @@ func (s *Slot) leave() {
 	}
 }
 
-// Fill puts the session into the place, under its id, until it ends.
-func (s *Slot) Fill(id string, session *Session) {
+// Fill puts the session into the place, under its id, until it ends. The context is that of
+// the request that opened it.
+func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 	r := s.registry
 	s.once.Do(func() {
 		r.mu.Lock()
-		r.reserved--
 		r.sessions[id] = session
 		if s.place == nil {
 			r.probe = session
 		} else {
 			s.place.Fill(session)
 		}
-		over := r.over
+		r.leaveLocked()
 		r.mu.Unlock()
 		if r.policy.Opened != nil {
-			r.policy.Opened(session)
+			r.policy.Opened(ctx, session)
 		}
 		session.OnEnd(func() {
 			r.remove(id, session)
 			s.leave()
 		})
-		if over {
+		if r.over.Err() != nil {
 			session.End(ErrDraining)
 		}
 	})
 }
 
-func (r *Registry) remove(id string, session *Session) {
+func (r *Registry) remove(id string, session Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.probe == session {
 		r.probe, r.probing = nil, false
 	}
 	delete(r.sessions, id)
-	r.Ended.Add(id, session.Owner, session.EndedBy())
+	r.Ended.add(id, session.About().Owner, session.EndedBy())
 	r.checkEmptyLocked()
 }
 
 func (r *Registry) checkEmptyLocked() {
-	if r.draining && len(r.sessions)+r.reserved == 0 {
+	if r.draining.Err() != nil && len(r.sessions)+r.pending == 0 {
 		select {
 		case <-r.emptied:
 		default:
@@ -184,12 +223,11 @@ func (r *Registry) checkEmptyLocked() {
 	}
 }
 
-// Find returns the session with the id.
-func (r *Registry) Find(id string) (*Session, bool) {
+// Find returns the session with the id, or nil.
+func (r *Registry) Find(id string) Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	session, ok := r.sessions[id]
-	return session, ok
+	return r.sessions[id]
 }
 
 // Len is the number of sessions. The probe's is not counted.
@@ -203,7 +241,7 @@ func (r *Registry) Len() int {
 }
 
 // limits are how long a session may be idle and live.
-func (r *Registry) limits(session *Session) (idle, lifetime time.Duration) {
+func (r *Registry) limits(session Member) (idle, lifetime time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	idle, lifetime = r.policy.IdleTimeout, r.policy.MaxLifetime
@@ -233,22 +271,18 @@ func (r *Registry) Run(ctx context.Context) {
 }
 
 // All are the sessions that there are now.
-func (r *Registry) All() []*Session {
+func (r *Registry) All() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sessions := make([]*Session, 0, len(r.sessions))
-	for _, session := range r.sessions {
-		sessions = append(sessions, session)
-	}
-	return sessions
+	return slices.AppendSeq(make([]Member, 0, len(r.sessions)), maps.Values(r.sessions))
 }
 
-func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
+func (r *Registry) sweep(ctx context.Context, session Member, now time.Time) {
 	idleTimeout, lifetime := r.limits(session)
 	since, use, idle := session.Idle()
-	idleTimeout, idleReason := IdleLimit(use, idleTimeout)
+	idleTimeout, idleReason := idleLimit(use, idleTimeout)
 	switch {
-	case now.Sub(session.Began()) >= lifetime:
+	case now.Sub(session.About().Began) >= lifetime:
 		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
 	case idle && now.Sub(since) >= idleTimeout:
 		session.End(idleReason)
@@ -257,45 +291,51 @@ func (r *Registry) sweep(ctx context.Context, session *Session, now time.Time) {
 	}
 }
 
-// IdleLimit is how long a session may be idle, and why it ends after that.
-func IdleLimit(use places.Use, timeout time.Duration) (time.Duration, error) {
+// idleLimit is how long a session may be idle, and why it ends after that.
+func idleLimit(use places.Use, timeout time.Duration) (time.Duration, error) {
 	if use == places.Opened && SilentTimeout < timeout {
 		return SilentTimeout, fmt.Errorf("%w (%s)", ErrSilent, SilentTimeout)
 	}
 	return timeout, fmt.Errorf("%w (%s)", ErrIdle, timeout)
 }
 
-// Refuse takes no new sessions from now on.
+// Refuse takes no new sessions, and no requests without one, from now on.
 func (r *Registry) Refuse() {
 	r.Places.Close(ErrDraining)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.draining = true
+	r.drain(ErrDraining)
 	r.checkEmptyLocked()
 }
 
 // Drain takes no new sessions and waits until calls in flight have been answered,
 // or the context ends; then it ends every session. A session without a call ends
-// at once, with its streams.
+// at once, with its streams. Drain returns when the servers of these sessions were told.
 func (r *Registry) Drain(ctx context.Context) {
 	r.Refuse()
 	ticker := time.NewTicker(sweepInterval / 20)
 	defer ticker.Stop()
+	var ended []Member
+	defer func() {
+		for _, session := range ended {
+			<-session.Done()
+		}
+	}()
 	for {
 		for _, session := range r.All() {
 			if !session.Busy() {
 				session.End(ErrDraining)
+				ended = append(ended, session)
 			}
 		}
 		select {
 		case <-r.emptied:
 			return
 		case <-ctx.Done():
-			r.mu.Lock()
-			r.over = true
-			r.mu.Unlock()
+			r.stop(ErrDraining)
 			for _, session := range r.All() {
 				session.End(ErrDraining)
+				ended = append(ended, session)
 			}
 			return
 		case <-ticker.C:

@@ -26,7 +26,7 @@ func (r *Registry) add(t *testing.T, h *harness, id string) {
 	if err != nil {
 		t.Fatalf("reserve: %v", err)
 	}
-	slot.Fill(id, h.Session)
+	slot.Fill(t.Context(), id, h.Session)
 	slot.Release()
 }
 
@@ -43,11 +43,11 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 	slot.Release()
 	slot.Release()
-	if got, ok := r.Find("a"); !ok || got != h.Session {
+	if r.Find("a") != Member(h.Session) {
 		t.Error("the session is not found")
 	}
 	h.End(errors.New("gone"))
-	if _, ok := r.Find("a"); ok {
+	if r.Find("a") != nil {
 		t.Error("T-17: a session that ended is found")
 	}
 	for i := range 2 {
@@ -76,7 +76,7 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 			if _, err := r.Reserve(t.Context(), manager); !errors.Is(err, errProbing) {
 				t.Errorf("a second probe while %s is opened: %v", id, err)
 			}
-			slot.Fill(id, h.Session)
+			slot.Fill(t.Context(), id, h.Session)
 		}
 		first := newHarness(t, testLimits)
 		probe(first, "first")
@@ -87,8 +87,8 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		if _, err := r.Reserve(t.Context(), manager); !errors.Is(err, errProbing) {
 			t.Errorf("a second probe: %v", err)
 		}
-		if _, ok := r.Find("first"); !ok || r.Len() != 1 || len(r.All()) != 2 {
-			t.Errorf("found %v, %d counted of %d, want 1 of 2", ok, r.Len(), len(r.All()))
+		if r.Find("first") == nil || r.Len() != 1 || len(r.All()) != 2 {
+			t.Errorf("found %v, %d counted of %d, want 1 of 2", r.Find("first"), r.Len(), len(r.All()))
 		}
 		first.End(errors.New("deleted"))
 		if slot, err := r.Reserve(t.Context(), manager); err != nil {
@@ -111,11 +111,15 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		for _, s := range r.All() {
 			r.sweep(t.Context(), s, time.Now())
 		}
-		if _, ok := r.Find("other"); !ok || len(r.All()) != 1 {
-			t.Errorf("%d sessions are left, the ordinary one: %v", len(r.All()), ok)
+		if r.Find("other") == nil || len(r.All()) != 1 {
+			t.Errorf("%d sessions are left, the ordinary one: %v", len(r.All()), r.Find("other"))
 		}
-		if _, err := r.Reserve(t.Context(), manager); err != nil {
-			t.Errorf("after the forgotten one: %v", err)
+		probe(newHarness(t, testLimits), "after the forgotten one")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Drain(ctx)
+		if len(r.All()) != 0 || r.probing || r.Len() != 0 {
+			t.Errorf("after the drain %d sessions are left, %d counted, and the probe's slot is taken: %v", len(r.All()), r.Len(), r.probing)
 		}
 	})
 }
@@ -134,10 +138,10 @@ func TestRegistryKeepsTime(t *testing.T) {
 		stream := used.open()
 		time.Sleep(testPolicy.IdleTimeout + 2*sweepInterval)
 		synctest.Wait()
-		if _, ok := r.Find("idle"); ok || !idle.server.closed {
+		if r.Find("idle") != nil || !idle.server.closed {
 			t.Error("the idle session is still there")
 		}
-		if _, ok := r.Find("used"); !ok {
+		if r.Find("used") == nil {
 			t.Fatal("a session whose stream is read has gone")
 		}
 
@@ -149,7 +153,7 @@ func TestRegistryKeepsTime(t *testing.T) {
 		}
 		time.Sleep(testPolicy.MaxLifetime)
 		synctest.Wait()
-		if _, ok := r.Find("used"); ok {
+		if r.Find("used") != nil {
 			t.Error("the session lives longer than it may")
 		}
 		expect(t, "stream", taken(stream), "end")
@@ -221,4 +225,107 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 		}
 		expect(t, "call", taken(call), `"id":1,"error":{"code":-32603,"message":"this instance is going away"}`, "end")
 	})
+}
+
+// Requests that belong to no session hold up a drain, and are told when it begins and when
+// its time is up.
+func TestDrainWithoutSessions(t *testing.T) {
+	for name, leaves := range map[string]bool{"the request ends": true, "the time is up": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRegistry(testPolicy)
+				if err := r.Enter(); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				drained := make(chan struct{})
+				go func() {
+					r.Drain(ctx)
+					close(drained)
+				}()
+				synctest.Wait()
+				if err := context.Cause(r.Draining()); !errors.Is(err, ErrDraining) || r.Over().Err() != nil {
+					t.Errorf("draining is %v, over is %v", err, r.Over().Err())
+				}
+				if err := r.Enter(); !errors.Is(err, ErrDraining) {
+					t.Errorf("another request: %v", err)
+				}
+				select {
+				case <-drained:
+					t.Fatal("drained while a request is in flight")
+				default:
+				}
+				began := time.Now()
+				if leaves {
+					r.Leave()
+				}
+				<-drained
+				if took := time.Since(began); leaves != (took == 0) {
+					t.Errorf("the drain took %s", took)
+				}
+				if err := context.Cause(r.Over()); leaves != (err == nil) || !leaves && !errors.Is(err, ErrDraining) {
+					t.Errorf("over is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// slowly is a session whose server is told some time after the session has ended.
+type slowly struct {
+	*Session
+	told chan struct{}
+}
+
+func (s slowly) Done() <-chan struct{} { return s.told }
+
+// A drain is over when the servers know of it.
+func TestDrainWaitsForServers(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"in time": time.Minute, "the time is up": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRegistry(testPolicy)
+				h := newHarness(t, testLimits)
+				if timeout == 0 {
+					h.call(1, "")
+				}
+				slot, err := r.Reserve(t.Context(), client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := slowly{h.Session, make(chan struct{})}
+				slot.Fill(t.Context(), "a", s)
+				time.AfterFunc(time.Hour, func() { close(s.told) })
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				began := time.Now()
+				r.Drain(ctx)
+				if took := time.Since(began); took != time.Hour {
+					t.Errorf("the drain took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// The adapter hears of a session with the request that opened it.
+func TestRegistryTellsOfOpenedSessions(t *testing.T) {
+	type key struct{}
+	var told []Member
+	policy := testPolicy
+	policy.Opened = func(ctx context.Context, opened Member) {
+		if ctx.Value(key{}) == "request" {
+			told = append(told, opened)
+		}
+	}
+	slot, err := NewRegistry(policy).Reserve(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, testLimits)
+	slot.Fill(context.WithValue(t.Context(), key{}, "request"), "a", h.Session)
+	if len(told) != 1 || told[0] != Member(h.Session) {
+		t.Errorf("told of %v", told)
+	}
 }

@@ -71,22 +71,15 @@ type Session struct {
 	limits  Limits
 	metrics *Metrics
 
-	// Revision is the protocol revision that client and server agreed on. It is
-	// set once, before anybody but its opener knows the session.
-	Revision string
-	// Number is what the session is called in the log. It is set as Revision is.
-	Number string
-	// Owner is the caller that the session belongs to. It is set as Revision is.
-	Owner *caller.Owner
-	// ServerChecks says that the server checks tokens itself. It is set as Revision is.
+	Identity
+	// ServerChecks says that the server checks tokens itself. It is set as Identity is.
 	ServerChecks bool
 	// AnswerCancelled says that the client waits for an answer to calls that it has
-	// cancelled, to know when the server is done with them. It is set as Revision is.
+	// cancelled, to know when the server is done with them. It is set as Identity is.
 	AnswerCancelled bool
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when waiting events were taken
-	began    time.Time
 	touched  time.Time
 	use      places.Use // what the client has done so far
 	attached int        // streams that a client reads
@@ -146,7 +139,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 	now := time.Now()
 	s := &Session{
 		server: server, limits: limits, metrics: metrics,
-		began: now, touched: now,
+		Identity: Identity{Began: now}, touched: now,
 		streams:        map[uint64]*stream{},
 		calls:          map[string]*call{},
 		serverRequests: map[string]*serverRequest{},

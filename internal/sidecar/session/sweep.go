@@ -32,9 +32,6 @@ func (s *Session) Busy() bool {
 	return len(s.calls) > 0 || s.attached > len(s.generals)
 }
 
-// Began says when the session began.
-func (s *Session) Began() time.Time { return s.began }
-
 // Sweep answers calls whose time is up. The server is told, so that it can stop.
 func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	var cancel [][]byte

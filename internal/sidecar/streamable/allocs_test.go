@@ -55,7 +55,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot.Fill("s", server.opened)
+	slot.Fill(t.Context(), "s", server.opened)
 	handler := New(Options{
 		Sessions: registry, OpenTimeout: time.Minute,
 		WriteTimeout: time.Minute, KeepAlive: time.Minute, Retry: time.Minute,

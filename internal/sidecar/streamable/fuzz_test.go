@@ -48,7 +48,7 @@ func FuzzBody(f *testing.F) {
 		opened := session.New(server, testLimits, &session.Metrics{})
 		opened.Revision = revision20250326
 		opened.Owner = caller.NewOwner(&caller.Caller{})
-		slot.Fill("s", opened)
+		slot.Fill(t.Context(), "s", opened)
 		handler := New(Options{
 			Sessions: registry, OpenTimeout: time.Second,
 			WriteTimeout: time.Second, KeepAlive: time.Second, Retry: time.Second,

@@ -58,7 +58,7 @@ func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	if r.Method != http.MethodPost || name == "" || r.Head(frontend.HeaderRevision) == frontend.Revision20260728 {
 		return true
 	}
-	if _, ok := h.Sessions.Find(name); !ok {
+	if _, ok := h.Sessions.Find(name).(*session.Session); !ok {
 		h.refuseSession(w, r, name)
 		return false
 	}
@@ -90,7 +90,7 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing: only initialize may come without it")
 		return nil, false
 	}
-	found, ok := h.Sessions.Find(name)
+	found, ok := h.Sessions.Find(name).(*session.Session)
 	if !ok || !owns(r, found) {
 		h.refuseSession(w, r, name)
 		return nil, false

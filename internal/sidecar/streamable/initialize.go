@@ -63,7 +63,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 		r.Record.Session, r.Record.Revision = opened.Number, edge.KnownRevision(revision)
 		sessionID := h.MintID()
 		w.Header().Set(frontend.HeaderSession, sessionID)
-		slot.Fill(sessionID, opened)
+		slot.Fill(r.Context(), sessionID, opened)
 	} else {
 		opened.End(errNotOpened)
 	}

@@ -88,7 +88,7 @@ func TestLargeAnswerToSteadyReader(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				slot.Fill("s", server.opened)
+				slot.Fill(t.Context(), "s", server.opened)
 				handler := New(Options{
 					Sessions: registry, OpenTimeout: time.Hour,
 					WriteTimeout: timeout, KeepAlive: time.Hour, Retry: time.Hour,

@@ -11,6 +11,6 @@ import (
 // gone answers that there is no such session. It names no request: clients of the Go
 // SDK would take the error for that request's answer and keep the session.
 func (p *Proxy) gone(w http.ResponseWriter, r *edge.Request) {
-	text := p.Ended.Text(r.Header.Get(frontend.HeaderSession), &r.Caller)
+	text := p.Sessions.Ended.Text(r.Header.Get(frontend.HeaderSession), &r.Caller)
 	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, text)
 }

@@ -22,9 +22,9 @@ type exchange struct {
 	proxy   *Proxy
 	w       http.ResponseWriter
 	r       *edge.Request
-	message message // of a POST
-	session *entry  // nil if it belongs to none
-	stream  bool    // the answer is a stream that nobody expects to end
+	message message       // of a POST
+	session *proxySession // nil if it belongs to none
+	stream  bool          // the answer is a stream that nobody expects to end
 	timeout time.Duration
 }
 
@@ -53,12 +53,12 @@ func (x *exchange) run() {
 func (x *exchange) context() (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	timer := time.AfterFunc(x.timeout, func() { cancel(errTimeout) })
-	over := x.proxy.table.stops
+	over := x.proxy.Sessions.Over()
 	switch {
 	case x.session != nil:
 		over = x.session.over
 	case x.stream:
-		over = x.proxy.table.drains
+		over = x.proxy.Sessions.Draining()
 	}
 	detach := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
 	return ctx, func(cause error) {
@@ -96,14 +96,14 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 // Servers say so by 404. Some say 400: that is believed of those that have been
 // away since they last knew the session.
 func (x *exchange) sessionForgotten(status int) bool {
-	p, e := x.proxy, x.session
-	if e == nil {
+	p, s := x.proxy, x.session
+	if s == nil {
 		return false
 	}
 	switch {
 	case status < http.StatusMultipleChoices:
-		p.table.confirm(e)
-		e.owner.Claim(&x.r.Caller)
+		s.confirm()
+		s.Owner.Claim(&x.r.Caller)
 		if x.stream {
 			p.streams.Store(true)
 		}
@@ -115,9 +115,9 @@ func (x *exchange) sessionForgotten(status int) bool {
 		frontend.Refuse(x.w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the server offers no stream")
 		return true
 	case status == http.StatusNotFound,
-		status == http.StatusBadRequest && p.table.confirmedBefore(e, time.Unix(0, p.outage.Load())):
-		if e.owner.IsVerified(&x.r.Caller) { // else it may be only this caller that the server does not let in
-			p.forget(e)
+		status == http.StatusBadRequest && s.confirmedBefore(time.Unix(0, p.outage.Load())):
+		if s.Owner.IsVerified(&x.r.Caller) { // else it may be only this caller that the server does not let in
+			p.forget(s)
 		}
 		p.gone(x.w, x.r)
 		return true
@@ -125,11 +125,10 @@ func (x *exchange) sessionForgotten(status int) bool {
 	return false
 }
 
-func (p *Proxy) forget(e *entry) {
-	if p.table.remove(e) {
+func (p *Proxy) forget(s *proxySession) {
+	if s.finish(errForgotten, always) {
 		p.Metrics.Forgotten.Inc()
-		p.note(e, errForgotten)
-		e.end(session.ErrEnded)
+		s.cut(errForgotten)
 	}
 }
 
@@ -137,7 +136,7 @@ func (p *Proxy) forget(e *entry) {
 // whose id the client will not learn.
 func (x *exchange) endStray(ctx context.Context, serverID string) {
 	if isHeaderValue(serverID) {
-		x.proxy.tell(ctx, http.MethodDelete, &entry{serverID: serverID}, http.Header{}, nil)
+		x.proxy.tell(ctx, http.MethodDelete, &proxySession{serverID: serverID}, http.Header{}, nil)
 	}
 }
 

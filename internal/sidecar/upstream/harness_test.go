@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
-	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -42,7 +41,7 @@ var revisions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 var testLimits = Limits{
 	Calls: 8, Streams: 4, Single: 8, Listens: 8, AnswerBytes: 16 << 20,
-	IdleTimeout: time.Hour, MaxLifetime: time.Hour,
+	MaxLifetime: time.Hour,
 	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }
 
@@ -115,7 +114,8 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(
 	t.Helper()
 	options := Options{
 		URL:    b.url("/mcp"),
-		MintID: func() string { return "ours-" + rand.Text() }, Limits: testLimits, Places: places.New(places.Options{Max: 8}), Ended: &session.Endings{},
+		MintID: func() string { return "ours-" + rand.Text() }, Number: func() string { return "1" },
+		Limits: testLimits, Sessions: newRegistry(8, time.Hour),
 	}
 	if change != nil {
 		change(&options)
@@ -126,11 +126,15 @@ func newEndpoint(t *testing.T, b *backend, change func(*Options), doors ...func(
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		proxy.Drain(ctx)
+		proxy.Sessions.Drain(ctx)
 		front.CloseClientConnections()
 		front.Close()
 	})
 	return &endpoint{t: t, proxy: proxy, door: door, url: front.URL + "/mcp"}
+}
+
+func newRegistry(most int, lifetime time.Duration) *session.Registry {
+	return session.NewRegistry(session.Policy{Max: most, IdleTimeout: time.Hour, MaxLifetime: lifetime})
 }
 
 func admitExamples(o *edge.Options) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -175,8 +174,8 @@ func TestHostileServer(t *testing.T) {
 			if strings.Contains(name, "agreed") {
 				want = 1
 			}
-			if e.proxy.Sessions() != want || (response.Header.Get(headerSession) != "") != (want == 1) || strings.Contains(response.Header.Get(headerSession), "abc") {
-				t.Errorf("%d sessions, id %q", e.proxy.Sessions(), response.Header.Get(headerSession))
+			if e.proxy.Sessions.Len() != want || (response.Header.Get(headerSession) != "") != (want == 1) || strings.Contains(response.Header.Get(headerSession), "abc") {
+				t.Errorf("%d sessions, id %q", e.proxy.Sessions.Len(), response.Header.Get(headerSession))
 			}
 		})
 	}
@@ -249,8 +248,8 @@ func callTimesOut(t *testing.T, timeout time.Duration) bool {
 	if body := text(t, got); got.StatusCode != 200 || !strings.Contains(body, want) {
 		t.Fatalf("got %s: %s", got.Status, body)
 	}
-	if e.proxy.Metrics.Timeouts.Value() != 1 || e.proxy.Sessions() != 1 {
-		t.Errorf("%d time-outs, %d sessions", e.proxy.Metrics.Timeouts.Value(), e.proxy.Sessions())
+	if e.proxy.Metrics.Timeouts.Value() != 1 || e.proxy.Sessions.Len() != 1 {
+		t.Errorf("%d time-outs, %d sessions", e.proxy.Metrics.Timeouts.Value(), e.proxy.Sessions.Len())
 	}
 	if len(g.entered) == 0 {
 		return false
@@ -266,7 +265,7 @@ func callTimesOut(t *testing.T, timeout time.Duration) bool {
 func TestLimits(t *testing.T) {
 	g := newGate()
 	e := newEndpoint(t, newBackend(t, g), func(o *Options) {
-		o.Places, o.Calls, o.Streams, o.Single = places.New(places.Options{Max: 1}), 1, 1, 1
+		o.Sessions, o.Calls, o.Streams, o.Single = newRegistry(1, time.Hour), 1, 1, 1
 	})
 	id := e.open()
 	full := e.do("POST", initializeBody)
@@ -314,15 +313,10 @@ func TestLimits(t *testing.T) {
 	// What was in flight gives its place back, also when its client is just gone.
 	cancel()
 	_ = stream.Body.Close()
-	gomega.NewWithT(t).Eventually(func() int {
-		e.proxy.table.mu.Lock()
-		defer e.proxy.table.mu.Unlock()
-		busy := e.proxy.table.single
-		for _, entry := range e.proxy.table.entries {
-			busy += entry.calls + entry.streams
-		}
-		return busy
-	}).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(func() bool {
+		_, _, idle := e.proxy.Sessions.Find(id).Idle()
+		return idle && e.proxy.InFlight() == 0
+	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	if got := e.do("DELETE", "", headerSession, id); got.StatusCode != http.StatusNoContent {
 		t.Errorf("T-18 DELETE: %s", got.Status)
 	}
@@ -354,8 +348,8 @@ func TestClientLeavesDuringInitialize(t *testing.T) {
 	within(t, "initialize", arrived)
 	_ = connection.Close()
 	gomega.NewWithT(t).Eventually(func() int { return len(b.requests("DELETE")) }).WithTimeout(hang.Guard).Should(gomega.Equal(1))
-	if e.proxy.Sessions() != 0 {
-		t.Errorf("%d sessions", e.proxy.Sessions())
+	if e.proxy.Sessions.Len() != 0 {
+		t.Errorf("%d sessions", e.proxy.Sessions.Len())
 	}
 }
 
@@ -370,7 +364,7 @@ func TestServerHasNoGET(t *testing.T) {
 		g.ServeHTTP(w, r)
 	})), nil)
 	id := e.open()
-	if got := e.do("GET", "", headerSession, id); got.StatusCode != http.StatusMethodNotAllowed || e.proxy.Sessions() != 1 {
-		t.Errorf("got %s, %d sessions", got.Status, e.proxy.Sessions())
+	if got := e.do("GET", "", headerSession, id); got.StatusCode != http.StatusMethodNotAllowed || e.proxy.Sessions.Len() != 1 {
+		t.Errorf("got %s, %d sessions", got.Status, e.proxy.Sessions.Len())
 	}
 }

@@ -30,17 +30,12 @@ func (p *Proxy) initialize(x *exchange) {
 // behind (T-15). The client may go away meanwhile; the server's answer is awaited
 // all the same, since nobody else could end the session then.
 func (p *Proxy) forwardInitialize(x *exchange) {
-	place, err := p.table.reserve(x.r.Context(), &x.r.Caller)
+	slot, err := p.Sessions.Reserve(x.r.Context(), &x.r.Caller)
 	if err != nil {
 		x.turnAway(err)
 		return
 	}
-	filled := false
-	defer func() {
-		if !filled {
-			p.table.release(place)
-		}
-	}()
+	defer slot.Release()
 
 	x.timeout = p.OpenTimeout
 	ctx, cancel := x.context()
@@ -65,21 +60,12 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 	switch {
 	case serverID == "":
 	case agreed && x.r.Context().Err() == nil:
-		opened := newEntry(p.MintID(), serverID, revision, &x.r.Caller)
-		if p.Opened != nil {
-			number, ended := p.Opened(x.r.Context(), revision)
-			opened.number = number
-			context.AfterFunc(opened.over, func() { ended(context.Cause(opened.over)) })
-		}
-		x.r.Record.Session, x.r.Record.Revision = opened.number, edge.KnownRevision(revision)
-		opened.place, opened.calls = place, 1 // this one
-		defer p.table.leave(opened, false)
-		p.table.fill(opened)
-		if place != nil {
-			place.Fill(occupant{p, opened})
-		}
-		filled = true
-		x.w.Header().Set(frontend.HeaderSession, opened.id)
+		opened := p.newSession(serverID, revision, &x.r.Caller)
+		defer opened.leave(false)
+		x.r.Record.Session, x.r.Record.Revision = opened.Number, edge.KnownRevision(revision)
+		id := p.MintID()
+		slot.Fill(x.r.Context(), id, opened)
+		x.w.Header().Set(frontend.HeaderSession, id)
 	default:
 		x.endStray(ctx, serverID)
 	}

@@ -39,12 +39,12 @@ func TestListenersLeaveRoomForCalls(t *testing.T) {
 			t.Errorf("%s, one too many: %s", method, got.Status)
 		}
 	}
-	if got := e.proxy.Single(); got != 2 {
+	if got := e.proxy.InFlight(); got != 2 {
 		t.Errorf("%d requests are in flight", got)
 	}
 	cancel()
 	_ = stream.Body.Close()
-	gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(e.proxy.InFlight).WithTimeout(hang.Guard).Should(gomega.BeZero())
 }
 
 // A server that takes messages and does not say so holds up a number of them only.

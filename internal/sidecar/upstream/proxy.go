@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +25,7 @@ type Limits struct {
 
 	AnswerBytes int64 // largest answer to initialize
 
-	IdleTimeout  time.Duration // of a session that nobody uses
-	MaxLifetime  time.Duration // of a session, and of a stream that belongs to none
+	MaxLifetime  time.Duration // of a stream
 	OpenTimeout  time.Duration // for the server to answer initialize
 	CallTimeout  time.Duration // of one POST, whatever it reports
 	WriteTimeout time.Duration // for a client to read what it is sent
@@ -47,18 +45,15 @@ type Metrics struct {
 type Options struct {
 	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	MintID func() string // makes the id of a session that was opened
-	Places *places.Places
-	// Ended remembers why sessions ended.
-	Ended *session.Endings
+	Number func() string // makes its number in the log
+	// Sessions has the server's sessions, and may have others.
+	Sessions *session.Registry
 	// Translate answers a message that belongs to no session in the server's place, or
 	// says that the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *edge.Request) bool
 	// Initialize opens a session in the server's place, or says that the server is to; may
 	// be nil.
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
-	// Opened is told of each session that is opened, with the context of the request and the
-	// revision that was agreed on. It returns the session's number in the log, and what is told of its end. It may be nil.
-	Opened func(ctx context.Context, revision string) (number string, ended func(reason error))
 	Limits
 }
 
@@ -74,30 +69,22 @@ type Proxy struct {
 	Metrics Metrics
 
 	server  *server
-	table   *table
 	ending  chan struct{} // bounds how many sessions are ended at a time
 	outage  atomic.Int64  // when the server was last seen to be away, in Unix nanoseconds
 	streams atomic.Bool   // the server is known to answer GET with a stream
+
+	// Requests in flight that belong to no session.
+	single, listens, probes atomic.Int64
 }
 
 // NewProxy returns a Proxy.
 func NewProxy(options Options) *Proxy {
-	return &Proxy{
-		Options: options,
-		server:  newServer(options.URL), table: newTable(options.Limits, options.Places),
-		ending: make(chan struct{}, endingAtATime),
-	}
+	return &Proxy{Options: options, server: newServer(options.URL), ending: make(chan struct{}, endingAtATime)}
 }
 
-// Sessions is the number of sessions.
-func (p *Proxy) Sessions() int { return p.table.len() }
-
-// Single is the number of requests in flight that belong to no session.
-func (p *Proxy) Single() int {
-	p.table.mu.Lock()
-	defer p.table.mu.Unlock()
-	return p.table.single + p.table.listens
-}
+// InFlight is the number of requests in flight that belong to no session. The probe's are
+// not counted.
+func (p *Proxy) InFlight() int { return int(p.single.Load() + p.listens.Load()) }
 
 // Reach says whether the server's port accepts connections.
 func (p *Proxy) Reach(ctx context.Context) error {
@@ -148,8 +135,12 @@ func (p *Proxy) pass(x *exchange) {
 		p.passSingle(x)
 		return
 	}
-	entered, err := p.table.enter(id, &x.r.Caller, x.stream, useOf(x))
-	switch {
+	entered, ok := p.Sessions.Find(id).(*proxySession)
+	if !ok {
+		p.gone(x.w, x.r)
+		return
+	}
+	switch err := entered.enter(&x.r.Caller, x.stream, useOf(x)); {
 	case err == nil:
 	case errors.Is(err, errUnknown):
 		p.gone(x.w, x.r)
@@ -162,9 +153,9 @@ func (p *Proxy) pass(x *exchange) {
 		x.turnAway(err)
 		return
 	}
-	defer p.table.leave(entered, x.stream)
+	defer entered.leave(x.stream)
 	x.session = entered
-	x.r.Record.Session, x.r.Record.Revision = entered.number, edge.KnownRevision(entered.revision)
+	x.r.Record.Session, x.r.Record.Revision = entered.Number, edge.KnownRevision(entered.Revision)
 	x.run()
 }
 
@@ -179,35 +170,33 @@ func useOf(x *exchange) places.Use {
 	return places.Worked
 }
 
-// occupant is a session that has a place.
-type occupant struct {
-	proxy *Proxy
-	entry *entry
-}
+// probeSingles are the requests of a probe that may be in flight without a session:
+// it asks for one thing after the other, and may listen meanwhile.
+const probeSingles = 4
 
-// Idle is that of places.Occupant.
-func (o occupant) Idle() (since time.Time, use places.Use, idle bool) {
-	return o.proxy.table.idle(o.entry)
-}
+var errTooManyRequests = errors.New("too many requests are in flight")
 
-// Yield is that of places.Occupant. The server is told later.
-func (o occupant) Yield(since time.Time) bool {
-	e := o.entry
-	if !o.proxy.table.removeIf(e, func() bool { return e.isIdle() && e.touched.Equal(since) }) {
-		return false
-	}
-	go o.proxy.endSessions(context.Background(), []ending{{e, session.ErrYielded}})
-	return true
-}
-
-// passSingle forwards a request that belongs to no session.
+// passSingle forwards a request that belongs to no session. Streams do not take the places
+// of calls: clients hold on to them.
 func (p *Proxy) passSingle(x *exchange) {
-	leave, err := p.table.enterSingle(x.stream, x.r.Caller.Probe)
-	if err != nil {
+	if err := p.Sessions.Enter(); err != nil {
 		x.turnAway(err)
 		return
 	}
-	defer leave()
+	defer p.Sessions.Leave()
+	count, limit := &p.single, p.Single
+	switch {
+	case x.r.Caller.Probe:
+		count, limit = &p.probes, probeSingles
+	case x.stream:
+		count, limit = &p.listens, p.Listens
+	}
+	if count.Add(1) > int64(limit) {
+		count.Add(-1)
+		x.turnAway(errTooManyRequests)
+		return
+	}
+	defer count.Add(-1)
 	x.run()
 }
 
@@ -219,102 +208,28 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 		return
 	}
 	// The session ends whatever the server says, so the server must have let the caller in.
-	found, ok := p.table.find(id)
-	if !ok || !found.owner.IsVerified(&r.Caller) || !p.table.remove(found) {
+	found, ok := p.Sessions.Find(id).(*proxySession)
+	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.finish(session.ErrClient, always) {
 		p.gone(w, r)
 		return
 	}
-	r.Record.Session, r.Record.Revision = found.number, edge.KnownRevision(found.revision)
-	p.endSession(r.Context(), ending{found, session.ErrClient}, forwarded(r))
+	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
+	found.close(r.Context(), forwarded(r))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// sweepInterval is how exactly time-outs are kept.
-const sweepInterval = time.Second
-
-// Run ends sessions whose time is up, until the context ends.
-func (p *Proxy) Run(ctx context.Context) {
-	ticker := time.NewTicker(sweepInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			p.endSessions(ctx, p.table.expire(now))
-		}
-	}
-}
-
-// Refuse takes no new sessions, and no requests without one, from now on.
-func (p *Proxy) Refuse() {
-	p.Places.Close(session.ErrDraining)
-	p.table.mu.Lock()
-	defer p.table.mu.Unlock()
-	p.table.draining = true
-}
-
-// Drain takes no new sessions and waits until calls in flight have been answered,
-// or the context ends; then it ends every session, at the server too. A session
-// without a call ends at once, with its streams.
-func (p *Proxy) Drain(ctx context.Context) {
-	endings, busy := p.table.drain(false)
-	p.table.endDrain(session.ErrDraining)
-	p.endSessions(ctx, endings)
-	for busy {
-		all := false
-		select {
-		case <-p.table.changed:
-		case <-ctx.Done():
-			all = true
-		}
-		endings, busy = p.table.drain(all)
-		p.endSessions(ctx, endings)
-		if all {
-			p.table.endStop(session.ErrDraining)
-			return
-		}
-	}
-}
-
-const (
-	endingAtATime = 16
-	endTimeout    = 2 * time.Second
-)
-
-// endSessions ends sessions that were taken out of the table, and waits for that.
-func (p *Proxy) endSessions(ctx context.Context, endings []ending) {
-	var running sync.WaitGroup
-	for _, e := range endings {
-		p.ending <- struct{}{}
-		running.Go(func() {
-			defer func() { <-p.ending }()
-			p.endSession(ctx, e, http.Header{})
-		})
-	}
-	running.Wait()
-}
-
-// note has the client of a session that was taken out of the table learn why.
-func (p *Proxy) note(e *entry, reason error) { p.Ended.Add(e.id, e.owner, reason) }
-
-// endSession tells the server first, so that it can end streams in its own way.
-func (p *Proxy) endSession(ctx context.Context, e ending, header http.Header) {
-	p.note(e.entry, e.reason)
-	defer e.entry.end(e.reason)
-	p.tell(ctx, http.MethodDelete, e.entry, header, nil)
-}
+const endTimeout = 2 * time.Second
 
 // tell sends the server something that nobody waits for the answer to.
-func (p *Proxy) tell(ctx context.Context, method string, about *entry, header http.Header, body []byte) {
+func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, header http.Header, body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	request := newRequest(ctx, method, p.URL, body)
 	request.Header = header
 	if about != nil {
 		header.Set(frontend.HeaderSession, about.serverID)
-		if about.revision != "" && header.Get(frontend.HeaderRevision) == "" {
-			header.Set(frontend.HeaderRevision, about.revision)
+		if about.Revision != "" && header.Get(frontend.HeaderRevision) == "" {
+			header.Set(frontend.HeaderRevision, about.Revision)
 		}
 	}
 	if body != nil {

@@ -29,8 +29,8 @@ func TestClientUsesServer(t *testing.T) {
 				b := newBackend(t, streamableServer(options))
 				e := newEndpoint(t, b, nil)
 				c := connect(t, e.url, revision)
-				if e.proxy.Sessions() != 1 || !strings.HasPrefix(c.ID(), "ours-") {
-					t.Errorf("%d sessions, id %q", e.proxy.Sessions(), c.ID())
+				if e.proxy.Sessions.Len() != 1 || !strings.HasPrefix(c.ID(), "ours-") {
+					t.Errorf("%d sessions, id %q", e.proxy.Sessions.Len(), c.ID())
 				}
 				if got := c.call(t, "echo", "hello"); got != "hello" {
 					t.Errorf("echo: %q", got)
@@ -42,8 +42,8 @@ func TestClientUsesServer(t *testing.T) {
 					t.Errorf("T-18 close: %v", err)
 				}
 				deleted := b.requests("DELETE")
-				if e.proxy.Sessions() != 0 || len(deleted) != 1 {
-					t.Fatalf("%d sessions, %d DELETE", e.proxy.Sessions(), len(deleted))
+				if e.proxy.Sessions.Len() != 0 || len(deleted) != 1 {
+					t.Fatalf("%d sessions, %d DELETE", e.proxy.Sessions.Len(), len(deleted))
 				}
 				if got := deleted[0].header.Get(headerSession); got == "" || strings.HasPrefix(got, "ours-") {
 					t.Errorf("DELETE of %q", got)
@@ -80,8 +80,8 @@ func TestServerWithoutSessionIDsR26(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			e := newEndpoint(t, newBackend(t, streamableServer(&mcp.StreamableHTTPOptions{Stateless: true})), nil)
 			c := connect(t, e.url, revision)
-			if c.ID() != "" || e.proxy.Sessions() != 0 {
-				t.Errorf("id %q, %d sessions", c.ID(), e.proxy.Sessions())
+			if c.ID() != "" || e.proxy.Sessions.Len() != 0 {
+				t.Errorf("id %q, %d sessions", c.ID(), e.proxy.Sessions.Len())
 			}
 			if got := c.call(t, "echo", "hello"); got != "hello" {
 				t.Errorf("echo: %q", got)
@@ -191,8 +191,8 @@ func TestServerRestarts(t *testing.T) {
 			if err := e.proxy.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("check: %v", err)
 			}
-			if got := e.do("POST", initializeBody); got.StatusCode != 503 || e.proxy.Sessions() != 2 {
-				t.Errorf("initialize: %s, %d sessions", got.Status, e.proxy.Sessions())
+			if got := e.do("POST", initializeBody); got.StatusCode != 503 || e.proxy.Sessions.Len() != 2 {
+				t.Errorf("initialize: %s, %d sessions", got.Status, e.proxy.Sessions.Len())
 			}
 
 			b.start(again(streamableServer(nil)))
@@ -206,8 +206,8 @@ func TestServerRestarts(t *testing.T) {
 			if !errors.Is(err, mcp.ErrSessionMissing) {
 				t.Errorf("the client got %v", err)
 			}
-			if e.proxy.Sessions() != 0 || e.proxy.Metrics.Forgotten.Value() != 2 {
-				t.Errorf("%d sessions, %d forgotten", e.proxy.Sessions(), e.proxy.Metrics.Forgotten.Value())
+			if e.proxy.Sessions.Len() != 0 || e.proxy.Metrics.Forgotten.Value() != 2 {
+				t.Errorf("%d sessions, %d forgotten", e.proxy.Sessions.Len(), e.proxy.Metrics.Forgotten.Value())
 			}
 			e.open()
 		})
@@ -295,7 +295,7 @@ func TestDrain(t *testing.T) {
 
 	drained := make(chan struct{})
 	go func() {
-		e.proxy.Drain(t.Context())
+		e.proxy.Sessions.Drain(t.Context())
 		close(drained)
 	}()
 	if body := text(t, stream); strings.Contains(body, "data") {
@@ -308,8 +308,8 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%s: %s", name, response.Status)
 		}
 	}
-	if len(b.requests("DELETE")) != 1 || e.proxy.Sessions() != 1 {
-		t.Errorf("%d DELETE, %d sessions", len(b.requests("DELETE")), e.proxy.Sessions())
+	if len(b.requests("DELETE")) != 1 || e.proxy.Sessions.Len() != 1 {
+		t.Errorf("%d DELETE, %d sessions", len(b.requests("DELETE")), e.proxy.Sessions.Len())
 	}
 	select {
 	case <-drained:
@@ -321,7 +321,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("R13: the call in flight: %v", err)
 	}
 	within(t, "drained", drained)
-	if len(b.requests("DELETE")) != 2 || e.proxy.Sessions() != 0 {
-		t.Errorf("%d DELETE, %d sessions", len(b.requests("DELETE")), e.proxy.Sessions())
+	if len(b.requests("DELETE")) != 2 || e.proxy.Sessions.Len() != 0 {
+		t.Errorf("%d DELETE, %d sessions", len(b.requests("DELETE")), e.proxy.Sessions.Len())
 	}
 }

@@ -116,7 +116,7 @@ func TestSlowReader(t *testing.T) {
 			}
 			within(t, "giving up the slow reader", flooded)
 			_, _ = io.Copy(io.Discard, slow.Body)
-			gomega.NewWithT(t).Eventually(e.proxy.Single).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			gomega.NewWithT(t).Eventually(e.proxy.InFlight).WithTimeout(hang.Guard).Should(gomega.BeZero())
 		})
 	}
 }
