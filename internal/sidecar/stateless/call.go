@@ -10,9 +10,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-const methodListen = "subscriptions/listen"
+const methodListen = subscription.MethodListen
 
 // event is a message for the client of a call.
 type event struct {

@@ -3,12 +3,15 @@ package stateless
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // hub has one subscription at the process for all clients that listen, and gives each
@@ -22,15 +25,15 @@ type hub struct {
 	uris      map[string]int // of how many listeners each is
 	uriBytes  int            // of these
 	upstream  *call          // the subscription at the process
-	wanted    filter
-	agreed    *filter // nil until the process has said so
-	lacking   bool    // somebody wants what is not wanted of the process yet
-	changing  bool    // somebody makes upstream what it should be
+	wanted    subscription.Filter
+	agreed    *subscription.Filter // nil until the process has said so
+	lacking   bool                 // somebody wants what is not wanted of the process yet
+	changing  bool                 // somebody makes upstream what it should be
 }
 
 // listener is a client that listens.
 type listener struct {
-	filter filter
+	filter subscription.Filter
 	told   bool // what is honoured of it (N-02)
 }
 
@@ -49,7 +52,7 @@ const (
 var errURIs = errors.New("as many resources are subscribed to as may be, or as have such long names")
 
 // join adds a client that listens.
-func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
+func (r *run) join(c *call, request session.Message, f subscription.Filter) (*call, error) {
 	if err := r.register(c, request); err != nil {
 		return nil, err
 	}
@@ -67,7 +70,7 @@ func (r *run) join(c *call, request session.Message, f filter) (*call, error) {
 }
 
 // listenLocked has a call listen. It says whether there is room for what it wants.
-func (r *run) listenLocked(c *call, f filter) bool {
+func (r *run) listenLocked(c *call, f subscription.Filter) bool {
 	h := &r.hub
 	if h.listeners == nil {
 		h.listeners, h.uris = map[*call]*listener{}, map[string]int{}
@@ -78,15 +81,15 @@ func (r *run) listenLocked(c *call, f filter) bool {
 		h.removeLocked(c)
 		return false
 	}
-	h.lacking = h.lacking || !covers(h.wanted, f)
+	h.lacking = h.lacking || !h.wanted.Includes(f)
 	h.tellLocked()
 	r.changeLocked()
 	return true
 }
 
 // countLocked notes that so many listeners more, or less, want what a filter has.
-func (h *hub) countLocked(f filter, by int) {
-	for uri := range f.uris {
+func (h *hub) countLocked(f subscription.Filter, by int) {
+	for _, uri := range f.URIs {
 		before := h.uris[uri]
 		h.uris[uri] = before + by
 		if before == 0 {
@@ -122,13 +125,10 @@ func (r *run) leaveLocked(c *call) {
 
 // unionLocked is all that clients want, and every kind of list, so that there is
 // seldom anything to change.
-func (h *hub) unionLocked() filter {
-	union := filter{uris: map[string]struct{}{}}
-	for i := range union.kinds {
-		union.kinds[i] = true
-	}
-	for uri := range h.uris {
-		union.uris[uri] = struct{}{}
+func (h *hub) unionLocked() subscription.Filter {
+	union := subscription.Filter{URIs: slices.Sorted(maps.Keys(h.uris))}
+	for i := range union.Lists {
+		union.Lists[i] = true
 	}
 	return union
 }
@@ -194,7 +194,7 @@ func (c *call) retire() {
 func (r *run) subscribe() {
 	h := &r.hub
 	r.mu.Lock()
-	request := ownRequest(methodListen, `"notifications":`+h.wanted.text()+`,`+ownMeta())
+	request := ownRequest(methodListen, `"notifications":`+h.wanted.String()+`,`+ownMeta())
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), listenTimeout)
 	defer cancel()
@@ -234,16 +234,14 @@ func (c *call) first(ctx context.Context) (event, error) {
 
 // agree notes what the process honours, and tells clients.
 func (r *run) agree(c *call, acknowledged []byte) {
-	honoured := filter{uris: map[string]struct{}{}}
+	var honored subscription.Filter
 	if e, err := rpc.ScanLenient(acknowledged); err == nil {
-		if f, known := filterOf(session.Message{Bytes: acknowledged, Envelope: e}); known {
-			honoured = f
-		}
+		honored, _, _ = subscription.Parse(acknowledged, e.Params) // of what cannot be read nothing is honored
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := &r.hub
-	h.upstream, h.agreed = c, &honoured
+	h.upstream, h.agreed = c, &honored
 	h.tellLocked()
 	for _, early := range c.inbox {
 		if e, err := rpc.ScanLenient(early.message); err == nil {
@@ -264,25 +262,22 @@ func (h *hub) tellLocked() {
 		return
 	}
 	for c, l := range h.listeners {
-		if l.told || !covers(h.wanted, l.filter) {
+		if l.told || !h.wanted.Includes(l.filter) {
 			continue
 		}
 		l.told = true
 		h.countLocked(l.filter, -1)
-		l.filter = both(l.filter, *h.agreed)
+		l.filter = h.agreed.And(l.filter)
 		h.countLocked(l.filter, 1)
-		text := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+rpc.MetaSubscriptionID+`":`), c.id...)
-		text = append(append(append(text, `},"notifications":`...), l.filter.text()...), "}}"...)
+		text := append([]byte(`{"jsonrpc":"2.0","method":"`+subscription.MethodAcknowledged+`","params":{"_meta":{"`+rpc.MetaSubscriptionID+`":`), c.id...)
+		text = append(l.filter.Append(append(text, `},"notifications":`...)), "}}"...)
 		c.pushLocked(event{message: text, status: http.StatusOK})
-		if l.filter.empty() {
+		if l.filter.IsEmpty() {
 			h.removeLocked(c)
 			c.completeLocked()
 		}
 	}
 }
-
-// covers says whether a filter that has all kinds has all of another.
-func covers(all, part filter) bool { return len(both(all, part).uris) == len(part.uris) }
 
 // refuseListeners answers clients that have not been told anything by what does it. The
 // process has agreed to what the others want before, and is asked again; if there are
@@ -327,8 +322,9 @@ func (r *run) upstreamEndedLocked() {
 
 // newsLocked gives news to the clients that asked for them, each under its own id.
 func (h *hub) newsLocked(message session.Message) (told bool) {
+	method, uri := string(message.Envelope.Method), string(message.Envelope.URI)
 	for c, l := range h.listeners {
-		if l.told && l.filter.matches(message) {
+		if l.told && l.filter.Matches(method, uri) {
 			c.pushLocked(event{message: rpc.Edited(message.Bytes, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), news: true, status: http.StatusOK})
 			told = true
 		}

@@ -3,6 +3,7 @@ package stateless
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 const listen = `"notifications":{"toolsListChanged":true},`
@@ -34,7 +36,7 @@ func newsFor(method, id, params string) string {
 const (
 	acknowledged = "notifications/subscriptions/acknowledged"
 	toolsChanged = "notifications/tools/list_changed"
-	allKinds     = `"promptsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true`
+	allKinds     = `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true`
 )
 
 // wantTold reads the first message of a subscription (N-02, N-03).
@@ -86,7 +88,7 @@ func TestListen(t *testing.T) {
 	one, upstream := s.open(nil, `"5"`)
 	p := s.process()
 	two := s.post(enveloped("5", methodListen, `"notifications":{"toolsListChanged":true,"promptsListChanged":true},`))
-	s.wantTold(two, "5", `"promptsListChanged":true,"toolsListChanged":true`)
+	s.wantTold(two, "5", `"toolsListChanged":true,"promptsListChanged":true`)
 	p.emit(news("notifications/prompts/list_changed", upstream, ""))
 	p.emit(news("notifications/resources/list_changed", upstream, ""))                                                                  // nobody asked
 	p.emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + idAtProcess(upstream) + `,"progress":1}}`) // N-04
@@ -130,7 +132,7 @@ func TestListenToResources(t *testing.T) {
 	two := s.post(enveloped(`"two"`, methodListen, `"notifications":{"resourceSubscriptions":["a://y","a://x","a://no"]},`))
 	s.wantCancelled(p, upstream)
 	p.answer(upstream, `"result":{"resultType":"complete"}`)
-	upstream = s.wantUpstream(p, `"promptsListChanged":true,"resourceSubscriptions":["a://no","a://x","a://y"],"resourcesListChanged":true,"toolsListChanged":true`)
+	upstream = s.wantUpstream(p, allKinds+`,"resourceSubscriptions":["a://no","a://x","a://y"]`)
 	p.emit(news(acknowledged, upstream, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x","a://y"]},`))
 	s.wantTold(two, `"two"`, `"resourceSubscriptions":["a://x","a://y"]`)
 	three := s.post(enveloped(`3`, methodListen, `"notifications":{"resourceSubscriptions":["a://y"]},`)) // known already
@@ -211,6 +213,18 @@ func TestListenToTheUnknown(t *testing.T) {
 	call = s.post(enveloped("1", methodListen, ""))
 	p.answer(p.next(t), `"error":{"code":-32602,"message":"no notifications"}`)
 	call.want(200, `-32602`)
+}
+
+// N-02: what a process honors beyond what it was asked for is no reason to honor nothing.
+func TestListenHonoredWithMore(t *testing.T) {
+	s := newStage(t, nil, nil)
+	call := s.post(enveloped("9", methodListen, listen))
+	p := s.process()
+	request := s.wantUpstream(p, allKinds)
+	p.emit(news(acknowledged, request, `"notifications":{"toolsListChanged":true,"taskIds":[],"x":1},`))
+	s.wantTold(call, "9", `"toolsListChanged":true`)
+	p.emit(news(toolsChanged, request, ""))
+	s.equal("news", call.event(), newsFor(toolsChanged, "9", ""))
 }
 
 // N-02, N-05: a subscription of which nothing is honoured is told so, and is over.
@@ -386,14 +400,15 @@ func TestListenToLongNames(t *testing.T) {
 // A client that subscribes to much must not hold up all others at each change of subscriptions.
 func TestListenToMuch(t *testing.T) {
 	r := &run{options: &Options{}, open: map[*call]struct{}{}}
-	uris := map[string]struct{}{}
+	var much subscription.Filter
 	for i := range subscribedURIs {
-		uris["a://"+strconv.Itoa(i)] = struct{}{}
+		much.URIs = append(much.URIs, "a://"+strconv.Itoa(i))
 	}
+	slices.Sort(much.URIs)
 	r.hub.listeners, r.hub.uris = map[*call]*listener{}, map[string]int{}
-	r.hub.upstream, r.hub.wanted, r.hub.agreed = &call{}, filter{uris: uris}, &filter{uris: uris}
+	r.hub.upstream, r.hub.wanted, r.hub.agreed = &call{}, much, &much
 	for range 1023 {
-		r.hub.listeners[&call{run: r}] = &listener{filter: filter{uris: uris}, told: true}
+		r.hub.listeners[&call{run: r}] = &listener{filter: much, told: true}
 	}
 	const most = 50 * time.Millisecond
 	best := time.Hour
@@ -401,7 +416,7 @@ func TestListenToMuch(t *testing.T) {
 		begun := time.Now()
 		r.mu.Lock()
 		c := &call{run: r, wake: make(chan struct{}, 1)}
-		r.listenLocked(c, filter{uris: map[string]struct{}{}})
+		r.listenLocked(c, subscription.Filter{})
 		r.mu.Unlock()
 		best = min(best, time.Since(begun))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -77,7 +78,7 @@ func (r *run) receiveRequest(message session.Message) {
 
 func (r *run) receiveNotification(message session.Message) {
 	method := string(message.Envelope.Method)
-	if method == "notifications/tools/list_changed" {
+	if method == subscription.MethodToolsChanged {
 		r.tools.outdate()
 	}
 	r.mu.Lock()

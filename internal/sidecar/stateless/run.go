@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // Errors of requests that are not passed on.
@@ -120,7 +121,7 @@ func (r *run) call(ctx context.Context, request session.Message, by side) (*call
 		c.principal = request.From.Principal
 	}
 	if string(request.Envelope.Method) == methodListen && r.translator == nil && !r.options.ManyListens {
-		if f, known := filterOf(request); known {
+		if f, more, err := subscription.Parse(request.Bytes, request.Envelope.Params); err == nil && !more {
 			return r.join(c, request, f)
 		}
 	}
