@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // hello is a process's answer to initialize.
@@ -18,8 +19,8 @@ type hello struct {
 	serverInfo []byte // may be absent
 
 	logging   bool
-	tasks     bool // tools can be called as tasks
-	changes   [len(listKinds)]bool
+	tasks     bool             // tools can be called as tasks
+	changes   subscription.Set // lists that the process tells changes of
 	subscribe bool
 }
 
@@ -88,7 +89,7 @@ func (h *hello) readCapabilities(text []byte) error {
 		}
 	}
 	h.logging, h.tasks = read.Logging != nil, read.Tasks.Requests.Tools.Call != nil
-	h.changes = [...]bool{read.Tools.ListChanged, read.Prompts.ListChanged, read.Resources.ListChanged}
+	h.changes = subscription.Set{read.Tools.ListChanged, read.Prompts.ListChanged, read.Resources.ListChanged}
 	h.subscribe = read.Resources.Subscribe
 	return nil
 }

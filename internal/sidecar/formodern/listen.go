@@ -10,13 +10,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // listen is a client's subscription.
 type listen struct {
 	to     stateless.Recipient
 	group  *group
-	filter filter // what is honoured of it
+	filter subscription.Filter // what is honoured of it
 	topics []*topic
 
 	// Guarded by the server's mutex.
@@ -45,7 +46,7 @@ var errURIs = errors.New("as many resources are subscribed to as may be")
 // listen opens a subscription. The group keeps a process for it that is subscribed to
 // the resources that clients ask for.
 func (s *Server) listen(ctx context.Context, g *group, r *request) error {
-	f, err := filterOf(r)
+	f, _, err := subscription.Parse(r.Bytes, r.Envelope.Params)
 	if err != nil {
 		refuse(r.to, rpc.CodeInvalidParams, err.Error())
 		return nil
@@ -67,15 +68,15 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 }
 
 // listenAt opens a subscription with what a process has of it.
-func (s *Server) listenAt(ctx context.Context, w *worker, to stateless.Recipient, f filter) error {
-	for i := range f.kinds {
-		f.kinds[i] = f.kinds[i] && w.hello.changes[i]
+func (s *Server) listenAt(ctx context.Context, w *worker, to stateless.Recipient, f subscription.Filter) error {
+	for i := range f.Lists {
+		f.Lists[i] = f.Lists[i] && w.hello.changes[i]
 	}
 	if !w.hello.subscribe {
-		f.uris = nil
+		f.URIs = nil
 	}
 	l := &listen{to: to, group: w.group, filter: f}
-	if f.empty() {
+	if f.IsEmpty() {
 		l.acknowledge()
 		l.complete()
 		return nil
@@ -105,7 +106,7 @@ func (s *Server) enter(l *listen, w *worker) error {
 	defer s.mu.Unlock()
 	g := l.group
 	added, size := 0, g.topicBytes
-	for _, uri := range l.filter.uris {
+	for _, uri := range l.filter.URIs {
 		if g.topics[uri] == nil {
 			added++
 			size += len(uriParam(uri))
@@ -123,7 +124,7 @@ func (s *Server) enter(l *listen, w *worker) error {
 	}
 	g.topicBytes = size
 	g.listens[l] = struct{}{}
-	for _, uri := range l.filter.uris {
+	for _, uri := range l.filter.URIs {
 		t := g.topics[uri]
 		if t == nil {
 			t = &topic{uri: uri, ready: make(chan struct{})}
@@ -166,18 +167,18 @@ func (s *Server) acknowledge(l *listen) error {
 		return s.busy(l.failed)
 	}
 	var kept []*topic
-	l.filter.uris = nil
+	l.filter.URIs = nil
 	for _, t := range l.topics {
 		if t.ok {
 			kept = append(kept, t)
-			l.filter.uris = append(l.filter.uris, t.uri)
+			l.filter.URIs = append(l.filter.URIs, t.uri)
 		} else {
 			l.group.dropLocked(t)
 		}
 	}
 	l.topics = kept
 	l.acknowledge() // before any news
-	if l.filter.empty() {
+	if l.filter.IsEmpty() {
 		s.leaveLocked(l)
 		l.complete()
 		return nil
@@ -223,7 +224,7 @@ func (s *Server) leaveLocked(l *listen) {
 
 // acknowledge sends the first message of a subscription.
 func (l *listen) acknowledge() {
-	l.to.Notify(notification("notifications/subscriptions/acknowledged", `"notifications":`+l.filter.text()+`,`, l.to.ID()))
+	l.to.Notify(notification(subscription.MethodAcknowledged, `"notifications":`+l.filter.String()+`,`, l.to.ID()))
 }
 
 // complete sends the last message of a subscription that ends in order (N-05).

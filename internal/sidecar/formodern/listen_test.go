@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 func acknowledged(filter string) string {
@@ -91,6 +92,15 @@ func TestListenInVain(t *testing.T) {
 				l.want(test.want...)
 				s.process(1).expectNothing()
 			})
+		})
+	}
+}
+
+// A filter that cannot be read, or that parsers disagree on, is refused.
+func TestListenUnreadable(t *testing.T) {
+	for _, filter := range []string{`7`, `{"toolsListChanged":"x"}`, `{"resourceSubscriptions":["a:b",null]}`, `{"toolsListChanged":true,"toolsListChanged":false}`} {
+		play(t, nil, agree, func(s *stage) {
+			s.post(mute, "subscriptions/listen", `"notifications":`+filter+`,`).wantPart("-32602")
 		})
 	}
 }
@@ -250,7 +260,7 @@ func TestListenAtEndedProcess(t *testing.T) {
 		s.server.mu.Unlock()
 		s.process(1).end(errPlayed)
 		synctest.Wait()
-		l := &listen{to: &answers{}, group: g, filter: filter{kinds: [3]bool{true}}}
+		l := &listen{to: &answers{}, group: g, filter: subscription.Filter{Lists: subscription.Set{true}}}
 		if err := s.server.enter(l, w); !errors.Is(err, errGone) {
 			t.Errorf("got error %v", err)
 		}

@@ -6,24 +6,25 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // receiveNews gives a change to all of the group's clients that asked for it, whichever
 // of its processes it is seen at.
 func (w *worker) receiveNews(method string, m session.Message) {
-	kind := kindOf(method)
-	if kind < 0 && method != methodUpdated {
+	if method != subscription.MethodUpdated && subscription.ListOf(method) < 0 {
 		w.server.metrics.UnroutedMessages.Inc()
 		return
 	}
 	s := w.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if kind == 0 {
+	if method == subscription.MethodToolsChanged {
 		w.group.tools.known = false
 	}
+	uri := string(m.Envelope.URI)
 	for l := range w.group.listens {
-		if l.told && l.filter.matches(m) {
+		if l.told && l.filter.Matches(method, uri) {
 			l.to.Notify(tagged(m, l.to.ID()))
 		}
 	}
@@ -133,13 +134,12 @@ func (g *group) tellAllLocked() {
 		if !l.told {
 			continue
 		}
-		for i, kind := range listKinds {
-			if l.filter.kinds[i] {
-				l.to.Notify(notification(kind.method, "", l.to.ID()))
+		for method, uri := range l.filter.Each {
+			params := ""
+			if method == subscription.MethodUpdated {
+				params = uriParam(uri) + ","
 			}
-		}
-		for _, uri := range l.filter.uris {
-			l.to.Notify(notification(methodUpdated, uriParam(uri)+",", l.to.ID()))
+			l.to.Notify(notification(method, params, l.to.ID()))
 		}
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // Methods that are not just passed on.
 const (
 	methodDiscover = "server/discover"
-	methodListen   = "subscriptions/listen"
+	methodListen   = subscription.MethodListen
 	methodCall     = "tools/call"
 	methodPrompt   = "prompts/get"
 	methodRead     = "resources/read"
