@@ -3,6 +3,7 @@ package forlegacy
 import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // tasksExtension is what became of tasks in the modern revision. A server that believes
@@ -68,15 +69,15 @@ func dropMember(text []byte, object rpc.Span, name string, edits *rpc.Edits) {
 
 // readOffer reads the capabilities of the modern server. It returns what the client is
 // told of them, and which lists the server tells changes of.
-func readOffer(offered []byte) (told []byte, lists [len(listKinds)]bool) {
+func readOffer(offered []byte) (told []byte, lists subscription.Set) {
 	if !rpc.Whole(offered).IsObject(offered) {
 		return []byte(`{}`), lists
 	}
 	var edits rpc.Edits
 	edits.Filter(offered, rpc.Whole(offered), func(m rpc.Member) bool {
 		name := string(m.Name)
-		for i, kind := range listKinds {
-			if name == kind.capability {
+		for i := range subscription.Lists {
+			if name == subscription.Lists[i].Capability {
 				lists[i] = string(rpc.Lookup(offered, m.Value, "listChanged").Of(offered)) == "true"
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // lasting is how long a subscription must have lasted for its end to be no reason to wait
@@ -22,7 +23,7 @@ const lasting = 30 * time.Second
 // subscribed to. One goroutine does everything; it runs from when there first is something.
 type listener struct {
 	server *Server
-	lists  [len(listKinds)]bool // that the server tells changes of; known before it runs
+	lists  subscription.Set // that the server tells changes of; known before it runs
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -164,7 +165,7 @@ func (l *listener) change(changes []change) {
 func (l *listener) arrange(wanted map[string]struct{}, asked bool) (failed *failure) {
 	same := maps.Equal(wanted, l.uris) && !l.stale
 	switch filter := l.filter(wanted); {
-	case filter == "":
+	case filter.IsEmpty():
 		l.release()
 		l.uris, l.stale = wanted, false
 	case l.current != nil && same, l.useless && !asked:

@@ -17,7 +17,7 @@ const (
 	done     = `,"result":{}}`
 )
 
-func subscription(id, method, uri string) string {
+func subscribing(id, method, uri string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"resources/` + method + `","params":{"uri":"` + uri + `"}}`
 }
 
@@ -43,7 +43,8 @@ func TestListens(t *testing.T) {
 		x.news(tools, "")
 		x.news(tools, `"x":1.0,`)
 		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":"slipway"}}}`)
-		x.news("notifications/other", "") // N-04
+		x.news("notifications/other", "")                // N-04
+		x.news("notifications/prompts/list_changed", "") // N-01: neither side was promised these
 		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":null}}`)
 		got := s.heardAll()
 		want := []string{
@@ -80,7 +81,7 @@ func TestSubscribe(t *testing.T) {
 		first.agree(`{` + lists + `}`)
 		synctest.Wait()
 
-		s.send(subscription("1", "subscribe", "a://x"))
+		s.send(subscribing("1", "subscribe", "a://x"))
 		second := s.next()
 		s.equal("asked", second.request, listening(`{`+lists+`,"resourceSubscriptions":["a://x"]}`))
 		s.want()
@@ -96,20 +97,20 @@ func TestSubscribe(t *testing.T) {
 		second.news(tools, "")
 		s.wantIn([]string{tools})
 
-		s.send(subscription("2", "subscribe", "a://x")) // it is
+		s.send(subscribing("2", "subscribe", "a://x")) // it is
 		s.want(`{"jsonrpc":"2.0","id":2` + done)
-		s.send(subscription("3", "unsubscribe", "a://y")) // it is not
+		s.send(subscribing("3", "unsubscribe", "a://y")) // it is not
 		s.want(`{"jsonrpc":"2.0","id":3` + done)
 		s.wantIdle()
 
-		s.send(subscription("4", "subscribe", "a://not"))
+		s.send(subscribing("4", "subscribe", "a://not"))
 		third := s.next()
 		third.agree(`{` + lists + `,"resourceSubscriptions":["a://x"]}`)
 		s.want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"the server does not tell changes of this resource"}}`)
 		third.news(updated, `"uri":"a://x",`)
 		s.want(update("a://x"))
 
-		s.send(subscription("5", "unsubscribe", "a://x"))
+		s.send(subscribing("5", "unsubscribe", "a://x"))
 		fourth := s.next()
 		s.equal("asked", fourth.request, listening(`{`+lists+`}`))
 		fourth.agree(`{` + lists + `}`)
@@ -124,13 +125,13 @@ func TestSubscribe(t *testing.T) {
 func TestSubscribeTogether(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r06, `{}`, discovered)
-		s.send(subscription("1", "subscribe", "a://1"))
+		s.send(subscribing("1", "subscribe", "a://1"))
 		first := s.next()
-		s.send(subscription("2", "subscribe", "a://2"))
-		s.send(subscription("3", "subscribe", "a://3"))
-		s.send(subscription("4", "unsubscribe", "a://1"))
-		s.send(subscription("5", "unsubscribe", "a://2"))
-		s.send(subscription("6", "subscribe", "a://2"))
+		s.send(subscribing("2", "subscribe", "a://2"))
+		s.send(subscribing("3", "subscribe", "a://3"))
+		s.send(subscribing("4", "unsubscribe", "a://1"))
+		s.send(subscribing("5", "unsubscribe", "a://2"))
+		s.send(subscribing("6", "subscribe", "a://2"))
 		s.wantIdle()
 		first.agree(`{"resourceSubscriptions":["a://1"]}`)
 		second := s.next()
@@ -139,7 +140,7 @@ func TestSubscribeTogether(t *testing.T) {
 		s.want(`{"jsonrpc":"2.0","id":1`+done, `{"jsonrpc":"2.0","id":2`+done,
 			`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"a session may have 2 subscriptions"}}`,
 			`{"jsonrpc":"2.0","id":4`+done, `{"jsonrpc":"2.0","id":5`+done, `{"jsonrpc":"2.0","id":6`+done)
-		s.send(subscription("7", "unsubscribe", "a://2")) // the last one
+		s.send(subscribing("7", "unsubscribe", "a://2")) // the last one
 		s.want(`{"jsonrpc":"2.0","id":7` + done)
 		s.wantIdle()
 		if !second.cancelled() {
@@ -152,10 +153,10 @@ func TestSubscribeTogether(t *testing.T) {
 func TestSubscribeTakenBack(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, discovered)
-		s.send(subscription("1", "subscribe", "a://1"))
+		s.send(subscribing("1", "subscribe", "a://1"))
 		first := s.next()
-		s.send(subscription("2", "subscribe", "a://2"))
-		s.send(subscription("3", "unsubscribe", "a://2"))
+		s.send(subscribing("2", "subscribe", "a://2"))
+		s.send(subscribing("3", "unsubscribe", "a://2"))
 		first.agree(`{"resourceSubscriptions":["a://1"]}`)
 		s.want(`{"jsonrpc":"2.0","id":1`+done, `{"jsonrpc":"2.0","id":2`+done, `{"jsonrpc":"2.0","id":3`+done)
 		s.wantIdle()
@@ -180,18 +181,18 @@ func TestSubscribeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			staged(t, func(s *stage) {
 				s.meet(r11, `{}`, discovered)
-				s.send(subscription("1", "subscribe", "a://1"))
+				s.send(subscribing("1", "subscribe", "a://1"))
 				old := s.next()
 				old.agree(`{"resourceSubscriptions":["a://1"]}`)
 				s.want(`{"jsonrpc":"2.0","id":1` + done)
 
-				s.send(subscription("2", "subscribe", "a://2"))
+				s.send(subscribing("2", "subscribe", "a://2"))
 				test.fails(s, s.next())
 				s.wantIn(append(test.want, `"id":2`))
 				old.news(updated, `"uri":"a://1",`) // as before
 				s.want(update("a://1"))
 
-				s.send(subscription("3", "unsubscribe", "a://1"))
+				s.send(subscribing("3", "unsubscribe", "a://1"))
 				s.want(`{"jsonrpc":"2.0","id":3` + done)
 				if !old.cancelled() {
 					t.Error("the server tells changes that nobody wants to know")
@@ -202,11 +203,11 @@ func TestSubscribeFails(t *testing.T) {
 	staged(t, func(s *stage) { // the server is not there
 		s.meet(r11, `{}`, discovered)
 		s.modern.refuse(errors.New("no process"))
-		s.send(subscription("1", "subscribe", "a://1"))
+		s.send(subscribing("1", "subscribe", "a://1"))
 		s.wantIn([]string{`"id":1,"error":{"code":-32603`, "no process"})
 		s.send(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe"}`)
 		s.wantIn([]string{`"id":2,"error":{"code":-32602`})
-		s.send(subscription("3", "subscribe", strings.Repeat("u", nameBytes+1)))
+		s.send(subscribing("3", "subscribe", strings.Repeat("u", nameBytes+1)))
 		s.wantIn([]string{`"id":3,"error":{"code":-32602`, "8192 bytes"})
 	})
 }
@@ -217,19 +218,19 @@ func TestUnsubscribeHolds(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, discovered)
 		var old *scripted
-		for _, uri := range []string{"a://1", "a://2"} {
-			s.send(subscription("1", "subscribe", uri))
+		for _, uri := range []string{"a://1", "a://2/"} {
+			s.send(subscribing("1", "subscribe", uri))
 			old = s.next()
-			old.agree(`{"resourceSubscriptions":["a://1","a://2"]}`)
+			old.agree(`{"resourceSubscriptions":["a://1","a://2/"]}`)
 			s.want(`{"jsonrpc":"2.0","id":1` + done)
 		}
-		s.send(subscription("2", "unsubscribe", "a://1"))
+		s.send(subscribing("2", "unsubscribe", "a://1"))
 		s.next().answer(`"error":{"code":-32603,"message":"busy"}`)
 		s.want(`{"jsonrpc":"2.0","id":2` + done)
-		for _, uri := range []string{"a://1", "a://2", "a://2/part", "a://20", "a://1/part"} {
+		for _, uri := range []string{"a://1", "a://2/", "a://2/part", "a://2/#part", "a://20", "a://1/part"} {
 			old.news(updated, `"uri":"`+uri+`",`)
 		}
-		s.want(update("a://2"), update("a://2/part"))
+		s.want(update("a://2/"), update("a://2/part"), update("a://2/#part"))
 		time.Sleep(time.Hour)
 		s.wantIdle() // until there is something else to change
 	})
@@ -240,7 +241,7 @@ func TestUnsubscribeHolds(t *testing.T) {
 func TestListenIsLost(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, changing)
-		s.send(subscription("1", "subscribe", "a://x"))
+		s.send(subscribing("1", "subscribe", "a://x"))
 		x := s.next()
 		x.agree(`{` + lists + `,"resourceSubscriptions":["a://x"]}`)
 		s.want(`{"jsonrpc":"2.0","id":1` + done)
@@ -267,25 +268,27 @@ func TestListenIsLost(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		s.wantIdle() // N-07
-		s.send(subscription("2", "subscribe", "a://y"))
+		s.send(subscribing("2", "subscribe", "a://y"))
 		s.next().agree(`{"resourceSubscriptions":["a://y"]}`)
 		s.wantIn([]string{"a://x"}, []string{"a://y"}, []string{`"id":2` + done})
 	})
 }
 
-// N-02: a server that honours nothing is left alone.
-func TestNothingHonoured(t *testing.T) {
-	staged(t, func(s *stage) {
-		s.meet(r11, `{}`, changing)
-		s.send(initialized)
-		x := s.next()
-		x.agree(`{}`)
-		synctest.Wait()
-		if !x.cancelled() {
-			t.Error("the subscription goes on")
-		}
-		s.send(initialized)
-		time.Sleep(time.Hour)
-		s.wantIdle()
-	})
+// N-02: a server that honors nothing, or nothing that it was asked for, is left alone.
+func TestNothingHonored(t *testing.T) {
+	for _, honored := range []string{`{}`, `{"promptsListChanged":true,"resourceSubscriptions":["a://x"]}`, `{"toolsListChanged":"x"}`} {
+		staged(t, func(s *stage) {
+			s.meet(r11, `{}`, changing)
+			s.send(initialized)
+			x := s.next()
+			x.agree(honored)
+			synctest.Wait()
+			if !x.cancelled() {
+				t.Errorf("the subscription goes on, of which the server honors %s", honored)
+			}
+			s.send(initialized)
+			time.Sleep(time.Hour)
+			s.wantIdle()
+		})
+	}
 }

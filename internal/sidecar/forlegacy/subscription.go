@@ -2,32 +2,19 @@ package forlegacy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-const (
-	methodListen       = "subscriptions/listen"
-	methodAcknowledged = "notifications/subscriptions/acknowledged"
-	methodUpdated      = "notifications/resources/updated"
-)
-
-// listKinds are the lists whose changes can be told: which capability says so, how a
-// subscription calls them, and how a change is told.
-var listKinds = [...]struct{ capability, member, method string }{
-	{"tools", "toolsListChanged", "notifications/tools/list_changed"},
-	{"prompts", "promptsListChanged", "notifications/prompts/list_changed"},
-	{"resources", "resourcesListChanged", "notifications/resources/list_changed"},
-}
+const methodListen = subscription.MethodListen
 
 // failure is why there is no subscription: what the server said, or else an error.
 type failure struct {
@@ -66,33 +53,14 @@ func readFailure(last []byte) *failure {
 	return &failure{err: errListenEnded}
 }
 
-// filter is what a subscription asks for, or nothing if there is nothing to ask for.
-func (l *listener) filter(uris map[string]struct{}) string {
-	var members []string
-	for i, kind := range listKinds {
-		if l.lists[i] {
-			members = append(members, `"`+kind.member+`":true`)
-		}
-	}
-	if len(uris) > 0 {
-		list := []byte{'['}
-		for i, uri := range slices.Sorted(maps.Keys(uris)) {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = rpc.AppendString(list, uri)
-		}
-		members = append(members, `"resourceSubscriptions":`+string(list)+`]`)
-	}
-	if len(members) == 0 {
-		return ""
-	}
-	return rpc.Object(members...)
+// filter is what a subscription asks for, for a client that is subscribed to the resources.
+func (l *listener) filter(uris map[string]struct{}) subscription.Filter {
+	return subscription.Filter{Lists: l.lists, URIs: slices.Sorted(maps.Keys(uris))}
 }
 
 // replace puts a subscription in the place of the one that there is. The old one ends
 // when the server has agreed to the new one, so that nothing is missed.
-func (l *listener) replace(filter string, wanted map[string]struct{}) *failure {
+func (l *listener) replace(filter subscription.Filter, wanted map[string]struct{}) *failure {
 	exchange, agreed, failed := l.open(filter)
 	if failed != nil {
 		maps.DeleteFunc(l.uris, func(uri string, _ struct{}) bool { _, ok := wanted[uri]; return !ok })
@@ -111,25 +79,13 @@ func (l *listener) replace(filter string, wanted map[string]struct{}) *failure {
 	return nil
 }
 
-// agreement is what the server honours of a subscription (N-02).
-type agreement struct {
-	Tools     bool     `json:"toolsListChanged"`
-	Prompts   bool     `json:"promptsListChanged"`
-	Resources bool     `json:"resourcesListChanged"`
-	URIs      []string `json:"resourceSubscriptions"`
-}
-
-func (a *agreement) lists() [len(listKinds)]bool {
-	return [...]bool{a.Tools, a.Prompts, a.Resources}
-}
-
 // open asks for a subscription and waits for the server to agree. What the old one has to
 // say waits meanwhile.
-func (l *listener) open(filter string) (Exchange, *agreement, *failure) {
+func (l *listener) open(filter subscription.Filter) (Exchange, *subscription.Filter, *failure) {
 	limit := l.server.options.Limits.ListenTimeout
 	ctx, cancel := context.WithTimeoutCause(l.server.ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
-	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(methodListen, `"notifications":`+filter+`,`, l.server.identity()))
+	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(methodListen, `"notifications":`+filter.String()+`,`, l.server.identity()))
 	if err != nil {
 		return nil, nil, &failure{err: err}
 	}
@@ -143,29 +99,27 @@ func (l *listener) open(filter string) (Exchange, *agreement, *failure) {
 			exchange.Release()
 			return nil, nil, readFailure(message)
 		}
-		if agreed := readAgreement(message); agreed != nil {
-			return exchange, agreed, nil
+		if honored := readAgreement(message); honored != nil {
+			agreed := filter.And(*honored)
+			return exchange, &agreed, nil
 		}
 	}
 }
 
-func readAgreement(message []byte) *agreement {
+// readAgreement reads what the server honours of a subscription (N-02). It returns nil for
+// any other message.
+func readAgreement(message []byte) *subscription.Filter {
 	e, err := rpc.ScanLenient(message)
-	if err != nil || string(e.Method) != methodAcknowledged {
+	if err != nil || string(e.Method) != subscription.MethodAcknowledged {
 		return nil
 	}
-	var params struct {
-		Notifications agreement `json:"notifications"`
-	}
-	if json.Unmarshal(e.Params.Of(message), &params) != nil {
-		return &agreement{}
-	}
-	return &params.Notifications
+	honored, _, _ := subscription.Parse(message, e.Params) // of what cannot be read nothing is honored
+	return &honored
 }
 
 // exchange takes the new subscription in the place of the old one, and tells what either
 // has to say by now. What both say is told once: whatever happened, it was before that.
-func (l *listener) exchange(next Exchange, agreed *agreement) {
+func (l *listener) exchange(next Exchange, agreed *subscription.Filter) {
 	var old [][]byte
 	if l.current != nil {
 		news, ended := drain(l.current)
@@ -179,7 +133,7 @@ func (l *listener) exchange(next Exchange, agreed *agreement) {
 	}
 	fresh, ended := drain(next)
 	l.tell(old, fresh)
-	l.useless = agreed.lists() == [len(listKinds)]bool{} && len(agreed.URIs) == 0
+	l.useless = agreed.IsEmpty()
 	switch {
 	case l.useless:
 		l.release()
@@ -189,15 +143,15 @@ func (l *listener) exchange(next Exchange, agreed *agreement) {
 }
 
 // everything are news of all that may have changed while nobody was told.
-func (l *listener) everything(agreed *agreement) (news [][]byte) {
-	for i, honoured := range agreed.lists() {
-		if honoured {
-			news = append(news, []byte(`{"jsonrpc":"2.0","method":"`+listKinds[i].method+`"}`))
+func (l *listener) everything(agreed *subscription.Filter) (news [][]byte) {
+	missed := l.filter(l.uris)
+	missed.Lists = agreed.Lists
+	for method, uri := range missed.Each {
+		text := []byte(`{"jsonrpc":"2.0","method":"` + method + `"`)
+		if method == subscription.MethodUpdated {
+			text = append(rpc.AppendString(append(text, `,"params":{"uri":`...), uri), '}')
 		}
-	}
-	for _, uri := range slices.Sorted(maps.Keys(l.uris)) {
-		text := rpc.AppendString([]byte(`{"jsonrpc":"2.0","method":"`+methodUpdated+`","params":{"uri":`), uri)
-		news = append(news, append(text, "}}"...))
+		news = append(news, append(text, '}'))
 	}
 	return news
 }
@@ -249,19 +203,14 @@ func (l *listener) tellOne(message []byte, told map[string]struct{}) (about stri
 	return about
 }
 
-// wants says whether the client wants to be told. The server knows which resources it was
-// asked for, unless it was not told of a change yet.
+// wants says whether the client wants to be told. What is part of a resource is for the
+// server to say, unless it was not told yet that the client wants less.
 func (l *listener) wants(method, uri string) bool {
-	if method != methodUpdated {
-		return slices.ContainsFunc(listKinds[:], func(kind struct{ capability, member, method string }) bool { return kind.method == method })
-	}
-	if _, ok := l.uris[uri]; ok || !l.stale {
+	switch {
+	case method != subscription.MethodUpdated:
+		return subscription.Filter{Lists: l.lists}.Matches(method, uri)
+	case !l.stale:
 		return true
 	}
-	for part := range l.uris { // a server may tell of a part of a resource
-		if rest, begins := strings.CutPrefix(uri, part); begins && strings.ContainsAny(rest[:1], "/?#") {
-			return true
-		}
-	}
-	return false
+	return l.filter(l.uris).Matches(method, uri)
 }
