@@ -6,6 +6,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -74,13 +75,15 @@ func (r *run) receiveNotification(message session.Message) {
 		r.receiveProgress(message)
 	case "notifications/message":
 		r.metrics.LogMessages.Inc()
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		r.broadcast(message)
-	case "notifications/resources/updated":
+	case subscription.MethodUpdated:
 		r.receiveUpdate(message)
 	default:
-		// It is about a request that was refused, or about something that
-		// belongs to one session, and nobody can say to which.
+		if subscription.ListOf(string(message.Envelope.Method)) >= 0 {
+			r.broadcast(message)
+			return
+		}
+		// The message is about a request that the adapter refused, or about one session,
+		// and does not say which.
 		r.metrics.UnroutedMessages.Inc()
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // topic is a resource that sessions are subscribed to, or want to be. The process is
@@ -210,14 +211,17 @@ func (v *view) pushOpenLocked(slow []*view, message session.Message) []*view {
 
 func (w *waiter) wants() bool { return !w.withdrawn && !w.view.closed }
 
-// receiveUpdate tells the subscribers of a resource, and those of one that it is
-// part of: the protocol lets a server report a part of what was subscribed to.
+// receiveUpdate tells the subscribers of a resource, and those of one that it is part of.
 func (r *run) receiveUpdate(message session.Message) {
 	update := kept(message)
 	told := map[*view]struct{}{}
 	var slow []*view
 	r.mu.Lock()
-	for _, t := range r.topicsOfLocked(string(message.Envelope.URI)) {
+	for uri := range subscription.Wholes(string(message.Envelope.URI), nameBytes) {
+		t := r.topics[uri]
+		if t == nil {
+			continue
+		}
 		for v := range t.audience() {
 			if _, already := told[v]; already || v.closed {
 				continue
@@ -233,27 +237,6 @@ func (r *run) receiveUpdate(message session.Message) {
 	if len(told) == 0 {
 		r.metrics.UnroutedMessages.Inc()
 	}
-}
-
-// topicsOfLocked are the topics that a resource belongs to: its own, and those whose
-// URI it continues after a slash, a question mark or a hash.
-func (r *run) topicsOfLocked(uri string) (found []*topic) {
-	look := func(uri string) {
-		if t := r.topics[uri]; t != nil {
-			found = append(found, t)
-		}
-	}
-	if len(r.topics) == 0 {
-		return nil
-	}
-	look(uri)
-	for i := range len(uri) - 1 {
-		if c := uri[i]; c == '/' || c == '?' || c == '#' {
-			look(uri[:i])
-			look(uri[:i+1])
-		}
-	}
-	return found
 }
 
 // audience yields the followers, and those who will be once the process has said

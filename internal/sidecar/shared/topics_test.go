@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -94,15 +95,39 @@ func TestUpdatesOfParts(t *testing.T) {
 	for i, uri := range []string{"file:///dir", "file:///dir/", "x://"} {
 		c.ask(about(strconv.Itoa(i), "subscribe", uri))
 	}
-	for _, uri := range []string{"file:///dir/a", "file:///dirt", "file:///dir#f", "x://y", "file:///", "file:///dir?q"} {
+	for _, uri := range []string{"file:///dir/a", "file:///dirt", "file:///dir#f", "x://y", "file:///", "file:///dir?q", "file:///dir/", "file:///dir?"} {
 		f.say("%s", update(uri))
 	}
-	for _, want := range []string{"file:///dir/a", "file:///dir#f", "x://y", "file:///dir?q"} {
+	for _, want := range []string{"file:///dir/a", "file:///dir#f", "x://y", "file:///dir?q", "file:///dir/", "file:///dir?"} {
 		if got, _ := next(t, stream); got != update(want) {
 			t.Errorf("got %s, want %s", got, update(want))
 		}
 	}
 	expectNothing(t, "stream", stream)
+}
+
+// A process that invents long URIs must not hold up the sessions: all of them wait for the
+// lock under which an update finds its subscribers.
+func TestUpdatesOfLongURIs(t *testing.T) {
+	p, fakes := newFake(t, testOptions(), echo)
+	c := connect(t, p)
+	f := <-fakes
+	stream := c.listen()
+	c.ask(about("1", "subscribe", "x:"))
+	for session := range 2 {
+		other := connect(t, p)
+		for i := range testOptions().Subscriptions {
+			other.ask(about("1", "subscribe", fmt.Sprintf("y:%d/%d", session, i)))
+		}
+	}
+	began := time.Now()
+	f.say("%s", update("x:"+strings.Repeat("/", 1<<18)))
+	if got, _ := next(t, stream); len(got) < 1<<18 {
+		t.Errorf("got %s", got)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it takes %s to find the subscribers", took)
+	}
 }
 
 // later is a server that answers when it is told to.
