@@ -1,0 +1,119 @@
+package toolindex
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Method is that of the request for a page of the list.
+const Method = "tools/list"
+
+// Timeout is for the server to answer with every page. Until then calls wait; after it they
+// are made with what is known.
+const Timeout = 10 * time.Second
+
+// Bounds of one list. The keeper does not verify a server with more tools either.
+const (
+	maxPages = 1000
+	maxTools = 10_000
+	maxBytes = 64 << 20 // of all answers
+)
+
+var (
+	errEndless = errors.New("the list of tools does not end")
+	errLarge   = errors.New("the list of tools is too large")
+
+	// ErrAborted is for Fetch: the process ended before it could answer, which says nothing
+	// of its list.
+	ErrAborted = errors.New("the request for the list of tools was given up")
+)
+
+// Tool is one entry of the list, as far as the adapter reads it.
+type Tool struct {
+	Name        string          `json:"name"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+	Execution   json.RawMessage `json:"execution"`
+}
+
+type page struct {
+	Tools      []Tool  `json:"tools"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+// List says how to ask a server for its list, and what to keep of it.
+type List[V any] struct {
+	// Context ends the request. Other callers wait for the list, too, so this is not the
+	// context of the caller that asks first.
+	Context context.Context
+	// Fetch makes one request and returns the answer, whatever it is. The cursor is the
+	// member of params that asks for a page, with a comma behind it, or empty for the first.
+	Fetch func(ctx context.Context, cursor string) (answer []byte, err error)
+	// Keep says what to keep of a tool, if anything.
+	Keep func(Tool) (V, bool)
+	// Sessions says that the server speaks a revision with sessions, where servers also end
+	// a list by an empty cursor. In the revision without, that is a cursor (P-05).
+	Sessions bool
+	// Merge adds the list to what is known. It is for a server that may have other tools for
+	// other clients that share the index.
+	Merge bool
+	// Failed learns why there is no list; may be nil.
+	Failed func(reason error)
+}
+
+// each calls take with the tools of one page after the other.
+func (l *List[V]) each(ctx context.Context, take func([]Tool)) error {
+	tools, size, cursor := 0, 0, ""
+	seen := map[[sha256.Size]byte]bool{} // by digests: a cursor can be as long as an answer
+	for range maxPages {
+		answer, err := l.Fetch(ctx, cursor)
+		if err != nil {
+			return err
+		}
+		if size += len(answer); size > maxBytes {
+			return errLarge
+		}
+		read, err := readPage(answer)
+		if err != nil {
+			return err
+		}
+		if tools += len(read.Tools); tools > maxTools {
+			return errLarge
+		}
+		take(read.Tools)
+		next := read.NextCursor
+		if next == nil || *next == "" && l.Sessions {
+			return nil
+		}
+		digest := sha256.Sum256([]byte(*next))
+		if seen[digest] {
+			return errEndless
+		}
+		seen[digest] = true
+		cursor = `"cursor":` + string(rpc.AppendString(nil, *next)) + `,`
+	}
+	return errEndless
+}
+
+// readPage reads an answer. A server without the method has no tools (P-06).
+func readPage(answer []byte) (page, error) {
+	var response struct {
+		Result page `json:"result"`
+		Error  *struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &response); err != nil {
+		return page{}, fmt.Errorf("read the list of tools: %w", err)
+	}
+	if response.Error != nil && response.Error.Code != session.CodeMethodNotFound {
+		return page{}, fmt.Errorf("the server answers %s with error %d", Method, response.Error.Code)
+	}
+	return response.Result, nil
+}
