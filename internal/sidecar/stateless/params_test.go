@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -129,6 +130,41 @@ func TestTools(t *testing.T) {
 	p.answer(p.next(t), `"result":{}`)
 	call.want(200)
 	s.post(toolCall("one")).want(400, `-32020`)
+}
+
+// M-18: no call goes on with a list that has changed, while another waits for the new one.
+func TestToolsChangeForAll(t *testing.T) {
+	s := newStage(t, nil, func(p *script) { delete(p.answers, "tools/list") })
+	call := s.post(toolCall("one"))
+	p := s.process()
+	s.answerTools(p, ``, toolText("one", ""))
+	p.answer(p.next(t), `"result":{}`)
+	call.want(200)
+
+	p.emit(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	first := s.post(toolCall("one"))
+	list := p.next(t)
+	second := s.post(toolCall("one"))
+	select {
+	case request := <-p.sent:
+		t.Errorf("the process is sent %s", request.Bytes)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.answer(list, `"result":{"tools":[`+toolText("one", "Region")+`]}`)
+	first.want(400, `-32020`)
+	second.want(400, `-32020`)
+}
+
+// P-05, M-18: servers with sessions also end a list by an empty cursor.
+func TestToolsOfAStandInEnd(t *testing.T) {
+	s := newStage(t, func(o *Options) {
+		o.Era = Legacy
+		o.Translate = func() Translator {
+			return standIn(newScript(map[string]string{"tools/list": `"result":{"tools":[` + toolText("x", "Region") + `],"nextCursor":""}`, "tools/call": `"result":{}`}))
+		}
+	}, nil)
+	s.post(toolCall("x")).want(400, `-32020`)
+	s.post(toolCall("x"), "Mcp-Param-Region", "eu").want(200)
 }
 
 // M-24: a tool with an annotation that is invalid is called without a look at headers.
