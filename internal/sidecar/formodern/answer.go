@@ -122,7 +122,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 	edits.Replace(m.Envelope.ID, to.ID())
 	switch {
 	case code == rpc.CodeMethodNotFound && c.method == methodCall:
-		c.group.outdateTools() // one that is to be called as a task says so
+		c.group.taskTools.Doubt() // one that is to be called as a task says so
 	case code == rpc.CodeResourceNotFound:
 		notFound(c, text, found, at, &edits)
 		code = rpc.CodeInvalidParams

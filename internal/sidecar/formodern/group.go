@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // group is the processes for clients that may share some and have the same capabilities. It
@@ -32,8 +33,8 @@ type group struct {
 	topicBytes  int               // of these, as they are sent
 	holder      *worker           // has the subscriptions
 	heldSince   time.Time
-	lostHolders int // in a row that did not last
-	tools       taskTools
+	lostHolders int                   // in a row that did not last
+	taskTools   toolindex.Index[bool] // those that can only be called as tasks; has its own lock
 	lastUsed    time.Time
 }
 

@@ -20,7 +20,7 @@ func (w *worker) receiveNews(method string, m session.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if method == subscription.MethodToolsChanged {
-		w.group.tools.known = false
+		w.group.taskTools.Outdate()
 	}
 	uri := string(m.Envelope.URI)
 	for l := range w.group.listens {

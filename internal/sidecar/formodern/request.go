@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // Methods that are not just passed on.
@@ -18,7 +19,7 @@ const (
 	methodCall     = "tools/call"
 	methodPrompt   = "prompts/get"
 	methodRead     = "resources/read"
-	methodTools    = "tools/list"
+	methodTools    = toolindex.Method
 	methodElicit   = "elicitation/create"
 	methodSample   = "sampling/createMessage"
 	methodRoots    = "roots/list"

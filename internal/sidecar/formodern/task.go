@@ -3,13 +3,13 @@ package formodern
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // task is a call of a tool that its server only runs as a task. Clients without sessions
@@ -27,10 +27,6 @@ const (
 	fastestPoll = 100 * time.Millisecond
 	slowestPoll = 5 * time.Second
 	taskID      = 1 << 10 // bytes of the longest name of a task
-
-	toolsTimeout = 10 * time.Second
-	toolsPause   = time.Minute // before a list that cannot be had is asked for again
-	toolPages    = 100
 )
 
 // withTask asks for a task.
@@ -156,100 +152,36 @@ func (w *worker) cancelledTaskLocked(c *call, number uint64, m session.Message) 
 	return false
 }
 
-// taskTools are the tools that can only be called as tasks.
-type taskTools struct {
-	required map[string]bool
-	known    bool
-	failed   time.Time     // when they could not be had, if so
-	asking   chan struct{} // closed when they are known that were asked for; nil if they were not
-}
-
-func (g *group) outdateTools() {
-	g.server.mu.Lock()
-	defer g.server.mu.Unlock()
-	g.tools.known = false
-}
-
 // needsTask says whether a call must be one of a task.
 func (w *worker) needsTask(ctx context.Context, c *call) bool {
 	if c.method != methodCall || !w.hello.tasks {
 		return false
 	}
-	s, t := w.server, &w.group.tools
-	s.mu.Lock()
-	asking := t.asking
-	if !t.known && asking == nil && time.Since(t.failed) >= toolsPause {
-		asking = make(chan struct{})
-		t.asking, t.known = asking, true // it is what changes from now on that they may not have
-		go w.findTaskTools(asking)
+	must, current := w.group.taskTools.Find(c.name, toolindex.Forever)
+	if !current {
+		must = w.group.taskTools.Refresh(ctx, c.name, toolindex.Forever, toolindex.List[bool]{
+			Context: w.server.ctx, Fetch: w.fetchTools, Keep: mustBeTask, Sessions: true,
+		})
 	}
-	s.mu.Unlock()
-	if asking != nil {
-		select {
-		case <-asking:
-		case <-ctx.Done():
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return t.required[c.name]
+	return must
 }
 
-func (w *worker) findTaskTools(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(w.server.ctx, toolsTimeout)
-	defer cancel()
-	required, err := w.fetchTaskTools(ctx)
-	s, t := w.server, &w.group.tools
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.asking = nil
-	switch {
-	case err == nil:
-		t.required = required
-	case w.DeadLocked() != nil:
-		t.known = false
-	default:
-		t.known, t.failed = false, time.Now()
+// mustBeTask says whether a tool can only be called as a task. Others are not kept.
+func mustBeTask(tool toolindex.Tool) (must, keep bool) {
+	var execution struct {
+		TaskSupport string `json:"taskSupport"`
 	}
-	close(done)
+	must = json.Unmarshal(tool.Execution, &execution) == nil && execution.TaskSupport == "required"
+	return must, must
 }
 
-var errManyTools = errors.New("the list of tools does not end")
-
-func (w *worker) fetchTaskTools(ctx context.Context) (map[string]bool, error) {
-	required := map[string]bool{}
-	params := ""
-	for range toolPages {
-		w.server.mu.Lock()
-		answered := w.askLocked(methodTools, params, toolsTimeout)
-		w.server.mu.Unlock()
-		answer, err := w.Await(ctx, answered)
-		if err != nil {
-			return nil, err
-		}
-		var page struct {
-			Result struct {
-				Tools []struct {
-					Name      string `json:"name"`
-					Execution struct {
-						TaskSupport string `json:"taskSupport"`
-					} `json:"execution"`
-				} `json:"tools"`
-				NextCursor *string `json:"nextCursor"`
-			} `json:"result"`
-		}
-		if err := json.Unmarshal(answer.Bytes, &page); err != nil {
-			return nil, fmt.Errorf("read list of tools: %w", err)
-		}
-		for _, tool := range page.Result.Tools {
-			if tool.Execution.TaskSupport == "required" {
-				required[tool.Name] = true
-			}
-		}
-		if page.Result.NextCursor == nil {
-			return required, nil
-		}
-		params = `"cursor":` + string(rpc.AppendString(nil, *page.Result.NextCursor))
+func (w *worker) fetchTools(ctx context.Context, cursor string) ([]byte, error) {
+	w.server.mu.Lock()
+	answered := w.askLocked(methodTools, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
+	w.server.mu.Unlock()
+	answer, err := w.Await(ctx, answered)
+	if err != nil && w.Dead() != nil {
+		return nil, toolindex.ErrAborted // another process can say
 	}
-	return nil, errManyTools
+	return answer.Bytes, err
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 const withTasks = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"old","version":"1.0"}}`
@@ -152,17 +154,63 @@ func TestTaskToolsUnanswered(t *testing.T) {
 		s.post(mute, "tools/call", `"name":"slow",`)
 		p := s.process(1)
 		p.expectNothing()
-		time.Sleep(toolsTimeout)
+		time.Sleep(toolindex.Timeout)
 		p.next()
 		for range 3 {
 			s.post(mute, "tools/call", `"name":"slow",`)
 			p.next()
 		}
-		time.Sleep(toolsPause)
+		time.Sleep(time.Minute + time.Second)
 		s.post(mute, "tools/call", `"name":"slow",`)
 		p.expectNothing()
-		time.Sleep(toolsTimeout)
+		time.Sleep(toolindex.Timeout)
 		p.next()
+	})
+}
+
+// An error is no list: what it does not say is asked for again. A change of the list is
+// reason enough to ask sooner.
+func TestTaskToolsRefused(t *testing.T) {
+	refuse := func(p *script) {
+		p.answers["initialize"], p.answers["tools/list"] = withTasks, `"error":{"code":-32603,"message":"busy"}`
+	}
+	plain := `{"jsonrpc":"2.0","id":N,"method":"tools/call","params":{"name":"slow","_meta":{}}}`
+	for name, then := range map[string]func(p *script){
+		"later":   func(*script) { time.Sleep(time.Minute + time.Second) },
+		"changed": func(p *script) { p.notify(toolsChanged, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, refuse, func(s *stage) {
+				s.post(mute, "tools/call", `"name":"slow",`)
+				p := s.process(1)
+				p.answer(p.expect(plain), `"error":{"code":-32601,"message":"as a task"}`)
+				s.post(mute, "tools/call", `"name":"slow",`)
+				p.expect(plain)
+				slow(p)
+				then(p)
+				s.post(mute, "tools/call", `"name":"slow",`)
+				p.expect(slowCall)
+			})
+		})
+	}
+}
+
+// P-05: servers with sessions also end a list by an empty cursor, and a list that goes in
+// circles has no end.
+func TestTaskToolsEnd(t *testing.T) {
+	const must = `"result":{"tools":[{"name":"slow","execution":{"taskSupport":"required"}},{"name":"odd","execution":7}],"nextCursor":`
+	ends := func(p *script) { p.answers["initialize"], p.answers["tools/list"] = withTasks, must+`""}` }
+	play(t, nil, ends, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		s.process(1).expect(slowCall)
+	})
+	play(t, nil, func(p *script) { p.answers["initialize"] = withTasks }, func(s *stage) {
+		s.post(mute, "tools/call", `"name":"slow",`)
+		p := s.process(1)
+		for range 2 {
+			p.answer(p.next(), must+`"again"}`)
+		}
+		p.expect(`{"jsonrpc":"2.0","id":N,"method":"tools/call","params":{"name":"slow","_meta":{}}}`)
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Method is that of the request for a page of the list.
@@ -112,7 +111,7 @@ func readPage(answer []byte) (page, error) {
 	if err := json.Unmarshal(answer, &response); err != nil {
 		return page{}, fmt.Errorf("read the list of tools: %w", err)
 	}
-	if response.Error != nil && response.Error.Code != session.CodeMethodNotFound {
+	if response.Error != nil && response.Error.Code != rpc.CodeMethodNotFound {
 		return page{}, fmt.Errorf("the server answers %s with error %d", Method, response.Error.Code)
 	}
 	return response.Result, nil
