@@ -2,71 +2,35 @@ package upstream
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-const (
-	methodListTools = "tools/list"
-	methodCallTool  = "tools/call"
-)
+const methodCallTool = "tools/call"
 
 // mirroredTools is what is known of a server's tools: which of their arguments are
 // repeated by headers. It is learnt from every list of tools that comes by, and from one
 // that is asked for when a call is refused. A tool that is not known is called without.
 type mirroredTools struct {
-	mu     sync.Mutex
-	params map[string][]paramheader.Param // of tools that have any
-	asked  time.Time                      // when the list was last had for a call that was refused
-}
-
-// mostTools bounds how many are kept.
-const mostTools = 10_000
-
-// toolsPage is a part of the list of tools.
-type toolsPage struct {
-	Tools []struct {
-		Name        string          `json:"name"`
-		InputSchema json.RawMessage `json:"inputSchema"`
-	} `json:"tools"`
-	NextCursor *string `json:"nextCursor"`
+	toolindex.Index[[]paramheader.Param] // of tools that have any
 }
 
 // learn takes in a result that has a page of the list of tools.
 func (t *mirroredTools) learn(result []byte) {
-	t.mu.Lock()
-	known := len(t.params)
-	t.mu.Unlock()
-	if known == 0 && !bytes.Contains(result, []byte(paramheader.Annotation)) { // nearly always
+	if t.Len() == 0 && !bytes.Contains(result, []byte(paramheader.Annotation)) { // nearly always
 		return
 	}
-	var page toolsPage
-	if json.Unmarshal(result, &page) == nil {
-		t.take(&page)
-	}
+	t.Learn(result, mirroredParams)
 }
 
-func (t *mirroredTools) take(page *toolsPage) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, tool := range page.Tools {
-		found, _ := paramheader.Params(tool.InputSchema) // a tool that is invalid has none
-		switch {
-		case len(found) == 0:
-			delete(t.params, tool.Name)
-		case t.params == nil || len(t.params) >= mostTools:
-			t.params = map[string][]paramheader.Param{tool.Name: found}
-		default:
-			t.params[tool.Name] = found
-		}
-	}
+func mirroredParams(tool toolindex.Tool) ([]paramheader.Param, bool) {
+	params, _ := paramheader.Params(tool.InputSchema) // a tool that is invalid has none
+	return params, len(params) > 0
 }
 
 // mirror are the headers that repeat what stands in a request (M-11 to M-17).
@@ -86,9 +50,7 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	if string(e.Method) != methodCallTool {
 		return header
 	}
-	t.mu.Lock()
-	params := t.params[string(e.Name)]
-	t.mu.Unlock()
+	params, _ := t.Find(string(e.Name), toolindex.Forever)
 	if len(params) == 0 {
 		return header
 	}

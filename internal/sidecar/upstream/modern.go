@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // Modern connects to a server that speaks Streamable HTTP of the stateless revision.
@@ -70,7 +71,7 @@ func (c *ModernConnection) Send(ctx context.Context, from *caller.Caller, messag
 		return nil
 	}
 	var learn func(session.Message)
-	if string(envelope.Method) == methodListTools {
+	if string(envelope.Method) == toolindex.Method {
 		learn = func(answer session.Message) { c.tools.learn(answer.Envelope.Result.Of(answer.Bytes)) }
 	}
 	flight, err := c.begin(c.live, envelope.ID.Of(message), learn)

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -192,6 +194,53 @@ func TestModernListsTools(t *testing.T) {
 	}
 }
 
+// Calls that are refused at the same time ask for the list once. It is for all of them, so it
+// does not end with the first.
+func TestModernListsToolsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		lists, release := 0, make(chan struct{})
+		c := pipeModern(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			envelope, err := rpc.Scan(body)
+			if err != nil {
+				t.Error(err)
+			}
+			id := string(envelope.ID.Of(body))
+			w.Header().Set("Content-Type", typeJSON)
+			switch {
+			case string(envelope.Method) == "tools/list":
+				mu.Lock()
+				lists++
+				mu.Unlock()
+				<-release
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, id, pickyTool("A"))
+			case r.Header.Get("Mcp-Param-A") == "":
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"no"}}`, id)
+			default:
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
+			}
+		})
+		const calls = 4
+		for id := range calls {
+			c.send(enveloped(id+1, "tools/call", `"name":"t","arguments":{"where":"here"},`))
+			synctest.Wait()
+		}
+		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		close(release)
+		for range calls - 1 {
+			if got := <-c.answers; !strings.Contains(got, `"result"`) {
+				t.Errorf("got %s", got)
+			}
+		}
+		if lists != 1 {
+			t.Errorf("the server was asked for %d lists", lists)
+		}
+	})
+}
+
 // The header of a tool changes, and is then found out again, but not with every call of
 // a server that refuses all of them.
 func TestModernListsToolsAgain(t *testing.T) {
@@ -208,7 +257,7 @@ func TestModernListsToolsAgain(t *testing.T) {
 			{"Mcp-Param-A", "result", 2, 1, 0},
 			{"Mcp-Param-A", "result", 1, 0, 0},
 			{"Mcp-Param-B", "-32020", 1, 0, 0},
-			{"Mcp-Param-B", "result", 2, 1, 2 * toolsFresh},
+			{"Mcp-Param-B", "result", 2, 1, 2 * toolindex.Fresh.Listed},
 			{"Mcp-Param-B", "result", 1, 0, time.Hour},
 		} {
 			time.Sleep(test.after) // of the test's own time

@@ -2,27 +2,27 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // better are other headers for a request that was refused for its own, or nil. They are looked
 // for in a fresh list of tools; and a name is sent as it is, because servers of the Go
 // SDK (measured with v1.8.0) do not decode it.
 func (c *ModernConnection) better(ctx context.Context, request session.Message, header, refused http.Header) http.Header {
-	if string(request.Envelope.Method) == methodCallTool && c.tools.mayAsk() {
-		_ = c.listTools(ctx, request, header) // else the server's refusal is the answer
-		c.tools.noteAsked()
+	if string(request.Envelope.Method) == methodCallTool {
+		// There are servers that refuse every call, so a list that is fresh will do.
+		c.tools.Refresh(ctx, string(request.Envelope.Name), toolindex.Fresh, c.toolList(request, header))
 	}
 	other := c.tools.mirror(request)
 	sent, named := refused[headerName]
@@ -40,90 +40,46 @@ func (c *ModernConnection) better(ctx context.Context, request session.Message, 
 	return other
 }
 
-// toolsFresh is how old a list of tools may be before it is asked for again. There are
-// servers that refuse every call.
-const toolsFresh = time.Second
-
-func (t *mirroredTools) mayAsk() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return time.Since(t.asked) > toolsFresh
-}
-
-func (t *mirroredTools) noteAsked() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.asked = time.Now()
-}
-
-const (
-	// toolsTimeout is for the server to list its tools, while a call waits.
-	toolsTimeout = 10 * time.Second
-	toolPages    = 1000
-)
-
-var errManyTools = errors.New("the list of tools does not end")
-
-// listTools learns from the whole list of tools. It is asked for in the name of the
-// client whose call was refused, and by that call's id, which the server is done with.
-func (c *ModernConnection) listTools(ctx context.Context, refused session.Message, header http.Header) error {
-	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
-	defer cancel()
+// toolList asks for the list of tools in the name of the client whose call was refused, and
+// by that call's id, which the server is done with.
+func (c *ModernConnection) toolList(refused session.Message, header http.Header) toolindex.List[[]paramheader.Param] {
 	e := &refused.Envelope
-	head := `{"jsonrpc":"2.0","id":` + string(e.ID.Of(refused.Bytes)) + `,"method":"` + methodListTools + `","params":{"_meta":` + string(e.Meta.Of(refused.Bytes))
-	text := head + "}}"
-	seen := map[string]bool{}
-	for range toolPages {
-		page, err := c.fetchPage(ctx, []byte(text), header)
-		if err != nil {
-			return err
-		}
-		c.tools.take(page)
-		switch {
-		case page.NextCursor == nil:
-			return nil
-		case seen[*page.NextCursor]:
-			return errManyTools
-		}
-		seen[*page.NextCursor] = true
-		text = head + `,"cursor":` + string(rpc.AppendString(nil, *page.NextCursor)) + "}}"
+	head := `{"jsonrpc":"2.0","id":` + string(e.ID.Of(refused.Bytes)) + `,"method":"` + toolindex.Method + `","params":{`
+	meta := `"_meta":` + string(e.Meta.Of(refused.Bytes)) + `}}`
+	return toolindex.List[[]paramheader.Param]{
+		Context: c.live, Keep: mirroredParams, Merge: true, // every client of the connection has its own list
+		Fetch: func(ctx context.Context, cursor string) ([]byte, error) {
+			return c.fetchPage(ctx, []byte(head+cursor+meta), header)
+		},
 	}
-	return errManyTools
 }
 
-func (c *ModernConnection) fetchPage(ctx context.Context, text []byte, header http.Header) (*toolsPage, error) {
+func (c *ModernConnection) fetchPage(ctx context.Context, text []byte, header http.Header) ([]byte, error) {
 	envelope, err := rpc.Scan(text)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the list of tools: %w", err)
 	}
-	request := session.Message{Bytes: text, Envelope: envelope}
-	response, err := c.post(ctx, text, withAll(header, c.tools.mirror(request)))
+	response, err := c.post(ctx, text, withAll(header, c.tools.mirror(session.Message{Bytes: text, Envelope: envelope})))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	result, err := c.readResult(response, envelope.ID.Of(text))
-	if err != nil {
-		return nil, err
-	}
-	var page toolsPage
-	if err := json.Unmarshal(result, &page); err != nil {
-		return nil, fmt.Errorf("read the list of tools: %w", err)
-	}
-	return &page, nil
+	return c.readAnswer(response, envelope.ID.Of(text))
 }
 
-// readResult reads an answer that nobody else gets.
-func (c *ModernConnection) readResult(response *http.Response, id []byte) ([]byte, error) {
+var errNoAnswer = errors.New("the server does not answer " + toolindex.Method)
+
+// readAnswer reads an answer that no client gets.
+func (c *ModernConnection) readAnswer(response *http.Response, id []byte) ([]byte, error) {
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return nil, fmt.Errorf("the server answers %s with status %d", methodListTools, response.StatusCode)
+		return nil, fmt.Errorf("%w: status %d", errNoAnswer, response.StatusCode)
 	}
 	if !isEvents(response.Header) {
 		body, err := c.readBody(response)
-		if err != nil {
-			return nil, err
+		if err == nil && !isAnswer(body, id) {
+			err = errNoAnswer
 		}
-		return resultIn(body, id)
+		return body, err
 	}
 	events := NewEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
 	for {
@@ -131,20 +87,15 @@ func (c *ModernConnection) readResult(response *http.Response, id []byte) ([]byt
 		if err != nil {
 			return nil, fmt.Errorf("wait for the list of tools: %w", err)
 		}
-		if result, err := resultIn(event.Data, id); err == nil {
-			return result, nil
+		if isAnswer(event.Data, id) {
+			return event.Data, nil
 		}
 	}
 }
 
-var errNoResult = errors.New("the server does not answer with a result")
-
-func resultIn(message, id []byte) ([]byte, error) {
+func isAnswer(message, id []byte) bool {
 	envelope, err := rpc.ScanLenient(message)
-	if err != nil || !envelope.Result.Present() || !rpc.SameID(envelope.ID.Of(message), id) {
-		return nil, errNoResult
-	}
-	return envelope.Result.Of(message), nil
+	return err == nil && envelope.Kind == rpc.Response && rpc.SameID(envelope.ID.Of(message), id)
 }
 
 // withAll is a copy of the header with more.
