@@ -24,13 +24,13 @@ func targets(t *testing.T) map[string]struct {
 		options Options
 		version string
 	}{
-		"P-01 HTTP, newer era":        {HTTP(serveHTTP(t, realServer(), &mcp.StreamableHTTPOptions{Stateless: true}), nil), Options{}, versionModern},
-		"L-33 HTTP with sessions":     {HTTP(serveHTTP(t, realServer(), nil), nil), Options{}, versionLegacy},
-		"P-02 HTTP, initialize":       {HTTP(serveHTTP(t, realServer(), nil), nil), Options{SkipDiscover: true}, versionLegacy},
-		"P-04 HTTP, answers in JSON":  {HTTP(serveHTTP(t, realServer(), &mcp.StreamableHTTPOptions{JSONResponse: true}), nil), Options{}, versionLegacy},
-		"P-03 SSE":                    {SSE(serve(t, sse), nil), Options{}, versionLegacy},
-		"L-29 process, newer era":     {realProcess(t, realServer()), Options{}, versionModern},
-		"B2 process, era by decision": {realProcess(t, realServer()), Options{SkipDiscover: true}, versionLegacy},
+		"P-01 HTTP, newer era":          {HTTP(serveHTTP(t, realServer(), &mcp.StreamableHTTPOptions{Stateless: true}), nil), Options{}, versionModern},
+		"L-33 HTTP with sessions":       {HTTP(serveHTTP(t, realServer(), nil), nil), Options{}, versionLegacy},
+		"P-02 HTTP, initialize":         {HTTP(serveHTTP(t, realServer(), nil), nil), Options{SkipDiscover: true}, versionLegacy},
+		"P-04 HTTP, answers in JSON":    {HTTP(serveHTTP(t, realServer(), &mcp.StreamableHTTPOptions{JSONResponse: true}), nil), Options{}, versionLegacy},
+		"P-03 SSE":                      {SSE(serve(t, sse), nil), Options{}, versionLegacy},
+		"L-29 process, newer era":       {realProcess(t, realServer()), Options{}, versionModern},
+		"B-02 process, era by decision": {realProcess(t, realServer()), Options{SkipDiscover: true}, versionLegacy},
 	}
 }
 

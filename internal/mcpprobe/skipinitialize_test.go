@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// B7: a process that is known to have no sessions is never asked for one, and what it
+// A process that is known to have no sessions is never asked for one, and what it
 // answered in place of that is why it failed.
 func TestSkipInitialize(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -30,7 +30,7 @@ func TestParams(t *testing.T) {
 			[]Param{{[]string{"b"}, "Mcp-Param-C"}, {[]string{"i"}, "Mcp-Param-My-N"}, {[]string{"s"}, "Mcp-Param-A"}}},
 		"M-24 every character of a token": {object("\"s\":{\"type\":\"string\",\"x-mcp-header\":\"aZ09!#$%&'*+-.^_`|~\"}"),
 			[]Param{{[]string{"s"}, "Mcp-Param-Az09!#$%&'*+-.^_`|~"}}},
-		"D-7 nested":           {object(`"o":` + object(ok)), []Param{{[]string{"o", "ok"}, "Mcp-Param-Ok"}}},
+		"M-24 nested":          {object(`"o":` + object(ok)), []Param{{[]string{"o", "ok"}, "Mcp-Param-Ok"}}},
 		"nested, and then not": {object(`"a":` + object(`"b":{"type":"string","x-mcp-header":"B"}`) + `,` + ok), []Param{{[]string{"a", "b"}, "Mcp-Param-B"}, onlyOk[0]}},
 		"deep, side by side": {deep(3, object(`"a":`+marked+`,`+ok)),
 			[]Param{{[]string{"p", "p", "p", "a"}, "Mcp-Param-A"}, {[]string{"p", "p", "p", "ok"}, "Mcp-Param-Ok"}}},
@@ -130,7 +130,7 @@ func TestArgument(t *testing.T) {
 	}
 }
 
-// M8: which of two arguments a server acts on depends on its parser, so none is taken.
+// Which of two arguments a server acts on depends on its parser, so none is taken.
 func TestArgumentsThatParsersDisagreeOn(t *testing.T) {
 	p := Param{Path: []string{"a", "b"}}
 	for _, arguments := range []string{

@@ -174,7 +174,7 @@ func TestARealServer(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	client, adminPort, catalog := healthy(t, 200)
-	// SF1, A6: nothing that is sent has a byte of the key, or is sent twice.
+	// Nothing that is sent has a byte of the key, or is sent twice.
 	var sent, proofs sync.Map
 	seen := func(header string, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

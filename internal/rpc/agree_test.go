@@ -179,7 +179,7 @@ var refusedSeeds = map[string]string{
 	"no-break space as a blank":   "{\"jsonrpc\":\"2.0\",\u00a0\"method\":\"m\"}",
 }
 
-// SF2: whatever is taken, every parser that a server may use reads the same out of it.
+// Whatever is taken, every parser that a server may use reads the same out of it.
 func TestParsersAgree(t *testing.T) {
 	all := parsers(t)
 	for name, message := range takenSeeds {

@@ -277,7 +277,7 @@ func TestScanLenient(t *testing.T) {
 	}
 }
 
-// SF2: a member that some parser takes for a known one is refused, also where the known
+// A member that some parser takes for a known one is refused, also where the known
 // one stands beside it. GHSA-q382-vc8q-7jhj: one parser ignores NUL at the end of a name.
 func TestNamesThatParsersTakeForKnownOnes(t *testing.T) {
 	const message = `{"jsonrpc":"2.0","id":1,"method":"tools/call"%s,"params":{"name":"ok"%s,"_meta":{"progressToken":1%s}}}`

@@ -55,7 +55,7 @@ func expectChange(t *testing.T, changes <-chan string, want string) {
 	}
 }
 
-// L-28, B3, L-35: clients of both eras at one URL, over a server of both. Those without
+// L-28, B-03, L-35: clients of both eras at one URL, over a server of both. Those without
 // sessions share a process, those with have one each, and each hears of the changes in
 // its own.
 func TestBothEras(t *testing.T) {
@@ -132,7 +132,7 @@ func TestStatelessDeath(t *testing.T) {
 	}
 }
 
-// B2, B3: clients of either era find their own at every server, whatever it speaks.
+// B-02, B-03: clients of either era find their own at every server, whatever it speaks.
 func TestServersOfOneEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -27,7 +27,7 @@ func listAndLeave(t *testing.T, url string) *client {
 	return c
 }
 
-// F2: a server whose slots are taken ends a session that its client has left, and none that
+// A server whose slots are taken ends a session that its client has left, and none that
 // is used. The client is told why if it comes back.
 func TestFullServerMakesRoom(t *testing.T) {
 	t.Parallel()

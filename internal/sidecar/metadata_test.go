@@ -37,7 +37,7 @@ func guardedServer(path string, endpoint http.Handler) http.Handler {
 	return mux
 }
 
-// SF4: a client finds out, with nothing but the adapter's URL, where to get a token for a
+// A client finds out, with nothing but the adapter's URL, where to get a token for a
 // server that checks tokens itself, and is served with one.
 func TestServerPublishesMetadata(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func (v *visitor) open(token string) (session string) {
 
 const pingMessage = `{"jsonrpc":"2.0","id":5,"method":"ping"}`
 
-// M6, SF3: a session belongs to the principal that opened it. For all others it does not
+// T-28: a session belongs to the principal that opened it. For all others it does not
 // exist, whatever they do with its id. A token that is refreshed changes nothing.
 func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 	t.Parallel()

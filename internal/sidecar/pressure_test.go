@@ -265,7 +265,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 	})
 }
 
-// H1: clients that announce large bodies, send a part and pause hold no more than the
+// Clients that announce large bodies, send a part and pause hold no more than the
 // budget, and nothing of what others need: a small request of another session is answered.
 // Those that find no room are told when to try again.
 func TestHalfSentBodiesAreBounded(t *testing.T) {

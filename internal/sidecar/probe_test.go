@@ -79,10 +79,10 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 				}
 			}
 			refused("a client", "")
-			refused("SF1: a client with the key itself", testKey.Encode())
-			refused("SF1: a client with a proof for another pod", proofOf(testKey, "another", time.Now()))
-			refused("SF1: a client with an old proof", proofOf(testKey, testPodUID, time.Now().Add(-time.Hour)))
-			refused("SF1: a client with another key", proofOf(adapterapi.NewKey(), testPodUID, time.Now()))
+			refused("a client with the key itself", testKey.Encode())
+			refused("a client with a proof for another pod", proofOf(testKey, "another", time.Now()))
+			refused("a client with an old proof", proofOf(testKey, testPodUID, time.Now().Add(-time.Hour)))
+			refused("a client with another key", proofOf(adapterapi.NewKey(), testPodUID, time.Now()))
 			for range 2 { // the slot is free again after the first
 				token := proofOf(testKey, testPodUID, time.Now())
 				session, err := probe(t.Context(), url, token)

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// B1, L-02: what clients can use depends on the transport, and on the revision that the
+// B-01, L-02: what clients can use depends on the transport, and on the revision that the
 // server answers with when it is asked for the newest.
 func TestServes(t *testing.T) {
 	all := []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
@@ -45,7 +45,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// B2: the keeper of a server that has sessions uses one, and that of one without is
+// B-02: the keeper of a server that has sessions uses one, and that of one without is
 // ready all the same, with the second process that it starts, and knows that it has none.
 func TestKeeperOfEachEra(t *testing.T) {
 	t.Parallel()

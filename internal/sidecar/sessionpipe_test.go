@@ -40,7 +40,7 @@ func (s *stubborn) Send(_ context.Context, _ *caller.Caller, message []byte) err
 	return nil
 }
 
-// B6: who makes calls for clients without sessions learns when the server is done with one
+// B-06: who makes calls for clients without sessions learns when the server is done with one
 // that was cancelled, so that the server need not be ended.
 func TestAnswerToACancelledCallOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

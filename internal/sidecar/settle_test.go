@@ -13,7 +13,7 @@ import (
 // longer is a settle time that no test waits for.
 const longer = 10 * hang.Guard
 
-// F4: an instance that goes away serves everything for the settle time, new sessions
+// An instance that goes away serves everything for the settle time, new sessions
 // included. Only answers outside sessions tell clients to connect elsewhere.
 func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 	t.Parallel()

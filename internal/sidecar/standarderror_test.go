@@ -76,7 +76,7 @@ func startLogged(t *testing.T, change func(*Config), command ...string) (adapter
 
 const secret = "postgres://admin:hunter2@db.internal"
 
-// M4: a process writes a secret to its standard error and dies in a call. The client
+// A process writes a secret to its standard error and dies in a call. The client
 // learns how the process ended, and not one byte of what it wrote.
 func TestStandardErrorStaysInside(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func nativeAdapters() map[string]func(t *testing.T) string {
 	}
 }
 
-// H3: a server that has sessions only refuses clients without, in the way on which the Go,
+// A server that has sessions only refuses clients without, in the way on which the Go,
 // TypeScript, Python, C# and Rust SDKs open a session. The answer says what the user can do
 // for clients that cannot.
 func TestSessionsOnlyServerRefusesStatelessClients(t *testing.T) {
@@ -71,7 +71,7 @@ func TestSessionsOnlyServerRefusesStatelessClients(t *testing.T) {
 	}
 }
 
-// H3, F8: clients of the Go SDK, which begin with 2026-07-28, open a session instead, so that
+// Clients of the Go SDK, which begin with 2026-07-28, open a session instead, so that
 // two of them behind one address have processes of their own.
 func TestStatelessClientsFallBackToSessions(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 )
 
 // The scenarios that each revision requires, against one running adapter at one URL, with
-// a server of the official Go SDK behind it that speaks on standard input and output
-// (C5, runs 1 and 2). There is no list of failures that are expected.
+// a server of the official Go SDK behind it that speaks on standard input and output.
+// There is no list of failures that are expected.
 func TestRequired(t *testing.T) {
 	suite, err := Install(t.Context(), ".")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestRequired(t *testing.T) {
 }
 
 // Servers of one era serve the clients of theirs as those of both do, and those of the
-// other by translation (C5, runs 3 and 4). What fails then is what the server does where
+// other by translation. What fails then is what the server does where
 // it has its other era to fall back to, and no translation can know.
 func TestOneEra(t *testing.T) {
 	suite, err := Install(t.Context(), ".")

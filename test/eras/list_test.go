@@ -9,7 +9,7 @@ import (
 )
 
 // A list that a call changed is seen by the client that was told, also after it had two
-// calls at a time (B6: the list changes for all users of a pool key).
+// calls at a time (B-06: the list changes for all users of a pool key).
 func TestChangedListIsSeen(t *testing.T) {
 	at := columns[0].withTranslation().start(t)
 	c := &goClient{key: "one", revision: modern}

@@ -62,7 +62,7 @@ func answered(state string) string {
 	return fmt.Sprintf(`"inputResponses":{"r1":{"action":"accept","content":{"name":"Ada"}}},"requestState":%q,`, state)
 }
 
-// R-04: what a client carries from one round of a call to the next is good once, for whom
+// I-04: what a client carries from one round of a call to the next is good once, for whom
 // it was given, for that call and for a while. All else is refused, and what the tool
 // does of a server that counts it is done once.
 func TestStateIsGoodOnce(t *testing.T) {

@@ -61,7 +61,7 @@ func TestHTTPSSE(t *testing.T) {
 }
 
 // TestStateless has a client of the revision without sessions use the server, which has
-// never heard of it (B4). What it says outside any call reaches nobody (B6).
+// never heard of it (B-04). What it says outside any call reaches nobody (B-06).
 func TestStateless(t *testing.T) {
 	url := adapter.ServeWith(t, []string{"--offer-roots", "--stateless-clients", "Translate"}, install(t)...)
 	c := connect(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})
@@ -70,11 +70,11 @@ func TestStateless(t *testing.T) {
 		test func(*testing.T, *client)
 	}{
 		{"tools", tools},
-		{"R-02 sampling", sampling},
-		{"R-02 elicitation", elicitation},
+		{"I-02 sampling", sampling},
+		{"I-02 elicitation", elicitation},
 		{"U-05 progress", progress},
 		{"M-09 cancellation", cancellation},
-		{"B4 a tool that only runs as a task", task},
+		{"B-04 a tool that only runs as a task", task},
 	} {
 		t.Run(feature.name, func(t *testing.T) { feature.test(t, c) })
 	}

@@ -328,7 +328,7 @@ func TestMessageOfReady(t *testing.T) {
 			o.setPods(2, podNamed("a"), podNamed("b"))
 			o.Results["a"].Catalog.Summary.Counts = mcpv1alpha1.CatalogCounts{Tools: 12, Prompts: 3, Resources: 1, ResourceTemplates: 2}
 		}, "12 tools, 3 prompts, 1 resource, 2 resource templates; 2 of 2 pods ready"},
-		"F2: every session is taken": {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(20)), 20 }, "1 tool; 1 of 1 pod ready; 20 of 20 sessions"},
+		"every session is taken":     {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(20)), 20 }, "1 tool; 1 of 1 pod ready; 20 of 20 sessions"},
 		"not every session is taken": {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(19)), 20 }, "1 tool; 1 of 1 pod ready"},
 		"the limit is not known":     {func(o *Observed) { o.Sessions = new(int32(20)) }, "1 tool; 1 of 1 pod ready"},
 		"none":                       {func(o *Observed) { o.Results["a"].Catalog.Summary.Counts.Tools = 0 }, "0 tools; 1 of 1 pod ready"},

@@ -171,7 +171,7 @@ func bearer(claims string) string {
 	return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-// M6, SF3: a principal survives that its token is refreshed, and tokens that say nothing
+// A principal survives that its token is refreshed, and tokens that say nothing
 // are some token.
 func TestPrincipals(t *testing.T) {
 	const anna = caller.Principal(`jwt "https://idp" "anna"`)

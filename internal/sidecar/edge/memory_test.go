@@ -49,7 +49,7 @@ func (r *reading) grow(t *testing.T, bytes int) {
 
 func newMemory(bytes int64) *Memory { return NewMemory(BodyLimits{}, budget.New(bytes, 1)) }
 
-// H1: a request that finds no room is refused, with a time to try again.
+// A request that finds no room is refused, with a time to try again.
 func TestNoRoomForABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1000)
@@ -73,7 +73,7 @@ func TestNoRoomForABody(t *testing.T) {
 	})
 }
 
-// H1: a body that is slow to come gives way: of the address that holds most, the oldest. One
+// A body that is slow to come gives way: of the address that holds most, the oldest. One
 // that has come does not.
 func TestSlowBodiesGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

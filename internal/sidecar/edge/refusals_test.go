@@ -90,7 +90,7 @@ func (l *refusalLog) wantNone(t *testing.T) {
 	}
 }
 
-// F10: refusals are in the log, the first of a reason at once, and others counted.
+// Refusals are in the log, the first of a reason at once, and others counted.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRefusalLog(0)

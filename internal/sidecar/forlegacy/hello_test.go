@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// L-02, L-08, B5: initialize is answered by what server/discover says, in a revision that
+// L-02, L-08, B-05: initialize is answered by what server/discover says, in a revision that
 // has it.
 func TestInitialize(t *testing.T) {
 	const (
@@ -94,23 +94,23 @@ func TestInitializeNotTaken(t *testing.T) {
 	})
 }
 
-// B5: what a client declares reaches the server as far as its revision has it.
+// B-05: what a client declares reaches the server as far as its revision has it.
 func TestClientCapabilities(t *testing.T) {
 	const all = `{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{}},"experimental":{"x":1.50},"extensions":{"io.modelcontextprotocol/tasks":{},"a/b":{}}}`
 	for name, test := range map[string]struct{ revision, declared, want string }{
-		"R24":                       {r24, all, `{"roots":{},"sampling":{"tools":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
-		"R03":                       {r03, all, `{"roots":{},"sampling":{"tools":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
-		"R06":                       {r06, all, `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
-		"R11":                       {r11, all, `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
-		"R06 elicitation, empty":    {r06, `{"elicitation":{}}`, `{"elicitation":{"form":{}}}`},
-		"R11 elicitation, empty":    {r11, `{"elicitation":{}}`, `{"elicitation":{}}`},
-		"R24 nothing else":          {r24, `{"elicitation":{}}`, `{}`},
-		"only tasks":                {r11, `{ "tasks" : {} }`, `{  }`},
-		"the first and the last":    {r11, `{"tasks":{},"sampling":{},"tasks":{}}`, `{"sampling":{}}`},
-		"none":                      {r11, `{}`, `{}`},
-		"roots with more than that": {r11, `{"roots":{"a":1,"listChanged":false,"b":2}}`, `{"roots":{"a":1,"b":2}}`},
-		"values that are none":      {r11, `{"sampling":true,"roots":null,"elicitation":1,"extensions":[]}`, `{}`},
-		"no object":                 {r11, `7`, `{}`},
+		"2024-11-05":                    {r24, all, `{"roots":{},"sampling":{"tools":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
+		"2025-03-26":                    {r03, all, `{"roots":{},"sampling":{"tools":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
+		"2025-06-18":                    {r06, all, `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
+		"2025-11-25":                    {r11, all, `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":1.50},"extensions":{"a/b":{}}}`},
+		"2025-06-18 elicitation, empty": {r06, `{"elicitation":{}}`, `{"elicitation":{"form":{}}}`},
+		"2025-11-25 elicitation, empty": {r11, `{"elicitation":{}}`, `{"elicitation":{}}`},
+		"2024-11-05 nothing else":       {r24, `{"elicitation":{}}`, `{}`},
+		"only tasks":                    {r11, `{ "tasks" : {} }`, `{  }`},
+		"the first and the last":        {r11, `{"tasks":{},"sampling":{},"tasks":{}}`, `{"sampling":{}}`},
+		"none":                          {r11, `{}`, `{}`},
+		"roots with more than that":     {r11, `{"roots":{"a":1,"listChanged":false,"b":2}}`, `{"roots":{"a":1,"b":2}}`},
+		"values that are none":          {r11, `{"sampling":true,"roots":null,"elicitation":1,"extensions":[]}`, `{}`},
+		"no object":                     {r11, `7`, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			staged(t, func(s *stage) {
@@ -122,7 +122,7 @@ func TestClientCapabilities(t *testing.T) {
 	}
 }
 
-// U-06, B5: a log level goes with every request that follows.
+// U-06, B-05: a log level goes with every request that follows.
 func TestSetLevel(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r06, `{}`, discovered)

@@ -29,7 +29,7 @@ func update(uri string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`
 }
 
-// B5: an initialized client is told of every list that the server tells changes of, by no
+// B-05: an initialized client is told of every list that the server tells changes of, by no
 // call, and without the tag of the subscription (N-03).
 func TestListens(t *testing.T) {
 	staged(t, func(s *stage) {
@@ -72,7 +72,7 @@ func TestListens(t *testing.T) {
 	})
 }
 
-// B5: a subscription of the client's replaces the one at the server, once that agrees.
+// B-05: a subscription of the client's replaces the one at the server, once that agrees.
 func TestSubscribe(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meet(r11, `{}`, changing)

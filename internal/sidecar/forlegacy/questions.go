@@ -80,7 +80,7 @@ func (s *Server) ask(c *call, text []byte, inputs rpc.Span) (responses []byte, s
 }
 
 // readRound reads what the server asks for. The client is asked nothing that it has not
-// said it can do, which the server knows.
+// said it can do, which the server knows (I-03).
 func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, stopped string) {
 	r = &round{}
 	for m := range rpc.Members(text, inputs) {
@@ -88,7 +88,7 @@ func (s *Server) readRound(c *call, text []byte, inputs rpc.Span) (r *round, sto
 			return nil, fmt.Sprintf("the server asked for more than %d inputs at a time", s.options.Limits.Questions)
 		}
 		if !r.isNew(m.Name) {
-			return nil, "the server asked for one input twice"
+			return nil, "the server asked for one input twice" // I-02
 		}
 		q := &question{round: r, number: len(r.questions), name: m.Key.Of(text)}
 		q.method = string(rpc.Text(text, rpc.Lookup(text, m.Value, "method")))
@@ -241,7 +241,7 @@ func (s *Server) withdraw(c *call, r *round) {
 	}
 }
 
-// responses are the answers as the server wants them: one for every input.
+// responses are the answers as the server wants them: one for every input (I-05).
 func (r *round) responses() []byte {
 	text := []byte{'{'}
 	for i, q := range r.questions {

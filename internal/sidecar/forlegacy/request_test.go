@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// B5, J-23: a request gets an envelope and loses what it may not say; all else passes
+// B-05, J-23: a request gets an envelope and loses what it may not say; all else passes
 // byte for byte.
 func TestEnveloped(t *testing.T) {
 	const begins = `{"jsonrpc":"2.0","id":1,"method":"tools/call"`
@@ -27,7 +27,7 @@ func TestEnveloped(t *testing.T) {
 		"U-13 a task":               {begins + `,"params":{"task":{"ttl":1},"name":"x"}}`, begins + `,"params":{"_meta":{META},"name":"x"}}`},
 		"U-13 a task and no more":   {begins + `,"params":{"task":{"ttl":1}}}`, begins + `,"params":{"_meta":{META}}}`},
 		"U-13 a task, at the end":   {begins + `,"params":{"_meta":{},"name":"x","task":{}}}`, begins + `,"params":{"_meta":{META},"name":"x"}}`},
-		"R-05 answers to nothing":   {begins + `,"params":{"inputResponses":{"a":1},"name":"x","requestState":"z"}}`, begins + `,"params":{"_meta":{META},"name":"x"}}`},
+		"I-05 answers to nothing":   {begins + `,"params":{"inputResponses":{"a":1},"name":"x","requestState":"z"}}`, begins + `,"params":{"_meta":{META},"name":"x"}}`},
 		"id and version at the end": {`{"params":{"name":"x"},"method":"m","id":"é","jsonrpc":"2.0"}`, `{"params":{"_meta":{META},"name":"x"},"method":"m","id":"é","jsonrpc":"2.0"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// B5, J-23: a result loses what is modern, and passes otherwise byte for byte, at any
+// B-05, J-23: a result loses what is modern, and passes otherwise byte for byte, at any
 // place of its id.
 func TestResults(t *testing.T) {
 	for name, test := range map[string]struct{ result, want string }{
@@ -39,7 +39,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// B5, J-15: errors, and answers that are none.
+// B-05, J-15: errors, and answers that are none.
 func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct{ answer, want string }{
 		"unchanged":                   {`"error":{"data":[1.0],"code":-32602,"message":"no \u00e9"}`, `"error":{"data":[1.0],"code":-32602,"message":"no \u00e9"}`},
@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 		"J-15 an unknown type":        {`"result":{"resultType":"task","task":{}}`, `"error":{"code":-32603,"message":"the server's answer is of a type that was not agreed on: \"task\""}`},
 		"J-15 a type that is none":    {`"result":{"resultType":1}`, `"error":{"code":-32603,"message":"the server's answer is of a type that was not agreed on: \"\""}`},
 		"J-14 no object":              {`"result":7`, `"error":{"code":-32603,"message":"the server's answer is no object"}`},
-		"R-01 input for another call": {`"result":{"resultType":"input_required","requestState":"z"}`, `"error":{"code":-32603,"message":"the server's answer asks for input, which it must not for tools/list"}`},
+		"I-01 input for another call": {`"result":{"resultType":"input_required","requestState":"z"}`, `"error":{"code":-32603,"message":"the server's answer asks for input, which it must not for tools/list"}`},
 		"J-05 neither":                {`"method":"x"`, `"error":{"code":-32603,"message":"the server's answer cannot be read"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// B5's last: what the client's revision does not have.
+// B-05's last: what the client's revision does not have.
 func TestDownlevel(t *testing.T) {
 	const (
 		tool   = "tools/call"

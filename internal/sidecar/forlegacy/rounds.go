@@ -56,7 +56,7 @@ func (s *Server) bad(c *call, why string) {
 	s.fail(c, "the server's answer "+why)
 }
 
-// withInput are the methods whose results may ask for input.
+// withInput are the methods whose results may ask for input (I-01).
 var withInput = []string{"tools/call", "prompts/get", "resources/read"}
 
 func (s *Server) considerResult(c *call, answer session.Message) (next session.Message, more bool) {
@@ -102,7 +102,7 @@ func (s *Server) another(c *call, answer session.Message) (next session.Message,
 }
 
 // retry is the same request once more, with answers for the server and the state that it
-// wants back byte for byte. Whoever takes it gives it an id of its own.
+// wants back byte for byte (I-05). Whoever takes it gives it an id of its own.
 func (c *call) retry(responses, state []byte) session.Message {
 	text, params := c.request.Bytes, c.request.Envelope.Params
 	var edits rpc.Edits

@@ -39,8 +39,8 @@ func idOf(message string) string {
 	return id
 }
 
-// B5: each round is asked in parallel, on the call's behalf; the answers and the state go
-// back byte for byte, with the same parameters (R-05).
+// B-05: each round is asked in parallel, on the call's behalf; the answers and the state go
+// back byte for byte, with the same parameters (I-05).
 func TestRounds(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meetAll()
@@ -70,7 +70,7 @@ func TestRounds(t *testing.T) {
 		s.wantIn([]string{`"id":"slipway-e4"`, `"sure?"`})
 		s.send(`{"jsonrpc":"2.0","id":"slipway-e4","result":{"action":"decline"}}`)
 		third := s.next()
-		s.equal("R-05 without a state", third.request, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"inputResponses":{"d":{"action":"decline"}},`+params)
+		s.equal("I-05 without a state", third.request, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"inputResponses":{"d":{"action":"decline"}},`+params)
 		third.answer(`"result":{"resultType":"complete","content":[]}`)
 		s.want(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
 		s.send(`{"jsonrpc":"2.0","id":"slipway-e4","result":{"action":"accept"}}`) // too late
@@ -97,7 +97,7 @@ func TestURLElicitation(t *testing.T) {
 	})
 }
 
-// Q-01, R-03: a client is asked for nothing that it has not declared, or that its revision
+// Q-01, I-03: a client is asked for nothing that it has not declared, or that its revision
 // does not have.
 func TestUndeclared(t *testing.T) {
 	const all = `{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`
@@ -105,22 +105,22 @@ func TestUndeclared(t *testing.T) {
 		revision, capabilities, input string
 		asks                          bool
 	}{
-		"R24 form":             {r24, all, elicit, false},
-		"R03 form":             {r03, all, elicit, false},
-		"R06 form":             {r06, all, elicit, true},
-		"R06 url":              {r06, all, elicitURL, false},
-		"R11 form":             {r11, all, elicit, true},
-		"R11 url":              {r11, all, elicitURL, true},
-		"R11 empty is form":    {r11, `{"elicitation":{}}`, elicit, true},
-		"R11 empty is no url":  {r11, `{"elicitation":{}}`, elicitURL, false},
-		"R11 url only":         {r11, `{"elicitation":{"url":{}}}`, elicit, false},
-		"R24 sampling":         {r24, all, sample, true},
-		"sampling, undeclared": {r11, `{"elicitation":{}}`, sample, false},
-		"R03 roots":            {r03, all, roots, true},
-		"roots, undeclared":    {r11, `{"sampling":{}}`, roots, false},
-		"something else":       {r11, all, `{"method":"ping"}`, false},
-		"nothing":              {r11, all, `{}`, false},
-		"no object":            {r11, all, `"x"`, false},
+		"2024-11-05 form":            {r24, all, elicit, false},
+		"2025-03-26 form":            {r03, all, elicit, false},
+		"2025-06-18 form":            {r06, all, elicit, true},
+		"2025-06-18 url":             {r06, all, elicitURL, false},
+		"2025-11-25 form":            {r11, all, elicit, true},
+		"2025-11-25 url":             {r11, all, elicitURL, true},
+		"2025-11-25 empty is form":   {r11, `{"elicitation":{}}`, elicit, true},
+		"2025-11-25 empty is no url": {r11, `{"elicitation":{}}`, elicitURL, false},
+		"2025-11-25 url only":        {r11, `{"elicitation":{"url":{}}}`, elicit, false},
+		"2024-11-05 sampling":        {r24, all, sample, true},
+		"sampling, undeclared":       {r11, `{"elicitation":{}}`, sample, false},
+		"2025-03-26 roots":           {r03, all, roots, true},
+		"roots, undeclared":          {r11, `{"sampling":{}}`, roots, false},
+		"something else":             {r11, all, `{"method":"ping"}`, false},
+		"nothing":                    {r11, all, `{}`, false},
+		"no object":                  {r11, all, `"x"`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			staged(t, func(s *stage) {
@@ -137,7 +137,7 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// B5: what becomes of a call whose questions the client does not answer.
+// B-05: what becomes of a call whose questions the client does not answer.
 func TestUnanswered(t *testing.T) {
 	const (
 		tool     = "tools/call"
@@ -210,7 +210,7 @@ func TestStopWithdrawsQuestions(t *testing.T) {
 	})
 }
 
-// B5: rounds, questions and retries are bounded.
+// B-05: rounds, questions and retries are bounded.
 func TestRoundLimits(t *testing.T) {
 	limits := testLimits()
 	for method, ends := range map[string]string{"tools/call": `"isError":true`, "resources/read": `"code":-32603`} {
@@ -259,7 +259,7 @@ func TestRoundLimits(t *testing.T) {
 			s.wantIn([]string{`"isError":true`, "more than 3 inputs"})
 		})
 	})
-	t.Run("R-02 one question twice", func(t *testing.T) {
+	t.Run("I-02 one question twice", func(t *testing.T) {
 		staged(t, func(s *stage) {
 			s.meetAll()
 			s.send(toolCall)

@@ -319,7 +319,7 @@ func tellsAll(t *testing.T, client *mcp.ClientSession, heard *ears, revision str
 	}
 }
 
-// M-23: many calls of several clients that ask back, all at once. Every round of every call
+// I-05, Q-02, M-23: many calls of several clients that ask back, all at once. Every round of every call
 // runs once, and everybody gets the answers to their own questions.
 func TestParallelRounds(t *testing.T) {
 	var runs atomic.Int64

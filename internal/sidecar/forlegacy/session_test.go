@@ -80,7 +80,7 @@ func (w *whole) wantOn(stream *session.Stream, parts ...string) {
 	}
 }
 
-// Q-02, T-07, T-11, B5: questions, log messages and answers travel on the streams of their
+// Q-02, T-07, T-11, B-05: questions, log messages and answers travel on the streams of their
 // calls, news of subscriptions on the general one.
 func TestStreams(t *testing.T) {
 	inSession(t, func(w *whole) {

@@ -109,7 +109,7 @@ func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 }
 
 // answerError translates an error: some codes mean something else without sessions, or
-// nothing (B4).
+// nothing (B-04).
 func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")

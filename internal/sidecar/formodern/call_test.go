@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
-// B4: what a client sends, what the process gets and answers, and what the client gets.
+// B-04: what a client sends, what the process gets and answers, and what the client gets.
 func TestTranslation(t *testing.T) {
 	const hints = `"ttlMs":0,"cacheScope":"private",`
 	for name, test := range map[string]struct {
@@ -111,13 +111,13 @@ func TestDiscover(t *testing.T) {
 		roots        bool
 		initialize   string
 	}{
-		"none":                           {`{}`, true, `{}`},
-		"B4 elicitation is by form":      {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
-		"B4 elicitation by URL only":     {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
-		"B4 no roots":                    {`{"roots":{"listChanged":true}}`, false, `{}`},
-		"B4 roots":                       {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
-		"B4 what nobody can keep is not": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
-		"no object":                      {`{"sampling":null,"elicitation":true}`, false, `{}`},
+		"none":                             {`{}`, true, `{}`},
+		"B-04 elicitation is by form":      {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
+		"B-04 elicitation by URL only":     {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
+		"B-04 no roots":                    {`{"roots":{"listChanged":true}}`, false, `{}`},
+		"B-04 roots":                       {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
+		"B-04 what nobody can keep is not": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
+		"no object":                        {`{"sampling":null,"elicitation":true}`, false, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(o *Options) { o.OfferRoots = test.roots }, func(p *script) { delete(p.answers, "initialize") }, func(s *stage) {

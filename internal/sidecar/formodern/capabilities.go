@@ -70,7 +70,7 @@ func flags(a string, hasA bool, b string, hasB bool) string {
 	return rpc.Object(members...)
 }
 
-// allow says whether a server may ask for what it asks for, and if not, why.
+// allow says whether a server may ask for what it asks for (I-03), and if not, why.
 func (c capabilities) allow(request session.Message) (code int, reason string) {
 	switch string(request.Envelope.Method) {
 	case methodElicit:

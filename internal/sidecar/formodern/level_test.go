@@ -9,7 +9,7 @@ func logs(level string) client {
 	return client{capabilities: "{}", meta: `"io.modelcontextprotocol/logLevel":"` + level + `",`}
 }
 
-// U-06, U-07, B6: the level is told before the call, and only if it is news. A message
+// U-06, U-07, B-06: the level is told before the call, and only if it is news. A message
 // goes to the one call that it can be of.
 func TestLogLevel(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {

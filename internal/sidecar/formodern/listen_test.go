@@ -153,7 +153,7 @@ func TestListenAnyProcess(t *testing.T) {
 	})
 }
 
-// B4: another process takes over, and clients look again at all that they have.
+// B-04: another process takes over, and clients look again at all that they have.
 func TestHolderEnds(t *testing.T) {
 	play(t, nil, agree, func(s *stage) {
 		l := s.post(mute, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]},`)

@@ -121,7 +121,7 @@ func (s *Server) giveWay() {
 	}
 }
 
-// expire ends a call whose client does not come back.
+// expire ends a call whose client does not come back (I-07).
 func (s *Server) expire(p *park, round uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Server) callAnew(ctx context.Context, g *group, r *request, p *park) er
 }
 
 // answersLocked are those of a retry to a call's questions, which they are no more. Keys
-// that are not known are ignored, and questions without an answer stay.
+// that are not known are ignored, and questions without an answer stay (I-06).
 func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 	given := map[string]rpc.Span{}
 	for i := 0; i < len(c.questions); i += findable {

@@ -75,7 +75,7 @@ func (s *stage) parked(c client, requests ...string) (*script, session.Message, 
 	return p, atProcess, request.asked()
 }
 
-// B4, R-02, R-05: the flow from beginning to end, with two rounds. The call is made once.
+// B-04, I-02, I-05: the flow from beginning to end, with two rounds. The call is made once.
 func TestParkAndRetry(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		first := s.post(client{capabilities: `{"elicitation":{}}`, meta: `"progressToken":TOKEN,`}, "tools/call", toolX)
@@ -137,7 +137,7 @@ func TestSiblings(t *testing.T) {
 		if diff := cmp.Diff(want, round.requests); diff != "" {
 			t.Error(diff)
 		}
-		// R-06: those without an answer are asked for again, by the same keys.
+		// I-06: those without an answer are asked for again, by the same keys.
 		second := s.post(able, "tools/call", toolX+round.with(`"r3":{"roots":[]},"r1":`+accept))
 		p.expect(`{"jsonrpc":"2.0","id":1,"result":` + accept + `}`)
 		p.expect(`{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}`)
@@ -155,7 +155,7 @@ func TestSiblings(t *testing.T) {
 	})
 }
 
-// R-04: whatever is wrong with a state, the answer is the same, the process hears
+// I-04: whatever is wrong with a state, the answer is the same, the process hears
 // nothing, and the right one is still good.
 func TestInvalidStates(t *testing.T) {
 	good := `"r1":` + accept
@@ -197,7 +197,7 @@ func TestInvalidStates(t *testing.T) {
 	}
 }
 
-// R-06: answers of the wrong form are refused, and may be corrected.
+// I-06: answers of the wrong form are refused, and may be corrected.
 func TestMalformedAnswers(t *testing.T) {
 	for name, responses := range map[string]string{
 		"no object":      `"inputResponses":[],`,
@@ -218,7 +218,7 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-// R-04: a state is good once, also if it is used twice at the same time.
+// I-04: a state is good once, also if it is used twice at the same time.
 func TestReplay(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		p, atProcess, round := s.parked(elicits, form)
@@ -245,7 +245,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// R-07: a client that does not come back. The process is told what it waits for, and is
+// I-07: a client that does not come back. The process is told what it waits for, and is
 // free when it is done with the call.
 func TestExpiry(t *testing.T) {
 	play(t, func(o *Options) { o.OfferRoots = true }, nil, func(s *stage) {
@@ -325,7 +325,7 @@ func TestCancelledQuestion(t *testing.T) {
 	})
 }
 
-// What is asked while nobody can be asked, or of clients that cannot (R-03, Q-01).
+// What is asked while nobody can be asked, or of clients that cannot (I-03, Q-01).
 func TestUnaskable(t *testing.T) {
 	url := `"method":"elicitation/create","params":{"mode":"url","url":"https://x"}`
 	tools := `"method":"sampling/createMessage","params":{"tools":[]}`
@@ -376,7 +376,7 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// B4: -32042 has the client visit URLs and call again, once.
+// B-04: -32042 has the client visit URLs and call again, once.
 func TestURLRequired(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		first := s.post(able, "tools/call", toolX)
@@ -427,7 +427,7 @@ func TestAskWhileParked(t *testing.T) {
 	})
 }
 
-// R-01: what a process asks before it was sent a call is not asked in that call, which is
+// I-01: what a process asks before it was sent a call is not asked in that call, which is
 // made as if nothing had been.
 func TestAskBeforeTheCall(t *testing.T) {
 	c := elicits

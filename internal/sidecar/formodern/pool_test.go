@@ -18,7 +18,7 @@ import (
 
 var _ mux.Server = (*child.Server)(nil)
 
-// B3: clients that cannot be asked share a process, of their principal.
+// B-03: clients that cannot be asked share a process, of their principal.
 func TestSharedByPrincipal(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		for range 5 {
@@ -34,7 +34,7 @@ func TestSharedByPrincipal(t *testing.T) {
 	})
 }
 
-// B3, Q-05: one call that may ask at a time per process; lists may overlap. A call that
+// B-03, Q-05: one call that may ask at a time per process; lists may overlap. A call that
 // finds none waits, and is refused in the end without having been sent.
 func TestLease(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
@@ -68,7 +68,7 @@ func TestLease(t *testing.T) {
 }
 
 // The oldest process that is free is used, which lists come from, too, so that a client
-// with one call at a time finds what it did before (B6).
+// with one call at a time finds what it did before (B-06).
 func TestReuse(t *testing.T) {
 	for range 50 { // since the order of starts is anybody's guess
 		play(t, nil, nil, reuse)
@@ -127,7 +127,7 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// M2: clients of one address never have all processes, by whatever tokens and capabilities
+// Clients of one address never have all processes, by whatever tokens and capabilities
 // they tell themselves apart.
 func TestOneIsLeftForOtherAddresses(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
@@ -220,7 +220,7 @@ func TestLeaveWhileStarting(t *testing.T) {
 	})
 }
 
-// M-09, B6: a process that may ask is free when it is done with a cancelled call, and is
+// M-09, B-06: a process that may ask is free when it is done with a cancelled call, and is
 // ended if it is not.
 func TestCancelLeased(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {

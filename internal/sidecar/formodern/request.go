@@ -26,7 +26,7 @@ const (
 	prefixTasks    = "tasks/" // which neither side may take for its own
 )
 
-// mayAsk says whether input can be asked for instead of an answer.
+// mayAsk says whether input can be asked for instead of an answer (I-01).
 func mayAsk(method string) bool {
 	return method == methodCall || method == methodPrompt || method == methodRead
 }

@@ -18,7 +18,7 @@ const keyBytes = 32
 const stateBytes = 256
 
 // sealer makes and reads what clients carry from one round of a call to the next. It is
-// sealed, since it steers what happens, and bound to whom it was given and to
+// sealed, since it steers what happens (I-04), and bound to whom it was given and to
 // what was asked for: both are needed to open it.
 type sealer struct{ aead cipher.AEAD }
 

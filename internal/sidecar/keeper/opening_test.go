@@ -218,7 +218,7 @@ func expectFirsts(t *testing.T, g *gate, want ...string) {
 	}
 }
 
-// B2, L-27: a server without sessions is ready after two starts, of which the first
+// B-02, L-27: a server without sessions is ready after two starts, of which the first
 // failed, and nobody is told that it did. The next process of one that has surely none
 // is not asked again; of others some are while it is kept.
 func TestKeeperOfAServerWithoutSessions(t *testing.T) {
@@ -322,7 +322,7 @@ func TestKeeperOfAServerThatListsNothing(t *testing.T) {
 	})
 }
 
-// B7: a server of a known era is asked in no other way, whatever it answers.
+// A server of a known era is asked in no other way, whatever it answers.
 func TestKeeperOfAPinnedServer(t *testing.T) {
 	const initialize, discover, tools, listen = "initialize", "server/discover", "tools/list", "subscriptions/listen"
 	for name, test := range map[string]struct {

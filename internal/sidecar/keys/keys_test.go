@@ -106,7 +106,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 	check("at last", map[adapterapi.Key]bool{old: false})
 }
 
-// Session ids are not made with the key that the manager shows that it has (M1).
+// Session ids are not made with the key that the manager shows that it has.
 func TestIDsHaveAKeyOfTheirOwn(t *testing.T) {
 	key := adapterapi.NewKey()
 	k, err := New(adapterapi.Keyring{Current: key}, pod)

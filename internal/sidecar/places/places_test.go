@@ -65,7 +65,7 @@ func open(t *testing.T, p *Places, key string, use Use) *session {
 
 func newPlaces(most int) *Places { return New(Options{Max: most, Patience: Patience}) }
 
-// F2: sessions that lose least end first, none before it has been idle for its time, and one
+// Sessions that lose least end first, none before it has been idle for its time, and one
 // for each newcomer.
 func TestWhoMakesRoom(t *testing.T) {
 	type occupant struct {
@@ -84,17 +84,17 @@ func TestWhoMakesRoom(t *testing.T) {
 		"one that never said it is initialized": {
 			[]occupant{worked(time.Hour), {"a", Listed, time.Hour, false}, {"a", Opened, 6 * time.Second, false}}, "a", 2, 0,
 		},
-		"one that only listed":               {[]occupant{worked(time.Hour), {"a", Listed, 6 * time.Second, false}}, "a", 1, 0},
-		"one that worked, after a minute":    {[]occupant{worked(time.Minute), worked(59 * time.Second)}, "a", 0, 0},
-		"the one that is idle longest":       {[]occupant{worked(2 * time.Minute), worked(3 * time.Minute)}, "a", 1, 0},
-		"one that listed, once it is idle":   {[]occupant{worked(0), {"a", Listed, 2 * time.Second, false}}, "a", 1, 3 * time.Second},
-		"none that worked a moment ago":      {[]occupant{worked(40 * time.Second)}, "a", -1, Patience},
-		"none that is used":                  {[]occupant{{"a", Worked, time.Hour, true}, {"a", Opened, time.Hour, true}}, "b", -1, Patience},
-		"M2: of the key that has most":       {[]occupant{{"b", Opened, time.Hour, false}, worked(6 * time.Second), worked(7 * time.Second)}, "c", 2, 0},
-		"M2: a key that has no more":         {[]occupant{worked(6 * time.Second)}, "b", -1, Patience},
-		"M2: not for one who has as many":    {[]occupant{worked(6 * time.Second), {"b", Worked, 6 * time.Second, true}}, "b", -1, Patience},
-		"M2: none of a key that has fewer":   {[]occupant{{"b", Opened, time.Hour, false}, {"a", Worked, 0, true}, {"a", Worked, 0, true}}, "a", -1, Patience},
-		"M2: a key gives way to itself, too": {[]occupant{{"a", Opened, 6 * time.Second, false}}, "a", 0, 0},
+		"one that only listed":             {[]occupant{worked(time.Hour), {"a", Listed, 6 * time.Second, false}}, "a", 1, 0},
+		"one that worked, after a minute":  {[]occupant{worked(time.Minute), worked(59 * time.Second)}, "a", 0, 0},
+		"the one that is idle longest":     {[]occupant{worked(2 * time.Minute), worked(3 * time.Minute)}, "a", 1, 0},
+		"one that listed, once it is idle": {[]occupant{worked(0), {"a", Listed, 2 * time.Second, false}}, "a", 1, 3 * time.Second},
+		"none that worked a moment ago":    {[]occupant{worked(40 * time.Second)}, "a", -1, Patience},
+		"none that is used":                {[]occupant{{"a", Worked, time.Hour, true}, {"a", Opened, time.Hour, true}}, "b", -1, Patience},
+		"of the key that has most":         {[]occupant{{"b", Opened, time.Hour, false}, worked(6 * time.Second), worked(7 * time.Second)}, "c", 2, 0},
+		"a key that has no more":           {[]occupant{worked(6 * time.Second)}, "b", -1, Patience},
+		"not for one who has as many":      {[]occupant{worked(6 * time.Second), {"b", Worked, 6 * time.Second, true}}, "b", -1, Patience},
+		"none of a key that has fewer":     {[]occupant{{"b", Opened, time.Hour, false}, {"a", Worked, 0, true}, {"a", Worked, 0, true}}, "a", -1, Patience},
+		"a key gives way to itself, too":   {[]occupant{{"a", Opened, 6 * time.Second, false}}, "a", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

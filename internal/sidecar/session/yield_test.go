@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// F2: a session ends for another only if its client does not use it, and has not used it
+// A session ends for another only if its client does not use it, and has not used it
 // since Idle returned.
 func TestYield(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -50,7 +50,7 @@ func refuseSessionsOnly(request session.Message, setting string) *refusal {
 }
 
 // check says why a request cannot be passed on, or returns nil. The first reason wins,
-// and a version that is not served wins over all that is to be read by its rules (B1).
+// and a version that is not served wins over all that is to be read by its rules (B-01).
 // What it takes the server's tools to know is not checked here.
 func check(header http.Header, request session.Message) *refusal {
 	for _, step := range []func(http.Header, session.Message) *refusal{checkVersion, checkMeta, checkMethod, checkName, checkRemoved} {

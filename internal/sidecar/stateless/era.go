@@ -72,7 +72,7 @@ type verdict struct {
 
 var errProbed = errors.New("it was asked for its era, and is of no use to a session any more")
 
-// detect finds out the server's era by asking a fresh process (B2). If the process can
+// detect finds out the server's era by asking a fresh process (B-02). If the process can
 // serve clients, it is returned, too.
 func (p *process) detect(ctx context.Context) (verdict, *run, error) {
 	r, err := p.launch(ctx)

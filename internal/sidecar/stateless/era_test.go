@@ -15,12 +15,12 @@ func TestVerdict(t *testing.T) {
 		answer string
 		want   Era
 	}{
-		"B2 modern":                   {`"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}`, Modern},
+		"B-02 modern":                 {`"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}`, Modern},
 		"L-34 all":                    {`"result":{"supportedVersions":["2024-11-05","2026-07-28"]}`, Modern},
 		"L-33 older ones":             {`"result":{"supportedVersions":["2025-11-25"]}`, Legacy},
 		"P-01 empty result":           {`"result":{}`, Legacy},
 		"no object":                   {`"result":[]`, Legacy},
-		"B2 -32022 with ours":         {`"error":{"code":-32022,"message":"","data":{"supported":["2026-07-28"]}}`, Modern},
+		"B-02 -32022 with ours":       {`"error":{"code":-32022,"message":"","data":{"supported":["2026-07-28"]}}`, Modern},
 		"L-33 -32022 with older ones": {`"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}`, Legacy},
 		"-32022 with nothing":         {`"error":{"code":-32022,"message":""}`, Legacy},
 		"L-29 -32021":                 {`"error":{"code":-32021,"message":"","data":{"requiredCapabilities":{}}}`, Modern},
@@ -45,7 +45,7 @@ const (
 
 var errExit = errors.New("it has ended")
 
-// B2: how a server behaves, what comes of a request, and how many processes it takes.
+// B-02: how a server behaves, what comes of a request, and how many processes it takes.
 func TestEra(t *testing.T) {
 	const (
 		served     = 0 // by the process
@@ -130,7 +130,7 @@ func TestEra(t *testing.T) {
 	}
 }
 
-// B2: a server that is slow to answer server/discover is asked to initialize, which
+// B-02: a server that is slow to answer server/discover is asked to initialize, which
 // makes its process useless, but is modern all the same. The next process is not asked.
 func TestEraLate(t *testing.T) {
 	for name, refuses := range map[string]bool{"both eras": false, "one era": true} {

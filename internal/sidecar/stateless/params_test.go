@@ -53,7 +53,8 @@ func TestCheckParams(t *testing.T) {
 	}
 }
 
-// M8: nor which of these for the argument that a header repeats.
+// M-17: parsers disagree on which of two equal arguments counts, so that a header cannot
+// repeat either.
 func TestCheckParamsWithAnArgumentTwice(t *testing.T) {
 	params := []paramheader.Param{{Path: []string{"region"}, Header: "Mcp-Param-Region"}}
 	for _, arguments := range []string{`{"region":"secret","region":"eu"}`, `{"region":"eu","region":"secret"}`, `{"region":"eu","Region":"secret"}`, `{"region":"eu","region\u0000":"secret"}`} {

@@ -18,7 +18,7 @@ func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
 	}
 	message := &r.Messages[0]
 	revision := r.Head(frontend.HeaderRevision)
-	// What a message says of itself comes first (B1): older clients send no header, or
+	// What a message says of itself comes first (B-01): older clients send no header, or
 	// one that a proxy has added.
 	switch {
 	case !admit(w, r, message):

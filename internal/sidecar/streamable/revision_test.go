@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 )
 
-// B1: what a message says of itself comes first. A header alone that no session can
+// B-01: what a message says of itself comes first. A header alone that no session can
 // have is a mistake of its client's, but what is not to be answered does no harm.
 func TestUnservedRevision(t *testing.T) {
 	e := newEndpoint(t, nil)
@@ -33,21 +33,21 @@ func TestUnservedRevision(t *testing.T) {
 		method, body, session, revision string
 		want                            want
 	}{
-		"B1 a request":                   {"POST", ping, id, "2026-07-28", want{400, "", "1", -32602, ""}},
-		"B1 a request outside a session": {"POST", ping, "", "2026-07-28", want{400, "", "1", -32602, ""}},
-		"B1 a request, garbage":          {"POST", ping, id, "v999", want{400, "", "1", -32602, ""}},
-		"B1 initialize":                  {"POST", fmt.Sprintf(initializeBody, revision20251125), "", "2026-07-28", want{400, "", "0", -32602, ""}},
-		"M-04 a notification":            {"POST", notification, id, "2026-07-28", want{202, "", "", 0, ""}},
-		"T-19 a notification, garbage":   {"POST", notification, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
-		"M-03 an answer":                 {"POST", answer, id, "2026-07-28", want{400, "", "", -32600, ""}},
-		"T-19 an answer, garbage":        {"POST", answer, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
-		"J-09 a batch":                   {"POST", `[` + ping + `]`, id, "2026-07-28", want{400, "", "", -32600, ""}},
-		"T-19 a batch, garbage":          {"POST", `[` + ping + `]`, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
-		"M-01 a stream":                  {"GET", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
-		"M-01 an end":                    {"DELETE", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
-		"T-19 a stream, garbage":         {"GET", "", id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
-		"L-22 in the message":            {"POST", enveloped, "", "2026-07-28", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
-		"L-22 in the message only":       {"POST", enveloped, "", "", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
+		"B-01 a request":                   {"POST", ping, id, "2026-07-28", want{400, "", "1", -32602, ""}},
+		"B-01 a request outside a session": {"POST", ping, "", "2026-07-28", want{400, "", "1", -32602, ""}},
+		"B-01 a request, garbage":          {"POST", ping, id, "v999", want{400, "", "1", -32602, ""}},
+		"B-01 initialize":                  {"POST", fmt.Sprintf(initializeBody, revision20251125), "", "2026-07-28", want{400, "", "0", -32602, ""}},
+		"M-04 a notification":              {"POST", notification, id, "2026-07-28", want{202, "", "", 0, ""}},
+		"T-19 a notification, garbage":     {"POST", notification, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"M-03 an answer":                   {"POST", answer, id, "2026-07-28", want{400, "", "", -32600, ""}},
+		"T-19 an answer, garbage":          {"POST", answer, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"J-09 a batch":                     {"POST", `[` + ping + `]`, id, "2026-07-28", want{400, "", "", -32600, ""}},
+		"T-19 a batch, garbage":            {"POST", `[` + ping + `]`, id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"M-01 a stream":                    {"GET", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
+		"M-01 an end":                      {"DELETE", "", id, "2026-07-28", want{405, "POST", "", -32600, ""}},
+		"T-19 a stream, garbage":           {"GET", "", id, "v999", want{400, "", "", -32022, older + `"v999"}`}},
+		"L-22 in the message":              {"POST", enveloped, "", "2026-07-28", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
+		"L-22 in the message only":         {"POST", enveloped, "", "", want{400, "", `"m"`, -32022, older + `"2026-07-28"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := e.do(test.method, test.body, map[string]string{
@@ -76,7 +76,7 @@ func TestUnservedRevision(t *testing.T) {
 	}
 }
 
-// B1: a message that names its version itself is handed on, with or without a session.
+// B-01: a message that names its version itself is handed on, with or without a session.
 func TestStatelessIsHandedOn(t *testing.T) {
 	var got []string
 	e := newEndpoint(t, func(o *Options) {

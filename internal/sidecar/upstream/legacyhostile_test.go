@@ -82,7 +82,7 @@ func TestLegacyAnswers(t *testing.T) {
 		"JSON":                   {status(200, typeJSON, pong), `"result":{}`, 0},
 		"stream":                 {status(200, typeEvents, "data: "+pong+"\n\n"), `"result":{}`, 0},
 		"no content type":        {status(200, "", pong), `"result":{}`, 0},
-		"R03 several in one":     {status(200, typeEvents, `data: [{"jsonrpc":"2.0","method":"notifications/x"},`+pong+"]\n\n"), `"result":{}`, 0},
+		"J-07 several in one":    {status(200, typeEvents, `data: [{"jsonrpc":"2.0","method":"notifications/x"},`+pong+"]\n\n"), `"result":{}`, 0},
 		"J-05 wrong id":          {status(200, typeJSON, strings.Replace(pong, "1", "2", 1)), "no answer to the request", 1},
 		"J-02 id as a string":    {status(200, typeJSON, strings.Replace(pong, `"id":1`, `"id":"1"`, 1)), "no answer to the request", 1},
 		"wrong id, then right":   {status(200, typeEvents, "data: "+strings.Replace(pong, "1", "2", 1)+"\n\ndata: "+pong+"\n\n"), `"result":{}`, 1},

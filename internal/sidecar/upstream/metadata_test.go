@@ -64,7 +64,7 @@ func publisher(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, " {\"resource\" : \""+r.URL.RequestURI()+"\"}\n")
 }
 
-// SF4: the metadata of a path is the server's own for the path that it has.
+// The metadata of a path is the server's own for the path that it has.
 func TestMetadataPaths(t *testing.T) {
 	for name, test := range map[string]struct{ endpoint, root, path string }{
 		"the same path":    {"/mcp", MetadataPath, MetadataPath + "/mcp"},

@@ -178,7 +178,7 @@ func TestModernParams(t *testing.T) {
 	}
 }
 
-// D10: servers of the Go SDK do not decode names.
+// Servers of the Go SDK do not decode names.
 func TestModernName(t *testing.T) {
 	b := newBackend(t, modernServer())
 	c := dialModern(t, b, nil)

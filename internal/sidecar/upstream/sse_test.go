@@ -58,7 +58,7 @@ func sseServer() http.Handler {
 	return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, &mcp.SSEOptions{MaxRequestBodyBytes: -1})
 }
 
-// E-01 … E-09: clients of every revision use a server that speaks HTTP+SSE.
+// E-01 to E-07: clients of every revision use a server that speaks HTTP+SSE.
 func TestClientUsesSSEServer(t *testing.T) {
 	for _, revision := range revisions {
 		t.Run(revision, func(t *testing.T) {
