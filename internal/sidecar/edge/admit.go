@@ -22,34 +22,35 @@ const (
 )
 
 const (
-	// exposed are the headers of an answer that a page has a use for.
+	// exposed are the headers of an answer that a web page can use.
 	exposed = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
-	// maxAge is for how many seconds a browser remembers what is allowed: the most
-	// that browsers take.
+	// maxAge is how many seconds a browser remembers what the adapter allows. Browsers
+	// take no more.
 	maxAge = "7200"
-	// requestHeaderBytes is how much of a list of headers is worth repeating.
+	// requestHeaderBytes bounds the list of headers that an answer repeats to a browser.
 	requestHeaderBytes = 4096
 )
 
 // Origins admits requests by their Origin and Host headers.
 type Origins struct {
-	// Policy returns what is allowed at the moment.
+	// Policy returns the hosts and origins that are allowed now.
 	Policy func() *origin.Policy
-	// Names are what the user sets to change it.
+	// Names are the settings by which a user changes the policy. Refusals name them.
 	Names origin.Names
 }
 
-// Admit says whether a request may come from where it does (T-02, X-04). If not, or
-// if a browser only asks beforehand whether a page may use the methods here, it has
-// answered the request. Answers to pages say that they may be read; cookies and other
-// credentials that the browser itself would add are never asked for.
+// Admit checks Host and Origin, so that a page which a user has open in a browser cannot
+// reach the adapter by DNS rebinding. If Admit returns false it has answered the request:
+// with a refusal, or because a browser asked in advance whether a page may use the
+// methods here. Answers to pages say that the page may read them. They never ask the
+// browser to add cookies or other credentials.
 func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
 	if err := o.Policy().Check(r, &o.Names); err != nil {
 		frontend.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}
 	from := r.Header[headerOrigin]
-	if len(from) != 1 { // it is no page that asks
+	if len(from) != 1 { // browsers send exactly one for a page
 		return true
 	}
 	header := w.Header()
@@ -69,7 +70,7 @@ func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) 
 	return false
 }
 
-// isTokenList says whether a text is a list of what headers can be called.
+// isTokenList says whether a text is a list of header names.
 func isTokenList(text string) bool {
 	if text == "" || len(text) > requestHeaderBytes {
 		return false

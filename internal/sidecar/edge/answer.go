@@ -23,7 +23,7 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Refused is told of errors that the adapter itself answers with. The code is that of
+// Refused notes that the adapter itself answers with an error. The code is that of
 // JSON-RPC, or 0.
 func (w *answerWriter) Refused(status, code int, text string) {
 	if code != 0 {
@@ -51,14 +51,14 @@ func (w *answerWriter) begin(status int) {
 	}
 }
 
-// inSession says whether the answer is given in a session that is here, or opens one.
+// inSession says whether the answer belongs to a session of this instance, or opens one.
 func (w *answerWriter) inSession() bool { return w.asked.Record.Session != "" }
 
-// close closes the record of a request that is over.
+// close closes the record when the Door is done with a request.
 func (d *Door) close(p *passage) {
 	record := &p.request.Record
 	if handed := record.handed; handed != nil && (record.Status < http.StatusBadRequest || handed.over.Swap(true)) {
-		return // whoever has it closes it, or has
+		return // the front end closes it, or has closed it
 	}
 	record.Caller = &p.request.Caller
 	record.finish(p.request.Context().Err() != nil)

@@ -18,7 +18,7 @@ type Unverified struct {
 	IsProbe func(*http.Request) bool
 }
 
-// Authenticate refuses nobody.
+// Authenticate lets every request pass.
 func (u Unverified) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 	return caller.Caller{
 		Principal:     principalOf(r.Header["Authorization"]),
@@ -36,14 +36,16 @@ func addressOf(remote string) string {
 	return host
 }
 
-// claimBytes bounds what is decoded of a token: headers are bounded to more than that.
+// claimBytes bounds the claims of a token that Unverified decodes. The limit for headers
+// is larger.
 const claimBytes = 16 << 10
 
-// nameBytes bounds each half of a principal, which is kept for as long as what it owns.
+// nameBytes bounds each half of a principal, which stays in memory as long as its
+// sessions.
 const nameBytes = 512
 
-// principalOf names the principal of what a client shows. A token that is refreshed has
-// the same issuer and subject.
+// principalOf names the principal of an Authorization header. A refreshed token has the
+// same issuer and subject, and so the same principal.
 func principalOf(authorization []string) caller.Principal {
 	if len(authorization) == 0 {
 		return caller.Nobody
@@ -55,7 +57,7 @@ func principalOf(authorization []string) caller.Principal {
 	if issuer == "" || subject == "" || len(issuer) > nameBytes || len(subject) > nameBytes {
 		return caller.SomeToken
 	}
-	// Quoted, so that no issuer ends in what another's subject begins with.
+	// Quotes keep issuer and subject apart: without them, two pairs could have one name.
 	return caller.Principal("jwt " + strconv.Quote(issuer) + " " + strconv.Quote(subject))
 }
 

@@ -13,20 +13,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
-// BodyLimits bound the bodies that are read.
+// BodyLimits bound the bodies that the Door reads.
 type BodyLimits struct {
 	BodyBytes   int64         // largest body taken
 	Name        string        // of BodyBytes, as the user sets it; may be empty
 	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
 }
 
-// bodyRefusal is why a body was not read to its end. What is left of it is not worth
-// reading.
+// bodyRefusal refuses a request whose body the Door has not read to its end. It closes
+// the connection, because reading the rest costs more than a new connection.
 func bodyRefusal(status, code int, text string) *Refusal {
 	return &Refusal{Status: status, Code: code, Text: text, Header: http.Header{"Connection": {"close"}}}
 }
 
-// readBody reads a body that may be a message.
+// readBody reads a body and checks its type and size. It does not look at the message.
 func (r *Request) readBody(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal) {
 	if wrong := notPlainJSON(r.Header); wrong != "" {
 		return nil, &Refusal{Status: http.StatusUnsupportedMediaType, Code: rpc.CodeInvalidRequest, Text: wrong}
@@ -57,7 +57,7 @@ func tooLarge(limits BodyLimits) *Refusal {
 	return bodyRefusal(http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest, text)
 }
 
-// notPlainJSON says why the headers are not those of JSON, if they are not.
+// notPlainJSON returns why the headers do not announce plain JSON, or nothing if they do.
 func notPlainJSON(header http.Header) string {
 	if encoding := head(header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return "the body must not have a Content-Encoding, such as " + strconv.Quote(rpc.Clip(encoding))
@@ -75,32 +75,34 @@ func notPlainJSON(header http.Header) string {
 	return "the Content-Type must be " + frontend.TypeJSON + ", not " + strconv.Quote(rpc.Clip(contentType))
 }
 
-// pieceBytes is how much of a body a client must send to be given time for more, and
-// how much is set aside before any has come: what a client announces costs it nothing.
+// pieceBytes is how much of a body a client must send to get time for more. It also
+// bounds the room that the Door sets aside before the first byte arrives, because a large
+// Content-Length costs a client nothing.
 const pieceBytes = 64 << 10
 
-// smallBytes is the size of a body up to which it is not slow before some of it has come.
+// smallBytes is the size up to which a body counts as slow only after its first bytes.
 const smallBytes = 4 << 10
 
-// readAll reads a body, and one byte more than it may have to tell that it is too
-// large. It does not wait for a client that stops sending, or all but stops.
+// readAll reads a body, up to one byte more than the limit, by which readBody can tell
+// that the body is too large. It does not wait for a client that stops sending, or almost
+// stops.
 func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal, error) {
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
 	size := min(max(r.ContentLength, 1), pieceBytes, most)
-	if r.ContentLength <= 0 { // it is not known, or there is none
+	if r.ContentLength <= 0 { // the size is unknown, or the body is empty
 		size = min(512, most)
 	}
 	var body pieces
 	defer body.drop()
 	refused := r.enlarge(&body, int(size))
-	now := r.Record.began // a moment ago: asking again would cost more than it is off
+	now := r.Record.began // a moment ago, and reading the clock again would cost more than the error
 	for due := 0; refused == nil; {
 		if limits.ReadTimeout > 0 && body.size >= due {
 			if due > 0 {
 				now = time.Now()
 			}
-			// Where there is no connection to set it on, there is nobody to wait for.
+			// A writer without deadlines has no connection, and so no client to wait for.
 			_ = control.SetReadDeadline(now.Add(limits.ReadTimeout))
 			due = body.size + pieceBytes
 		}
@@ -123,7 +125,7 @@ func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Re
 	return nil, refused.closing(), nil
 }
 
-// enlarge has room for so many bytes more, if the budget has it.
+// enlarge makes room for more bytes of a body, if the budget has that much.
 func (r *Request) enlarge(body *pieces, more int) *Refusal {
 	if refused := r.door.options.Budget.Grow(r, more); refused != nil {
 		return refused
@@ -134,7 +136,7 @@ func (r *Request) enlarge(body *pieces, more int) *Refusal {
 
 var errGaveWay = errors.New("the body gave way to others")
 
-// readMore reads a piece of a body, which may have to give way meanwhile.
+// readMore reads a piece of a body. Meanwhile the budget may make the body give way.
 func (r *Request) readMore(into []byte, slow bool) (int, error) {
 	budget := r.door.options.Budget
 	if slow && !budget.Slow(r) {

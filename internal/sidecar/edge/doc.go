@@ -6,9 +6,9 @@
 //  2. Admit checks host and origin.
 //  3. Authenticate names the caller.
 //  4. The route's Check looks at the headers.
-//  5. Locate.BySession finds out which instance has the session.
-//  6. Budget reserves room for the body, the Door reads and scans it, once.
-//  7. Locate.ByState finds out which instance has what the message goes on with.
+//  5. Locate.BySession finds the instance with the session.
+//  6. Budget reserves room for the body, and the Door reads and scans it, once.
+//  7. Locate.ByState finds the instance with the task or state that the message names.
 //  8. Authorize decides whether the caller may do what the messages ask for.
 //  9. The route's Serve answers.
 //  10. The Door closes the record.

@@ -9,36 +9,37 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
-// The stages. Each is replaced without the others.
+// The stages. Each can be replaced without the others.
 type (
-	// Admitter decides by where a request comes from and goes to. If it returns false it
-	// has answered the request.
+	// Admitter decides by the Origin and Host of a request. If it returns false it has
+	// answered the request.
 	Admitter interface {
 		Admit(w http.ResponseWriter, r *http.Request, methods string) bool
 	}
-	// Authenticator names the caller of a request, or says why it is refused.
+	// Authenticator names the caller of a request, or refuses it.
 	Authenticator interface {
 		Authenticate(r *http.Request) (caller.Caller, *Refusal)
 	}
-	// Locator says whether this instance answers a request: by the session that its header
-	// names, before the body is read, and by what it goes on with, after. If it returns
-	// false it has answered the request, or another instance has.
+	// Locator says whether this instance answers a request. Before the Door reads the
+	// body, BySession decides by the session in the header; afterwards, ByState decides
+	// by the task or state in the message. If either returns false, it has answered the
+	// request, or another instance has.
 	Locator interface {
 		BySession(w http.ResponseWriter, r *Request) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
-	// Budget says how much of a body is read, or why none is.
+	// Budget bounds the bodies that the Door reads, or refuses a request before.
 	Budget interface {
 		Reserve(r *Request) (BodyLimits, *Refusal)
-		// Grow is called before a body takes so many bytes more.
+		// The Door calls Grow before a body takes so many bytes more.
 		Grow(r *Request, bytes int) *Refusal
-		// Slow is called whenever more of a body is waited for. If it returns false, the
-		// body gives way to others.
+		// The Door calls Slow whenever it waits for more of a body. If Slow returns
+		// false, the body gives way to others.
 		Slow(r *Request) bool
-		// Filled is called when the body is whole.
+		// The Door calls Filled when it has read the whole body.
 		Filled(r *Request)
-		// Release is called once, when the body is not held any more: when the front end
-		// drops it, or the request is over.
+		// The Door calls Release once, when the front end drops the body or the request
+		// ends.
 		Release(r *Request)
 	}
 	// Authorizer decides whether the caller may do what its messages ask for.
@@ -49,16 +50,16 @@ type (
 
 // Route is the front end of one path.
 type Route struct {
-	Methods string // that a web page may use here, as a browser is told
-	// Check refuses a request by its head, before the body is read. If it returns false it
+	Methods string // that a web page may use here; browsers are told
+	// Check looks at the headers, before the Door reads the body. If it returns false it
 	// has answered the request. It may be nil.
 	Check func(w http.ResponseWriter, r *Request) bool
-	// Serve answers the request. Messages of a POST have been read.
+	// Serve answers the request. The Door has read the messages of a POST.
 	Serve func(w http.ResponseWriter, r *Request)
 }
 
-// Options are what a Door needs. Admit and Budget must be there; other stages that are nil
-// let every request pass.
+// Options are what a Door needs. Admit and Budget must be set. Other stages may be nil,
+// and then let every request pass.
 type Options struct {
 	Admit        Admitter
 	Authenticate Authenticator
@@ -67,14 +68,16 @@ type Options struct {
 	Authorize    Authorizer
 	Routes       map[string]Route // by path, exactly
 	Elsewhere    http.HandlerFunc // answers for all other paths
-	// Closing is closed when clients are to connect elsewhere: from then on every answer
-	// outside a session says that its connection closes. A session cannot be reached elsewhere. http.Server can do that, but closes idle connections
-	// at the same moment, and with them requests that have just been sent. It may be nil.
+	// Closing is closed when clients are to connect to other instances. From then on
+	// every answer outside a session has the header Connection: close; no other instance
+	// has the sessions of this one. http.Server can send that header, too, but closes
+	// idle connections at the same moment, and so loses requests that clients have just
+	// sent. It may be nil.
 	Closing <-chan struct{}
 	Metrics *Metrics
-	// Refusals logs requests that are refused; may be nil.
+	// Refusals logs the requests that the adapter refuses; may be nil.
 	Refusals *Refusals
-	// Closed is told of every record that is closed, for tests and audits; may be nil.
+	// Closed gets every record when the Door closes it, for tests and audits; may be nil.
 	Closed func(Record)
 }
 
@@ -98,7 +101,8 @@ func New(options Options) *Door {
 	return &Door{options}
 }
 
-// passage is one request on its way, with all that is made for it in one piece.
+// passage is one request in the Door. One allocation holds all that the Door needs for
+// it.
 type passage struct {
 	answerWriter
 	request Request
@@ -112,7 +116,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}},
 	}
 	p.asked, p.request.writer = &p.request, &p.answerWriter
-	// A panic aborts the answer on purpose; the record is closed all the same.
+	// A front end panics to abort its answer on purpose. The Door closes the record then,
+	// too.
 	defer d.close(p)
 	d.pass(&p.answerWriter, &p.request)
 }
@@ -164,7 +169,7 @@ type Refusal struct {
 	Header http.Header
 }
 
-// closing is the refusal of a request whose body is not read to its end.
+// closing returns the refusal for a request whose body the Door does not read to its end.
 func (f *Refusal) closing() *Refusal {
 	closing := *f
 	closing.Header = f.Header.Clone()

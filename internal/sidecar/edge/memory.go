@@ -11,22 +11,22 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Memory is the Budget of bodies that share one number of bytes. A body takes what its
-// buffer has, as that grows. When there is no room, a body that is slow to come gives way:
-// the oldest one of the client address that holds most. A request that finds no room is
-// refused.
+// Memory is the Budget of bodies that share one number of bytes. A body takes the bytes
+// of its buffer, as the buffer grows. When there is no room, a slow body gives way: the
+// oldest one of the client address that holds most. If none can, Memory refuses the
+// request.
 type Memory struct {
 	limits BodyLimits
 	bytes  *budget.Budget
 
 	mu     sync.Mutex
-	shares map[string]*share // of bodies that are slow, by the address of their client
+	shares map[string]*share // of slow bodies, by the address of their client
 	freed  chan struct{}     // closed when a slow body has given its bytes back
 
 	refused, evicted session.Counter
 }
 
-// share is what one client address holds in bodies that are slow.
+// share is what one client address holds in slow bodies.
 type share struct {
 	key            string
 	bytes          int64
@@ -38,7 +38,7 @@ type held struct {
 	bytes        int64
 	share        *share // nil unless the body is slow
 	older, newer *Request
-	evicted      bool // it has to give way
+	evicted      bool // the body has to give way
 }
 
 // NewMemory returns a Memory.
@@ -56,16 +56,16 @@ func (m *Memory) giveWay() {
 }
 
 const (
-	// slowAfter is how long a body may take to come before it has to give way.
+	// slowAfter is how long a body may take to arrive before it has to give way.
 	slowAfter = time.Second
 	// giveWay is how long a request waits for others to give way.
 	giveWay = time.Second
-	// memoryRetry is when a client that finds no room should try again, in seconds: slow
+	// memoryRetry is after how many seconds a refused client should try again. Slow
 	// bodies have given way by then.
 	memoryRetry = "2"
 )
 
-// Reserve lets the body be read. What a client announces costs nothing.
+// Reserve refuses no request: a Content-Length alone takes no memory.
 func (m *Memory) Reserve(*Request) (BodyLimits, *Refusal) { return m.limits, nil }
 
 // Grow takes room for more of a body.
@@ -84,7 +84,7 @@ func (m *Memory) Grow(r *Request, bytes int) *Refusal {
 	}
 }
 
-// take takes room for a body that grows. Large ones leave some to small ones.
+// take takes room for a growing body. Large bodies leave some room to small ones.
 func (m *Memory) take(r *Request, bytes int64) bool {
 	if r.held.bytes+bytes > pieceBytes {
 		return m.bytes.TakeLarge(bytes)
@@ -129,8 +129,8 @@ func (m *Memory) makeRoom(r *Request, bytes int64) bool {
 	}
 }
 
-// evictLocked has one slow body give way, other than that of the request, and says whether
-// there is one that does.
+// evictLocked makes one slow body give way, other than that of the request, and says
+// whether it found one.
 func (m *Memory) evictLocked(but *Request) bool {
 	var most *share
 	for _, s := range m.shares {
@@ -151,14 +151,14 @@ func (m *Memory) evictLocked(but *Request) bool {
 	if !victim.held.evicted {
 		victim.held.evicted = true
 		m.evicted.Inc()
-		// The goroutine that reads the body may set a later deadline. It looks whether it is
-		// evicted after that.
+		// The goroutine that reads the body may set a later deadline. It checks
+		// afterwards whether its body is evicted.
 		_ = http.NewResponseController(victim.writer).SetReadDeadline(time.Unix(1, 0))
 	}
 	return true
 }
 
-// Slow notes that a body is slow to come. It returns false if the body has to give way.
+// Slow notes that a body is slow. It returns false if the body has to give way.
 func (m *Memory) Slow(r *Request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +182,7 @@ func (m *Memory) Slow(r *Request) bool {
 	return true
 }
 
-// Filled notes that a body has come. From then on it does not give way.
+// Filled notes that a body is whole. From then on it does not give way.
 func (m *Memory) Filled(r *Request) {
 	if r.held.share == nil {
 		return
@@ -212,7 +212,7 @@ func (m *Memory) unlistLocked(r *Request) {
 	h.share, h.older, h.newer = nil, nil, nil
 }
 
-// Release gives back what the body has.
+// Release gives the bytes of the body back.
 func (m *Memory) Release(r *Request) {
 	slow := r.held.share != nil
 	if slow {

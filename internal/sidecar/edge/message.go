@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// batchMessages is how many messages a batch may have: what is known of a message
-// takes more room than a short one itself.
+// batchMessages is how many messages a batch may have. The envelope of a short message
+// takes more memory than the message.
 const batchMessages = 1024
 
 // scanBatch reads the envelopes of the messages in an array.
@@ -23,7 +23,7 @@ func scanBatch(body []byte) (messages []session.Message, err error) {
 			return err
 		case envelope.ProtocolVersion != nil:
 			return refused("a request of the stateless protocol must not be part of a batch")
-		case string(envelope.Method) == "initialize": // J-08
+		case string(envelope.Method) == "initialize": // nothing else may be sent before its answer
 			return refused("initialize must not be part of a batch")
 		case len(messages) == batchMessages:
 			return refused("a batch may have " + strconv.Itoa(batchMessages) + " messages")
@@ -38,7 +38,8 @@ func refused(reason string) *rpc.Error {
 	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
 }
 
-// refuseScan answers a request whose body is no message (J-13).
+// refuseScan refuses a body that rpc.Scan does not take. The error has no id, because the
+// id is not known.
 func refuseScan(w http.ResponseWriter, err error) {
 	code := rpc.CodeParse
 	if refused, ok := errors.AsType[*rpc.Error](err); ok {

@@ -25,7 +25,7 @@ const (
 	labelRevision = "mcp_protocol_version"
 	labelError    = "error_type"
 
-	// other stands for every value that is not listed.
+	// other stands for every unlisted value.
 	other = "_OTHER"
 	// methodBatch stands for the methods of a batch, which are answered together.
 	methodBatch = "batch"
@@ -44,16 +44,16 @@ type Metrics struct {
 	sessions   *prometheus.HistogramVec
 	answers    answerCounts
 
-	// Of operations that succeeded, by method and revision, made when they are first needed:
-	// looking one up costs a call nothing.
+	// Observers of operations that succeeded, by method and revision. The first operation
+	// of a kind adds its observer, so that later ones need not look up labels.
 	succeeded atomic.Pointer[map[operation]prometheus.Observer]
-	making    sync.Mutex // held to add to it
+	making    sync.Mutex // held while an observer is added
 }
 
-// operation is one that succeeded.
+// operation is the key of an observer for operations that succeeded.
 type operation struct{ method, revision string }
 
-// NewMetrics registers what there is to say of requests.
+// NewMetrics registers the metrics of requests and sessions.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -114,8 +114,8 @@ func (m *Metrics) SessionEnded(revision string, lasted time.Duration, reason err
 // serverEnded is the error type of a session that its server ended.
 const serverEnded = "server_ended"
 
-// sessionError is empty for sessions that end in order: by their clients, by their time, for
-// others, or because the instance goes away.
+// sessionError is empty for a session that its client ends, that reaches a time limit,
+// that yields to another, or that ends because the instance drains.
 func sessionError(reason error) string {
 	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrSilent, session.ErrLifetime, session.ErrYielded, session.ErrDraining} {
 		if errors.Is(reason, orderly) {
@@ -145,7 +145,7 @@ var methods = func() map[string]string {
 
 // knownMethod is a method as a label.
 func knownMethod(method []byte) string {
-	if known, ok := methods[string(method)]; ok { // which makes no string
+	if known, ok := methods[string(method)]; ok { // the compiler makes no string of the key
 		return known
 	}
 	return other
@@ -173,15 +173,15 @@ func (m *Metrics) answered(status int) {
 	}
 }
 
-// answerCounts counts what clients were answered, by status. Counters are made beforehand:
-// looking one up costs a call nothing.
+// answerCounts counts answers to clients, by status. It makes all counters in advance, so
+// that no answer looks up labels.
 type answerCounts struct {
 	known [600]prometheus.Counter // by status; nil for most
 	other [6]prometheus.Counter   // by class
 }
 
-// answerStatuses are those that the adapter gives itself; servers that speak HTTP may
-// think of others.
+// answerStatuses are the statuses of the adapter itself. Servers that speak HTTP may use
+// others.
 var answerStatuses = []int{
 	http.StatusOK, http.StatusAccepted, http.StatusNoContent, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
 	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusConflict,

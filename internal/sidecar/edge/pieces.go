@@ -2,13 +2,14 @@ package edge
 
 import "sync"
 
-// pieces is a body that is being read. Most have all of their bytes in the first piece, which
-// has just the room that it needs. All others are large, and may never be whole: their pieces
-// are used again, so that a client that sends halves of bodies makes no garbage, and no copies.
+// pieces is a body while the Door reads it. Most bodies fit into the first piece, which
+// has just the room that they need. Others are large, and may never be complete. The pool
+// takes their pieces back, so that a client that sends halves of bodies costs neither
+// garbage nor copies.
 type pieces struct {
-	first []byte // with room for what is yet to come of it
+	first []byte // with room for bytes that have not arrived
 	more  []*[pieceBytes]byte
-	size  int // of what has come
+	size  int // of the bytes that have arrived
 }
 
 var piecePool = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
@@ -19,10 +20,10 @@ func (p *pieces) grow(by int) {
 		p.first = append(make([]byte, 0, len(p.first)+by), p.first...)[:len(p.first)+by]
 		return
 	}
-	p.more = append(p.more, piecePool.Get().(*[pieceBytes]byte)) // nothing else is put there
+	p.more = append(p.more, piecePool.Get().(*[pieceBytes]byte)) // the pool has no other type
 }
 
-// free is the room that is left.
+// free returns the unused room.
 func (p *pieces) free() []byte {
 	if len(p.more) == 0 {
 		return p.first[p.size:]
@@ -31,8 +32,9 @@ func (p *pieces) free() []byte {
 	return p.more[len(p.more)-1][at:]
 }
 
-// joining is held while a large body is put together. That takes a while, and twice the
-// memory: however many bodies are whole at the same time, others have a processor left.
+// joining is held while join copies a large body into one piece. The copy takes a while,
+// and twice the memory. However many bodies become complete at the same time, other
+// requests have a processor left.
 var joining sync.Mutex
 
 // join returns the body in one piece.
@@ -50,7 +52,7 @@ func (p *pieces) join() []byte {
 	return body
 }
 
-// drop gives the pieces to the next body.
+// drop returns the pieces to the pool, for the next body.
 func (p *pieces) drop() {
 	for _, piece := range p.more {
 		piecePool.Put(piece)

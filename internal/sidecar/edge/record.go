@@ -21,8 +21,8 @@ const (
 	HTTPServer Front = "http"       // forwarded to a server that speaks HTTP itself
 )
 
-// ErrorType says how a request failed, in words that are few: a label of metrics.
-// It is empty for a request that did not.
+// ErrorType says how a request failed. It is a label of metrics, and so has few values.
+// It is empty for a request that succeeded.
 type ErrorType string
 
 // Error types besides codes of JSON-RPC and HTTP.
@@ -34,7 +34,7 @@ const (
 	Broken    ErrorType = "broken"    // the server's answer broke off
 )
 
-// Record is what is known of a request when it is over.
+// Record is what the adapter knows of a request when it ends.
 type Record struct {
 	Front      Front
 	HTTPMethod string
@@ -49,8 +49,8 @@ type Record struct {
 
 	began   time.Time
 	handed  *Handed // not nil after HandOver: it closes the record
-	closed  bool    // Answered was called
-	counted bool    // it is in flight
+	closed  bool    // Answered has been called
+	counted bool    // Metrics counts it as in flight
 }
 
 // Answered records how the request ended. The code that writes the answer calls it. Only
@@ -61,14 +61,14 @@ func (r *Record) Answered(how ErrorType) {
 	}
 }
 
-// refused is told of answers that are errors of the adapter's.
+// refused records an error by which the adapter itself answers.
 func (r *Record) refused(code int) {
 	if how := rpc.ErrorTypeOf(code); how != "" {
 		r.Answered(ErrorType(how))
 	}
 }
 
-// finish fills in what nobody has said.
+// finish fills in the duration, and the error if no call of Answered has set it.
 func (r *Record) finish(gone bool) {
 	r.Duration = time.Since(r.began)
 	switch {

@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// refusalPause is how long the log has no other line of one reason.
+	// refusalPause is how long the log has no second line for the same reason.
 	refusalPause = 10 * time.Second
-	// refusalReasons bounds the reasons that are told apart: some have words of clients in
-	// them.
+	// refusalReasons bounds the reasons that the log tells apart, because clients can put
+	// words of their own into some.
 	refusalReasons = 64
 	// refusalText is how much of a reason the log has.
 	refusalText = 256
 )
 
-// Refusals logs requests that the adapter itself refuses: the first of a reason at once,
-// and then, every ten seconds, how many more there were. A nil Refusals logs nothing.
+// Refusals logs requests that the adapter itself refuses. It logs the first one of a
+// reason at once, and then, every ten seconds, how many more there were. A nil Refusals
+// logs nothing.
 type Refusals struct {
 	Log logr.Logger
 
@@ -38,14 +39,14 @@ type refusedSince struct {
 	timer *time.Timer
 }
 
-// note is called with each refusal.
+// note logs or counts a refusal.
 func (f *Refusals) note(r *Request, status int, text string) {
 	if f == nil {
 		return
 	}
 	about := []any{"status", status, "reason", rpc.Legible(text, refusalText), "method", r.Method, "from", addressOf(r.RemoteAddr)}
 	level := 0
-	if r.Caller.Probe { // the manager asks on purpose for what may be refused
+	if r.Caller.Probe { // the manager expects that an instance may refuse its probe
 		level = 1
 	}
 	key := strconv.Itoa(level) + " " + strconv.Itoa(status) + " "
@@ -54,8 +55,8 @@ func (f *Refusals) note(r *Request, status int, text string) {
 	}
 }
 
-// isFirst says whether the log has had no line of the reason for a while. If it has had
-// one, the refusal is counted.
+// isFirst says whether the log has had no line of the reason for a while. Otherwise
+// isFirst counts the refusal.
 func (f *Refusals) isFirst(status, reason string, about []any, level int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,8 +78,8 @@ func (f *Refusals) isFirst(status, reason string, about []any, level int) bool {
 	return true
 }
 
-// report logs how many requests were refused for a reason since the last line of it. A
-// reason without any is forgotten.
+// report logs how many requests the adapter has refused for a reason since its last line.
+// It forgets a reason without any.
 func (f *Refusals) report(key string) {
 	f.mu.Lock()
 	known := f.reasons[key]
@@ -95,8 +96,8 @@ func (f *Refusals) report(key string) {
 	}
 }
 
-// invariable is the beginning of a text up to where it may have numbers, or words of a
-// client: what it has in common with other texts of the same reason.
+// invariable returns the beginning of a text, before any number and any word of a client.
+// Texts of one reason have it in common.
 func invariable(text string) string {
 	if end := strings.IndexAny(text, `":/0123456789`); end >= 0 {
 		return text[:end]

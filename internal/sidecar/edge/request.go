@@ -13,13 +13,13 @@ type Request struct {
 	*http.Request
 	Caller caller.Caller
 	// Messages are what a POST carries: one, unless it is a Batch. A front end that has
-	// passed them on and waits for the answer drops them, since they may be large.
+	// passed them on and waits for the answer drops them, because they may be large.
 	Messages []session.Message
 	Body     []byte // as it came
 	Record   Record
 	Batch    bool
 
-	reserved bool // it has a budget
+	reserved bool // the budget has to be given back
 	held     held
 	door     *Door
 	writer   *answerWriter
@@ -37,7 +37,7 @@ func head(header http.Header, canonical string) string {
 	return ""
 }
 
-// Drop lets go of the body, and of what it was given for it.
+// Drop releases the body, and gives its share of the budget back.
 func (r *Request) Drop() {
 	clear(r.Messages)
 	r.Messages, r.Body = nil, nil
@@ -83,20 +83,22 @@ func (r *Request) read(w http.ResponseWriter, limits BodyLimits) bool {
 	return true
 }
 
-// note notes what the request is about, which makes it one that is in flight.
+// note records the method and version of the message, and counts the request as in
+// flight.
 func (r *Request) note(method string, version []byte) {
 	r.Record.Method = method
-	if version != nil { // sessions know theirs, and a header says what its client likes
+	if version != nil { // a session has agreed on its version, and a header proves nothing
 		r.Record.Revision = KnownRevision(string(version))
 	}
 	if r.Caller.Probe {
-		return // it is no user's
+		return // metrics of operations are about users
 	}
 	r.Record.counted = true
 	r.door.options.Metrics.began()
 }
 
-// idOfSole is the id of the request that a POST carries, if it is one.
+// idOfSole returns the id of the request in a POST, or nil if the POST carries anything
+// else.
 func (r *Request) idOfSole() []byte {
 	if len(r.Messages) != 1 || r.Batch || r.Messages[0].Envelope.Kind != rpc.Request {
 		return nil
