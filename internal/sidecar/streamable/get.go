@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// get opens a stream for what belongs to no call, or resumes one that broke off.
+// get opens the stream for messages that belong to no call, or resumes a broken stream.
 func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 	if !frontend.Accepts(r.Request, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
@@ -25,12 +25,13 @@ func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 	switch {
 	case err == nil:
 	case errors.Is(err, session.ErrUnknownEvent):
-		// Not 404, which would say that the session is gone (T-24).
+		// Not 404: the client would take that for the end of the session, and open
+		// another.
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	case errors.Is(err, session.ErrStreamOver):
-		// Clients of event streams take this for "do not connect again". Those of the
-		// official SDKs try every second until they see an answer, or this.
+		// Clients of event streams take 204 for "do not connect again". Clients of the
+		// official SDKs try every second, until they see an answer or 204.
 		w.WriteHeader(http.StatusNoContent)
 		return
 	case errors.Is(err, session.ErrEnded):

@@ -1,7 +1,8 @@
 // Package streamable serves the Streamable HTTP transport of protocol revisions
-// 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. 2024-11-05, which had another
-// transport, may be agreed on there, too. Messages of 2026-07-28, which has no
-// sessions, are told apart by what they say of themselves, and handed on.
+// 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. Client and server may also agree on
+// 2024-11-05 there, which had another transport. Revision 2026-07-28 has no sessions: its
+// messages name their version themselves, by which this package recognizes them and hands
+// them on.
 package streamable
 
 import (
@@ -16,22 +17,21 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Options are what a Handler needs and how it behaves.
+// Options are what a Handler needs, and its limits.
 type Options struct {
 	Sessions *session.Registry
 
-	// Open starts a server for a new session, or connects to one; its errors are
-	// shown to clients. The session is ended by whoever notices first that the
-	// server has.
+	// Open starts a server for a new session, or connects to one. Clients see its errors.
+	// A session that it returns ends with its server.
 	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
-	// MintID makes the id of a session that was opened.
+	// MintID makes the id of a new session.
 	MintID func() string
-	// Stateless answers messages that name their protocol version themselves. Without
-	// it their clients are told which revisions are served.
+	// Stateless answers messages that name their protocol version themselves. If it is
+	// nil, the Handler refuses them with the list of revisions that it serves.
 	Stateless func(w http.ResponseWriter, r *edge.Request)
 
 	OpenTimeout  time.Duration // for a server to start and answer initialize
-	WriteTimeout time.Duration // for a client to read what it is sent
+	WriteTimeout time.Duration // for a client to read what the adapter writes
 	KeepAlive    time.Duration // between comments on a silent stream
 	Retry        time.Duration // for clients to wait before they connect again
 }
@@ -78,11 +78,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
 	}
 }
 
-// session finds the session that a request names. If there is none it has
-// answered the request; the id is that of the message, if it is one to be answered.
+// session finds the session that a request names. If it returns false it has answered the
+// HTTP request. The id is that of the JSON-RPC request, or nil.
 func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
 	if revision := r.Head(frontend.HeaderRevision); revision != "" && !frontend.IsServed(revision) {
-		frontend.RefuseRevision(w, id, revision) // T-19
+		frontend.RefuseRevision(w, id, revision)
 		return nil, false
 	}
 	name := r.Head(frontend.HeaderSession)
@@ -105,9 +105,9 @@ func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name str
 	frontend.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.Ended.Text(name, &r.Caller))
 }
 
-// owns says whether a session is the caller's. For others it does not exist. Where the
-// server checks tokens itself, it sees those of requests; all else takes a token that it
-// has accepted.
+// owns says whether a session belongs to the caller. For other callers it does not exist.
+// A server that checks tokens itself sees the tokens of requests only. For everything
+// else the caller needs a token that the server has accepted before.
 func owns(r *edge.Request, found *session.Session) bool {
 	if found.ServerChecks && !onlyRequests(r) {
 		return found.Owner.IsVerified(&r.Caller)

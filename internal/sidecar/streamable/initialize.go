@@ -15,9 +15,9 @@ import (
 
 var errNotOpened = errors.New("the session was not opened")
 
-// initialize opens a session: a place in the registry, a server, and the server's
-// agreement. The client learns the session's id only with that, so a session that
-// fails to open leaves nothing behind (T-15).
+// initialize opens a session: a slot in the registry, a server, and the server's result.
+// The client learns the session's id only together with that result, so that an
+// initialize that fails leaves no session behind.
 func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	message := r.Messages[0]
 	message.From = &r.Caller
@@ -43,14 +43,14 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	stream, err := opened.Call(ctx, message)
 	if err != nil {
 		opened.End(errNotOpened)
-		// It is not for this client to begin again: it just does.
+		// Not 404, as for other messages: this client is about to begin a session.
 		frontend.Unavailable(w, id, "the server did not take initialize: "+err.Error())
 		return
 	}
 	events, err := collect(ctx, stream)
 	if err != nil {
 		opened.End(errNotOpened)
-		if r.Context().Err() == nil { // else nobody is there to be told
+		if r.Context().Err() == nil { // otherwise the client is gone
 			frontend.Refuse(w, http.StatusOK, id, rpc.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
 		}
 		return
@@ -74,7 +74,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 // collect waits for everything on a stream, up to the answer that ends it.
 func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
 	defer stream.Detach()
-	// Until then it is the session's limits that hold for what the server says.
+	// Meanwhile the session's limits bound what the server sends.
 	for !stream.Finished() {
 		select {
 		case <-ctx.Done():
@@ -91,7 +91,8 @@ func collect(ctx context.Context, stream *session.Stream) (events []session.Even
 	}
 }
 
-// agreedRevision is the revision in the answer to initialize, if it is not an error.
+// agreedRevision returns the revision in the answer to initialize, and false for an
+// error.
 func agreedRevision(answer []byte) (string, bool) {
 	var response struct {
 		Result *struct {

@@ -18,8 +18,8 @@ func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
 	}
 	message := &r.Messages[0]
 	revision := r.Head(frontend.HeaderRevision)
-	// What a message says of itself comes first (B-01): older clients send no header, or
-	// one that a proxy has added.
+	// The version in the message counts before the one in the header: older clients send
+	// no header, or a proxy has added one (B-01).
 	switch {
 	case !admit(w, r, message):
 	case message.Envelope.ProtocolVersion != nil:
@@ -44,9 +44,9 @@ func (h *Handler) stateless(w http.ResponseWriter, r *edge.Request) {
 	h.Stateless(w, r)
 }
 
-// unserved answers a message without a protocol version of its own, whose header has
-// one that no session has. Only clients of the stateless revision, or of one to come,
-// send such a header, and their requests lack what makes them one.
+// unserved answers a message without a protocol version of its own, whose header has a
+// version without sessions. Only clients of 2026-07-28, or of a later revision, send such
+// a header, and their requests must have the version in the message, too.
 func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revision string) {
 	switch {
 	case message.Envelope.Kind == rpc.Request:
@@ -57,11 +57,11 @@ func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revi
 		}
 		frontend.Refuse(w, http.StatusBadRequest, idOf(message), rpc.CodeInvalidParams, text)
 	case revision != frontend.Revision20260728:
-		frontend.RefuseRevision(w, nil, revision) // T-19
+		frontend.RefuseRevision(w, nil, revision)
 	case message.Envelope.Kind == rpc.Response:
-		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noAnswers) // M-03
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noAnswers)
 	default:
-		w.WriteHeader(http.StatusAccepted) // M-04
+		w.WriteHeader(http.StatusAccepted) // and no more: the revision has no notification for servers
 	}
 }
 
@@ -70,8 +70,8 @@ const (
 	noBatches = "protocol revision " + frontend.Revision20260728 + " has no batches"
 )
 
-// admit says whether a message may be passed on, alone or in a batch. If not it has
-// answered.
+// admit says whether the client accepts the answer to a message, alone or in a batch. If
+// it returns false it has answered the HTTP request.
 func admit(w http.ResponseWriter, r *edge.Request, message *session.Message) bool {
 	if message.Envelope.Kind == rpc.Request && !frontend.Accepts(r.Request, frontend.TypeJSON, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, idOf(message), rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeJSON+" and "+frontend.TypeEvents)
@@ -80,7 +80,7 @@ func admit(w http.ResponseWriter, r *edge.Request, message *session.Message) boo
 	return true
 }
 
-// idOf is the id of a request; nobody waits for an answer to anything else.
+// idOf returns the id of a request, and nil for other messages, which get no answer.
 func idOf(message *session.Message) []byte {
 	if message.Envelope.Kind != rpc.Request {
 		return nil
@@ -88,7 +88,7 @@ func idOf(message *session.Message) []byte {
 	return message.Envelope.ID.Of(message.Bytes)
 }
 
-// pass hands messages to their session, and answers when there is a request.
+// pass hands messages to their session, and waits for the answers to requests.
 func (h *Handler) pass(w http.ResponseWriter, r *edge.Request, found *session.Session) {
 	requests := r.Messages[:0]
 	for i := range r.Messages {
@@ -121,7 +121,7 @@ func (h *Handler) call(w http.ResponseWriter, r *edge.Request, to *session.Sessi
 	reply.run()
 }
 
-// failSend answers a message that did not reach its server.
+// failSend refuses a message that did not reach its server.
 func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 	switch {
 	case errors.Is(err, session.ErrDuplicateID):
@@ -138,7 +138,7 @@ func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
 // batch takes an array of messages, which only revision 2025-03-26 has.
 func (h *Handler) batch(w http.ResponseWriter, r *edge.Request) {
 	if r.Head(frontend.HeaderRevision) == frontend.Revision20260728 {
-		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches) // J-09
+		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches)
 		return
 	}
 	for i := range r.Messages {

@@ -12,21 +12,21 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// reply writes what arrives on a stream to the client. It commits itself late: an
-// answer that comes first becomes one JSON body, anything else an event stream.
+// reply writes the messages of a stream to the client. It decides late how: if the first
+// message is the answer, it writes one JSON body, and otherwise an event stream.
 type reply struct {
 	handler  *Handler
 	w        http.ResponseWriter
 	r        *edge.Request
 	stream   *session.Stream
 	revision string
-	batch    bool   // there may be several answers
+	batch    bool   // with one answer for each of its requests
 	after    string // the event that the client has, if it resumes the stream
 
 	control   *http.ResponseController
 	resumable bool
-	id        []byte // of the event that was appended last
-	buffer    []byte // to be written
+	id        []byte // of the last event in the buffer
+	buffer    []byte // what flush writes next
 }
 
 func (p *reply) run() {
@@ -38,7 +38,7 @@ func (p *reply) run() {
 	for {
 		switch event, ok, others, end := p.stream.TakeSole(); {
 		case ok && event.Message == nil:
-			frontend.StartEvents(p.w) // and nothing on it: the client has cancelled the call
+			frontend.StartEvents(p.w) // and write no event: the client has cancelled the call
 			p.r.Record.Answered(edge.ErrorType(event.Failed()))
 			return
 		case ok:
@@ -59,13 +59,13 @@ func (p *reply) run() {
 	}
 }
 
-// writeSize is how much is written in one go, within one deadline.
+// writeSize is how many bytes one write has, within one deadline.
 const writeSize = 64 << 10
 
-// saidLength is the size of a body up to which net/http itself says how long it is.
+// saidLength is the size of a body up to which net/http itself sets Content-Length.
 const saidLength = 2 << 10
 
-// writeJSON writes an answer. It has a stream if its session is open.
+// writeJSON writes an answer. The stream is nil while the session is not open yet.
 func (h *Handler) writeJSON(stream *session.Stream, w http.ResponseWriter, body []byte) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -84,7 +84,7 @@ func (h *Handler) writeJSON(stream *session.Stream, w http.ResponseWriter, body 
 	}
 }
 
-// Shared by all answers, so that none has to make its own.
+// All answers share it, so that none allocates its own.
 var jsonType = []string{frontend.TypeJSON}
 
 // writeAll answers with one body or, if there is more than one event, a stream.
@@ -101,8 +101,8 @@ func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 	_, _ = w.Write(buffer) // the client has it, or is gone
 }
 
-// streamEvents answers by an event stream, until it ends or the client goes. What
-// is on the stream is taken only now, so that every event has an id.
+// streamEvents answers by an event stream, until it ends or the client disconnects. It
+// takes the first message only after MakeResumable, so that every event has an id.
 func (p *reply) streamEvents() {
 	timer := time.NewTimer(p.handler.KeepAlive)
 	defer timer.Stop()
@@ -111,12 +111,12 @@ func (p *reply) streamEvents() {
 	beginning, resumable := p.stream.MakeResumable()
 	p.resumable = resumable
 	if p.after != "" {
-		beginning = p.after // it would get again what it has, should it have to come back
+		beginning = p.after // a client that resumes once more gets no event twice
 	}
 	if resumable && p.revision == frontend.Revision20251125 {
 		p.buffer = rpc.AppendPriming(p.buffer, beginning, int(p.handler.Retry.Milliseconds()))
 	} else {
-		// Proxies hold headers back until something follows them (T-13).
+		// Proxies hold headers back until something follows them.
 		p.buffer = append(p.buffer, rpc.KeepAlive...)
 	}
 	for p.flush() && p.wait(timer) {
@@ -131,24 +131,24 @@ func (p *reply) append(event session.Event) {
 		p.begin()
 		p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
 	}
-	if event.Failed() != "" { // one of a batch is enough
+	if event.Failed() != "" { // one error makes a batch fail
 		p.r.Record.Answered(edge.ErrorType(event.Failed()))
 	}
 }
 
-// writeBuffers are shared: a stream has one only while there is something to write.
+// All streams share writeBuffers. A stream has one only while it has something to write.
 var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// begin makes sure that there is a buffer.
+// begin takes a buffer, unless the stream has one.
 func (p *reply) begin() {
 	if p.buffer == nil {
-		p.buffer = *writeBuffers.Get().(*[]byte) // nothing else is put there
+		p.buffer = *writeBuffers.Get().(*[]byte) // the pool has no other type
 	}
 }
 
-// flush sends what was gathered. A client that does not take it in time is treated
-// as gone; it can come back and resume. If it has come back already, it gets there what
-// was gathered here.
+// flush writes the buffer. It treats a client that does not read in time as gone; the
+// client can resume the stream. If it has resumed already, the other connection gets what
+// is in the buffer.
 func (p *reply) flush() bool {
 	if p.stream.Replaced() {
 		p.r.Record.Answered(edge.Cancelled) // as if the client had closed this connection
@@ -160,7 +160,7 @@ func (p *reply) flush() bool {
 	if frontend.WriteInterruptible(p.stream, p.w, p.control, p.buffer, p.handler.WriteTimeout) != nil {
 		return false
 	}
-	if cap(p.buffer) <= 4*writeSize { // one that a large event has grown is not kept
+	if cap(p.buffer) <= 4*writeSize { // a larger one, grown by a large event, is garbage
 		written := p.buffer[:0]
 		writeBuffers.Put(&written)
 	}
@@ -168,7 +168,8 @@ func (p *reply) flush() bool {
 	return p.control.Flush() == nil
 }
 
-// wait gathers what there is, or waits for it. It says whether the stream goes on.
+// wait fills the buffer with the events that are there, or waits for one. It says whether
+// the stream goes on.
 func (p *reply) wait(timer *time.Timer) bool {
 	for {
 		event, ok, end := p.stream.Take()
@@ -176,7 +177,7 @@ func (p *reply) wait(timer *time.Timer) bool {
 		case ok && event.Last:
 			p.append(event)
 			failed := event.Failed()
-			event = session.Event{} // the copy is what is written, which may take long
+			event = session.Event{} // flush writes the copy in the buffer, and may take long
 			if p.flush() {
 				p.r.Record.Answered(edge.ErrorType(failed))
 			}
