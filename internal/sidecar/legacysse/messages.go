@@ -11,15 +11,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// serveMessages takes what a client has to say to the server of its connection. It
-// only ever acknowledges: answers arrive on the connection (E-04).
+// serveMessages takes the messages of a client for the server of its connection. It only
+// acknowledges them: answers travel on the event stream.
 func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 	c, ok := t.find(w, r)
 	if !ok {
 		return
 	}
-	// The transport's own revision has no arrays, but 2025-03-26, which may be agreed on
-	// all the same, does (J-10). Later ones do not.
+	// Client and server may agree on 2025-03-26 over this transport, and that revision
+	// has batches. Clients that have not agreed yet may send them, too (J-10).
 	if agreed := c.revision(); r.Batch && agreed >= firstWithoutBatches {
 		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this connection has "+agreed)
 		return
@@ -31,18 +31,18 @@ func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// firstWithoutBatches is the revision since which there are none.
+// firstWithoutBatches is the first revision after the one with batches.
 const firstWithoutBatches = "2025-06-18"
 
 func isInitialize(message session.Message) bool {
 	return message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize"
 }
 
-// errStateless refuses what is not a request of the stateless protocol, which is
-// not served here. A request is answered.
+// errStateless refuses notifications of 2026-07-28, which this transport does not serve.
+// Requests get an answer on the stream.
 var errStateless = errors.New("messages of the stateless protocol are not taken here; begin with initialize")
 
-// failTake answers a message that did not reach its server.
+// failTake refuses a message that did not reach its server.
 func failTake(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, session.ErrEnded):
@@ -56,8 +56,8 @@ func failTake(w http.ResponseWriter, err error) {
 	}
 }
 
-// take hands messages to the server, those that want no answer first, unless they
-// are for us to answer.
+// take hands messages to the server, notifications and responses first. The adapter
+// itself answers those that the server must not see.
 func (c *connection) take(r *edge.Request) error {
 	ctx := r.Context()
 	if len(r.Messages) == 1 {
@@ -88,45 +88,46 @@ func (c *connection) take(r *edge.Request) error {
 	return c.session.CallOn(ctx, c.stream, requests...)
 }
 
-// call hands a request to the server. Its record is closed when its answer is written.
+// call hands a request to the server. The writer of the stream closes its record with the
+// answer.
 func (c *connection) call(r *edge.Request, request []session.Message) error {
 	record := r.HandOver()
 	request[0].Tag = record
 	c.records.add(record)
 	err := c.session.CallOn(r.Context(), c.stream, request...)
 	if err != nil {
-		c.records.take(record) // the edge closes it with what the client is answered
+		c.records.take(record) // the edge closes it, with the refusal
 	}
 	return err
 }
 
-// errorTypeOf is how a request failed that we answer ourselves.
+// errorTypeOf returns how a request failed that the adapter answers itself.
 func errorTypeOf(answer []byte) edge.ErrorType {
 	envelope, err := rpc.Scan(answer)
 	if err != nil {
-		return edge.Succeeded // we made it, so this does not happen
+		return edge.Succeeded // cannot happen: the adapter made the answer
 	}
 	return edge.ErrorType(rpc.ErrorType(answer, &envelope, false))
 }
 
-// refuse returns the answer to a request that the server must not see, if it must
-// not, or an error if it is none that could be answered.
+// refuse returns the answer to a request that the server must not see, or an error for
+// another such message, which gets no answer. Both are nil for all other messages.
 func (c *connection) refuse(message session.Message) (answer []byte, err error) {
 	e := &message.Envelope
 	id := e.ID.Of(message.Bytes)
 	switch {
 	case e.ProtocolVersion != nil && e.Kind == rpc.Request:
-		return frontend.UnsupportedRevision(id, string(e.ProtocolVersion)), nil // E-07
+		return frontend.UnsupportedRevision(id, string(e.ProtocolVersion)), nil
 	case e.ProtocolVersion != nil:
 		return nil, errStateless
 	case isInitialize(message) && !c.begin(id):
-		// Servers differ in what they make of a second one.
+		// Servers differ in how they treat a second initialize.
 		return rpc.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
 	}
 	return nil, nil
 }
 
-// answer sends the client an answer of our own.
+// answer sends the client an answer of the adapter itself.
 func (c *connection) answer(ctx context.Context, message []byte) error {
 	select {
 	case c.answers <- message:

@@ -6,7 +6,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 )
 
-// records are those of requests whose answers are yet to be written to the connection.
+// records are those of requests whose answers the connection has not written yet.
 type records struct {
 	mu   sync.Mutex
 	open map[*edge.Handed]struct{}
@@ -34,7 +34,7 @@ func (r *records) take(record *edge.Handed) {
 	delete(r.open, record)
 }
 
-// cancel closes all records: nobody writes to the connection any more.
+// cancel closes all records, when the connection ends.
 func (r *records) cancel() {
 	r.mu.Lock()
 	open := r.open

@@ -16,30 +16,31 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// errGone is why a session ends whose client does not listen any more.
+// errGone ends the session of a client that has closed its event stream.
 var errGone = fmt.Errorf("%w: it closed its connection", session.ErrClient)
 
-// connection is one client that listens, and its session. Whatever the server says
-// is on one stream, so that it arrives in the order in which it was said.
+// connection is the event stream of one client, and its session. All messages of the
+// server are on one stream, so that they arrive in the order in which the server sends
+// them.
 type connection struct {
 	session *session.Session
 	stream  *session.Stream
 	records records
-	answers chan []byte   // of our own
-	gone    chan struct{} // closed when nobody writes any more
+	answers chan []byte   // of the adapter itself
+	gone    chan struct{} // closed when the connection ends
 
-	initialize atomic.Pointer[string] // its id, when the server has been sent it
+	initialize atomic.Pointer[string] // its id, once the server has it
 	agreed     atomic.Pointer[string] // the revision in the answer to it
 }
 
-// begin notes the id of initialize. It says whether it is the first.
+// begin records the id of initialize. It returns false if the client has sent one before.
 func (c *connection) begin(id []byte) bool {
 	text := string(id)
 	return c.initialize.CompareAndSwap(nil, &text)
 }
 
-// note looks for the answer to initialize in what the client is about to be sent, so
-// that it never knows more of what was agreed on than we do.
+// note looks for the answer to initialize, before the client gets it. So the adapter
+// knows the revision whenever the client does.
 func (c *connection) note(message []byte) {
 	id := c.initialize.Load()
 	if id == nil || c.agreed.Load() != nil {
@@ -54,12 +55,13 @@ func (c *connection) note(message []byte) {
 			ProtocolVersion string `json:"protocolVersion"`
 		} `json:"result"`
 	}
-	// An answer that makes no sense agrees on nothing, as an error does.
+	// A malformed answer agrees on no revision, as an error does.
 	_ = json.Unmarshal(message, &answer)
 	c.agreed.Store(&answer.Result.ProtocolVersion)
 }
 
-// revision is the protocol revision that was agreed on; empty before that.
+// revision is the protocol revision of the session; empty before client and server agree
+// on one.
 func (c *connection) revision() string {
 	if agreed := c.agreed.Load(); agreed != nil {
 		return *agreed
@@ -67,8 +69,9 @@ func (c *connection) revision() string {
 	return ""
 }
 
-// serveStream opens a session and sends everything of it to the client, until one
-// of the two goes (E-01, E-06).
+// serveStream opens a session and sends its messages to the client, until the client or
+// the server ends. A client that disconnects cannot come back, so that its session and
+// its server end with the GET.
 func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	if !frontend.Accepts(r.Request, frontend.TypeEvents) {
 		frontend.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+frontend.TypeEvents)
@@ -88,8 +91,8 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	defer opened.End(errGone)
 	opened.Owner = caller.NewOwner(&r.Caller)
 	r.Record.Session = opened.Number
-	// The registry knows the session by a name that nobody is told, so that no
-	// other transport leads to it.
+	// The registry has the session under a secret name, so that clients cannot reach it
+	// by another transport.
 	slot.Fill(r.Context(), rand.Text(), opened)
 
 	defer general.Detach()
@@ -102,8 +105,7 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	t.write(w, r, c, t.PostTo+"?"+tokenParameter+"="+token)
 }
 
-// open starts a server and opens the stream of its session for what belongs to no
-// call.
+// open starts a server, and opens the stream for messages that belong to no call.
 func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Session, *session.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.OpenTimeout)
 	defer cancel()
@@ -119,7 +121,7 @@ func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	return opened, general, nil
 }
 
-// write tells the client where to post, and then all that arrives for it.
+// write sends the client the URL for its messages, and then the messages of the server.
 func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection, postTo string) {
 	header := w.Header()
 	header.Set("Content-Type", frontend.TypeEvents)
@@ -150,10 +152,10 @@ func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection,
 	}
 }
 
-// writeSize is how much is written in one go, within one deadline.
+// writeSize is how many bytes one write has, within one deadline.
 const writeSize = 64 << 10
 
-// writer sends events to a client. One that does not take them in time is gone.
+// writer sends events to a client. It treats a client that does not read in time as gone.
 type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -166,11 +168,11 @@ func (p *writer) append(message []byte) {
 	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: message})
 }
 
-// gather appends what there is, to be sent in one go. It says whether there is
-// nothing and never will be.
+// gather appends the messages that are there, for one write. It returns true if there are
+// none, and the stream has ended.
 func (p *writer) gather(c *connection) (end bool) {
 	select {
-	case answer := <-c.answers: // however much the server says
+	case answer := <-c.answers: // first, however much the server sends
 		p.append(answer)
 	default:
 	}
@@ -179,7 +181,7 @@ func (p *writer) gather(c *connection) (end bool) {
 		if !ok {
 			return end && len(p.buffer) == 0
 		}
-		if event.Message != nil { // else the client has cancelled the call
+		if event.Message != nil { // otherwise the client has cancelled the call
 			c.note(event.Message)
 			p.append(event.Message)
 		}
@@ -197,7 +199,7 @@ func (p *writer) flush() error {
 	}
 	p.buffer = p.buffer[:0]
 	if cap(p.buffer) > writeSize {
-		p.buffer = nil // one large message is no reason to hold on to that much
+		p.buffer = nil // a buffer that a large message has grown is not kept
 	}
 	return p.control.Flush()
 }

@@ -1,9 +1,9 @@
-// Package legacysse serves the HTTP+SSE transport of protocol revision 2024-11-05,
-// for clients that know no newer one: a URL to listen at and a URL to post to.
+// Package legacysse serves the HTTP+SSE transport of protocol revision 2024-11-05, for
+// clients that know no newer one. It has two URLs: a GET of the first opens an event
+// stream, and clients POST their messages to the second.
 //
-// A connection to the first is a session. Its server starts when the client
-// connects and ends when the client goes; there is no coming back. Whatever the
-// client posts, all answers arrive on that connection.
+// An event stream is a session. Its server starts when the client connects, and ends when
+// the client disconnects; the client cannot resume it. All answers travel on that stream.
 package legacysse
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Where clients expect the two URLs.
+// The paths where clients expect the two URLs.
 const (
 	StreamPath   = "/sse"
 	MessagesPath = "/messages"
@@ -27,22 +27,21 @@ const (
 
 const tokenParameter = "token"
 
-// Options are what a Transport needs and how it behaves.
+// Options are what a Transport needs, and its limits.
 type Options struct {
 	Sessions *session.Registry
 
-	// Open starts a server for a new session, or connects to one; its errors are
-	// shown to clients. The session is ended by whoever notices first that the
-	// server has.
+	// Open starts a server for a new session, or connects to one. Clients see its errors.
+	// A session that it returns ends with its server.
 	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
-	// MintToken makes what a client shows to post to its connection. Nobody else
-	// may be able to guess it, and it must need no escapes in a URL.
+	// MintToken makes the token that a client sends with each POST. Other clients must
+	// not be able to guess it, and it must need no escapes in a URL.
 	MintToken func() string
-	// PostTo is the path that clients are told to post to.
+	// PostTo is the path in the endpoint event, to which clients send their messages.
 	PostTo string
 
 	OpenTimeout  time.Duration // for a server to start
-	WriteTimeout time.Duration // for a client to read what it is sent
+	WriteTimeout time.Duration // for a client to read what the adapter writes
 	KeepAlive    time.Duration // between comments on a silent connection
 }
 
@@ -80,8 +79,8 @@ func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
 	}
 }
 
-// find returns the connection that a request names, if it is the caller's. If there is
-// none it has answered the request.
+// find returns the connection that a request names, if it belongs to the caller. If it
+// returns false it has answered the request.
 func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, bool) {
 	token := r.URL.Query().Get(tokenParameter)
 	if token == "" {
