@@ -8,7 +8,8 @@ import (
 )
 
 // ExitError says how a server's process ended, and what it wrote to standard error about
-// that. The status of a server shows it. Clients are told what ForClients returns.
+// that. The status of an MCPServer shows all of it. Clients get only what ForClients
+// returns.
 type ExitError struct{ launcher.Exit }
 
 // Brief is the error without what the process wrote.
@@ -17,7 +18,7 @@ func (e *ExitError) Brief() string { return "the server's process ended: " + e.S
 func (e *ExitError) Error() string {
 	text := e.Brief()
 	if lines := diagnosis.Lines(e.StderrHead, e.Stderr); lines != "" {
-		text += "; it wrote on standard error: " + lines // the manager looks for the last words of this
+		text += "; it wrote on standard error: " + lines // the manager looks for "on standard error: "
 	}
 	return text
 }
@@ -35,10 +36,10 @@ func ForClients(reason error) error {
 	return reason
 }
 
-// InWords is the error with other words for clients.
+// InWords returns the error with another text for clients.
 func (e *ExitError) InWords(words string) error { return &discreetError{words, e} }
 
-// discreetError is an ExitError in words that hold no secret.
+// discreetError is an ExitError whose text holds no secret.
 type discreetError struct {
 	words string
 	exit  *ExitError
@@ -46,7 +47,7 @@ type discreetError struct {
 
 func (d *discreetError) Error() string { return d.words }
 
-// Brief is for logs, which have what the process wrote already.
+// Brief is for logs, which already have the standard error of the process.
 func (d *discreetError) Brief() string { return d.words }
 
 func (d *discreetError) Unwrap() error { return d.exit }

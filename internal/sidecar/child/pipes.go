@@ -5,11 +5,12 @@ import (
 	"io"
 )
 
-// ErrTaken says that somebody reads the process's output already, or that it is dead.
+// ErrTaken says that another reader has the process's output, or that the process is
+// dead.
 var ErrTaken = errors.New("the server's output is not to be had")
 
-// Pipes hands out the process's output and input, to be used instead of Serve and
-// Send. Whoever takes them calls Close in the end.
+// Pipes returns the process's output and input, for callers that use them instead of
+// Serve and Send. The caller calls Close in the end.
 func (s *Server) Pipes() (output io.Reader, input io.WriteCloser, err error) {
 	if !s.outputTaken.CompareAndSwap(false, true) {
 		return nil, nil, ErrTaken
@@ -18,7 +19,7 @@ func (s *Server) Pipes() (output io.Reader, input io.WriteCloser, err error) {
 	return &startedReader{s}, &askingWriter{s}, nil
 }
 
-// startedReader notes that a process which has said something has started.
+// startedReader takes the first output of a process as the end of its start.
 type startedReader struct{ server *Server }
 
 func (r *startedReader) Read(p []byte) (int, error) {
@@ -30,7 +31,7 @@ func (r *startedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// askingWriter knows that a process whose input is closed is asked to end.
+// askingWriter takes the closing of the input as a request to end.
 type askingWriter struct{ server *Server }
 
 func (w *askingWriter) Write(p []byte) (int, error) {
@@ -44,11 +45,11 @@ func (w *askingWriter) Close() error {
 	return w.server.process.Stdin.Close()
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that closes when the process has ended.
 func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
-// Reason says how the process ended, in words; it waits until it has. It is nil for
-// one that was asked to end.
+// Reason waits for the end of the process and returns how it ended. It returns nil if the
+// adapter has asked the process to end.
 func (s *Server) Reason() error {
 	exit := s.process.Exit()
 	if s.asked.Load() {

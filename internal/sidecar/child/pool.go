@@ -1,6 +1,5 @@
-// Package child turns processes into servers that sessions can use: it keeps warm
-// spares, bounds starts and processes, reads messages off their output, and says
-// why they ended.
+// Package child turns processes into servers for sessions. It keeps spare processes warm,
+// bounds starts and processes, reads messages from their output, and says why they ended.
 package child
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
-// ErrFull says that there are as many processes as there may be.
+// ErrFull says that the pool has reached its limit of processes.
 var ErrFull = errors.New("as many server processes run as may run")
 
 // ErrClosed says that the pool starts no more processes.
@@ -32,56 +31,56 @@ type Starter interface {
 	Spawn(ctx context.Context, label string) (*launcher.Process, error)
 }
 
-// Options say how processes are kept.
+// Options are the limits of a Pool and its processes.
 type Options struct {
 	Framing   rpc.Framing
-	LineBytes int // largest message taken from a process
-	// LineBytesName is what the user calls LineBytes; may be empty.
+	LineBytes int // largest message that a process may send
+	// LineBytesName is the setting by which a user changes LineBytes; may be empty.
 	LineBytesName string
-	Memory        *budget.Budget // for large messages while they are read; nil is no limit
-	MemoryName    string         // what the user sets to have more of it; may be empty
-	Warm          int            // processes kept started for sessions to come
-	Max           int            // processes in all, spares among them
+	Memory        *budget.Budget // for large messages while the adapter reads them; nil is no limit
+	MemoryName    string         // the setting by which a user changes it; may be empty
+	Warm          int            // spare processes for new sessions
+	Max           int            // processes in all, with spares
 	Starts        int            // processes that may be starting at a time
 
 	StartHold time.Duration // after which a silent process no longer counts as starting
-	EOFGrace  time.Duration // for a process to end after its input has
-	TermGrace time.Duration // for it to end after TERM, before KILL
-	// SendTimeout is for a process to read a message. It may get half of it only, if
-	// it was sent another one shortly before.
+	EOFGrace  time.Duration // for a process to end after its input is closed
+	TermGrace time.Duration // for a process to end after TERM, before KILL
+	// SendTimeout is for a process to read a message. A message right after another may
+	// have only half of it.
 	SendTimeout time.Duration
 
 	Log logr.Logger
 }
 
-// Metrics are counted over all processes of a pool.
+// Metrics count over all processes of a pool.
 type Metrics struct {
 	Starts        atomic.Uint64
 	StartFailures atomic.Uint64
-	Crashes       atomic.Uint64 // ends that nobody asked for, of output too
-	JunkLines     atomic.Uint64 // output that is no message
+	Crashes       atomic.Uint64 // ends without a request of the adapter, of the output too
+	JunkLines     atomic.Uint64 // lines of output other than messages
 	Oversized     atomic.Uint64 // messages over the limit
-	Unaffordable  atomic.Uint64 // messages that the budget had no room for
-	Panics        atomic.Uint64 // of the adapter itself, while it read output
+	Unaffordable  atomic.Uint64 // messages without room in the budget
+	Panics        atomic.Uint64 // of the adapter, while it reads output
 	Running       atomic.Int64
 }
 
-// Pool starts processes and knows those that run.
+// Pool starts processes and keeps the spares.
 type Pool struct {
 	starter Starter
 	options Options
 	metrics Metrics
 
-	starting chan struct{} // a place for each process that may be starting
+	starting chan struct{} // holds one element for each starting process
 
 	mu     sync.Mutex
 	number uint64
-	alive  int // running or being started
+	alive  int // running or starting
 	spares []*Server
 	closed bool
 	wanted chan struct{} // receives when a spare may be missing
 
-	shortLived atomic.Pointer[launcher.Exit] // of a spare that ended soon after it was started
+	shortLived atomic.Pointer[launcher.Exit] // of a spare that ended soon after its start
 }
 
 // NewPool returns a Pool without processes. Run keeps its spares.
@@ -96,8 +95,8 @@ func NewPool(starter Starter, options Options) *Pool {
 // Metrics are the pool's counters.
 func (p *Pool) Metrics() *Metrics { return &p.metrics }
 
-// Acquire returns a server that nobody has used: a spare, or a new one. It waits
-// while too many are starting.
+// Acquire returns an unused server: a spare, or a new one. It waits while too many
+// processes are starting.
 func (p *Pool) Acquire(ctx context.Context) (*Server, error) {
 	if spare := p.takeSpare(); spare != nil {
 		return spare, nil
@@ -149,7 +148,7 @@ func (p *Pool) start(ctx context.Context) (*Server, error) {
 	return newServer(p, process, label), nil
 }
 
-// reserve takes a place for one more process and names it.
+// reserve counts one more process, within the limit, and returns its label.
 func (p *Pool) reserve() (label string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +170,7 @@ func (p *Pool) release() {
 	p.want()
 }
 
-// ended is called once for each process, when it has.
+// ended takes a process out of the pool. Each process calls it once, when it has ended.
 func (p *Pool) ended(server *Server) {
 	p.metrics.Running.Add(-1)
 	p.mu.Lock()
@@ -186,10 +185,9 @@ func (p *Pool) ended(server *Server) {
 	p.release()
 }
 
-// Run keeps spares until the context ends; then it ends them. A command that
-// cannot be started, or whose processes end while they wait, is tried again ever
-// more slowly. There is no mux.Supervisor here, which has one process that clients wait for:
-// the pool has many, and gives each of them away.
+// Run keeps spares until the context ends, and then ends them. It backs off while the
+// command cannot start, or its processes end before a session uses them. The pool is no
+// mux.Supervisor, which has one process for all clients: it has many, and gives each away.
 func (p *Pool) Run(ctx context.Context) {
 	defer p.close()
 	var backOff mux.BackOff
@@ -223,7 +221,7 @@ func (p *Pool) missing() bool {
 	return len(p.spares) < p.options.Warm && p.alive < p.options.Max
 }
 
-// shortLived makes Run slow down for a command that does not stay.
+// shortLived returns the error that makes Run back off, for a spare that has ended soon.
 func shortLived(exit *launcher.Exit) error {
 	if exit == nil {
 		return nil

@@ -31,16 +31,16 @@ type Server struct {
 	startedOnce sync.Once
 	closeOnce   sync.Once
 	closing     chan struct{}
-	outputTaken atomic.Bool // by whoever reads it, or else by whoever buries the process
-	broke       atomic.Bool // one of its pipes ended by itself, as both do with the process
-	asked       atomic.Bool // to end, before it did by itself
+	outputTaken atomic.Bool // by a reader, or at the end of the process
+	broke       atomic.Bool // a pipe has ended without the adapter, as both do with the process
+	asked       atomic.Bool // by the adapter to end, while it lived
 
-	writing  chan struct{} // has room for the one who writes
+	writing  chan struct{} // holds an element while a goroutine writes
 	frame    []byte
-	deadline time.Time // of writes, as it was set last
-	broken   error     // a message was written in part; no other can follow it
+	deadline time.Time // of writes, as set last
+	broken   error     // not nil after a partial write, which no other message can follow
 
-	junkLines int // counted by whoever reads the output
+	junkLines int // counted by the goroutine that reads the output
 }
 
 func newServer(pool *Pool, process *launcher.Process, label string) *Server {
@@ -61,7 +61,7 @@ func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 	return s
 }
 
-// started gives the place of a process that is starting to the next one.
+// started lets the next process start.
 func (s *Server) started() {
 	s.startedOnce.Do(func() { <-s.pool.starting })
 }
@@ -75,33 +75,32 @@ func (s *Server) dead() bool {
 	}
 }
 
-// ask notes that the process is told to end. One that has ended, or whose pipes have,
-// did so by itself: that is often known a moment before its end is.
+// ask records that the adapter asks the process to end. A dead process has ended by
+// itself. So has one with an ended pipe, since a pipe often ends a moment earlier.
 func (s *Server) ask() {
 	if !s.dead() && !s.broke.Load() {
 		s.asked.Store(true)
 	}
 }
 
-// stop ends the process, at once or by TERM first.
+// stop ends the process by TERM, and by KILL after the grace.
 func (s *Server) stop(grace time.Duration) {
 	s.ask()
 	s.process.Stop(grace)
 }
 
-// Label is the number that stands in front of what the process writes to its standard
-// error.
+// Label is the number in front of each line of the process's standard error.
 func (s *Server) Label() string { return s.label }
 
-// PID is the process's number as whoever started it sees it.
+// PID is the process's number in the PID namespace of the program that started it.
 func (s *Server) PID() int { return s.process.PID }
 
-// smallFrame is the size up to which a message and its frame are one write; a
-// larger one is not worth the copy.
+// smallFrame is the size up to which a message and its frame are one write. For a larger
+// message the copy costs more than a second write.
 const smallFrame = 64 << 10
 
-// Send writes one message. Messages never mix. A process that does not read in time
-// is ended, if part of the message has reached it.
+// Send writes one message. Messages never mix. If a process does not read in time and has
+// got a part of the message, Send ends it.
 func (s *Server) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
 	now := time.Now()
 	due := now.Add(s.pool.options.SendTimeout)
@@ -131,8 +130,8 @@ func (s *Server) Send(ctx context.Context, _ *caller.Caller, message []byte) err
 	return err
 }
 
-// lockWriting waits for those that write before us, and not for longer than they all may
-// wait for the process.
+// lockWriting waits for its turn to write. It returns false if the turn does not come in
+// time.
 func (s *Server) lockWriting(due time.Time) bool {
 	select {
 	case s.writing <- struct{}{}:
@@ -149,8 +148,8 @@ func (s *Server) lockWriting(due time.Time) bool {
 	}
 }
 
-// limitWrite sets the time by which a message must have been written. A deadline that
-// is sooner, but far enough away, is left as it is: moving it costs a timer.
+// limitWrite sets the deadline for a message. It keeps an earlier deadline with enough
+// time left, because each change costs a timer.
 func (s *Server) limitWrite(now, due time.Time) error {
 	if !s.deadline.After(due) && s.deadline.Sub(now) > s.pool.options.SendTimeout/2 {
 		return nil
@@ -159,14 +158,14 @@ func (s *Server) limitWrite(now, due time.Time) error {
 	return s.process.Stdin.SetWriteDeadline(due)
 }
 
-// noteInput notes that nobody reads what is written to the process.
+// noteInput records that the process has closed its input.
 func (s *Server) noteInput(err error) {
 	if errors.Is(err, syscall.EPIPE) {
 		s.broke.Store(true)
 	}
 }
 
-// noteOutput notes that there is nothing more to read from the process.
+// noteOutput records that the process has closed its output.
 func (s *Server) noteOutput(err error) {
 	if errors.Is(err, io.EOF) {
 		s.broke.Store(true)
@@ -183,19 +182,19 @@ func (s *Server) write(message []byte) (int, error) {
 		return n, err
 	}
 	frame := rpc.AppendFrame(s.frame[:0], message, s.pool.options.Framing)
-	if cap(frame) <= 2*smallFrame { // a large one is not kept for the session's life
+	if cap(frame) <= 2*smallFrame { // a larger buffer would stay for the session's life
 		s.frame = frame
 	}
 	return s.process.Stdin.Write(frame)
 }
 
-// Close ends the process, gently at first: the end of its input, then TERM, then
-// KILL. It returns at once.
+// Close asks the process to end: by the end of its input, then by TERM, then by KILL. It
+// returns at once.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		s.ask()
-		_ = s.process.Stdin.Close() // it cannot be written to any more, which is the point
+		_ = s.process.Stdin.Close() // an error changes nothing: the process has no input afterwards
 		go func() {
 			select {
 			case <-s.process.Done():
@@ -206,22 +205,21 @@ func (s *Server) Close() {
 	})
 }
 
-// exitGrace is how long more output of a process that has ended is waited for: what
-// it wrote last is there already, but others may hold its output open.
+// exitGrace is how long Serve reads on after the end of a process. What the process wrote
+// is in the pipe by then, but a child of its own may hold the pipe open.
 const exitGrace = 50 * time.Millisecond
 
-// lastBytes is how much such a process can have left behind: the largest pipe.
+// lastBytes bounds what a process can leave in its pipe: the largest size of a pipe.
 const lastBytes = 1 << 20
 
-// lastWords reads all that a process has written, also when whoever takes its
-// messages is slow: a read deadline that has passed hides what is in the pipe.
+// lastWords reads all that a process has written, also when the receiver of its messages
+// is slow. Without it, a read deadline in the past would hide what is still in the pipe.
 type lastWords struct {
 	output *os.File
-	left   int // once the process has ended
+	left   int // to read after the end of the process
 }
 
-// SyscallConn is for readers that wait without a buffer. What they cannot read they read
-// by Read.
+// SyscallConn is for readers that wait without a buffer. They fall back to Read.
 func (l *lastWords) SyscallConn() (syscall.RawConn, error) { return l.output.SyscallConn() }
 
 func (l *lastWords) Read(p []byte) (int, error) {
@@ -234,8 +232,8 @@ func (l *lastWords) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readNow reads what the pipe holds and ignores the deadline. With a new deadline, too, a
-// read could begin too late.
+// readNow reads what the pipe holds and ignores the deadline. A later deadline would not
+// do: a slow receiver could miss that, too.
 func readNow(output *os.File, p []byte) (n int, err error) {
 	connection, err := output.SyscallConn()
 	if err != nil {
@@ -260,16 +258,16 @@ func readNow(output *os.File, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// reasonGrace is how long Serve waits for a process to exit after its output has ended. On
-// a busy node a process is collected late. The graces of those who wait for Serve's reason
-// are longer.
+// reasonGrace is how long Serve waits for a process to exit after its output has ended.
+// On a busy node the kernel reports the exit late. Callers that wait for the reason wait
+// longer than this.
 const reasonGrace = time.Second
 
-// Serve reads the process's messages until it ends, and then calls ended with the
-// reason. It must be called once for a server that was acquired.
+// Serve reads the process's messages until it ends, and then calls ended with the reason.
+// Each caller of Acquire calls Serve or Pipes once.
 func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 	if !s.outputTaken.CompareAndSwap(false, true) {
-		go func() { ended(s.reason(io.EOF)) }() // it died before it was used
+		go func() { ended(s.reason(io.EOF)) }() // the process died before its first use
 		return
 	}
 	s.process.AfterEnd(func() { _ = s.process.Stdout.SetReadDeadline(time.Now().Add(exitGrace)) })
@@ -280,7 +278,7 @@ func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 	}()
 }
 
-// readSafely makes a mistake of ours cost one session and not all of them.
+// readSafely recovers from panics, so that a bug of the adapter ends one session only.
 func (s *Server) readSafely(receive func(session.Message)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -317,7 +315,7 @@ func (s *Server) read(receive func(session.Message)) error {
 	}
 }
 
-// receiveOne takes a message; owned says that it is never overwritten.
+// receiveOne takes a message. If owned is true, the reader never overwrites its bytes.
 func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Message)) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
@@ -327,12 +325,13 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 		s.junk(message)
 		return
 	}
-	// A large message had room when it was read.
+	// The reader has reserved room for a large message.
 	charged := len(message) > rpc.FreeBuffer
 	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: charged})
 }
 
-// receiveBatch takes apart what some servers of revision 2025-03-26 send.
+// receiveBatch takes the messages of a batch, which some servers of revision 2025-03-26
+// send.
 func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
 	err := rpc.Batch(batch, func(message []byte) error {
 		s.receiveOne(message, false, receive)
@@ -343,8 +342,8 @@ func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
 	}
 }
 
-// loudJunk is how many lines that are no messages are shown to everybody: enough to
-// understand why a call is never answered, and no flood.
+// loudJunk is how many lines of junk the log has at its default level: enough to
+// understand why a server does not answer, and no flood.
 const loudJunk = 5
 
 func (s *Server) junk(line []byte) {
@@ -358,7 +357,7 @@ func (s *Server) junk(line []byte) {
 		"session", s.label, "line", rpc.Legible(line, most))
 }
 
-// tooLong is why a process is ended that sends too large a message.
+// tooLong is why Serve ends a process that sends too large a message.
 func (o *Options) tooLong() error {
 	text := fmt.Sprintf("the server sent a message of more than %d bytes, the limit", o.LineBytes)
 	if o.LineBytesName != "" {
@@ -367,7 +366,7 @@ func (o *Options) tooLong() error {
 	return errors.New(text)
 }
 
-// noRoom is why a process is ended whose message has no room.
+// noRoom is why Serve ends a process whose message has no room in memory.
 func (o *Options) noRoom(err error) error {
 	if o.MemoryName == "" {
 		return err
@@ -375,7 +374,7 @@ func (o *Options) noRoom(err error) error {
 	return fmt.Errorf("%w: raise %s", err, o.MemoryName)
 }
 
-// reason says why the process's output ended.
+// reason returns why the process's output has ended. It ends a process that lives on.
 func (s *Server) reason(readErr error) error {
 	select {
 	case <-s.closing:
@@ -395,7 +394,7 @@ func (s *Server) reason(readErr error) error {
 	select {
 	case <-s.process.Done():
 	case <-time.After(reasonGrace):
-		// It closed its output and lives on; without output it is of no use.
+		// The process has closed its output and lives on. Without output it is of no use.
 		s.stop(s.pool.options.TermGrace)
 		if errors.Is(readErr, io.EOF) {
 			return errors.New("the server closed its standard output")

@@ -20,14 +20,15 @@ type turns struct {
 }
 
 const (
-	burstMessages = 1024 // taken without turns: most processes write no more at a time
-	turnMessages  = 64   // then taken before the goroutine blocks on its pipe
-	floodMessages = 4096 // taken before there are pauses
-	floodTurn     = 256  // taken before each pause
+	burstMessages = 1024 // read without turns: most processes write no more at a time
+	turnMessages  = 64   // then read before the goroutine blocks on its pipe
+	floodMessages = 4096 // read before the pauses begin
+	floodTurn     = 256  // read before each pause
 	floodPause    = 200 * time.Microsecond
 )
 
-// took notes that a message was taken, and whether the goroutine has waited for it.
+// took counts a message that the goroutine has read. waited says whether it had to wait
+// for it.
 func (t *turns) took(waited bool) {
 	if t.messages++; waited {
 		t.messages = 0
