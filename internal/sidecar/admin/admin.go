@@ -1,5 +1,5 @@
-// Package admin serves what the kubelet, the manager and Prometheus ask of an
-// adapter, apart from its clients.
+// Package admin serves the adapter's admin port, for the kubelet, the manager and
+// Prometheus. MCP clients have another port.
 package admin
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
-// longestWait bounds how long a readiness check may be held.
+// longestWait bounds how long a readiness check may wait for its answer.
 const longestWait = 10 * time.Second
 
-// Options are what there is to tell.
+// Options are what the admin port reports, and where settings go.
 type Options struct {
-	// State is what the keeper knows, and when that changes.
+	// State returns what the keeper knows, and a channel that closes when that changes.
 	State func() (keeper.State, <-chan struct{})
-	// Sessions are those of clients.
+	// Sessions counts the sessions of clients.
 	Sessions func() adapterapi.Sessions
-	// Keys are what a reader of the catalogue proves itself by. It is not served when no
-	// manager has them.
+	// Keys check the proofs of the manager. Without keys that a manager shares, the admin
+	// port serves no catalogue and takes no settings.
 	Keys *keys.Keys
-	// Settings are what the manager pushes, and what the report says is in effect.
+	// Settings take what the manager pushes, and say what is in effect.
 	Settings *settings.Live
 	// Metrics serves the metrics.
 	Metrics http.Handler
@@ -54,19 +54,19 @@ func Handler(options Options) http.Handler {
 
 type handler struct {
 	Options
-	saidReady atomic.Bool // when somebody last asked with ?wait, which only kubelets do
+	saidReady atomic.Bool // in the last answer to a request with ?wait, which only kubelets send
 }
 
 func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // it is heard, or nobody is there
+	_, _ = w.Write([]byte(text + "\n")) // the reader has it, or is gone
 }
 
-// ready says whether the server works. With ?wait=DURATION an answer that would be
-// no is held back for that long, in case it becomes yes: the kubelet then learns of
-// it at once, and not with its next check. The first no after a yes is not held back:
-// then it is the loss that is news.
+// ready says whether the server works. With ?wait=DURATION it holds a "no" back for that
+// long, in case it becomes a "yes": so the kubelet learns of it at once, and not with its
+// next check. It does not hold the first "no" after a "yes" back, because then the
+// kubelet must learn of the failure at once.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	wait, err := parseWait(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -109,7 +109,7 @@ func parseWait(text string) (time.Duration, error) {
 }
 
 // catalog says what the server offers, to a manager that proves that it has the key. The
-// answer carries a MAC, so that no process without the key can give it.
+// answer carries a MAC, so that no process without the key can forge one.
 func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	if !h.Keys.Shared() {
 		say(w, http.StatusNotFound, "the catalogue is not served: start with --keys-dir, and readers prove that they have a key")

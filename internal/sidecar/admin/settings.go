@@ -13,15 +13,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
-// pushTimeout is for the body of a push to arrive.
+// pushTimeout is for the manager to send the body of a push.
 const pushTimeout = 10 * time.Second
 
-// settings takes a document from a manager that proves that it has the key. Nobody else
-// gets as far as to have a body read. The answer says what is in effect, and carries a
-// MAC as that of the catalogue does.
+// settings takes a document from a manager that proves that it has the key. It reads no
+// body of a request without such a proof. The answer says what is in effect, and carries
+// a MAC like that of the catalogue.
 func (h *handler) settings(w http.ResponseWriter, r *http.Request) {
 	if !h.Keys.Shared() {
-		say(w, http.StatusNotFound, "settings are not taken: start with --keys-dir, and who sends them proves that it has a key")
+		say(w, http.StatusNotFound, "settings are not taken: start with --keys-dir, and the sender proves that it has a key")
 		return
 	}
 	proof, ok := h.Keys.SettingsProof(r)
@@ -49,9 +49,9 @@ func (h *handler) settings(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body) // the manager has it, or asks again
 }
 
-// take reads the document and makes it hold. The error says why not.
+// take reads the document and puts it into effect. The error says why not.
 func (h *handler) take(w http.ResponseWriter, r *http.Request, proof adapterapi.Proof) (status int, err error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pushTimeout)) // where there is a connection
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pushTimeout)) // fails only without a connection, in tests
 	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adapterapi.MaxSettingsBytes))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("settings have at most %d bytes", adapterapi.MaxSettingsBytes)
