@@ -1,6 +1,6 @@
-// Package origin decides by the Origin and Host headers whether a request may come
-// from where it says it comes from, so that a web page cannot use a visitor's
-// browser to reach a server that is not meant for it (DNS rebinding).
+// Package origin checks the Origin and Host headers of requests. Without it, a web page
+// could use a visitor's browser to reach a server in the visitor's network, by DNS
+// rebinding.
 package origin
 
 import (
@@ -20,23 +20,24 @@ const Any = "*"
 
 const localhost = "localhost"
 
-// opaque is the origin of a page that has none, such as a file.
+// opaque is what a browser sends as the origin of a page without one, such as a file.
 const opaque = "null"
 
-// Policy says which origins and hosts are allowed.
+// Policy is the set of allowed origins and hosts.
 //
-// A request without an Origin header does not come from a web page and is always
-// fine. Loopback origins are: whoever serves them has the machine already.
+// A Policy always allows a request without an Origin header, which does not come from a
+// web page. It also allows loopback origins: their pages come from a program that runs on
+// the machine anyway.
 //
-// A Host that is an address or a loopback name cannot be rebound. Other names must
-// be in the list, unless there is none.
+// It allows addresses and loopback names as Host, because DNS cannot rebind those. Other
+// names must be in the list, unless the list is empty.
 type Policy struct {
 	Origins []string // such as https://chat.example.com
 	Hosts   []string // names, with or without a port
 }
 
-// Validate says which entries no header can ever equal. The API server refuses the
-// same: what it takes must not keep a pod from starting.
+// Validate returns an error for entries that no header can equal. The API server refuses
+// the same entries: what it accepts must not keep a pod from starting.
 func (p *Policy) Validate() error {
 	var problems []error
 	for _, entry := range p.Origins {
@@ -57,7 +58,7 @@ func isOrigin(text string) bool {
 	return ok && scheme != "" && host != "" && !strings.ContainsAny(host, "/?#@ ")
 }
 
-// Names are what the user sets to change a Policy. Errors name it.
+// Names are the settings by which a user changes a Policy. Errors name them.
 type Names struct {
 	Origins, Hosts string
 }
@@ -65,7 +66,7 @@ type Names struct {
 // shown is how much of a header an error repeats: names of hosts can be long.
 const shown = 256
 
-// Check returns an error that says which header is not allowed.
+// Check returns an error that names the forbidden header.
 func (p *Policy) Check(r *http.Request, names *Names) error {
 	if !p.hostAllowed(r.Host) {
 		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", rpc.ClipTo(r.Host, shown), whereSet(names.Hosts))
