@@ -1,9 +1,9 @@
-// Package sessionid makes session ids that name the pod that owns the session, to
-// those who hold the server's key and to nobody else.
+// Package sessionid makes session ids that name the pod with the session. Only holders of
+// the server's key can read the name.
 //
-// An id is unguessable, cannot be forged or altered, and tells an outsider nothing
-// about the cluster. Any replica can read out of it where the session lives, so no
-// store of sessions is needed. The format, base64url without padding:
+// A client can neither guess, forge nor alter an id, and learns nothing about the cluster
+// from it. Every replica can read from an id which pod has the session, so that replicas
+// need no store of sessions. The format, base64url without padding:
 //
 //	version   1 byte, 1
 //	key id    4 bytes, so that keys can be rotated
@@ -41,13 +41,13 @@ const (
 // Length is the length of every id.
 var Length = base64.RawURLEncoding.EncodedLen(binarySize)
 
-// ErrInvalid says that a text is not an id made with one of the keys. It does not
-// say why: whoever asks with a made-up id learns nothing.
+// ErrInvalid says that no key of the server has made the id. It does not say why, so that
+// a client learns nothing from made-up ids.
 var ErrInvalid = errors.New("not a session id of this server")
 
-// Owner is the pod that a session lives in.
+// Owner is the pod with a session.
 type Owner struct {
-	UID     [16]byte       // of the pod, so that a reused address is noticed
+	UID     [16]byte       // of the pod; tells it from another pod that has got its address
 	Address netip.AddrPort // where other replicas reach it
 }
 
@@ -99,7 +99,7 @@ func newKey(secret []byte) (key, error) {
 	return k, nil
 }
 
-// Mint returns a new id for a session that lives with the owner.
+// Mint returns a new id for a session of the owner.
 func (c *Codec) Mint(owner Owner) string {
 	raw := make([]byte, headSize+nonceSize, binarySize)
 	raw[0] = formatVersion
@@ -117,8 +117,8 @@ func (c *Codec) Mint(owner Owner) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// Parse returns the owner that an id names, or ErrInvalid. It looks at nothing of
-// a text that does not have the length of an id.
+// Parse returns the owner that an id names, or ErrInvalid. It does not read a text of
+// another length.
 func (c *Codec) Parse(id string) (Owner, error) {
 	if len(id) != Length {
 		return Owner{}, ErrInvalid
