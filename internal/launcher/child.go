@@ -11,11 +11,11 @@ type child struct {
 	pid           int
 	mark          string // the value of SLIPWAY_SESSION
 	label         string
-	stdin, stdout int // our ends of its pipes
+	stdin, stdout int // the supervisor's ends of its pipes
 	stderr        *stderrPump
 
 	// Guarded by the supervisor's mutex.
-	collected bool // the number may belong to somebody else
+	collected bool // the kernel may have given the PID to another process
 	ended     bool // TERM or KILL was sent
 	killed    bool // KILL was sent before the leader was dead
 	deadline  time.Time
@@ -56,7 +56,7 @@ func (c *child) killLocked() {
 	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
 }
 
-// finish makes the end known, when the last words have been heard.
+// finish reports the end, once the pump has read the rest of standard error.
 func (c *child) finish(exit Exit) {
 	c.stderr.hurry()
 	select {

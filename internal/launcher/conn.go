@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	helloTimeout = 5 * time.Second // from connecting to being known
-	writeTimeout = 2 * time.Second // the other side reads, or is given up
+	helloTimeout = 5 * time.Second // from connecting to the hello
+	writeTimeout = 2 * time.Second // for the other side to read a frame
 	passedFiles  = 2               // standard input and output
 )
 
-// conn is one connection of the protocol. Many may send; one receives.
+// conn is one connection of the protocol. Several goroutines may send; one receives.
 type conn struct {
 	*net.UnixConn
 	writing sync.Mutex
@@ -62,8 +62,8 @@ func (c *conn) send(m message, files ...int) error {
 	return nil
 }
 
-// receive reads one frame. Descriptors that come along are closed by the kernel,
-// because no room is offered for them.
+// receive reads one frame. The kernel closes descriptors that come with it, because
+// receive offers no room for them.
 func (c *conn) receive() (message, error) {
 	var header [headerBytes]byte
 	if _, err := io.ReadFull(c, header[:]); err != nil {
@@ -82,7 +82,7 @@ func (c *conn) receiveWithin(limit time.Duration) (message, error) {
 }
 
 // receiveHello reads the first frame of a connection, within its time, and the
-// descriptors that came with it. On an error there are none.
+// descriptors that come with it. It returns no descriptors with an error.
 func (c *conn) receiveHello() (message, []int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return message{}, nil, err
@@ -114,7 +114,7 @@ func (c *conn) receiveHello() (message, []int, error) {
 	return m, files, nil
 }
 
-// passed takes the descriptors out of a control message.
+// passed returns the descriptors in a control message.
 func passed(control []byte) ([]int, error) {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil {
@@ -129,8 +129,8 @@ func passed(control []byte) ([]int, error) {
 	return files, nil
 }
 
-// peerUID is the user at the other end. The process is of another PID namespace,
-// so its number says nothing.
+// peerUID returns the user at the other end. The process has another PID namespace, so
+// that its PID says nothing.
 func (c *conn) peerUID() (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -149,9 +149,9 @@ func (c *conn) peerUID() (uint32, error) {
 	return cred.Uid, nil
 }
 
-// pipeEnd turns a descriptor from outside into a file, if it is the end of a pipe
-// that is open in the wanted direction: anything else could block or lie in ways
-// that pipes do not. The descriptor belongs to the file then.
+// pipeEnd turns a descriptor from outside into a file, if it is the end of a pipe and
+// open in the wanted direction: anything else could block or lie in ways that pipes do
+// not. The descriptor belongs to the file then.
 func pipeEnd(fd, access int, name string) (*os.File, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fd, &stat); err != nil {

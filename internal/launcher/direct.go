@@ -11,8 +11,8 @@ type Direct struct {
 	super *supervisor
 }
 
-// NewDirect begins to supervise. As PID 1 of a container it collects every child
-// of this process; otherwise it leaves those of others alone.
+// NewDirect starts a supervisor. As PID 1 of a container it collects every child of this
+// process. Otherwise it leaves children alone that other code has started.
 func NewDirect(opts Options) (*Direct, error) {
 	super, err := newSupervisor(opts, os.Getpid() == 1)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *Direct) Spawn(ctx context.Context, label string) (*Process, error) {
 	return &Process{PID: c.pid, Stdin: stdin, Stdout: stdout, stop: c.end, exited: c.exited}, nil
 }
 
-// Close ends every process, in order, and waits for it within the grace and a
+// Close ends every process, in order, and waits for the end, at most for the grace and a
 // little more.
 func (d *Direct) Close() error {
 	err := d.super.close()

@@ -2,19 +2,19 @@ package launcher
 
 import "sync"
 
-// exitEvent is the end of one process. It comes once. Whoever only wants to act on it has
-// a function called: a goroutine that waits costs every idle session more than that.
+// exitEvent is the end of one process. It comes once. Code that acts on it registers a
+// function, because a waiting goroutine would cost every idle session more memory.
 type exitEvent struct {
 	done chan struct{}
 	exit Exit // written before done is closed
 
 	mu    sync.Mutex
-	after []func() // called then
+	after []func() // called when it comes
 }
 
 func newExitEvent() *exitEvent { return &exitEvent{done: make(chan struct{})} }
 
-// come makes the end known. Only the first call does anything.
+// come reports the end. Only the first call has an effect.
 func (e *exitEvent) come(exit Exit) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,8 +29,8 @@ func (e *exitEvent) come(exit Exit) {
 	e.after = nil
 }
 
-// then has a function called in a goroutine of its own after the end, or now if that
-// has come.
+// then calls a function in a goroutine of its own after the end, or at once if the
+// process has ended.
 func (e *exitEvent) then(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

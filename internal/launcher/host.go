@@ -13,25 +13,26 @@ import (
 )
 
 const (
-	socketMode   = 0o666 // the two containers share no group; the peer's user is checked instead
-	maxStrangers = 64    // connections that have not said hello
+	socketMode   = 0o666 // the containers share no group; allowed checks the user of the peer instead
+	maxStrangers = 64    // connections without a hello
 	maxDrains    = 16
 
-	// spawnTimeout bounds a start, whatever the caller's context says: the answer
-	// is up to a program that is not trusted.
+	// spawnTimeout bounds a start, whatever the caller's context says, because the
+	// adapter does not trust the program that answers.
 	spawnTimeout = 30 * time.Second
 )
 
-// HostOptions say who may connect and what happens at the end of the pod.
+// HostOptions say which users may connect, and what happens at the end of the pod.
 type HostOptions struct {
-	// AllowedUIDs are the users whose connections are accepted; nil is anybody.
+	// AllowedUIDs are the users whose connections the Host accepts; nil is every user.
 	AllowedUIDs []uint32
 
-	// Drain holds the server's preStop hook: it returns when the server may go, or
-	// when the context ends because the hook has given up. Nil lets it go at once.
+	// Drain holds the server's preStop hook. It returns when the server's container may
+	// end, or when the context ends because the hook has given up. Nil lets the container
+	// end at once.
 	Drain func(ctx context.Context)
 
-	// Logf takes what is worth knowing about connections; nil drops it.
+	// Logf logs how connections end; nil drops it.
 	Logf func(format string, args ...any)
 }
 
@@ -42,16 +43,16 @@ type Host struct {
 	ctx      context.Context // ends with the host
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup
-	strange  chan struct{} // a slot for each connection that has not said hello
+	strange  chan struct{} // a slot for each connection without a hello
 	drains   chan struct{} // a slot for each hook
 
 	mu       sync.Mutex
 	link     *link         // the launcher, or nil
-	welcomed bool          // it has been told so, and may be sent requests
-	changed  chan struct{} // closed when there is a launcher to send requests to
+	welcomed bool          // the launcher has its welcome, and takes requests
+	changed  chan struct{} // closed when a launcher is ready for requests
 }
 
-// Listen binds the socket, in place of one that a predecessor left behind.
+// Listen binds the socket, and removes one that an earlier adapter has left behind.
 func Listen(socket string, opts HostOptions) (*Host, error) {
 	if opts.Logf == nil {
 		opts.Logf = func(string, ...any) {}
@@ -60,7 +61,7 @@ func Listen(socket string, opts HostOptions) (*Host, error) {
 		opts.Drain = func(context.Context) {}
 	}
 	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("listen on %s: there is a file that is not a socket", socket)
+		return nil, fmt.Errorf("listen on %s: the file there is not a socket", socket)
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old socket: %w", err)
@@ -86,7 +87,7 @@ func Listen(socket string, opts HostOptions) (*Host, error) {
 	return h, nil
 }
 
-// Close ends all connections. The launcher ends every process then.
+// Close ends all connections, upon which the launcher ends every process.
 func (h *Host) Close() error {
 	h.cancel()
 	err := h.listener.Close()
@@ -94,7 +95,7 @@ func (h *Host) Close() error {
 	return err
 }
 
-// Connected says whether a launcher is there.
+// Connected says whether a launcher is connected.
 func (h *Host) Connected() bool {
 	link, _ := h.current()
 	return link != nil
@@ -153,8 +154,8 @@ func (h *Host) Spawn(ctx context.Context, label string) (*Process, error) {
 	return nil, ErrNoLauncher
 }
 
-// current is the launcher that requests can be sent to, or nil and when to look
-// again.
+// current returns the launcher that takes requests. If there is none it returns nil, and
+// a channel that closes when to look again.
 func (h *Host) current() (*link, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +165,7 @@ func (h *Host) current() (*link, <-chan struct{}) {
 	return h.link, nil
 }
 
-// claim makes this launcher the one, unless there is one.
+// claim makes this the connected launcher, unless another is.
 func (h *Host) claim(l *link) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,8 +176,8 @@ func (h *Host) claim(l *link) bool {
 	return true
 }
 
-// publish makes the claimed launcher known, once its welcome is on the way: no
-// request may overtake that.
+// publish lets Spawn use the claimed launcher. The welcome is on the way by then, because
+// no request may overtake it.
 func (h *Host) publish() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +185,7 @@ func (h *Host) publish() {
 	close(h.changed)
 }
 
-// release gives the place free.
+// release lets another launcher connect.
 func (h *Host) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,7 +219,7 @@ func (h *Host) accept() {
 	}
 }
 
-// allowed checks who is at the other end.
+// allowed checks the user at the other end.
 func (h *Host) allowed(c *conn) error {
 	if h.opts.AllowedUIDs == nil {
 		return nil

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// stopSlack is how much longer than its grace a process may take to end before
-// the launcher is not believed any more.
+// stopSlack is how much longer than its grace a process may take to end before the
+// adapter takes the process for lost.
 const stopSlack = 10 * time.Second
 
-// serve handles one connection from beginning to end, and gives up its slot among
-// the strangers as soon as it is known.
+// serve handles one connection from beginning to end. It gives its slot among the
+// strangers back after the hello.
 func (h *Host) serve(c *conn) {
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(h.ctx, func() { _ = c.Close() })()
 	hello, files, err := h.greet(c)
 	<-h.strange
 	if hello.Role != roleProcess {
-		closeAll(files) // nobody else has any to pass
+		closeAll(files) // only the hello of a process passes descriptors
 	}
 	if err == nil {
 		switch hello.Role {
@@ -62,7 +62,7 @@ func (h *Host) greet(c *conn) (message, []int, error) {
 	return hello, files, nil
 }
 
-// serveControl is the life of a link.
+// serveControl serves the control connection of a launcher.
 func (h *Host) serveControl(c *conn, hello message) error {
 	if hello.Epoch == "" {
 		return errors.New("control connection without an epoch")
@@ -98,7 +98,7 @@ func (h *Host) serveProcess(c *conn, hello message, files []int) error {
 	l, _ := h.current()
 	if l == nil || l.epoch != hello.Epoch {
 		closeAll(files)
-		return errors.New("process of no launcher that is connected")
+		return errors.New("the process belongs to no connected launcher")
 	}
 	stdin, stdout, err := standardFiles(files)
 	if err != nil {
@@ -124,7 +124,7 @@ func (h *Host) serveProcess(c *conn, hello message, files []int) error {
 	return nil
 }
 
-// standardFiles takes over what came with the hello of a process.
+// standardFiles makes files of the descriptors in the hello of a process.
 func standardFiles(files []int) (stdin, stdout *os.File, err error) {
 	if len(files) != passedFiles {
 		closeAll(files)
@@ -144,8 +144,8 @@ func standardFiles(files []int) (stdin, stdout *os.File, err error) {
 	return stdin, stdout, nil
 }
 
-// stop asks the launcher to end the process, and stops believing in it when that
-// takes too long.
+// stop asks the launcher to end the process. If that takes too long, the adapter takes
+// the process for lost.
 func (c *conn) stop(grace time.Duration) {
 	grace = max(grace, 0)
 	if err := c.send(message{Kind: kindStop, Grace: grace.Milliseconds()}); err != nil {
@@ -166,7 +166,7 @@ func (h *Host) serveDrain(c *conn) error {
 	defer cancel()
 	h.serving.Go(func() {
 		defer cancel()
-		_, _ = c.receive() // the hook says nothing more; this is its end
+		_, _ = c.receive() // the hook sends nothing more; this waits for its end
 	})
 	h.opts.Drain(ctx)
 	if ctx.Err() != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// memoryReserve is the share of the memory limit, one part in this many, that
-	// must be free for another process.
+	// memoryReserve is the part of the memory limit, one in this many, that must be free
+	// for another process.
 	memoryReserve = 10
 
 	// pidReserve is how many processes and threads must be free. A Node.js server
@@ -26,18 +26,18 @@ const (
 	youth        = 2 * time.Second
 	youngReserve = 12
 
-	// unlimited is less than what cgroup v1 says when there is no limit.
+	// unlimited is less than the number that cgroup v1 shows for no limit.
 	unlimited = 1 << 60
 )
 
-// usage is what the container uses of what it may. A limit of 0 is none.
+// usage is what the container uses, and its limits. A limit of 0 is none.
 type usage struct {
 	memory, memoryLimit uint64
 	pids, pidLimit      uint64
 }
 
-// refusal says why there is no room for another process, or nil. Young ones have not
-// started all of their threads yet, so room is kept for them, too.
+// refusal returns why there is no room for another process, or nil. It keeps room for the
+// threads that young processes have not started yet.
 func (u usage) refusal(young uint64) error {
 	if u.memoryLimit > 0 && u.memory+u.memoryLimit/memoryReserve > u.memoryLimit {
 		return &RefusedError{ReasonMemory, fmt.Sprintf("%d of %d MiB in use", u.memory>>20, u.memoryLimit>>20)}
@@ -48,11 +48,10 @@ func (u usage) refusal(young uint64) error {
 	return nil
 }
 
-// cgroups reads the limits of this process. Files that are not there are limits
-// that are not there.
+// cgroups reads the limits of this process. A missing file means no limit.
 type cgroups struct {
 	memory, pids string // directories, or empty
-	unified      bool   // memory is of version 2
+	unified      bool   // memory is a cgroup of version 2
 }
 
 // findCgroups looks under root, which is / outside tests.
@@ -87,8 +86,8 @@ func findCgroups(root string) cgroups {
 	return found
 }
 
-// cgroupDir is the directory of a cgroup as this mount namespace shows it: a
-// container may see the host's path of its cgroup and a mount that begins there.
+// cgroupDir returns the directory of a cgroup in this mount namespace. A container may
+// see the host's path of its cgroup, and a mount that begins there.
 func cgroupDir(root string, mounts []byte, filesystem, controller, path string) string {
 	lines := bufio.NewScanner(bytes.NewReader(mounts))
 	for lines.Scan() {
@@ -127,7 +126,7 @@ func (c cgroups) usage() usage {
 	return u
 }
 
-// oomKills is how many processes the kernel has killed here for memory.
+// oomKills returns how many processes the kernel has killed in this cgroup for memory.
 func (c cgroups) oomKills() uint64 {
 	if c.unified {
 		return keyed(c.memory, "memory.events", "oom_kill")
@@ -135,7 +134,7 @@ func (c cgroups) oomKills() uint64 {
 	return keyed(c.memory, "memory.oom_control", "oom_kill")
 }
 
-// number reads a file with one number in it; "max" and no file are 0.
+// number reads a file with one number in it. It returns 0 for "max" and for no file.
 func number(dir, name string) uint64 {
 	if dir == "" {
 		return 0
@@ -176,8 +175,8 @@ func newOOMWatch(kills func() uint64) *oomWatch {
 	return &oomWatch{kills: kills, claimed: kills()}
 }
 
-// claims says whether an end looks like one of those kills: a KILL that nobody
-// here sent, or a shell's report of one, while the counter has moved.
+// claims says whether an end looks like one of those kills: the process died of a KILL
+// that the supervisor has not sent, or a shell reports one, and the counter has grown.
 func (o *oomWatch) claims(exit Exit, ours bool) bool {
 	const shellKilled = 128 + int(syscall.SIGKILL)
 	if ours || (exit.Signal != syscall.SIGKILL && exit.Code != shellKilled) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lastWords is how long lifelines are still read when the control connection is
-// gone: a launcher that ends in order has said how each process ended.
+// lastWords is how long the adapter reads lifelines after the end of the control
+// connection. A launcher that ends in order has reported there how each process ended.
 const lastWords = 250 * time.Millisecond
 
 // outcome is the answer to a spawn request.
@@ -39,7 +39,8 @@ func newLink(c *conn, epoch string) *link {
 	}
 }
 
-// request registers a spawn request. Whoever answers does not wait.
+// request registers a spawn request. The channel has room for the outcome, so that answer
+// does not block.
 func (l *link) request() (uint64, <-chan outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,15 +50,15 @@ func (l *link) request() (uint64, <-chan outcome) {
 	return l.lastID, answer
 }
 
-// forget makes sure that no answer comes any more.
+// forget drops a spawn request. Later answers to it are ignored.
 func (l *link) forget(id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.requests, id)
 }
 
-// answer delivers an outcome. A request may have been given up, but it must have
-// been made.
+// answer delivers an outcome. The caller may have given the request up, but the launcher
+// must not answer a request that the adapter never made.
 func (l *link) answer(id uint64, got outcome) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +76,8 @@ func (l *link) answerLocked(id uint64, got outcome) error {
 	return nil
 }
 
-// adopt delivers a process to the request it was started for and keeps its
-// lifeline until forget.
+// adopt delivers a process to the request that it answers, and keeps its lifeline until
+// the caller calls forget.
 func (l *link) adopt(id uint64, c *conn, process *Process) (forget func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +95,7 @@ func (l *link) adopt(id uint64, c *conn, process *Process) (forget func(), err e
 	}, nil
 }
 
-// close gives the launcher up, and all its processes with it.
+// close gives the launcher up, with all its processes.
 func (l *link) close() {
 	_ = l.conn.Close()
 	l.mu.Lock()

@@ -59,7 +59,7 @@ type message struct {
 	Exit    *ended `json:"exit,omitempty"`        // exit
 }
 
-// ended is an Exit as it travels.
+// ended is an Exit in a frame.
 type ended struct {
 	Code   int    `json:"code"`
 	Signal int    `json:"signal,omitempty"`
@@ -89,7 +89,7 @@ func newEnded(exit Exit) *ended {
 	}
 }
 
-// failure is the answer to a spawn request that started nothing.
+// failure returns the answer to a spawn request that has failed.
 func failure(id uint64, err error) message {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return message{Kind: kindRefused, ID: id, Reason: refused.Reason, Text: brief(refused.Message)}
@@ -97,7 +97,7 @@ func failure(id uint64, err error) message {
 	return message{Kind: kindFailed, ID: id, Text: brief(err.Error())}
 }
 
-// err is failure's way back.
+// err returns the error that failure has put into a frame.
 func (m *message) err() error {
 	if m.Kind == kindRefused {
 		return &RefusedError{Reason: m.Reason, Message: brief(m.Text)}
@@ -134,22 +134,22 @@ func readBody(r io.Reader, header [headerBytes]byte) (message, error) {
 	return m, nil
 }
 
-// brief is the beginning of a text from outside, kept valid.
+// brief returns the beginning of a text from the other side, as valid UTF-8.
 func brief(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
-// ending is the end of standard error from outside, kept valid.
+// ending returns the end of standard error from the other side, as valid UTF-8.
 func ending(text string) string {
 	return strings.ToValidUTF8(text[max(len(text)-maxTail, 0):], "")
 }
 
-// beginning is the beginning of standard error from outside, kept valid.
+// beginning returns the beginning of standard error from the other side, as valid UTF-8.
 func beginning(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxHead)], "")
 }
 
-// cleanLabel makes a label fit for the front of a log line.
+// cleanLabel removes from a label what could break a log line.
 func cleanLabel(label string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' || r == ']' {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// ErrNoLauncher means that no launcher is connected, so nothing can be started.
+// ErrNoLauncher means that no launcher is connected to start processes.
 var ErrNoLauncher = errors.New("no launcher is connected")
 
-// Reason says which resource a process was refused for.
+// Reason names the resource that lacks room for another process.
 type Reason string
 
-// The reasons for a refusal. All of them can pass.
+// The reasons for a refusal. All of them are temporary.
 const (
 	ReasonMemory      Reason = "memory"      // near the container's memory limit
 	ReasonPIDs        Reason = "pids"        // near the container's limit of processes and threads
 	ReasonFork        Reason = "fork"        // the kernel refused (EAGAIN or ENOMEM)
 	ReasonDescriptors Reason = "descriptors" // out of file descriptors
-	ReasonStopping    Reason = "stopping"    // the launcher is on its way out
+	ReasonStopping    Reason = "stopping"    // the launcher is ending
 )
 
 // RefusedError means that there is no room for another process now.
@@ -34,8 +34,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("process refused (%s): %s", e.Reason, e.Message)
 }
 
-// StartError means that the command cannot be started: it is not there, or is
-// not a program.
+// StartError means that the command cannot start: the file does not exist, or is no
+// program.
 type StartError struct {
 	Message string
 }
@@ -54,7 +54,7 @@ type Exit struct {
 	Lost       bool // the exit is unknown: the connection to the launcher broke
 }
 
-// String is one line without the standard error.
+// String returns one line, without the standard error.
 func (e Exit) String() string {
 	switch {
 	case e.Lost:
@@ -67,10 +67,10 @@ func (e Exit) String() string {
 	return "exit code " + strconv.Itoa(e.Code)
 }
 
-// Process is one started command. Both files belong to the caller, who closes
-// them; they are pipes that do not block a thread.
+// Process is one started command. The caller closes both files. They are pipes that do
+// not block a thread.
 type Process struct {
-	PID    int      // as the launcher sees it
+	PID    int      // in the PID namespace of the launcher
 	Stdin  *os.File // write end
 	Stdout *os.File // read end
 
@@ -78,25 +78,25 @@ type Process struct {
 	exited *exitEvent
 }
 
-// Stop asks the process group to end and returns at once: TERM, and KILL after
-// the grace. Without grace it is KILL at once. A later call can only shorten the
-// grace of an earlier one. Closing Stdin first is the kinder way.
+// Stop ends the process group by TERM, and by KILL after the grace. Without grace it
+// sends KILL at once. It does not wait. A later call can only shorten the grace of an
+// earlier one. A caller that wants the process to end by itself closes Stdin first.
 func (p *Process) Stop(grace time.Duration) { p.stop(grace) }
 
-// Done is closed when the process has ended.
+// Done returns a channel that closes when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.exited.done }
 
-// AfterEnd has a function called, in a goroutine of its own, when the process has
-// ended, or now if it has.
+// AfterEnd calls a function, in a goroutine of its own, when the process has ended, or at
+// once if it has.
 func (p *Process) AfterEnd(f func()) { p.exited.then(f) }
 
-// Exit waits for the end of the process and says how it was.
+// Exit waits for the end of the process and returns how it ended.
 func (p *Process) Exit() Exit {
 	<-p.exited.done
 	return p.exited.exit
 }
 
-// abandon ends a process that nobody is going to use.
+// abandon ends a process whose caller has given it up.
 func (p *Process) abandon() {
 	_ = p.Stdin.Close()
 	_ = p.Stdout.Close()

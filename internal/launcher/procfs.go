@@ -14,14 +14,15 @@ import (
 // sessionVariable marks every process of a session, and the processes they start.
 const sessionVariable = "SLIPWAY_SESSION"
 
-// maxEnviron bounds what is read of an environment. The mark is put first.
+// maxEnviron bounds how much of an environment readMark reads. The supervisor puts the
+// mark first.
 const maxEnviron = 1 << 20
 
 // procStat is what /proc/PID/stat says of a process.
 type procStat struct {
 	pid, parent, group int
-	dead               bool // all of it: its children have been handed on
-	leaving            bool // its first thread is on the way out, perhaps all of it
+	dead               bool // all of it: the kernel has given its children a new parent
+	leaving            bool // its first thread is ending, and perhaps all of it
 }
 
 // processes lists the numbers in /proc.
@@ -44,7 +45,7 @@ func processes() ([]int, error) {
 	return pids, nil
 }
 
-// readStat looks at a process. One that is not there is dead.
+// readStat reads the state of a process. It takes a missing process for dead.
 func readStat(pid int) (stat procStat, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -93,9 +94,9 @@ func parseStat(pid int, text string) (procStat, bool) {
 	}, true
 }
 
-// readMark is the session that a process belongs to, as far as it lets on. It is
-// not known while the process is in the middle of exec or exit, where it has no
-// environment. One that was started without any looks the same.
+// readMark returns the session of a process, from its environment. A process in the
+// middle of exec or exit has no environment, so that its session is not known then. A
+// process that has started without an environment looks the same.
 func readMark(stat procStat) (mark string, known bool) {
 	dir := "/proc/" + strconv.Itoa(stat.pid)
 	environ := readEnviron(dir)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// reapLoop is the one place that collects dead children. A wait per child would
-// cost a thread per child. Signals of one kind coalesce, so each is taken as
-// "at least one".
+// reapLoop is the one place that collects dead children. A wait per child would cost a
+// thread per child. The kernel merges signals of one kind, so that each one means "at
+// least one child".
 func (s *supervisor) reapLoop() {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
@@ -35,8 +35,8 @@ func (s *supervisor) reap() {
 		}
 		c := s.child(pid)
 		if c == nil {
-			// Either an orphan, or a child that died before its fork was accounted
-			// for: after that fork it is clear which.
+			// This is an orphan, or a child that has died before fork could record it.
+			// After that fork has returned, it is clear which.
 			s.awaitFork()
 			c = s.child(pid)
 		}
@@ -57,13 +57,13 @@ func (s *supervisor) child(pid int) *child {
 	return s.children[pid]
 }
 
-// nextDead looks at all children, or only at our own where others may have some.
+// nextDead looks at all children of this process, or only at those of the supervisor
+// where other code may start processes.
 func (s *supervisor) nextDead() (int, error) {
 	if s.adopts {
 		return peekDead(waitAny, 0)
 	}
-	// A child may die before its fork has made it known; the signal that said so is
-	// spent then.
+	// A child may die before fork has recorded it, and its signal comes only once.
 	s.awaitFork()
 	for _, c := range s.alive() {
 		if pid, err := peekDead(waitPID, c.pid); pid != 0 || err != nil {
@@ -73,8 +73,8 @@ func (s *supervisor) nextDead() (int, error) {
 	return 0, nil
 }
 
-// bury sends KILL to what is left of the group, while the dead leader still holds
-// the number, and then collects the leader.
+// bury sends KILL to the rest of the group, while the dead leader still holds the PID,
+// and then collects the leader.
 func (s *supervisor) bury(pid int, c *child) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *supervisor) bury(pid int, c *child) bool {
 	}
 	status, err := collect(pid)
 	if err != nil {
-		// The fork that failed collects its own child.
+		// A fork that fails collects its own child.
 		return c == nil
 	}
 	if c == nil {

@@ -15,12 +15,12 @@ const (
 	// DefaultSocket is where the adapter listens unless told otherwise.
 	DefaultSocket = "/slipway/adapter.sock"
 
-	dialPause     = 10 * time.Millisecond  // at first: a pod becomes ready this much later at worst
-	dialPauseMax  = 250 * time.Millisecond // for an adapter that is in the kubelet's back-off
-	dialEagerness = 5 * time.Second        // how long the first pause is kept up
+	dialPause     = 10 * time.Millisecond  // at first: it delays the readiness of a pod by no more
+	dialPauseMax  = 250 * time.Millisecond // while the kubelet backs off from an adapter
+	dialEagerness = 5 * time.Second        // how long the pause stays short
 	rejectPause   = time.Second            // a rejection does not go away quickly
 
-	maxStarting = 64 // requests being worked on; more wait in the socket
+	maxStarting = 64 // starts at a time; more requests wait in the socket
 	farewell    = time.Second
 )
 
@@ -35,9 +35,9 @@ type launcher struct {
 	requests sync.WaitGroup // from the request to the end of the lifeline
 }
 
-// Run is the launcher: it serves one adapter after the other until the context
-// ends, then ends every process in order. It expects to be PID 1, or at least to
-// be the only one in its process who starts processes.
+// Run is the launcher: it serves one adapter after the other until the context ends, and
+// then ends every process in order. It expects to be PID 1, or at least that no other
+// code in its process starts processes.
 func Run(ctx context.Context, socket string, opts Options) error {
 	ParkThreads(spareThreads)
 	super, err := newSupervisor(opts, true)
@@ -46,7 +46,8 @@ func Run(ctx context.Context, socket string, opts Options) error {
 	}
 	defer super.closeLog()
 	l := &launcher{socket: socket, super: super, grace: super.opts.Grace}
-	// The connections outlive ctx: the end of each process is still reported.
+	// The connections outlive ctx, so that the launcher can report the end of each
+	// process.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()
 	var serving sync.WaitGroup
@@ -60,7 +61,7 @@ func Run(ctx context.Context, socket string, opts Options) error {
 	return err
 }
 
-// begin counts a request in, unless the launcher is leaving.
+// begin counts a request, unless the launcher is leaving.
 func (l *launcher) begin(request func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +71,8 @@ func (l *launcher) begin(request func()) bool {
 	return !l.leaving
 }
 
-// leave waits, within limits, until the adapter has been told all that it is owed.
+// leave waits, within limits, until the adapter has the answer to each request and the
+// end of each process.
 func (l *launcher) leave() {
 	l.mu.Lock()
 	l.leaving = true
@@ -152,8 +154,8 @@ func (l *launcher) serve(ctx context.Context, control *conn) error {
 	}
 }
 
-// unwelcome is what an adapter means that closes the connection without a word. To
-// one that takes another user's connections only, there is no point in hurrying back.
+// unwelcome is the error for an adapter that closes the connection without an answer. It
+// may accept connections of another user only, so that the launcher backs off.
 func unwelcome(err error) error {
 	return fmt.Errorf("%w: it gave no welcome (%w); does this container run as the user that the adapter expects? It is number %d",
 		errRejected, err, os.Getuid())
@@ -172,8 +174,8 @@ func welcomed(control *conn) error {
 	return nil
 }
 
-// spawn answers one request. The lifeline comes first: a process without one
-// would have nobody to end it.
+// spawn answers one request. It dials the lifeline first, because the adapter could not
+// end a process without one.
 func (l *launcher) spawn(ctx context.Context, control *conn, epoch string, request message) (*child, *conn) {
 	life, err := dial(ctx, l.socket)
 	if err != nil {
@@ -190,7 +192,7 @@ func (l *launcher) spawn(ctx context.Context, control *conn, epoch string, reque
 	err = life.send(hello, c.stdin, c.stdout)
 	closeAll([]int{c.stdin, c.stdout})
 	if err != nil {
-		_ = life.Close() // attend ends the process for it
+		_ = life.Close() // upon which attend ends the process
 	}
 	return c, life
 }
@@ -212,9 +214,9 @@ func (l *launcher) attend(c *child, life *conn) {
 	_ = life.send(message{Kind: kindExit, Exit: newEnded(c.exited.exit)})
 }
 
-// Drain asks the adapter to hold the end of the server's container until its
-// sessions have ended. It returns nil at once when nobody answers: then there is
-// nothing to wait for.
+// Drain asks the adapter to hold the end of the server's container until its sessions
+// have ended. It returns nil at once when no adapter answers, because then there are no
+// sessions to wait for.
 func Drain(ctx context.Context, socket string) error {
 	c, err := dial(ctx, socket)
 	if err != nil {

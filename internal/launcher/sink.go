@@ -10,9 +10,9 @@ import (
 // maxQueued bounds what waits for the container's standard error.
 const maxQueued = 1 << 20
 
-// sink is the one writer of the container's standard error. Whoever reads that
-// pipe may be slow or stuck. Nobody here waits for it, least of all a process
-// that only wanted to log: what does not fit is dropped, counted and said.
+// sink is the one writer of the container's standard error. The reader of that pipe,
+// usually the container runtime, may be slow or stuck. The sink never makes a process
+// wait for it: it drops and counts lines that do not fit, and logs the count.
 type sink struct {
 	w       io.Writer
 	wake    chan struct{}
@@ -43,7 +43,7 @@ func (s *sink) line(prefix string, text []byte) {
 	s.nudge()
 }
 
-// logf queues a line of the launcher's own.
+// logf queues a line of the launcher itself.
 func (s *sink) logf(format string, args ...any) {
 	s.line("launcher: ", fmt.Appendf(nil, format, args...))
 }
@@ -66,7 +66,7 @@ func (s *sink) run() {
 			s.dropped = 0
 			s.mu.Unlock()
 			if dropped > 0 {
-				batch = fmt.Appendf(batch, "launcher: %d lines of standard error were dropped, because nobody reads them\n", dropped)
+				batch = fmt.Appendf(batch, "launcher: %d lines of standard error were dropped, because the reader of this log is too slow\n", dropped)
 			}
 			if len(batch) == 0 {
 				if closed {
@@ -74,12 +74,12 @@ func (s *sink) run() {
 				}
 				break
 			}
-			_, _ = s.w.Write(batch) // there is nowhere else to complain
+			_, _ = s.w.Write(batch) // the launcher has no other place for an error
 		}
 	}
 }
 
-// close writes what is queued, for as long as the limit allows.
+// close writes the queue, within the limit.
 func (s *sink) close(limit time.Duration) {
 	s.mu.Lock()
 	s.closed = true

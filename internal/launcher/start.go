@@ -34,13 +34,14 @@ func newPipes() (*pipes, error) {
 	return &p, nil
 }
 
-// closeTheirs closes the ends that the process has.
+// closeTheirs closes the ends of the process.
 func (p *pipes) closeTheirs() {
 	closeAll([]int{p.stdin[0], p.stdout[1], p.stderr[1]})
 }
 
-// lookup finds the program each time anew: it may come with a volume. A path is
-// left as it is, for it counts from the process's working directory.
+// lookup finds the program, anew for each start, because it may be on a volume that
+// changes. It does not change a path, which is relative to the process's working
+// directory.
 func lookup(command string) (string, error) {
 	if strings.ContainsRune(command, '/') {
 		return command, nil
@@ -56,7 +57,7 @@ func lookup(command string) (string, error) {
 	}
 }
 
-// startError tells what may pass from what will not.
+// startError tells temporary errors from permanent ones.
 func startError(command, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	maxLine    = 8 << 10  // longer lines are logged in pieces
+	maxLine    = 8 << 10  // the log has longer lines in pieces
 	readBuffer = 16 << 10 // held only while there is something to read
 
-	// lastReads is enough for the largest pipe that a process can have.
+	// lastReads is enough for the largest pipe of a process.
 	lastReads = 1<<20/readBuffer + 1
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 
-// stderrPump reads the standard error of one process for as long as anybody has
-// it open, logs it line by line and remembers its beginning and its end.
+// stderrPump reads the standard error of one process for as long as any process has it
+// open. It logs each line, and keeps the beginning and the end.
 type stderrPump struct {
 	file   *os.File
 	prefix string
 	sink   *sink
 	done   chan struct{} // closed when no process holds the write end
-	heard  chan struct{} // closed when everything written before hurry was called has been read
+	heard  chan struct{} // closed when the pump has read everything written before hurry
 
-	line []byte // begun and not ended
+	line []byte // without its end yet
 
 	mu    sync.Mutex
 	total int64  // bytes that the process has written
 	first []byte // the first of them, up to maxHead
-	last  []byte // the last of them, up to twice maxTail, so that it is moved rarely
+	last  []byte // the last of them, up to twice maxTail, so that the pump moves them rarely
 }
 
 func newStderrPump(fd int, label string, sink *sink) *stderrPump {
@@ -73,7 +73,7 @@ func (p *stderrPump) run() {
 // that has ended: all that it wrote is there. A process that left its group may keep the
 // pipe open.
 func (p *stderrPump) hurry() {
-	_ = p.file.SetReadDeadline(time.Unix(1, 0)) // after the end it fails, and everything is known
+	_ = p.file.SetReadDeadline(time.Unix(1, 0)) // fails after the end, when the pump has read everything
 }
 
 // catchUp reads what is in the pipe without waiting for more.
@@ -87,14 +87,15 @@ func (p *stderrPump) catchUp(raw syscall.RawConn) (end bool, err error) {
 	return end, errors.Join(err, p.file.SetReadDeadline(time.Time{}))
 }
 
-// flush logs a last line that has no end.
+// flush logs a last line without an end.
 func (p *stderrPump) flush() {
 	if len(p.line) > 0 {
 		p.sink.line(p.prefix, p.line)
 	}
 }
 
-// readOnce reads what is there, with a buffer that an idle process does not hold.
+// readOnce reads what the pipe has. It takes a buffer only for the read, so that an idle
+// process holds none.
 func (p *stderrPump) readOnce(fd int) (ready, end bool) {
 	buffer := readBuffers.Get().(*[readBuffer]byte)
 	defer readBuffers.Put(buffer)
@@ -150,8 +151,9 @@ func (p *stderrPump) remember(data []byte) {
 	p.last = append(p.last, data...)
 }
 
-// ends are the beginning and the end of what the process wrote. They do not overlap. The
-// head is empty if the tail is everything. Both consist of whole lines where they can.
+// ends returns the beginning and the end of what the process wrote. They do not overlap.
+// The head is empty if the tail is everything. Both consist of whole lines where
+// possible.
 func (p *stderrPump) ends() (head, tail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

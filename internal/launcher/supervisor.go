@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// DefaultGrace is how long a group has between TERM and KILL when nobody says
-	// otherwise.
+	// DefaultGrace is how long a group has between TERM and KILL, unless the user sets
+	// another time.
 	DefaultGrace = 5 * time.Second
 
-	// closeSlack is what the end may take on top of the grace: for KILL, for
-	// collecting the dead, for the last lines of the log.
+	// closeSlack is the time after the grace for KILL, for collecting dead processes, and
+	// for the last lines of the log.
 	closeSlack = 3 * time.Second
 )
 
-// Options say what is started for each session, and how.
+// Options are the command of a session, and how the launcher starts it.
 type Options struct {
-	// Command is the program and its arguments. It is looked up in PATH.
+	// Command is the program and its arguments. The launcher looks it up in PATH.
 	Command []string
 
 	// Env is the environment; nil is this process's own.
@@ -45,16 +45,16 @@ type Options struct {
 	Stderr io.Writer
 
 	// For tests.
-	root  string        // in which proc/self/cgroup is looked up
+	root  string        // of proc/self/cgroup
 	slack time.Duration // in place of closeSlack
 	fork  func(argv0 string, argv []string, attr *syscall.ProcAttr) (int, error)
 }
 
-// supervisor starts processes, collects the dead and ends sessions.
+// supervisor starts processes, collects dead ones, and ends sessions.
 type supervisor struct {
 	opts    Options
 	env     []string
-	adopts  bool // every child of this process is ours to collect
+	adopts  bool // it collects every child of this process
 	limits  cgroups
 	sink    *sink
 	sweeper *sweeper
@@ -62,18 +62,19 @@ type supervisor struct {
 	stop    chan struct{}
 	stopped sync.WaitGroup
 
-	forking sync.Mutex // held from the fork until the child is known
+	forking sync.Mutex // held from the fork until the child is in children
 
 	mu       sync.Mutex
 	closing  bool
 	starting sync.WaitGroup
 	children map[int]*child // not collected yet, by pid
-	young    []time.Time    // when those began that were started last
+	young    []time.Time    // when the last processes started
 	oom      *oomWatch
 }
 
-// newSupervisor begins to supervise. With adopts, it becomes the parent of all
-// orphans and collects every child of this process, whoever started it.
+// newSupervisor starts a supervisor. With adopts, this process becomes the parent of all
+// orphans, and the supervisor collects every child of it, also those that other code has
+// started.
 func newSupervisor(opts Options, adopts bool) (*supervisor, error) {
 	if len(opts.Command) == 0 || opts.Command[0] == "" {
 		return nil, errors.New("no command to start")
@@ -108,8 +109,8 @@ func newSupervisor(opts Options, adopts bool) (*supervisor, error) {
 	}
 	s.oom = newOOMWatch(s.limits.oomKills)
 	s.sweeper = newSweeper(s)
-	// The os package forks once to see what the kernel can do. It must have done
-	// so before the reaper could take that child away from it.
+	// The os package forks once to see what the kernel can do. That must happen before
+	// the reaper starts, which would collect the child.
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Release()
 	}
@@ -124,7 +125,7 @@ func newSupervisor(opts Options, adopts bool) (*supervisor, error) {
 	return s, nil
 }
 
-// withoutMark drops what a launcher above this one may have set.
+// withoutMark drops the mark of a launcher that has started this one.
 func withoutMark(env []string) []string {
 	var kept []string
 	for _, entry := range env {
@@ -135,7 +136,7 @@ func withoutMark(env []string) []string {
 	return kept
 }
 
-// start starts the command. The ends of the pipes belong to the caller.
+// start starts the command. The caller closes the ends of the pipes.
 func (s *supervisor) start(label string) (*child, error) {
 	if !s.admit() {
 		return nil, &RefusedError{ReasonStopping, "everything is being ended"}
@@ -175,7 +176,7 @@ func (s *supervisor) start(label string) (*child, error) {
 	return c, nil
 }
 
-// admit counts a start in, unless everything is being ended.
+// admit counts a start, unless the supervisor is closing.
 func (s *supervisor) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *supervisor) admit() bool {
 	return true
 }
 
-// findRoom says why there is no room for another process, or counts it in.
+// findRoom returns why there is no room for another process, or counts it.
 func (s *supervisor) findRoom() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +200,8 @@ func (s *supervisor) findRoom() error {
 	return nil
 }
 
-// forkLoop forks on one thread, because the parent-death signal of a child is
-// sent when the thread that forked it ends.
+// forkLoop forks on one thread, because the kernel sends the parent-death signal when the
+// thread that has forked the child ends.
 func (s *supervisor) forkLoop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -227,8 +228,8 @@ func (s *supervisor) fork(c *child, path string, pipes *pipes) error {
 	if err != nil {
 		return err
 	}
-	// Out of memory, a server goes before the launcher does. Until forking is
-	// released nobody collects the child, so the number is still its own.
+	// Out of memory, the kernel is to kill a server and not the launcher. The reaper does
+	// not collect the child while forking is held, so that the PID is still its own.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 	c.pid = pid
 	s.mu.Lock()
@@ -237,7 +238,7 @@ func (s *supervisor) fork(c *child, path string, pipes *pipes) error {
 	return nil
 }
 
-// endAll ends every session that there is now.
+// endAll ends every session.
 func (s *supervisor) endAll(grace time.Duration) {
 	for _, c := range s.alive() {
 		c.end(grace)
@@ -250,8 +251,8 @@ func (s *supervisor) alive() []*child {
 	return slices.Collect(maps.Values(s.children))
 }
 
-// close ends everything in order and says whether it could within its time. The
-// log stays open: see closeLog.
+// close ends all sessions in order, and says whether they have ended in time. The log
+// stays open: see closeLog.
 func (s *supervisor) close() error {
 	s.mu.Lock()
 	if s.closing {

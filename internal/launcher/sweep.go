@@ -12,26 +12,26 @@ const (
 	sweepPauseMin = time.Millisecond
 	sweepPauseMax = 50 * time.Millisecond
 
-	// cleanSweeps is how many looks in a row must find nothing. During one look a
-	// parent may die after its child, not yet ours, has been passed over.
+	// cleanSweeps is how many looks in a row must find nothing. During one look, a parent
+	// may die after the sweeper has passed over its child.
 	cleanSweeps = 2
 
-	// doubtLimit is how long after its end a session is taken to be there still
-	// because of a process that cannot be read. A process in mid-exit has no
-	// environment and has not handed its children on yet; one that was started
-	// without an environment looks the same for ever.
+	// doubtLimit is how long after the end of a session the sweeper waits for processes
+	// that it cannot read. A process in mid-exit has no environment, and still has its
+	// children. A process that has started without an environment looks the same for
+	// ever.
 	doubtLimit = 2 * time.Second
 )
 
-// sweeper kills what has left the group of a dead session, until nothing is left.
-// One look at /proc serves all sessions that ended in the meantime.
+// sweeper kills processes that have left the group of a dead session, until none is left.
+// One look at /proc serves all sessions that have ended meanwhile.
 type sweeper struct {
 	super *supervisor
 	wake  chan struct{}
 	self  int
 
 	mu   sync.Mutex
-	dead map[*child]int // how often nothing of it was found
+	dead map[*child]int // how many looks in a row have found nothing of it
 }
 
 func newSweeper(super *supervisor) *sweeper {
@@ -65,7 +65,7 @@ func (s *sweeper) loop() {
 	}
 }
 
-// sweep looks once, kills what it finds and says whether all is clean.
+// sweep looks at /proc once, kills what it finds, and says whether no session is left.
 func (s *sweeper) sweep() bool {
 	marks, groups := s.wanted()
 	found := map[*child]bool{}
@@ -91,8 +91,8 @@ func (s *sweeper) sweep() bool {
 	return len(s.dead) == 0
 }
 
-// wanted is what to look for, fixed before the look: a session that ends during
-// it has not been looked for.
+// wanted returns the sessions to look for. It runs before the look, because a look has
+// not covered a session that ends during it.
 func (s *sweeper) wanted() (marks map[string]*child, groups map[int]*child) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +103,9 @@ func (s *sweeper) wanted() (marks map[string]*child, groups map[int]*child) {
 	return marks, groups
 }
 
-// inspect returns the dead session that a living process belongs to, and kills
-// the process unless the group has been killed already. It is not known whose the
-// process is when that cannot be read: it may be about to leave us its children.
+// inspect returns the dead session of a living process, and kills the process unless bury
+// has killed its group. known is false if inspect cannot read the process, which may be
+// about to leave its children to the launcher.
 func (s *sweeper) inspect(pid int, marks map[string]*child, groups map[int]*child) (c *child, known bool) {
 	if pid == s.self || s.super.child(pid) != nil {
 		return nil, true
@@ -117,11 +117,12 @@ func (s *sweeper) inspect(pid int, marks map[string]*child, groups map[int]*chil
 	if c := s.inGroup(stat, groups); c != nil {
 		return c, true
 	}
-	// A subreaper is handed every orphan in time, so its own children will do.
+	// A subreaper becomes the parent of every orphan in time, so that it need look at its
+	// own children only.
 	if s.super.adopts && stat.parent != s.self {
 		return nil, true
 	}
-	// The handle is taken before the environment is read, so that both are of the
+	// inspect takes the handle before it reads the environment, so that both are of the
 	// same process.
 	process, err := os.FindProcess(pid)
 	if err != nil {
@@ -135,8 +136,8 @@ func (s *sweeper) inspect(pid int, marks map[string]*child, groups map[int]*chil
 	return c, known || !s.super.adopts
 }
 
-// inGroup returns the dead session whose group a process is in and about to
-// leave. A living leader of the same number means that the number is new.
+// inGroup returns the dead session whose group a process is in and about to leave. If a
+// living leader has the number, the kernel has given it to a new group.
 func (s *sweeper) inGroup(stat procStat, groups map[int]*child) *child {
 	c := groups[stat.group]
 	if c == nil || s.super.child(stat.group) != nil {
@@ -145,7 +146,7 @@ func (s *sweeper) inGroup(stat procStat, groups map[int]*child) *child {
 	return c
 }
 
-// pending are the dead sessions of which something may be left.
+// pending returns the dead sessions that may have processes left.
 func (s *sweeper) pending() []*child {
 	s.mu.Lock()
 	defer s.mu.Unlock()

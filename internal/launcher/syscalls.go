@@ -12,7 +12,7 @@ const (
 	waitPID             = 1  // P_PID
 )
 
-// becomeSubreaper makes orphans of this process's descendants its children.
+// becomeSubreaper makes this process the parent of orphans among its descendants.
 func becomeSubreaper() error {
 	if _, _, errno := syscall.Syscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0); errno != 0 {
 		return errno
@@ -20,8 +20,8 @@ func becomeSubreaper() error {
 	return nil
 }
 
-// exitInfo is the beginning of siginfo_t as waitid(2) fills it. The union in it
-// holds pointers, so it is aligned like one.
+// exitInfo is the beginning of siginfo_t as waitid(2) fills it. Its union holds pointers,
+// so that it is aligned like one.
 type exitInfo struct {
 	_   [3]int32
 	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
@@ -29,8 +29,8 @@ type exitInfo struct {
 	_   [128]byte // at least the rest
 }
 
-// peekDead says which child is dead and not collected, and leaves it so: its
-// number stays taken. It returns 0 when there is none.
+// peekDead returns the PID of a dead child, or 0 if there is none. It does not collect
+// the child, so that the PID stays taken.
 func peekDead(idType, id int) (int, error) {
 	for {
 		var info exitInfo
@@ -48,7 +48,7 @@ func peekDead(idType, id int) (int, error) {
 	}
 }
 
-// collect takes a dead child's status and with it its number.
+// collect takes a dead child's status, which frees its PID.
 func collect(pid int) (syscall.WaitStatus, error) {
 	for {
 		var status syscall.WaitStatus
