@@ -16,8 +16,8 @@ import (
 // builder puts a catalogue together, piece by piece and within limits.
 type builder struct {
 	limits  Limits
-	strict  bool // an item that is of no use is an error
-	modern  bool // header annotations of tools are checked
+	strict  bool // an unusable item is an error
+	modern  bool // the builder checks header annotations of tools
 	bytes   int
 	catalog Catalog
 }
@@ -108,7 +108,7 @@ func (b *builder) addItem(keep keeper, method string, item []byte) error {
 	limit := b.limits.ItemBytes
 	written := limit
 	if b.strict {
-		// It was written by json.Marshal, which has six bytes for some characters.
+		// json.Marshal has written it, and takes six bytes for some characters.
 		written = 6 * limit
 	}
 	if len(item) > written {
@@ -135,7 +135,7 @@ func (b *builder) addItem(keep keeper, method string, item []byte) error {
 	}
 }
 
-// exclude counts as much as reading the entry back will.
+// exclude counts as many bytes as DecodeCatalog does when it reads the entry.
 func (b *builder) exclude(excluded Excluded) error {
 	b.catalog.Excluded = append(b.catalog.Excluded, excluded)
 	encoded, err := json.Marshal(excluded)
@@ -174,8 +174,8 @@ func (b *builder) build() (*Catalog, error) {
 }
 
 // canonical returns JSON with members sorted, without white space and with strings
-// escaped in one way. Numbers keep their spelling. Of members that stand twice the
-// last counts.
+// escaped in one way. Numbers keep their spelling. Of two members with the same name the
+// last one counts.
 func canonical(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

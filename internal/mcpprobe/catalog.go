@@ -13,8 +13,8 @@ import (
 // form, and equal servers have equal catalogues: encoding and decoding one changes
 // nothing.
 type Catalog struct {
-	// Digest names everything else in the catalogue, as "sha256:" and hexadecimal
-	// digits. It does not depend on the order in which the server listed things.
+	// Digest identifies everything else in the catalogue, as "sha256:" and hexadecimal
+	// digits. It does not depend on the order of the server's lists.
 	Digest            string             `json:"digest"`
 	Server            Server             `json:"server"`
 	Capabilities      json.RawMessage    `json:"capabilities"` // an object, as declared
@@ -22,7 +22,7 @@ type Catalog struct {
 	Prompts           []Prompt           `json:"prompts"`
 	Resources         []Resource         `json:"resources"`
 	ResourceTemplates []ResourceTemplate `json:"resourceTemplates"`
-	// Excluded is what the server listed and no client can use.
+	// Excluded are items of the server's lists that no client can use.
 	Excluded []Excluded `json:"excluded"`
 }
 
@@ -31,11 +31,11 @@ type Server struct {
 	Name    string `json:"name"`
 	Title   string `json:"title,omitempty"`
 	Version string `json:"version"`
-	// ProtocolVersion is the one that was negotiated.
+	// ProtocolVersion is the one that server and probe have agreed on.
 	ProtocolVersion string `json:"protocolVersion"`
-	// ProtocolVersions is what server/discover listed; empty for servers that do not
-	// know that request. Whoever stands before the server may say here which ones its
-	// clients can use, see Catalog.Serving.
+	// ProtocolVersions are those in the answer to server/discover; empty for servers that
+	// do not know that request. An adapter in front of the server may put the versions
+	// here that clients can use, see Catalog.Serving.
 	ProtocolVersions []string `json:"protocolVersions,omitempty"`
 	Instructions     string   `json:"instructions,omitempty"`
 }
@@ -88,15 +88,15 @@ type ResourceTemplate struct {
 	Raw         json.RawMessage
 }
 
-// Excluded is something that a server listed in vain, and why.
+// Excluded is an item that no client can use, and why.
 type Excluded struct {
 	List   string `json:"list"` // the method of the list
 	Name   string `json:"name,omitempty"`
 	Reason string `json:"reason"`
 }
 
-// Serving is the catalogue of the same server behind somebody who serves clients of
-// these protocol versions. It shares its lists with the catalogue.
+// Serving returns the catalogue of the same server behind an adapter that serves clients
+// of these protocol versions. It shares its lists with the original.
 func (c *Catalog) Serving(versions []string) (*Catalog, error) {
 	serving := *c
 	serving.Server.ProtocolVersions = versions
@@ -132,8 +132,9 @@ func (r Resource) MarshalJSON() ([]byte, error) { return r.Raw, nil }
 // MarshalJSON returns Raw.
 func (r ResourceTemplate) MarshalJSON() ([]byte, error) { return r.Raw, nil }
 
-// fields are the members that are read out of an item of any list. Raw is canonical,
-// so members are sorted and the exact spelling of a name comes after any other case.
+// fields are the members that the builder reads from an item of any list. Raw is
+// canonical, so that its members are sorted, and the exact spelling of a name comes after
+// any other case.
 type fields struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title"`
@@ -226,8 +227,8 @@ func order(aKey, bKey string, aRaw, bRaw []byte) int {
 	return cmp.Or(cmp.Compare(aKey, bKey), bytes.Compare(aRaw, bRaw))
 }
 
-// DecodeCatalog reads a catalogue that was encoded as JSON, and checks it against
-// the limits and its own digest.
+// DecodeCatalog reads a catalogue from JSON, and checks it against the limits and its own
+// digest.
 func DecodeCatalog(data []byte, limits Limits) (*Catalog, error) {
 	var stored struct {
 		Digest       string          `json:"digest"`

@@ -14,16 +14,16 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// Class says what an error means to whoever decides about the server.
+// Class says what an error means for the state of the server.
 type Class string
 
 // The classes of errors.
 const (
-	// Unauthorized: the server is there and wants credentials (401, 403).
+	// Unauthorized: the server answers and wants credentials (401, 403).
 	Unauthorized Class = "Unauthorized"
-	// Busy: the server is there and asks for patience (429, 5xx). Try again later.
+	// Busy: the server answers that it cannot serve now (429, 5xx). Try again later.
 	Busy Class = "Busy"
-	// Unreachable: nobody could be dialled at the address.
+	// Unreachable: no server listens at the address.
 	Unreachable Class = "Unreachable"
 	// Timeout: the server took longer to answer than the context allows.
 	Timeout Class = "Timeout"
@@ -31,11 +31,11 @@ const (
 	Closed Class = "Closed"
 	// Rejected: the server answered, with an error.
 	Rejected Class = "Rejected"
-	// Protocol: what the server sends cannot be understood.
+	// Protocol: the server sends what is not MCP.
 	Protocol Class = "Protocol"
-	// TooLarge: a limit was hit; the error wraps a *LimitError.
+	// TooLarge: the server exceeds a limit; the error wraps a *LimitError.
 	TooLarge Class = "TooLarge"
-	// Canceled: the caller gave up.
+	// Canceled: the caller has given up.
 	Canceled Class = "Canceled"
 )
 
@@ -43,13 +43,13 @@ const (
 // of a URL, and what it holds of the server's words is short and printable.
 type Error struct {
 	Class      Class
-	Op         string        // what was being done, such as "tools/list"
+	Op         string        // what failed, such as "tools/list"
 	Status     int           // of HTTP, or 0
-	Asked      string        // the request that was answered with the status, such as "POST http://127.0.0.1:3000/mcp"
+	Asked      string        // the request with this status, such as "POST http://127.0.0.1:3000/mcp"
 	Code       int           // of JSON-RPC, or 0
-	RetryAfter time.Duration // what a busy server asked for, or 0
+	RetryAfter time.Duration // of a busy server, or 0
 	Detail     string
-	Err        error // the cause, if there is one worth asking for
+	Err        error // the cause, for errors.Is and errors.As; may be nil
 }
 
 func (e *Error) Error() string {
@@ -94,7 +94,7 @@ const (
 	LimitCursors      = "repetitions of a cursor"
 )
 
-// LimitError says that a server sent more than it may.
+// LimitError says that a server exceeds a limit.
 type LimitError struct {
 	What  string // one of the limits above
 	Limit int
@@ -112,7 +112,7 @@ func protocolError(detail string) *Error {
 	return &Error{Class: Protocol, Detail: detail}
 }
 
-// fromSDK gives an error of the SDK its class, when nothing better is known.
+// fromSDK returns an error of the SDK with its class, for want of a better reason.
 func fromSDK(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -128,7 +128,7 @@ func fromSDK(err error) *Error {
 	return protocolError(clean(err.Error()))
 }
 
-// fromContext is the error of a call whose context has ended.
+// fromContext returns the error of a call whose context has ended.
 func fromContext(err error) *Error {
 	if errors.Is(err, context.Canceled) {
 		return &Error{Class: Canceled, Err: err}
@@ -136,8 +136,8 @@ func fromContext(err error) *Error {
 	return &Error{Class: Timeout, Err: err}
 }
 
-// shown is how much of a server's words gets into an error.
+// shown bounds the text of a server in an error.
 const shown = 200
 
-// clean makes a server's words fit to be shown.
+// clean makes the text of a server short and printable.
 func clean(text string) string { return rpc.Legible(text, shown) }

@@ -31,17 +31,17 @@ type guard struct {
 	limits  Limits
 	junk    func(line []byte)
 	changed chan struct{}
-	slots   chan struct{} // one taken for each request of the server in hand
+	slots   chan struct{} // holds an element for each request of the server without an answer
 
-	// broken ends, with an *Error as its cause, when the connection cannot go on.
+	// broken ends when the connection cannot go on, with an *Error as its cause.
 	broken   context.Context
 	breakOff context.CancelCauseFunc
-	gaveUp   atomic.Pointer[Error] // what the SDK said when it gave the connection up
+	gaveUp   atomic.Pointer[Error] // the error with which the SDK gave the connection up
 	status   atomic.Pointer[Error] // of the last response, if it was an error
 
-	reached   atomic.Bool  // the server was there at least once
-	junkLines atomic.Int64 // lines of a process that are no messages
-	nonsense  atomic.Int64 // what looked like an answer and is none
+	reached   atomic.Bool  // the server has accepted a connection at least once
+	junkLines atomic.Int64 // lines of a process other than messages
+	nonsense  atomic.Int64 // lines that look like an answer and are none
 
 	mu       sync.Mutex
 	open     map[string]*exchange // by the JSON of the request's id
@@ -51,14 +51,14 @@ type guard struct {
 	refusal  *Error // why initialize must not follow discover
 
 	discoverOnly bool   // initialize must not follow, whatever the answer
-	refused      *Error // the server's answer to initialize, if that is an error
+	refused      *Error // the error in the server's answer to initialize; may be nil
 }
 
-// exchange is a request that was sent to the server.
+// exchange is a request to the server.
 type exchange struct {
 	method    string
 	capture   *capture
-	abandoned bool // nobody waits for the answer any more
+	abandoned bool // the caller has given up
 }
 
 // capture is the result of a request as the server wrote it.
@@ -81,11 +81,11 @@ func newGuard(options Options) *guard {
 	return g
 }
 
-// fail breaks the connection; the first reason stays.
+// fail breaks the connection. The first reason stays.
 func (g *guard) fail(err *Error) { g.breakOff(withOp(err, "session")) }
 
-// reasonFor is why the SDK gave the connection up. Where the SDK has only words, it did so
-// for the status of the last response, if that was an error.
+// reasonFor returns why the SDK gave the connection up. If the SDK has only a text, the
+// reason is the error of the last response's status, if there is one.
 func (g *guard) reasonFor(err *Error) *Error {
 	if status := g.status.Load(); err.Class == Protocol && status != nil {
 		err = status
@@ -94,16 +94,16 @@ func (g *guard) reasonFor(err *Error) *Error {
 	return &own
 }
 
-// giveUp breaks the connection because the SDK has given it up. The SDK has only words
-// for what the guard saw on the wire, so this reason is weaker than any other.
+// giveUp breaks the connection because the SDK has given it up. The SDK has only a text
+// for what the guard sees on the wire, so that this reason is weaker than any other.
 func (g *guard) giveUp(err *Error) {
 	err.Op = "session"
 	g.gaveUp.Store(err)
 	g.breakOff(err)
 }
 
-// failure is why the connection is broken, or nil. It is secondHand if the SDK gave
-// the connection up before the guard found a reason to break it.
+// failure returns why the connection is broken, or nil. The reason is secondHand if the
+// SDK has given the connection up before the guard found one.
 func (g *guard) failure() (err *Error, secondHand bool) {
 	err, _ = errors.AsType[*Error](context.Cause(g.broken))
 	return err, err != nil && err == g.gaveUp.Load()
@@ -116,12 +116,12 @@ type sent struct {
 	id     string
 }
 
-// outgoing is called before a message goes to the server. An error means that it
-// must not go.
+// outgoing checks a message before the transport sends it. The transport must not send a
+// message for which it returns an error.
 func (g *guard) outgoing(message []byte) (sent, error) {
 	envelope, err := rpc.Scan(message)
 	if err != nil {
-		return sent{}, err // the SDK wrote it, so this does not happen
+		return sent{}, err // cannot happen: the SDK wrote the message
 	}
 	s := sent{kind: envelope.Kind, method: string(envelope.Method), id: string(envelope.ID.Of(message))}
 	g.mu.Lock()
@@ -152,18 +152,19 @@ func (g *guard) captureFor(method string) *capture {
 	}
 }
 
-// expect names who gets the result of the next list request. Answers find their way
-// by the id of the request, so a late one never gets into another's hands.
+// expect sets where the result of the next list request goes. The guard matches answers
+// by the id of their request, so that a late answer never gets to another request.
 func (g *guard) expect(c *capture) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expected = c
 }
 
-// keptAbandoned bounds how many unanswered requests are remembered.
+// keptAbandoned bounds how many abandoned requests the guard remembers.
 const keptAbandoned = 256
 
-// abandon says that nobody waits for an answer, and whether somebody did.
+// abandon records that the caller of a request has given up. It returns false if the
+// request has its answer, or its caller has given up before.
 func (g *guard) abandon(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +187,7 @@ func (g *guard) abandonLocked(id string) bool {
 	return true
 }
 
-// answered is called when an answer of ours has reached the server.
+// answered frees the slot of a request of the server, whose answer the server has read.
 func (g *guard) answered() {
 	select {
 	case <-g.slots:
@@ -194,9 +195,9 @@ func (g *guard) answered() {
 	}
 }
 
-// incoming is called with each message of the server and returns what the SDK is to
-// see of it, or nil if that is nothing. It may change the message. The error is a
-// *rpc.Error if this is no message, or an *Error if it is one too many.
+// incoming takes each message of the server, and returns what the SDK is to see of it, or
+// nil for nothing. It may change the message. The error is a *rpc.Error for what is no
+// message, and an *Error for a message that the server must not send.
 func (g *guard) incoming(message []byte) ([]byte, error) {
 	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
@@ -213,8 +214,8 @@ func (g *guard) incoming(message []byte) ([]byte, error) {
 	}
 }
 
-// notification takes what is worth knowing; the SDK, which queues without a bound,
-// gets none.
+// notification reports changed lists. The SDK gets no notification, because it queues
+// them without a bound.
 func (g *guard) notification(method string) {
 	switch method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
@@ -225,12 +226,13 @@ func (g *guard) notification(method string) {
 	}
 }
 
-// request lets the SDK answer, which it does in the same way whatever the params.
+// request lets the SDK answer. The SDK's answer does not depend on the params.
 func (g *guard) request(message []byte, envelope rpc.Envelope) ([]byte, error) {
 	if method := string(envelope.Method); method == methodInitialize || method == methodDiscover {
-		// Only clients send these. To one that is sent back our answer would be that
-		// there is no such method, which would be sent back as well, and believed.
-		return nil, protocolError("it sends back what it is sent, which is no answer")
+		// Only clients send these, so that the server echoes. The SDK would answer that
+		// there is no such method, the server would echo that, too, and the SDK would
+		// take it for the server's answer.
+		return nil, protocolError("the server sends the requests of the probe back")
 	}
 	select {
 	case g.slots <- struct{}{}:
@@ -277,8 +279,8 @@ func (g *guard) small(message []byte) ([]byte, error) {
 	return message, nil
 }
 
-// noteDiscoverError sees to it that initialize is not tried on a server that has
-// shown itself to be of the newer era, by an error that only that has.
+// noteDiscoverError keeps the SDK from sending initialize to a server whose error shows
+// that it has no sessions.
 func (g *guard) noteDiscoverError(raw []byte) {
 	e := rejection(methodDiscover, raw)
 	if g.discoverOnly || e.Code == rpc.CodeHeaderMismatch || e.Code == rpc.CodeMissingCapability {
@@ -286,8 +288,7 @@ func (g *guard) noteDiscoverError(raw []byte) {
 	}
 }
 
-// rejection is the error that a server answered with. One that cannot be read is one
-// all the same.
+// rejection returns the error in a server's answer. A malformed error is an error, too.
 func rejection(op string, raw []byte) *Error {
 	var wireError struct {
 		Code    int    `json:"code"`
@@ -297,8 +298,8 @@ func rejection(op string, raw []byte) *Error {
 	return &Error{Class: Rejected, Op: op, Code: wireError.Code, Detail: clean(wireError.Message)}
 }
 
-// lastWord is why a session was not opened: a server that refuses and ends at once has
-// refused, and its end only follows from that.
+// lastWord returns why Connect could not open a session. If a server refuses initialize
+// and then ends, the refusal is the reason, and not the end.
 func (g *guard) lastWord(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -308,15 +309,15 @@ func (g *guard) lastWord(err error) error {
 	return g.refused
 }
 
-// refuse is noteDiscoverError for what HTTP has to say.
+// refuse is noteDiscoverError for errors of HTTP.
 func (g *guard) refuse(reason *Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refusal = reason
 }
 
-// skip is called with a line of a process that is no message. One that could have
-// been an answer is remembered, to explain why none came.
+// skip counts a line of a process other than a message. It counts lines that could be an
+// answer apart, to explain why no answer came.
 func (g *guard) skip(line []byte) {
 	g.junkLines.Add(1)
 	if trimmed := bytes.TrimLeft(line, " \t"); len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {

@@ -17,16 +17,16 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// roundTripper carries the SDK's requests to one address and nowhere else, and has
-// the guard see every message in them and in the responses.
+// roundTripper sends the SDK's requests to one address only, and shows the guard every
+// message in them and in the responses.
 type roundTripper struct {
 	guard  *guard
 	target *url.URL
 	header http.Header
 	sign   func(http.Header) // may be nil
-	// lazyStream answers the GET for the server's own stream at once. The SDK waits
-	// for that response without a deadline, and some servers send no header before
-	// they have something to say.
+	// lazyStream answers the GET for the server's own stream at once. The SDK waits for
+	// that response without a deadline, and some servers send no header before their
+	// first event.
 	lazyStream bool
 	transport  *http.Transport
 	// life ends with the session. No request outlasts it, though the SDK gives some of
@@ -65,8 +65,8 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 	}, nil
 }
 
-// mortalConn is a connection that ends with the session. If a request ends while its
-// connection is being dialled, the transport would keep the connection idle for ever.
+// mortalConn is a connection that ends with the session. Without it, if a request ends
+// while the transport dials, the transport would keep the connection idle for ever.
 type mortalConn struct {
 	net.Conn
 	forget func() bool
@@ -104,7 +104,7 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 		r.guard.answered()
 	}
 	if err != nil {
-		ended := ctx.Err() // before it is ended here
+		ended := ctx.Err() // before release ends it
 		release()
 		return nil, r.lost(note, message, ended, err)
 	}
@@ -115,7 +115,7 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, nil
 }
 
-// scope is how long a request may take, and how to end that.
+// scope returns a context that bounds a request, and a function that ends it.
 func (r *roundTripper) scope(request *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(request.Context())
 	stop := context.AfterFunc(r.life, cancel)
@@ -126,10 +126,10 @@ func (r *roundTripper) scope(request *http.Request) (context.Context, func()) {
 	return limited, func() { stop(); cancelLimited(); cancel() }
 }
 
-// message checks where a request goes and has the guard see what is in it.
+// message checks the address of a request, and shows the guard the message in it.
 func (r *roundTripper) message(request *http.Request) (sent, error) {
 	if request.URL.Scheme != r.target.Scheme || request.URL.Host != r.target.Host {
-		return sent{}, protocolError("the server names an address that is not its own")
+		return sent{}, protocolError("the server names a foreign address")
 	}
 	if request.GetBody == nil {
 		return sent{}, nil
@@ -145,7 +145,7 @@ func (r *roundTripper) message(request *http.Request) (sent, error) {
 	return r.guard.outgoing(data)
 }
 
-// lost is for a request that got no response.
+// lost returns the error of a request without a response.
 func (r *roundTripper) lost(note *note, message sent, ended, err error) *Error {
 	var e *Error
 	switch dial, isDial := errors.AsType[*net.OpError](err); {
@@ -163,7 +163,7 @@ func (r *roundTripper) lost(note *note, message sent, ended, err error) *Error {
 	return e
 }
 
-// reason is the innermost error: the others repeat the address.
+// reason returns the innermost error. The others repeat the address.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -174,7 +174,7 @@ func reason(err error) string {
 	}
 }
 
-// receive bounds a response and takes the messages out of it.
+// receive bounds a response and shows the guard the messages in it.
 func (r *roundTripper) receive(note *note, message sent, response *http.Response) error {
 	limit := r.guard.limits.ReplyBytes
 	small := min(smallReply, limit)
@@ -207,14 +207,14 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 	case kind == "application/json" && message.kind == rpc.Request:
 		return r.replace(note, message, response, limit, true)
 	case message.method == methodDiscover:
-		// To the SDK this would be the end of the connection, but it only means that
-		// the server does not know the request.
+		// The SDK would end the connection for this status, but it only means that the
+		// server does not know the request.
 		response.StatusCode = http.StatusBadRequest
 	}
 	return r.replace(note, message, response, small, false)
 }
 
-// replace reads a body whole and puts in its place what the SDK is to see of it.
+// replace reads a whole body, and puts in its place what the SDK is to see.
 func (r *roundTripper) replace(note *note, message sent, response *http.Response, limit int, answer bool) error {
 	data, err := readLimited(response.Body, limit)
 	_ = response.Body.Close()
@@ -239,8 +239,8 @@ func looksLikeMessage(data []byte) bool {
 	return len(trimmed) > 0 && trimmed[0] == '{'
 }
 
-// answer has the guard see the answer to a request. Where there has to be one, there
-// must be this one and no other. With an error status there may be one.
+// answer shows the guard the answer to a request. If an answer is required, the body must
+// be this answer and no other. With an error status the body may be one.
 func (r *roundTripper) answer(data []byte, message sent, required bool) ([]byte, error) {
 	envelope, err := rpc.ScanLenient(data)
 	answers := err == nil && envelope.Kind == rpc.Response && string(envelope.ID.Of(data)) == message.id
@@ -284,7 +284,7 @@ func (r *roundTripper) asked(request *http.Request) string {
 	return request.Method + " " + clean(asked.String())
 }
 
-// statusError is what a status means, or nil if it means success.
+// statusError returns the error for a status, or nil for success.
 func statusError(response *http.Response) *Error {
 	status := response.StatusCode
 	switch {
@@ -301,7 +301,7 @@ func statusError(response *http.Response) *Error {
 	}
 }
 
-// retryAfter is what a server asks for, unless it asks for more than an hour.
+// retryAfter returns the time in the header, or 0 for more than an hour.
 func retryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 || seconds > 3600 {
@@ -311,7 +311,7 @@ func retryAfter(header http.Header) time.Duration {
 }
 
 // stream answers the GET for the server's own stream before the server does. If the
-// server has none, ours stays silent, which comes to the same.
+// server has no such stream, the SDK gets a silent one.
 func (r *roundTripper) stream(request *http.Request, release func()) *http.Response {
 	reader, writer := io.Pipe()
 	go func() {
@@ -343,7 +343,7 @@ func (r *roundTripper) stream(request *http.Request, release func()) *http.Respo
 	}
 }
 
-// body releases what belongs to its request when it is closed.
+// body ends the context of its request when the SDK closes it.
 type body struct {
 	io.ReadCloser
 	release func()
@@ -355,8 +355,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// note is what the last request of a call came to. The SDK puts most of that into
-// words only.
+// note is the error of the last request of a call. The SDK has most of it as a text only.
 type note struct {
 	mu  sync.Mutex
 	err *Error
@@ -369,8 +368,8 @@ func withNote(ctx context.Context) (context.Context, *note) {
 	return context.WithValue(ctx, noteKey{}, n), n
 }
 
-// note is where to note what becomes of a request: nowhere, if it carries a message
-// that no call of the SDK waits for.
+// note returns where to record the error of a request, or nil for a message that no call
+// of the SDK waits for.
 func (s sent) note(ctx context.Context) *note {
 	if s.kind == rpc.Response || s.kind == rpc.Notification && s.method != "notifications/initialized" {
 		return nil

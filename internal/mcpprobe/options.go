@@ -2,27 +2,27 @@ package mcpprobe
 
 import "time"
 
-// Options are how to probe. The zero value is good for every server.
+// Options say how to probe. The zero value works for every server.
 type Options struct {
-	// Limits bound what is taken from the server.
+	// Limits bound what the probe takes from the server.
 	Limits Limits
-	// SkipDiscover opens with initialize at once. It is for servers known to be of
-	// the older era, and for processes that exit on a request they do not know.
+	// SkipDiscover opens with initialize at once. It is for servers known to have
+	// sessions only, and for processes that exit on a request that they do not know.
 	SkipDiscover bool
-	// SkipInitialize asks by server/discover only, however the server answers and
-	// however long it takes. It is for processes known to have no sessions, which
-	// must not be asked for one. It does not apply to SSE, which has nothing else.
+	// SkipInitialize opens with server/discover only, however the server answers and
+	// however long it takes. It is for processes known to have no sessions, which must
+	// not get initialize. It does not apply to SSE, which always has sessions.
 	SkipInitialize bool
-	// DiscoverTimeout is how long a process may leave server/discover unanswered
-	// before initialize is tried on it; 10 s when zero. It has to cover the start of
-	// the process. It does not apply to HTTP, where silence says nothing of the era.
+	// DiscoverTimeout is how long the probe waits for a process to answer server/discover
+	// before it sends initialize; 10 s when zero. It has to cover the start of the
+	// process. It does not apply to HTTP, where silence says nothing about the era.
 	DiscoverTimeout time.Duration
-	// Junk is called with every line of a process that is no message. The line is
-	// valid until Junk returns.
+	// Junk gets every line of a process other than messages. The line is valid until Junk
+	// returns.
 	Junk func(line []byte)
 }
 
-// Limits bound what is taken from a server. Zero fields stand for the defaults.
+// Limits bound what a probe takes from a server. Zero fields stand for the defaults.
 type Limits struct {
 	Pages        int // of one list; 500
 	Items        int // of one list, over all pages; 10,000
@@ -34,13 +34,13 @@ type Limits struct {
 const (
 	defaultDiscoverTimeout = 10 * time.Second
 
-	// smallReply bounds every message that does not answer a list request: those
-	// are decoded by the SDK, at a multiple of their size.
+	// smallReply bounds every message except answers to list requests. The SDK decodes
+	// these messages, at a multiple of their size.
 	smallReply = 1 << 20
-	// requestsInHand is how many requests of a server are worked on at once. Beyond
-	// that nothing more is read until it has taken its answers.
+	// requestsInHand is how many requests of a server may wait for their answer. At that
+	// number the guard reads no more until the server has read an answer.
 	requestsInHand = 16
-	// closeTimeout is what the end of a session may take, such as its DELETE.
+	// closeTimeout bounds the end of a session, such as its DELETE.
 	closeTimeout = time.Second
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 5 * time.Second

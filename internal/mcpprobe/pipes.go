@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// pipeTransport speaks with a process over its standard input and output. The
-// SDK's own gives up at the first line that is no message.
+// pipeTransport connects to a process over its standard input and output. The SDK's own
+// transport gives up at the first line other than a message.
 type pipeTransport struct {
 	guard           *guard
 	reader          io.Reader
@@ -48,7 +48,7 @@ func (t *pipeTransport) Connect(context.Context) (mcp.Connection, error) {
 	return c, nil
 }
 
-// frame is a line to write, and where to say how that went.
+// frame is a line to write, and a channel for the error of the write.
 type frame struct {
 	line    []byte
 	written chan error
@@ -58,11 +58,11 @@ type pipeConnection struct {
 	*pipeTransport
 	messages chan jsonrpc.Message
 	frames   chan frame
-	ended    chan struct{} // there is nothing more to read
+	ended    chan struct{} // closed at the end of the output
 }
 
-// readAll reads until the process has closed its output: whatever happens here, it
-// must not be held up by a pipe that nobody empties.
+// readAll reads until the process has closed its output, whatever happens to the session,
+// so that a full pipe never blocks the process.
 func (c *pipeConnection) readAll() {
 	limit := c.guard.limits.ReplyBytes
 	source := c.reader
@@ -82,8 +82,8 @@ func (c *pipeConnection) readAll() {
 	_, _ = io.Copy(io.Discard, c.reader)
 }
 
-// lost breaks the session off, unless this side has ended it: then there is a better
-// reason, and the end of the process is only what follows.
+// lost breaks the session, unless the probe has ended it. In that case the end of the
+// process is only a consequence, and the guard has a better reason.
 func (c *pipeConnection) lost(err *Error) {
 	select {
 	case <-c.closed:
@@ -99,8 +99,8 @@ func readFailure(err error, limit int) *Error {
 	return &Error{Class: Closed, Detail: "the process closed its output", Err: io.EOF}
 }
 
-// receiveAll takes a batch apart, which servers of 2025-03-26 may send. One that is
-// not an array to its end is skipped as a whole.
+// receiveAll takes the messages of a batch, which servers of 2025-03-26 may send. It
+// skips a malformed batch as a whole.
 func (c *pipeConnection) receiveAll(line []byte) {
 	switch {
 	case !rpc.IsBatch(line):
@@ -126,7 +126,7 @@ func (c *pipeConnection) receive(line []byte) {
 	}
 }
 
-// understand returns what the SDK is to see of a line, which may be nothing.
+// understand returns what the SDK is to see of a line, or nil for nothing.
 func (c *pipeConnection) understand(line []byte) (jsonrpc.Message, error) {
 	visible, err := c.guard.incoming(line)
 	if visible == nil || err != nil {
@@ -156,9 +156,9 @@ func (c *pipeConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write sends a message to the process. It returns when the context ends, even if
-// the process does not read; the line is then finished later, so that the next one
-// does not get into the middle of it.
+// Write sends a message to the process. It returns when the context ends, even if the
+// process does not read. Another goroutine then writes the rest of the line, so that the
+// next message does not get into the middle of it.
 func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(message)
 	if err != nil {
@@ -192,8 +192,8 @@ func (c *pipeConnection) Write(ctx context.Context, message jsonrpc.Message) err
 	return err
 }
 
-// giveUp answers server/discover in the place of a process that does not, so that
-// initialize is tried, unless it must not be.
+// giveUp answers server/discover in the place of a silent process, so that the SDK sends
+// initialize, unless the options forbid that.
 func (c *pipeConnection) giveUp(id string, message jsonrpc.Message) {
 	request, ok := message.(*jsonrpc.Request)
 	if !ok || c.guard.discoverOnly || !c.guard.abandon(id) {
@@ -234,15 +234,15 @@ func (t *pipeTransport) close() error {
 // SessionID is empty: a process is its own session.
 func (*pipeConnection) SessionID() string { return "" }
 
-// junkBytes is how much of a line that cannot be a message is read.
+// junkBytes is how much of a line shortJunk lets through if it cannot be a message.
 const junkBytes = 4 << 10
 
-// shortJunk cuts lines short that cannot be messages, by their first byte, so that
-// a long one does not count as a message that is too large.
+// shortJunk shortens lines that cannot be messages, by their first byte, so that a long
+// one does not count as too large a message.
 type shortJunk struct {
 	source io.Reader
 	state  lineState
-	taken  int // bytes of the line that were let through
+	taken  int // bytes of the line that it has let through
 }
 
 type lineState uint8
@@ -276,7 +276,7 @@ func cutLine(data []byte) (line, rest []byte) {
 	return data, nil
 }
 
-// keep appends what is let through of a line, or of the next part of one.
+// keep appends the part of a line that shortJunk lets through.
 func (s *shortJunk) keep(kept, part []byte) []byte {
 	ends := part[len(part)-1] == '\n'
 	if s.state == lineStart {
@@ -298,7 +298,7 @@ func (s *shortJunk) keep(kept, part []byte) []byte {
 	return append(kept, part...)
 }
 
-// kindOfLine goes by the first byte that counts; there may be none yet.
+// kindOfLine decides by the first byte after white space, if there is one yet.
 func kindOfLine(part []byte) lineState {
 	for _, c := range part {
 		switch c {

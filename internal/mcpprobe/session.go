@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	versionModern = "2026-07-28" // the first that is stateless
-	versionLegacy = "2025-11-25" // the last that is not
+	versionModern = "2026-07-28" // the first without sessions
+	versionLegacy = "2025-11-25" // the last with sessions
 )
 
-// opConnect is what fails when no session can be opened.
+// opConnect is the Op of errors of Connect.
 const opConnect = "connect"
 
-// Session is a connection to a server. Its methods can be used at the same time.
+// Session is a connection to a server. Its methods may run at the same time.
 type Session struct {
 	guard     *guard
 	client    *mcp.ClientSession
 	opening   opening
 	transport mcp.Transport
-	end       context.CancelFunc // of everything that belongs to the session
-	idle      func()             // closes connections that are kept for later
-	turn      chan struct{}      // held by whoever lists
+	end       context.CancelFunc // ends everything that belongs to the session
+	idle      func()             // closes idle connections
+	turn      chan struct{}      // holds an element while a goroutine lists
 	closing   sync.Once
 }
 
@@ -48,7 +48,7 @@ func Probe(ctx context.Context, target Target, options Options) (*Catalog, error
 	return session.Catalog(ctx)
 }
 
-// connect opens a session; one that follows hears of changes.
+// connect opens a session. With follow, the session reports changes.
 func connect(ctx context.Context, target Target, options Options, follow bool) (*Session, error) {
 	options.SkipInitialize = options.SkipInitialize && target.kind != serverSentEvents
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -96,8 +96,8 @@ func (s *Session) prepare(life context.Context, target Target, options Options, 
 	return nil
 }
 
-// open has the SDK negotiate. The SDK gets a context without a deadline, because it
-// ties what lasts as long as the session to it; ours ends the waiting.
+// open lets the SDK negotiate. The SDK gets a context without a deadline, because it ties
+// the session to that context. The context of open bounds the wait.
 func (s *Session) open(ctx, life context.Context, target Target, options Options, follow bool) error {
 	negotiate := &mcp.ClientSessionOptions{}
 	if options.SkipDiscover || target.kind == serverSentEvents {
@@ -149,8 +149,8 @@ func newClient(follow bool) *mcp.Client {
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	}
 	if follow {
-		// The guard takes the signals. The SDK subscribes to them, where that is
-		// needed, only if there are handlers.
+		// The guard takes the notifications. These handlers do nothing, but without them
+		// the SDK would not subscribe where a server needs that.
 		options.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) {}
 		options.PromptListChangedHandler = func(context.Context, *mcp.PromptListChangedRequest) {}
 		options.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) {}
@@ -165,8 +165,8 @@ func implementation() *mcp.Implementation {
 	return &mcp.Implementation{Name: "slipway", Title: "Slipway probe", Version: version.Get().Version}
 }
 
-// decline answers what a server asks of the user. The SDK answers pings, and has no
-// roots to list.
+// decline answers requests of the server for the user. The SDK itself answers pings, and
+// lists no roots.
 func decline(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, request mcp.Request) (mcp.Result, error) {
 		switch method {
@@ -180,27 +180,27 @@ func decline(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// Changed receives a value when the server has said that a list of its changed, once
-// for however many times it said so since the last value was taken.
+// Changed returns a channel that receives a value when the server reports a changed list.
+// Several reports before the caller takes the value are one value.
 func (s *Session) Changed() <-chan struct{} { return s.guard.changed }
 
-// Done is closed when the connection has ended, by whoever.
+// Done returns a channel that closes when either side has ended the connection.
 func (s *Session) Done() <-chan struct{} { return s.guard.broken.Done() }
 
-// Err is why the connection ended; nil as long as it has not.
+// Err returns why the connection has ended, or nil while it has not.
 func (s *Session) Err() error {
 	return context.Cause(s.guard.broken)
 }
 
-// Junk is how many lines of a process were skipped because they are no messages.
+// Junk returns how many lines of a process the guard has skipped because they are no
+// messages.
 func (s *Session) Junk() int64 { return s.guard.junkLines.Load() }
 
-// Ping asks the server for a sign of life. An error is one, too, if it is the
-// server that answers with it.
+// Ping checks that the server answers. An error that the server sends is an answer, too.
 func (s *Session) Ping(ctx context.Context) error {
 	params := &mcp.PingParams{}
 	if s.opening.modern() {
-		// There is no ping any more, but there still is an answer.
+		// The revision has no ping, but the server answers with an error.
 		params.Meta = mcp.Meta{
 			mcp.MetaKeyProtocolVersion:    s.opening.server.ProtocolVersion,
 			mcp.MetaKeyClientInfo:         implementation(),
@@ -230,8 +230,8 @@ func (s *Session) call(ctx context.Context, method string, do func(context.Conte
 
 // explain finds the best reason for an error of the SDK. When a status breaks the
 // connection, the SDK gives the connection up before or after it returns from the call,
-// and the time of the call may run out meanwhile: in every order the status is the
-// reason. While a session is opened, a status need not be a failure.
+// and the time of the call may run out meanwhile. In every order the status is the
+// reason. While Connect opens a session, a status need not be a failure.
 func (s *Session) explain(ctx context.Context, op string, note *note, nonsense int64, err error) error {
 	noted := note.get()
 	failure, secondHand := s.guard.failure()
@@ -254,7 +254,7 @@ func (s *Session) explain(ctx context.Context, op string, note *note, nonsense i
 	return &explained
 }
 
-// with is a status, and the error that the server's body has with it.
+// with adds the error in the response's body to that of its status.
 func (e *Error) with(body *Error) *Error {
 	if e.Class != Rejected || body.Class != Rejected || body == e {
 		return e
@@ -262,8 +262,8 @@ func (e *Error) with(body *Error) *Error {
 	return &Error{Class: Rejected, Status: e.Status, Asked: e.Asked, Code: body.Code, Detail: body.Detail}
 }
 
-// overtime is the error of a call whose context has ended. Nonsense is how much there was
-// when the call began.
+// overtime returns the error of a call whose context has ended. nonsense is the guard's
+// count when the call began.
 func (g *guard) overtime(ended error, nonsense int64) *Error {
 	e := fromContext(ended)
 	switch {
@@ -271,7 +271,7 @@ func (g *guard) overtime(ended error, nonsense int64) *Error {
 	case !g.reached.Load():
 		e.Class = Unreachable
 	case g.nonsense.Load() > nonsense:
-		e.Class, e.Detail = Protocol, "no answer came, but something that is none"
+		e.Class, e.Detail = Protocol, "the server sent something, but no answer"
 	}
 	return e
 }
@@ -285,11 +285,11 @@ func (s *Session) watch() {
 	s.guard.giveUp(e)
 }
 
-// Close ends the session: it is deleted on an HTTP server, and the input of a
-// process is closed. It takes a second at most.
+// Close ends the session: it deletes the session of an HTTP server, and closes the input
+// of a process. It takes a second at most.
 func (s *Session) Close() {
 	s.closing.Do(func() {
-		s.guard.fail(&Error{Class: Closed, Op: "session", Detail: "it was closed by this side"})
+		s.guard.fail(&Error{Class: Closed, Op: "session", Detail: "the probe closed it"})
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// Target is where a server is and how it is spoken to.
+// Target is the address of a server, and its transport.
 type Target struct {
 	kind   targetKind
 	url    string
@@ -31,33 +31,33 @@ const (
 	pipes
 )
 
-// HTTP is a server that speaks Streamable HTTP. The header is sent with every
-// request. Nothing but the address of this URL is ever dialled.
+// HTTP is a server that speaks Streamable HTTP. The probe sends the header with every
+// request, and dials no other address than that of the URL.
 func HTTP(url string, header http.Header) Target {
 	return Target{kind: streamableHTTP, url: url, header: header}
 }
 
-// With has a function add to the headers of each request, such as a proof that is good
-// for a short time only.
+// With returns a Target whose sign function adds headers to each request, such as a proof
+// with a short life.
 func (t Target) With(sign func(http.Header)) Target {
 	t.sign = sign
 	return t
 }
 
-// SSE is a server that speaks the two-endpoint transport of 2024-11-05; the URL is
-// that of its event stream. The rest is as with HTTP.
+// SSE is a server that speaks HTTP+SSE, the transport of 2024-11-05. The URL is that of
+// its event stream. The rest is as with HTTP.
 func SSE(url string, header http.Header) Target {
 	return Target{kind: serverSentEvents, url: url, header: header}
 }
 
-// Pipes is a process: r is its standard output, w its standard input. The session
-// owns w and closes it. It reads r until r ends, even after it was closed itself, so
-// that a process that still writes is not held up; closing r is up to the caller.
+// Pipes is a process: r is its standard output, w its standard input. The session owns w
+// and closes it. It reads r until r ends, also after Close, so that the process never
+// blocks on a write. The caller closes r.
 func Pipes(r io.Reader, w io.WriteCloser) Target {
 	return FramedPipes(r, w, rpc.Newline)
 }
 
-// FramedPipes is Pipes for a process that tells messages apart in a way of its own.
+// FramedPipes is Pipes for a process that frames messages in another way.
 func FramedPipes(r io.Reader, w io.WriteCloser, framing rpc.Framing) Target {
 	return Target{kind: pipes, reader: r, writer: w, framing: framing}
 }

@@ -24,7 +24,7 @@ func TestServerThatAnswersWithNonsense(t *testing.T) {
 	if state.Reason != adapterapi.Broken {
 		t.Errorf("the first verdict is %s", state.Reason)
 	}
-	if state.Ready || !strings.Contains(state.Err.Error(), "sends back what it is sent, which is no answer") {
+	if state.Ready || !strings.Contains(state.Err.Error(), "sends the requests of the probe back") {
 		t.Errorf("%s: %v", state.Reason, state.Err)
 	}
 	if got := adapter.backend.processes.Crashes.Load(); got != 0 {
