@@ -1,7 +1,7 @@
-// Command launcher is PID 1 of the MCP server's container. It starts the server
-// once per session and hands its standard input and output to the adapter next
-// door. It imports nothing outside the standard library and this module, because
-// it is copied into images of which nothing is known.
+// Command launcher is PID 1 of the MCP server's container. It starts the server once per
+// session and passes its standard input and output to the adapter in the other container.
+// It imports nothing outside the standard library and this module, because it has to run
+// in every image.
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return launch(args, stdout, stderr)
 }
 
-// newFlags are the flags that both commands have.
+// newFlags returns the flags that both commands have.
 func newFlags(name, text string, output io.Writer) (flags *flag.FlagSet, socket *string) {
 	flags = flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(output)
@@ -74,8 +74,8 @@ func newFlags(name, text string, output io.Writer) (flags *flag.FlagSet, socket 
 	return flags, socket
 }
 
-// parse says whether to go on, and else with which code to leave. Help that was
-// asked for is the answer and goes to standard output.
+// parse says whether to go on, and otherwise the exit code. It writes help to standard
+// output if the user asks for help.
 func parse(flags *flag.FlagSet, args []string, stdout io.Writer) (code int, proceed bool) {
 	for _, arg := range args {
 		if arg == "--" {
@@ -113,8 +113,9 @@ func launch(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	// Whoever reads our standard error may go away, and that must not be the end of
-	// every session. Ignoring the signal would be inherited by the processes.
+	// If the reader of standard error closes it, the sessions must go on. The launcher
+	// catches the signal and does not ignore it, because its processes would inherit
+	// that.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	options := launcher.Options{Command: flags.Args(), Grace: *grace, Stderr: stderr}
@@ -138,7 +139,7 @@ func drain(args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(context.Background(), *deadline)
 	defer cancel()
 	if err := launcher.Drain(ctx, *socket); err != nil {
-		complain(stderr, err) // the pod ends all the same
+		complain(stderr, err) // the pod ends anyway
 	}
 	return exitOK
 }
