@@ -1,5 +1,5 @@
-// Command manager is the operator: it watches MCPServers and makes the cluster
-// look the way they say.
+// Command manager is the operator: it watches MCPServers, and creates and updates the
+// objects that they need.
 package main
 
 import (
@@ -12,9 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
-	// The image has no distribution under it and so no CA certificates. Image
-	// configurations are read from registries over TLS, so the binary brings the
-	// roots along; a host that has its own is not overruled.
+	// The manager's image has no distribution, and so no CA certificates. The manager
+	// reads image configurations from registries over TLS, so that the binary includes
+	// the roots. It uses those of the host, if there are any.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -57,7 +57,7 @@ func main() {
 		fmt.Println("manager", version.Get())
 		return
 	}
-	// What goes wrong before the configuration is read is logged as by default.
+	// Errors before the manager has read its configuration go to a log with the defaults.
 	setLogger(config.Default().Logging)
 	if err := run(ctrl.SetupSignalHandler(), *configFile); err != nil {
 		ctrl.Log.Error(err, "Manager stopped")
@@ -103,7 +103,7 @@ func run(ctx context.Context, configFile string) error {
 	return nil
 }
 
-// adapterOf is what the pods of MCPServers get.
+// adapterOf returns the adapter of the MCPServers' pods.
 func adapterOf(cfg config.Manager, build version.Info) (workload.Adapter, error) {
 	image := cfg.Adapter.Image
 	if image == "" {
@@ -170,7 +170,7 @@ func managerOptions(cfg config.Manager) (manager.Options, error) {
 		RenewDeadline:           new(time.Duration(election.RenewDeadline)),
 		RetryPeriod:             new(time.Duration(election.RetryPeriod)),
 		GracefulShutdownTimeout: new(shutdownTimeout),
-		// Safe because the process ends as soon as the manager has stopped.
+		// This is safe, because the process ends as soon as the manager has stopped.
 		LeaderElectionReleaseOnCancel: true,
 	}, nil
 }

@@ -24,8 +24,8 @@ func metricsOptions(metrics config.Metrics) (metricsserver.Options, error) {
 		SecureServing: metrics.Protocol == config.ProtocolHTTPS,
 		CertDir:       metrics.CertificateDirectory,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			// A scrape gains nothing from HTTP/2, and callers that are not
-			// authenticated yet lose a way to make the server work.
+			// A scrape gains nothing from HTTP/2. Without HTTP/2, callers that are not
+			// authenticated yet have one way less to make the server work.
 			c.NextProtos = []string{"http/1.1"}
 		}},
 	}
@@ -33,8 +33,8 @@ func metricsOptions(metrics config.Metrics) (metricsserver.Options, error) {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	if metrics.CertificateDirectory != "" {
-		// controller-runtime would make a self-signed certificate instead of the
-		// one that was asked for, and say nothing.
+		// Without this check controller-runtime would use a self-signed certificate in
+		// place of the configured one, and log nothing.
 		for _, name := range []string{"tls.crt", "tls.key"} {
 			if _, err := os.Stat(filepath.Join(metrics.CertificateDirectory, name)); err != nil {
 				return options, fmt.Errorf("find metrics certificate: %w", err)
@@ -44,7 +44,7 @@ func metricsOptions(metrics config.Metrics) (metricsserver.Options, error) {
 	return options, nil
 }
 
-// buildInfo is a gauge that is always 1; the labels are what matters.
+// buildInfo is always 1. Its labels name the version.
 func buildInfo(build version.Info) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "slipway_build_info",

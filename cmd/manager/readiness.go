@@ -26,24 +26,23 @@ const (
 
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
 
-// cacheReadiness answers whether what the manager reads from is complete. It
-// also starts the watch of MCPServers, again and again until there is one: a
-// manager that was installed before its CRD waits and says why, rather than
-// crash until somebody reads its log.
+// cacheReadiness says whether the manager's cache is complete. It also starts the watch
+// of MCPServers, and retries until it succeeds. So a manager without its CRD does not
+// crash in a loop. It waits, and says why.
 type cacheReadiness struct {
 	cache cache.Cache
 
 	mu       sync.Mutex
-	informer cache.Informer // Nil until the watch could be started.
-	err      error          // Why it could not.
+	informer cache.Informer // Nil until the watch has started.
+	err      error          // Why it has not started.
 }
 
 func newCacheReadiness(cache cache.Cache) *cacheReadiness {
 	return &cacheReadiness{cache: cache, err: errors.New("the manager has not started to watch MCPServers yet")}
 }
 
-// NeedLeaderElection makes a standby fill its cache, too: it is ready to take
-// over, and a rolling update need not wait for the lease.
+// NeedLeaderElection lets a standby fill its cache, too. So it is ready to take over, and
+// a rolling update need not wait for the lease.
 func (*cacheReadiness) NeedLeaderElection() bool { return false }
 
 // Start watches MCPServers as soon as the API server serves them.
@@ -66,7 +65,8 @@ func (r *cacheReadiness) watch(ctx context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil && err.Error() != r.err.Error() {
-		// Once for each reason: /readyz itself keeps reasons from strangers.
+		// The log has each reason once. The answer of /readyz has none, because any
+		// client can read it.
 		log.FromContext(ctx).Info("Waiting until MCPServers can be watched", "reason", err.Error())
 	}
 	r.informer, r.err = informer, err
