@@ -21,7 +21,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:16270", "`address` for MCP clients, at "+sidecar.Path+"; port 0 picks a free one")
 	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalogue; port 0 picks a free one")
 	flags.StringVar(&o.socket, "socket", "", "`path` of the socket that the launcher in the server's container connects to")
-	flags.Var(uids{&o.serverUIDs}, "server-uid", "user `number` that the server's container runs as: others may not use the socket; may be repeated; without it anybody may who can reach it")
+	flags.Var(uids{&o.serverUIDs}, "server-uid", "user `number` that the server's container runs as: the adapter accepts no other user on the socket; may be repeated; without it every user that reaches the socket may use it")
 	flags.StringVar(&o.transport, "transport", "stdio", "what the server speaks: stdio, streamable-http or sse")
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
 	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
@@ -35,15 +35,15 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end")
-	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which a session, or a process of clients without one, that nobody uses ends")
+	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which an unused session ends, and an unused process of clients without sessions")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")
 	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
 	flags.DurationVar(&c.SettleTime, "settle-time", c.SettleTime, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
-	flags.IntVar(&c.Warm, "warm", c.Warm, "server processes kept started for sessions to come")
-	flags.Int64Var(&c.MemoryLimit, "memory-limit", c.MemoryLimit, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes if that is more; a request that finds no room is answered 503")
+	flags.IntVar(&c.Warm, "warm", c.Warm, "spare server processes, started in advance for new sessions")
+	flags.Int64Var(&c.MemoryLimit, "memory-limit", c.MemoryLimit, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes, whichever is more; a request without room is answered 503")
 	flags.Int64Var(&c.BodyBytes, "limit-body-bytes", c.BodyBytes, "largest request body; a larger one is answered 413")
 	flags.IntVar(&c.LineBytes, "limit-line-bytes", c.LineBytes, "largest message of the server; a larger one ends its process")
 	flags.IntVar(&c.ReplayBytes, "limit-replay-bytes", c.ReplayBytes, "sent events kept for a session's clients that come back; 0 keeps none")
@@ -58,7 +58,7 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
 }
 
-// list is a flag that may be given several times.
+// list is a flag that users may repeat.
 type list struct{ values *[]string }
 
 func (l list) String() string { return "" }
@@ -68,7 +68,7 @@ func (l list) Set(value string) error {
 	return nil
 }
 
-// uids is a flag for the numbers of users, which may be given several times.
+// uids is a flag for the numbers of users. Users may repeat it.
 type uids struct{ values *[]uint32 }
 
 func (u uids) String() string { return "" }
@@ -84,7 +84,7 @@ func (u uids) Set(value string) error {
 	return nil
 }
 
-// chooseTransport works out what the server speaks and where it is.
+// chooseTransport sets the transport of the server, and its command or URL.
 func chooseTransport(config *sidecar.Config, o options) (err error) {
 	switch o.transport {
 	case "stdio":
@@ -110,7 +110,7 @@ func chooseTransport(config *sidecar.Config, o options) (err error) {
 	return checkHTTP(config, o)
 }
 
-// checkHTTP says whether there are flags that a server which speaks HTTP has no use for.
+// checkHTTP refuses flags that have no meaning for a server that speaks HTTP.
 func checkHTTP(config *sidecar.Config, o options) error {
 	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != stateless.Auto {
 		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", o.transport)
@@ -137,7 +137,7 @@ func chooseStdio(config *sidecar.Config, o options) error {
 	return nil
 }
 
-// checkSocket says whether the flags for the socket go together.
+// checkSocket refuses flags for the socket that contradict each other.
 func checkSocket(o options) error {
 	if o.serverUIDs != nil && o.socket == "" {
 		return errors.New("server-uid says who may use the socket: give --socket, too")
@@ -145,9 +145,9 @@ func checkSocket(o options) error {
 	return nil
 }
 
-// complete works out what the other flags mean.
+// complete sets the configuration that depends on several flags.
 func complete(config *sidecar.Config, o *options) (err error) {
-	config.Names.Fields = o.settingsDir != "" // it has what an MCPServer says
+	config.Names.Fields = o.settingsDir != "" // the manager has written that file for an MCPServer
 	if err := config.Validate(); err != nil {
 		return err
 	}

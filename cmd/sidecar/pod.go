@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// drainSignal tells a running sidecar to drain. There is no port for it: whoever
-// can reach a pod must not be able to take it out of service.
+// drainSignal tells a running sidecar to drain. It is a signal and not a request to a
+// port, because a client that reaches the pod must not be able to take it out of service.
 const drainSignal = syscall.SIGUSR1
 
-// install copies the launcher, which lies beside this program, into the directory
-// that the server's container shares. It may be running there already, from before
-// this container was restarted, so it is replaced and not overwritten.
+// install copies the launcher, from the directory of this program, into the directory
+// that the server's container shares. An earlier copy may be running there, since before
+// a restart of this container. So install replaces the file and does not overwrite it.
 func install(dir string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,9 +41,8 @@ func install(dir string) (err error) {
 	return nil
 }
 
-// drain signals the sidecar that is this container's first process. If that is
-// another program, such as the pause of a pod that shares its processes, it is
-// left alone.
+// drain signals the sidecar, PID 1 of this container. It sends no signal if PID 1 is
+// another program, such as pause in a pod with a shared PID namespace.
 func drain() error {
 	const first = 1
 	self, err := os.Stat("/proc/self/exe")

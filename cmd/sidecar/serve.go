@@ -26,13 +26,13 @@ import (
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
-// options are the flags that are not part of the adapter's configuration.
+// options are the flags outside the adapter's configuration.
 type options struct {
 	listen, adminListen string
 	transport, upstream string
 	isolation           string
 	socket              string
-	serverUIDs          []uint32 // nil is anybody
+	serverUIDs          []uint32 // nil is every user
 	framing             string
 	keysDir             string
 	settingsDir         string
@@ -61,7 +61,7 @@ func serve(ctx context.Context, args []string) error {
 	return serveOn(ctx, config, o)
 }
 
-// newLogger returns a logger, and the level by which it can be made to say more or less.
+// newLogger returns a logger, and its level, which may change while the adapter runs.
 func newLogger(verbosity int) (logr.Logger, zap.AtomicLevel, error) {
 	level := zap.NewAtomicLevelAt(levelOf(verbosity))
 	if verbosity < 0 || verbosity > adapterapi.MaxVerbosity {
@@ -79,11 +79,11 @@ func newLogger(verbosity int) (logr.Logger, zap.AtomicLevel, error) {
 	return zapr.NewLogger(log), level, nil
 }
 
-func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } //nolint:gosec // it is 0 to 5, or refused
+func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } //nolint:gosec // checked: 0 to 5
 
-// spareThreads are made at the start. Under load there are more at a time than
-// there are processors, and when a pod reaches its limit of processes none can be
-// added.
+// spareThreads is how many threads the adapter makes at its start. Under load it needs
+// more threads than there are processors, and it cannot add any once the pod has reached
+// its limit of processes.
 const spareThreads = 32
 
 func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
@@ -101,8 +101,9 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}
 	local := netip.MustParseAddrPort(clients.Addr().String())
-	// no other name leads to a loopback address. Nor may any to a pod whose settings
-	// are late or broken.
+	// By default a name in the Host header must be localhost: any other one that resolves
+	// to a loopback address is DNS rebinding. The same holds in a pod until it has
+	// valid settings, which name its hosts.
 	if len(config.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
 		config.Origins.Hosts = []string{"localhost"}
 	}
@@ -110,7 +111,8 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
-	// The launcher's hook needs the adapter, which starts by the launcher.
+	// The launcher's drain hook needs the adapter, and the adapter needs the launcher to
+	// start.
 	var adapter *sidecar.Adapter
 	made := make(chan struct{})
 	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
@@ -140,19 +142,20 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	return adapter.Serve(ctx, clients, administrators)
 }
 
-// liveSettings are those of the flags, until there is a document.
+// liveSettings returns the settings of the flags, until the adapter has a document.
 func liveSettings(config sidecar.Config, o options) *settings.Live {
 	live := settings.New(settings.Options{
 		Start: settings.Values{Origins: config.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
 		Changed: func(values *settings.Values) { o.level.SetLevel(levelOf(values.Verbosity)) },
 		Log:     config.Log.WithName("settings"),
 	})
-	live.Reload() // before anybody is served
+	live.Reload() // before the first request
 	return live
 }
 
-// obey drains and ends the adapter with the first signal. Whoever sends a second one
-// does not want to wait for calls in flight, and with a third for nothing at all.
+// obey drains and ends the adapter at the first signal. At the second one it does not
+// wait for calls in flight any more. The third one ends the program, as signals do by
+// default.
 func obey(signals chan os.Signal, end func(), adapter *sidecar.Adapter) {
 	<-signals
 	end()
@@ -172,11 +175,11 @@ func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(address, local.Port()), nil
 }
 
-// newStarter returns what starts the server: a launcher in another container, or
-// this very process.
+// newStarter returns what starts the server's processes: a launcher in another container,
+// or this process.
 func newStarter(config sidecar.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
 	if o.socket == "" && len(o.command) == 0 {
-		return nil, func() error { return nil }, nil // the server runs by itself
+		return nil, func() error { return nil }, nil // Kubernetes, or the user, starts a server that speaks HTTP
 	}
 	if o.socket == "" {
 		if _, err := exec.LookPath(o.command[0]); err != nil {
@@ -206,11 +209,11 @@ func newStarter(config sidecar.Config, o options, drained func(context.Context))
 	}, nil
 }
 
-// launcherPatience is how long a start waits for a launcher: the server's container
-// begins after the sidecar's, and may be restarted.
+// launcherPatience is how long a start waits for a launcher. The server's container
+// starts after the sidecar's, and the kubelet may restart it.
 const launcherPatience = 5 * time.Second
 
-// patientStarter starts processes by a launcher that may have yet to connect.
+// patientStarter starts processes by a launcher, and waits for the launcher to connect.
 type patientStarter struct{ host *launcher.Host }
 
 func (s patientStarter) Spawn(ctx context.Context, label string) (*launcher.Process, error) {

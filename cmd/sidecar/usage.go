@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// usageError is a mistake on the command line.
+// usageError is a mistake of the user on the command line.
 type usageError struct {
 	err error
-	see string // the command that explains
+	see string // the command that prints help
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -25,7 +25,7 @@ const (
 	serveCommand = "sidecar serve --help"
 )
 
-// newFlags are flags that say nothing themselves when they cannot be parsed.
+// newFlags returns flags that print nothing when the command line is wrong.
 func newFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -55,7 +55,7 @@ SIGINT or SIGTERM has it take no more sessions, finish calls in flight within
 Flags:
 `
 
-// explain writes what there is to say of the flags.
+// explain writes the help of all flags.
 func explain(w io.Writer, flags *flag.FlagSet) error {
 	var text strings.Builder
 	text.WriteString(serveIntroduction)
