@@ -140,7 +140,7 @@ func TestSessionsOfSSEAreLogged(t *testing.T) {
 func TestWhatClientsSayIsShown(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"plain":   {"inspector", "inspector"},
-		"lines":   {"a\nb\x1b[2Jc\u202e", "a\uFFFDb\uFFFD[2Jc\uFFFD"},
+		"lines":   {"a\nb\x1b[2Jc\u202e", "a b\uFFFD[2Jc\uFFFD"},
 		"long":    {strings.Repeat("x", 5000), strings.Repeat("x", 64) + "…"},
 		"runes":   {strings.Repeat("€", 100), strings.Repeat("€", 21) + "…"},
 		"invalid": {"a\xff", "a\uFFFD"},

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// M3: the number of sessions does not bound clients that have none. As many of them call and
+// The number of sessions does not bound clients that have none. As many of them call and
 // listen at a time where the server speaks HTTP as where it speaks on its standard output.
 func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func TestProxySessionKeepsTime(t *testing.T) {
 	})
 }
 
-// F2: a session ends for another only if its client does not use it, and has not used it
+// A session ends for another only if its client does not use it, and has not used it
 // since Idle returned.
 func TestProxySessionYields(t *testing.T) {
 	use := func(stream bool) func(*proxySession) {
