@@ -33,8 +33,8 @@ func TestTranslation(t *testing.T) {
 		},
 		"C-01 tools": {
 			"tools/list", `"cursor":"c",`, "", `{"jsonrpc":"2.0","id":N,"method":"tools/list","params":{"cursor":"c","_meta":{}}}`,
-			`"result":{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"execution":{},"name":"b"},{"name":"c","inputSchema":{"execution":1}}],"nextCursor":"d"}`,
-			result(`"resultType":"complete",` + hints + info + `,"tools":[{"name":"a"},{"name":"b"},{"name":"c","inputSchema":{"execution":1}}],"nextCursor":"d"`),
+			`"result":{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"execution":{},"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"}`,
+			result(`"resultType":"complete",` + hints + info + `,"tools":[{"name":"a"},{"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"`),
 		},
 		"C-01 prompts":   {"prompts/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"prompts/list","params":{"_meta":{}}}`, `"result":{"prompts":[]}`, result(`"resultType":"complete",` + hints + info + `,"prompts":[]`)},
 		"C-01 resources": {"resources/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/list","params":{"_meta":{}}}`, `"result":{"resources":[]}`, result(`"resultType":"complete",` + hints + info + `,"resources":[]`)},
@@ -98,6 +98,22 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, nil, func(s *stage) {
 				s.post(client{capabilities: "{}", meta: test.meta}, test.method, test.params).want(failure(test.code, test.message))
+				s.processes(0)
+			})
+		})
+	}
+}
+
+// A state is bound to the arguments of its call, so these must be clear.
+func TestRefusedMembersThatStandTwice(t *testing.T) {
+	for name, params := range map[string]string{
+		"arguments":      `"arguments":{"a":1},"arguments":{"a":2},`,
+		"Arguments":      `"Arguments":{"a":1},`,
+		"inputResponses": `"inputResponses":{},"input\u0052esponses":{},`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, nil, func(s *stage) {
+				s.post(mute, "tools/call", toolX+params).wantPart(`"error":{"code":-32602,"message":"the member \"`)
 				s.processes(0)
 			})
 		})

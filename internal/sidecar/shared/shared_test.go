@@ -160,7 +160,7 @@ func TestHowCallsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := newFake(t, testOptions(), func(f *fake, m session.Message) {
 				if m.Envelope.Kind == rpc.Request {
-					f.say(`{"jsonrpc":"2.0",%s,"id":%s}`, test.answer, m.Envelope.ID.Of(m.Bytes))
+					f.say(`{"jsonrpc":"2.0","id":%s,%s}`, m.Envelope.ID.Of(m.Bytes), test.answer)
 				}
 			})
 			stream := connect(t, p).call(request(`"an id that is longer than the number of the call at the process"`, test.method))
@@ -316,13 +316,15 @@ func TestU02Cancellation(t *testing.T) {
 
 // A client may spell the id of its call differently when it cancels the call (J-02).
 func TestCancellationInAnotherSpelling(t *testing.T) {
-	p, fakes := newFake(t, testOptions(), nil)
-	c := connect(t, p)
-	f := <-fakes
-	c.call(request(`"\u0061"`, "m"))
-	sent := message(t, f.awaitHeard(1)[0])
-	c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
-	expect(t, "cancellation", f.awaitHeard(2)[1], `"requestId":`+string(sent.Envelope.ID.Of(sent.Bytes))+`}`)
+	for called, cancelled := range map[string]string{`"\u0061"`: `"a"`, `"a"`: `"\u0061"`} {
+		p, fakes := newFake(t, testOptions(), nil)
+		c := connect(t, p)
+		f := <-fakes
+		c.call(request(called, "m"))
+		sent := message(t, f.awaitHeard(1)[0])
+		c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + cancelled + `}}`)
+		expect(t, "cancellation", f.awaitHeard(2)[1], `"requestId":`+string(sent.Envelope.ID.Of(sent.Bytes))+`}`)
+	}
 }
 
 // L-07, T-29: an answer that comes after its call was given up is not taken for that
