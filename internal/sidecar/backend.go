@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
@@ -57,7 +58,7 @@ func (open opener) or(what string) opener {
 	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 		opened, err := open(ctx, from)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, child.ForClients(err))
+			return nil, fmt.Errorf("%s: %w", what, fault.ForClients(err))
 		}
 		return opened, nil
 	}
@@ -114,7 +115,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 			opened.Number = server.Label()
 			server.Serve(opened.Deliver, func(reason error) {
 				a.logProcessEnd(server, reason)
-				opened.End(child.ForClients(reason))
+				opened.End(fault.ForClients(reason))
 			})
 			return opened, nil
 		}),
@@ -167,7 +168,7 @@ func (a *Adapter) keepProcess(ctx context.Context, pool *child.Pool) (keeper.Con
 // marked tells the keeper a server that cannot be started from one that there is no
 // room for, and from one that has no sessions.
 func marked(err error) error {
-	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, child.ErrFull) {
+	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, fault.ErrFull) {
 		return fmt.Errorf("%w: %w", keeper.ErrNoRoom, err)
 	}
 	if refusal, ok := errors.AsType[*shared.RefusedError](err); ok {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -44,7 +44,7 @@ func (a *Adapter) noteSession(ctx context.Context, opened session.Member) {
 	a.config.Log.V(level).Info("Session opened", says...)
 	opened.OnEnd(func() {
 		lasted, reason := time.Since(begin), opened.EndedBy()
-		a.config.Log.V(1).Info("Session ended", "session", about.Number, "reason", keeper.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
+		a.config.Log.V(1).Info("Session ended", "session", about.Number, "reason", fault.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
 		a.requests.SessionEnded(about.Revision, lasted, reason)
 	})
 }
@@ -53,6 +53,6 @@ func (a *Adapter) noteSession(ctx context.Context, opened session.Member) {
 // last words are in the log already.
 func (a *Adapter) logProcessEnd(server *child.Server, reason error) {
 	if !errors.Is(reason, session.ErrEnded) {
-		a.config.Log.Info("Server process of a session ended", "session", server.Label(), "reason", keeper.Brief(reason))
+		a.config.Log.Info("Server process of a session ended", "session", server.Label(), "reason", fault.Brief(reason))
 	}
 }

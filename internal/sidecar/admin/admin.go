@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -83,7 +84,7 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if wait > 0 && r.Context().Err() == nil && h.saidReady.Swap(false) {
-			say(w, http.StatusServiceUnavailable, keeper.Brief(state.Err))
+			say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
 			return
 		}
 		select {
@@ -91,7 +92,7 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-timeout.C:
-			say(w, http.StatusServiceUnavailable, keeper.Brief(state.Err))
+			say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
 			return
 		}
 	}

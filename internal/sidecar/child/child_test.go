@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -392,7 +393,7 @@ func TestLimits(t *testing.T) {
 		pool := newPool(t, options)
 		one := converse(t, pool)
 		converse(t, pool)
-		if _, err := pool.Acquire(t.Context()); !errors.Is(err, ErrFull) {
+		if _, err := pool.Acquire(t.Context()); !errors.Is(err, fault.ErrFull) {
 			t.Errorf("one too many: got %v", err)
 		}
 		one.Close()
@@ -474,7 +475,7 @@ func TestSpares(t *testing.T) {
 	cancel()
 	<-finished
 	eventuallyNone(t, pool)
-	if _, err := pool.Acquire(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := pool.Acquire(t.Context()); !errors.Is(err, fault.ErrDraining) {
 		t.Errorf("acquire afterwards: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -132,7 +133,7 @@ func TestSpareThatEndsSaysHow(t *testing.T) {
 	if !strings.Contains(line, "exit code 7") {
 		t.Errorf("logged %s", line)
 	}
-	if _, err := pool.Acquire(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := pool.Acquire(t.Context()); !errors.Is(err, fault.ErrDraining) {
 		t.Errorf("acquire afterwards: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -31,9 +32,9 @@ func TestForClients(t *testing.T) {
 	exit := &ExitError{}
 	exit.Code, exit.Stderr = 3, "password=hunter2"
 	for name, reason := range map[string]error{
-		"itself": exit, "wrapped": fmt.Errorf("initialize: %w", exit), "twice": ForClients(exit),
+		"itself": exit, "wrapped": fmt.Errorf("initialize: %w", exit), "twice": fault.ForClients(exit),
 	} {
-		got := ForClients(reason)
+		got := fault.ForClients(reason)
 		if got.Error() != "the server's process ended: exit code 3" {
 			t.Errorf("%s: clients are told %q", name, got)
 		}
@@ -41,7 +42,7 @@ func TestForClients(t *testing.T) {
 			t.Errorf("%s: the cause is lost", name)
 		}
 	}
-	if got := ForClients(session.ErrEnded); !errors.Is(got, session.ErrEnded) {
+	if got := fault.ForClients(session.ErrEnded); !errors.Is(got, session.ErrEnded) {
 		t.Errorf("another error becomes %v", got)
 	}
 }

@@ -17,14 +17,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
-
-// ErrFull says that the pool has reached its limit of processes.
-var ErrFull = errors.New("as many server processes run as may run")
-
-// ErrClosed says that the pool starts no more processes.
-var ErrClosed = errors.New("no more server processes are started")
 
 // Starter starts the server's command.
 type Starter interface {
@@ -154,9 +149,9 @@ func (p *Pool) reserve() (label string, err error) {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		return "", ErrClosed
+		return "", fault.ErrDraining
 	case p.alive >= p.options.Max:
-		return "", ErrFull
+		return "", fault.ErrFull
 	}
 	p.alive++
 	p.number++
@@ -194,7 +189,7 @@ func (p *Pool) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for p.missing() && ctx.Err() == nil {
 			err := p.addSpare(ctx)
-			if errors.Is(err, ErrFull) || ctx.Err() != nil {
+			if errors.Is(err, fault.ErrFull) || ctx.Err() != nil {
 				break
 			}
 			if err == nil {
@@ -239,7 +234,7 @@ func (p *Pool) addSpare(ctx context.Context) error {
 	case p.closed:
 		p.mu.Unlock()
 		spare.Close()
-		return ErrClosed
+		return fault.ErrDraining
 	case spare.dead():
 		p.mu.Unlock()
 		exit := spare.process.Exit()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -117,7 +118,7 @@ const serverEnded = "server_ended"
 // sessionError is empty for a session that its client ends, that reaches a time limit,
 // that yields to another, or that ends because the instance drains.
 func sessionError(reason error) string {
-	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrSilent, session.ErrLifetime, session.ErrYielded, session.ErrDraining} {
+	for _, orderly := range []error{session.ErrClient, session.ErrIdle, session.ErrSilent, session.ErrLifetime, session.ErrYielded, fault.ErrDraining} {
 		if errors.Is(reason, orderly) {
 			return ""
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -87,7 +88,7 @@ func TestInFlight(t *testing.T) {
 // How a session ended is an error only if the server ended it.
 func TestSessionErrors(t *testing.T) {
 	for reason, want := range map[error]string{
-		session.ErrClient: "", fmt.Errorf("%w (1m)", session.ErrIdle): "", session.ErrLifetime: "", session.ErrDraining: "",
+		session.ErrClient: "", fmt.Errorf("%w (1m)", session.ErrIdle): "", session.ErrLifetime: "", fault.ErrDraining: "",
 		errors.New("exit status 1"): serverEnded,
 	} {
 		if got := sessionError(reason); got != want {

@@ -3,7 +3,7 @@ package formodern
 import (
 	"errors"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
@@ -16,19 +16,19 @@ const mostBackOffs = 1000
 // and neither does one that is not of the server, but of sessions that have all
 // processes, or of a caller that it does not let in.
 func (s *Server) startFailedLocked(principal string, reason error) {
-	if s.closed || errors.Is(reason, child.ErrFull) {
+	if s.closed || errors.Is(reason, fault.ErrFull) {
 		return
 	}
 	s.metrics.StartFailures.Inc()
 	if errors.Is(reason, errRefused) {
 		return
 	}
-	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", child.ForClients(reason).Error())
+	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", fault.ForClients(reason).Error())
 	backOff, known := s.backOffs[principal]
 	if !known {
 		s.forgetBackOffsLocked()
 	}
-	backOff.Failed(child.ForClients(reason), mux.OnDemand)
+	backOff.Failed(fault.ForClients(reason), mux.OnDemand)
 	s.backOffs[principal] = backOff
 }
 

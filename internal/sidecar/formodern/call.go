@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -130,7 +131,7 @@ func (w *worker) begun(c *call, err error) error {
 	}
 	s.doneLocked(c)
 	to := s.takeLocked(c)
-	busy, unread := isBusy(err), mux.IsUnread(err)
+	busy, unread := errors.Is(err, fault.ErrBusy), mux.IsUnread(err)
 	switch {
 	case unread:
 		w.unreadLocked()
@@ -145,7 +146,7 @@ func (w *worker) begun(c *call, err error) error {
 		}
 		return nil
 	case busy:
-		return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
+		return fmt.Errorf("%w: %w", fault.ErrBusy, err)
 	case unread:
 		return mux.ErrUnread
 	}

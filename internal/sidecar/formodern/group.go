@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
@@ -46,8 +44,8 @@ type start struct {
 
 // Reasons for which a request is not taken, in words for its client.
 var (
-	errCapabilities = fmt.Errorf("%w: this client uses the server with as many different capabilities as it may; one set is free when its calls are over and answered", stateless.ErrBusy)
-	errProcesses    = fmt.Errorf("%w: every process that this client may have is in use, by a call or by one that waits for its client to answer a question", stateless.ErrBusy)
+	errCapabilities = fmt.Errorf("%w: this client uses the server with as many different capabilities as it may; one set is free when its calls are over and answered", fault.ErrBusy)
+	errProcesses    = fmt.Errorf("%w: every process that this client may have is in use, by a call or by one that waits for its client to answer a question", fault.ErrBusy)
 )
 
 // join returns the group of a client. Whoever has it must leave it.
@@ -55,7 +53,7 @@ func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, s.busy(mux.ErrClosed)
+		return nil, s.busy(fault.ErrDraining)
 	}
 	shares := from.Group()
 	name := shares + " " + c.text()
@@ -189,7 +187,7 @@ func (s *Server) waitLocked(ctx context.Context, timeout <-chan time.Time) error
 func (g *group) tryLocked(c *call, began **start) (*worker, error) {
 	s := g.server
 	if s.closed {
-		return nil, s.busy(mux.ErrClosed)
+		return nil, s.busy(fault.ErrDraining)
 	}
 	if w := g.pickLocked(c); w != nil {
 		w.inFlight++
@@ -329,7 +327,7 @@ func (g *group) start(b *start) {
 		err = w.DeadLocked() // while nobody looked
 	}
 	if err == nil && s.closed {
-		err = mux.ErrClosed
+		err = fault.ErrDraining
 	}
 	if err == nil {
 		delete(s.backOffs, g.shares)
@@ -339,7 +337,7 @@ func (g *group) start(b *start) {
 		w.beIdleLocked()
 	} else {
 		s.children--
-		b.err = child.ForClients(err)
+		b.err = fault.ForClients(err)
 		s.startFailedLocked(g.shares, err)
 	}
 	g.tidyLocked()

@@ -18,9 +18,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 func testLimits() Limits {
@@ -396,7 +396,7 @@ func (p *posted) wantNothing() {
 func (p *posted) wantBusy() {
 	p.stage.Helper()
 	<-p.done
-	if !errors.Is(p.err, stateless.ErrBusy) {
+	if !errors.Is(p.err, fault.ErrBusy) {
 		p.stage.Errorf("got error %v, want it to be busy", p.err)
 	}
 	p.wantNothing()

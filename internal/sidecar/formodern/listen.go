@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
@@ -114,7 +114,7 @@ func (s *Server) enter(l *listen, w *worker) error {
 	}
 	switch {
 	case s.closed:
-		return mux.ErrClosed
+		return fault.ErrDraining
 	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
 		return errURIs
 	case g.holder == nil && w.DeadLocked() != nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -261,7 +262,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 		err := w.child.Send(context.WithoutCancel(ctx), r.From, answer)
 		switch {
 		case err == nil:
-		case isBusy(err):
+		case errors.Is(err, fault.ErrBusy):
 			w.sendLater(answers[i:])
 			return
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -271,7 +272,7 @@ func TestFull(t *testing.T) {
 		acquire := o.Acquire
 		o.Acquire = func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 			if running() > 0 {
-				return nil, child.ErrFull
+				return nil, fault.ErrFull
 			}
 			return acquire(ctx, from)
 		}

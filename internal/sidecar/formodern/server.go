@@ -13,7 +13,7 @@
 // client's retry with the answers picks it up again. Nothing is ever called twice for a
 // retry: whatever is wrong with one, it is refused.
 //
-// Call returns an error that wraps stateless.ErrBusy if a request was not taken: no
+// Call returns an error that wraps fault.ErrBusy if a request was not taken: no
 // process can be had, or all are in use. Everything else is an answer. A process that
 // ends takes its own calls with it and nothing else; a Server ends by Close only.
 package formodern
@@ -30,6 +30,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -146,17 +147,17 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	for _, w := range workers {
-		w.fail(mux.ErrClosed)
+		w.fail(fault.ErrDraining)
 	}
 }
 
 // busy is the error of a request that was not taken.
 func (s *Server) busy(err error) error {
 	s.metrics.Busy.Inc()
-	if errors.Is(err, stateless.ErrBusy) {
+	if errors.Is(err, fault.ErrBusy) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", stateless.ErrBusy, err)
+	return fmt.Errorf("%w: %w", fault.ErrBusy, err)
 }
 
 // refuse answers a request that no process sees.

@@ -9,11 +9,10 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -61,7 +60,7 @@ func (g *group) launch(ctx context.Context) (*worker, error) {
 		calls: map[*call]struct{}{}, progress: map[uint64]*call{}, logged: map[*call]struct{}{},
 	}
 	w.Init(server, &g.server.mu, mux.Options{
-		StuckTimeout: g.server.options.Limits.StuckTimeout, Busy: isBusy, Fail: w.fail, Heard: w.heardLocked, ReadsAgain: g.server.wakeLocked,
+		StuckTimeout: g.server.options.Limits.StuckTimeout, Fail: w.fail, Heard: w.heardLocked, ReadsAgain: g.server.wakeLocked,
 	})
 	w.Serve(w.receive, w.fail)
 	return w, w.initialize(ctx)
@@ -76,7 +75,7 @@ func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, e
 	patience := time.Now().Add(s.options.Limits.LeaseTimeout)
 	for try := 0; ; try++ {
 		server, err := s.options.Acquire(ctx, from)
-		if !errors.Is(err, child.ErrFull) || time.Now().After(patience) {
+		if !errors.Is(err, fault.ErrFull) || time.Now().After(patience) {
 			return server, err
 		}
 		if try == 0 {
@@ -144,17 +143,6 @@ func (w *worker) sendLater(messages [][]byte) {
 	for _, message := range messages {
 		w.sendLocked(message)
 	}
-}
-
-// isBusy says whether a message was not taken by a server that takes others, later: it may be a
-// session, which has as many calls as it may have, or as much on its way.
-func isBusy(err error) bool {
-	for _, busy := range []error{session.ErrTooManyCalls, session.ErrServerBusy, shared.ErrBusy, stateless.ErrBusy} {
-		if errors.Is(err, busy) {
-			return true
-		}
-	}
-	return false
 }
 
 // usedLocked says whether a process cannot be ended without anybody noticing.
@@ -229,7 +217,7 @@ func (w *worker) unlistLocked() {
 func (w *worker) fail(reason error) {
 	s := w.server
 	s.mu.Lock()
-	reason = child.ForClients(reason)
+	reason = fault.ForClients(reason)
 	if !w.EndLocked(reason) {
 		s.mu.Unlock()
 		return

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/shared"
 )
 
 // A session that has as many calls as it may have, or as much on its way, does not take a
 // request. It has not ended: its other calls go on, and later it takes more.
 func TestSendBusy(t *testing.T) {
-	for _, busy := range []error{session.ErrTooManyCalls, session.ErrServerBusy, shared.ErrBusy} {
+	for _, busy := range []error{session.ErrTooManyCalls, session.ErrServerBusy, fault.Busy("one limit or another is reached")} {
 		t.Run(busy.Error(), func(t *testing.T) {
 			play(t, nil, func(p *script) {
 				calls := 0

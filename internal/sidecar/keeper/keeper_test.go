@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -240,7 +241,7 @@ func TestKeeperOfANoisyServer(t *testing.T) {
 			if got := state.Err.Error(); state.Reason != adapterapi.Silent || got != want+named {
 				t.Errorf("said of the same: %s %q", state.Reason, got)
 			}
-			if got := Brief(state.Err); got != want {
+			if got := fault.Brief(state.Err); got != want {
 				t.Errorf("said to everybody: %q", got)
 			}
 			<-changed

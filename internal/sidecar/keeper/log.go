@@ -1,21 +1,11 @@
 package keeper
 
 import (
-	"errors"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
-
-// Brief is what everybody may know of an error. What a server wrote to its standard
-// error may be secret: it is in the log already, line by line.
-func Brief(err error) string {
-	var discreet interface{ Brief() string }
-	if errors.As(err, &discreet) {
-		return discreet.Brief()
-	}
-	return err.Error()
-}
 
 // story is what the log was told so far, so that it is told news only.
 type story struct {
@@ -28,7 +18,7 @@ type story struct {
 func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) {
 	news := string(reason)
 	if reason != adapterapi.Silent { // which is first noticed, and then given up, in other words
-		news += Brief(err)
+		news += fault.Brief(err)
 	}
 	k.mu.Lock()
 	level := 0
@@ -51,7 +41,7 @@ func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) 
 	default:
 		message = "Server does not work yet"
 	}
-	k.options.Log.V(level).Info(message, "reason", reason, "error", Brief(err))
+	k.options.Log.V(level).Info(message, "reason", reason, "error", fault.Brief(err))
 }
 
 // logReady tells that a server has answered. One that only takes another's place is
@@ -70,7 +60,7 @@ func (k *Keeper) logReady(already bool, l listed, took time.Duration) {
 	if l.catalog != nil {
 		about = append(about, "tools", len(l.catalog.Tools))
 	} else {
-		about = append(about, "error", Brief(l.err))
+		about = append(about, "error", fault.Brief(l.err))
 	}
 	k.options.Log.V(level).Info("Server is ready", about...)
 }

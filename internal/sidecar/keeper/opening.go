@@ -7,6 +7,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
 // opening is how a fresh server is spoken to first. A process takes that for the era of
@@ -91,7 +92,7 @@ func (k *Keeper) mayHaveNone(a attempt) bool {
 // that does not work either, the refusal tells more, unless only a server without
 // sessions would have refused like that.
 func (k *Keeper) without(ctx context.Context, refusal attempt) attempt {
-	k.options.Log.V(1).Info("Server refuses to initialize, so a fresh one is asked whether it works without", "error", Brief(refusal.err))
+	k.options.Log.V(1).Info("Server refuses to initialize, so a fresh one is asked whether it works without", "error", fault.Brief(refusal.err))
 	second := k.start(ctx, byDiscover, refusal.certain)
 	second.certain = refusal.certain
 	if second.err == nil || second.certain || second.reason == adapterapi.NoRoom {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -265,7 +266,7 @@ func TestUnavailable(t *testing.T) {
 			e.registry = session.NewRegistry(session.Policy{Max: 0})
 			o.Sessions = e.registry
 		}, nil, places.ErrFull.Error()},
-		"draining":       {func(e *endpoint, _ *Options) { e.registry.Drain(e.t.Context()) }, nil, session.ErrDraining.Error()},
+		"draining":       {func(e *endpoint, _ *Options) { e.registry.Drain(e.t.Context()) }, nil, fault.ErrDraining.Error()},
 		"no such server": {nil, []string{"/does/not/exist"}, "/does/not/exist"},
 		"no stream":      {func(e *endpoint, _ *Options) { e.limits.Streams = 0 }, nil, session.ErrTooManyStreams.Error()},
 	} {

@@ -30,8 +30,6 @@ type Options struct {
 	WriteTimeout time.Duration
 	// StuckTimeout is for a server that does not read to read again, before it fails.
 	StuckTimeout time.Duration
-	// Busy says whether an error means that the server takes the message later. It may be nil.
-	Busy func(error) bool
 	// Written is called with the mutex after each message of the queue; may be nil.
 	Written func()
 	// Heard is called with the mutex for each message of the server; may be nil.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -267,8 +268,8 @@ func TestPost(t *testing.T) {
 
 // While the server takes no requests, other messages go first, and nothing is lost.
 func TestBusy(t *testing.T) {
-	errBusy := errors.New("busy")
-	play(t, Options{Busy: func(err error) bool { return errors.Is(err, errBusy) }}, func(t *testing.T, p *policy) {
+	errBusy := fault.Busy("busy")
+	play(t, Options{}, func(t *testing.T, p *policy) {
 		p.server.refuses(func(message string) error {
 			if strings.Contains(message, `"method":"m"`) {
 				return errBusy

@@ -2,14 +2,12 @@ package mux
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
-)
 
-// ErrClosed says that nothing more is started here.
-var ErrClosed = errors.New("this instance is going away")
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+)
 
 // Policy is how a Supervisor starts and judges processes of one kind. The Supervisor calls
 // Start and Fail without its lock, and every other function with its lock held, so that no
@@ -74,7 +72,7 @@ func (s *Supervisor[T]) Get(ctx context.Context) (T, error) {
 	switch {
 	case s.closed:
 		s.mu.Unlock()
-		return none, ErrClosed
+		return none, fault.ErrDraining
 	case s.current != none:
 		defer s.mu.Unlock()
 		return s.current, nil
@@ -117,7 +115,7 @@ func (s *Supervisor[T]) start(into *start[T]) {
 	began := time.Now()
 	process, err := s.policy.Start(ctx)
 	if closed := s.settle(into, process, began, err); closed && err == nil {
-		s.policy.Fail(process, ErrClosed) // which calls Ended, so the lock is free
+		s.policy.Fail(process, fault.ErrDraining) // which calls Ended, so the lock is free
 	}
 }
 
@@ -131,7 +129,7 @@ func (s *Supervisor[T]) settle(into *start[T], process T, began time.Time, err e
 	}
 	switch {
 	case s.closed:
-		into.err = ErrClosed
+		into.err = fault.ErrDraining
 		return true
 	case err == nil:
 		s.current, s.began, into.process = process, began, process

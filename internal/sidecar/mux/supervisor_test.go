@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
 var errFine = errors.New("it was not needed")
@@ -353,7 +355,7 @@ func TestClose(t *testing.T) {
 					t.Errorf("there is one already: %v", current)
 				}
 				for range 3 {
-					if err := <-got; !errors.Is(err, ErrClosed) {
+					if err := <-got; !errors.Is(err, fault.ErrDraining) {
 						t.Errorf("got %v", err)
 					}
 				}
@@ -361,7 +363,7 @@ func TestClose(t *testing.T) {
 					t.Errorf("the start went on for %s", took)
 				}
 				p.want(test.want...)
-				p.refused(ErrClosed, "")
+				p.refused(fault.ErrDraining, "")
 				p.want()
 				if current, ok := p.Current(); ok {
 					t.Errorf("there is one now: %v", current)
@@ -384,7 +386,7 @@ func TestCloseLeavesTheCurrent(t *testing.T) {
 		if p.Context().Err() == nil {
 			t.Error("the context goes on")
 		}
-		p.refused(ErrClosed, "")
+		p.refused(fault.ErrDraining, "")
 		current.fail(errBroken)
 		if _, ok := p.Close(); ok {
 			t.Error("it has ended, and is still there")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
 // ErrUnread says that the server does not read what it is sent.
@@ -67,7 +69,7 @@ func (c *Conn[Call]) write() {
 		switch {
 		case err == nil:
 			c.wrote(len(next.text))
-		case c.options.Busy != nil && c.options.Busy(err):
+		case errors.Is(err, fault.ErrBusy):
 			c.putBack(*next)
 			if held = next.request; !held {
 				c.pause()

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
-
-// ErrDraining is the error of a registry that takes no new sessions any more.
-var ErrDraining = errors.New("this instance is going away")
 
 // Reasons for which a registry ends sessions; clients with a call in flight see them.
 var (
@@ -131,7 +129,7 @@ func (r *Registry) Enter() error {
 
 func (r *Registry) enterLocked() error {
 	if r.draining.Err() != nil {
-		return ErrDraining
+		return fault.ErrDraining
 	}
 	r.pending++
 	return nil
@@ -149,10 +147,10 @@ func (r *Registry) leaveLocked() {
 	r.checkEmptyLocked()
 }
 
-// Draining ends when the registry takes no new sessions any more. Its cause is ErrDraining.
+// Draining ends when the registry takes no new sessions any more. Its cause is fault.ErrDraining.
 func (r *Registry) Draining() context.Context { return r.draining }
 
-// Over ends when a drain waits for nothing any more. Its cause is ErrDraining.
+// Over ends when a drain waits for nothing any more. Its cause is fault.ErrDraining.
 func (r *Registry) Over() context.Context { return r.over }
 
 // Release gives the place back. After Fill it does nothing.
@@ -197,7 +195,7 @@ func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 			s.leave()
 		})
 		if r.over.Err() != nil {
-			session.End(ErrDraining)
+			session.End(fault.ErrDraining)
 		}
 	})
 }
@@ -301,10 +299,10 @@ func idleLimit(use places.Use, timeout time.Duration) (time.Duration, error) {
 
 // Refuse takes no new sessions, and no requests without one, from now on.
 func (r *Registry) Refuse() {
-	r.Places.Close(ErrDraining)
+	r.Places.Close(fault.ErrDraining)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drain(ErrDraining)
+	r.drain(fault.ErrDraining)
 	r.checkEmptyLocked()
 }
 
@@ -324,7 +322,7 @@ func (r *Registry) Drain(ctx context.Context) {
 	for {
 		for _, session := range r.All() {
 			if !session.Busy() {
-				session.End(ErrDraining)
+				session.End(fault.ErrDraining)
 				ended = append(ended, session)
 			}
 		}
@@ -332,9 +330,9 @@ func (r *Registry) Drain(ctx context.Context) {
 		case <-r.emptied:
 			return
 		case <-ctx.Done():
-			r.stop(ErrDraining)
+			r.stop(fault.ErrDraining)
 			for _, session := range r.All() {
-				session.End(ErrDraining)
+				session.End(fault.ErrDraining)
 				ended = append(ended, session)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
@@ -192,7 +193,7 @@ func TestDrain(t *testing.T) {
 		}()
 		synctest.Wait()
 		expect(t, "idle session's stream", taken(stream), "end")
-		if _, err := r.Reserve(t.Context(), client); !errors.Is(err, ErrDraining) {
+		if _, err := r.Reserve(t.Context(), client); !errors.Is(err, fault.ErrDraining) {
 			t.Errorf("new session: got %v", err)
 		}
 		select {
@@ -245,10 +246,10 @@ func TestDrainWithoutSessions(t *testing.T) {
 					close(drained)
 				}()
 				synctest.Wait()
-				if err := context.Cause(r.Draining()); !errors.Is(err, ErrDraining) || r.Over().Err() != nil {
+				if err := context.Cause(r.Draining()); !errors.Is(err, fault.ErrDraining) || r.Over().Err() != nil {
 					t.Errorf("draining is %v, over is %v", err, r.Over().Err())
 				}
-				if err := r.Enter(); !errors.Is(err, ErrDraining) {
+				if err := r.Enter(); !errors.Is(err, fault.ErrDraining) {
 					t.Errorf("another request: %v", err)
 				}
 				select {
@@ -264,7 +265,7 @@ func TestDrainWithoutSessions(t *testing.T) {
 				if took := time.Since(began); leaves != (took == 0) {
 					t.Errorf("the drain took %s", took)
 				}
-				if err := context.Cause(r.Over()); leaves != (err == nil) || !leaves && !errors.Is(err, ErrDraining) {
+				if err := context.Cause(r.Over()); leaves != (err == nil) || !leaves && !errors.Is(err, fault.ErrDraining) {
 					t.Errorf("over is %v", err)
 				}
 			})

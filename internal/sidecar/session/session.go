@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
@@ -56,9 +57,9 @@ type Limits struct {
 // Errors that front ends turn into answers.
 var (
 	ErrDuplicateID    = errors.New("a request with this id is in flight already")
-	ErrTooManyCalls   = errors.New("too many calls are in flight in this session")
-	ErrServerBusy     = errors.New("the server does not read what is waiting for it")
-	ErrTooManyStreams = errors.New("too many streams are open in this session")
+	ErrTooManyCalls   = fault.Busy("too many calls are in flight in this session")
+	ErrServerBusy     = fault.Busy("the server does not read what is waiting for it")
+	ErrTooManyStreams = fault.Busy("too many streams are open in this session")
 	ErrEnded          = errors.New("the session has ended")
 	ErrUnknownEvent   = errors.New("events after this id are not kept")
 	ErrStreamOver     = errors.New("the client has cancelled the call that this stream was for")

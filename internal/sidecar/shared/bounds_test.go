@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -26,7 +27,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("one call too many of a session: got %v", err)
 	}
 	two.call(request("1", "m"))
-	if _, err := two.Call(t.Context(), message(t, request("2", "m"))); !errors.Is(err, ErrBusy) {
+	if _, err := two.Call(t.Context(), message(t, request("2", "m"))); !errors.Is(err, fault.ErrBusy) {
 		t.Errorf("one call too many of all: got %v", err)
 	}
 	one.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)

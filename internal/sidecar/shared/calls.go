@@ -1,16 +1,16 @@
 package shared
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// ErrBusy says that the process has as many calls of all sessions as it may have.
-var ErrBusy = errors.New("as many calls are in flight at the shared server as may be")
+// errBusy says that the process has as many calls of all sessions as it may have.
+var errBusy = fault.Busy("as many calls are in flight at the shared server as may be")
 
 // call is a request at the process that has no answer yet.
 type call struct {
@@ -40,7 +40,7 @@ func (r *run) registerLocked(c *call) error {
 	case len(v.calls)-len(v.cancelled) >= r.options.Session.Calls:
 		return session.ErrTooManyCalls
 	case r.LenLocked() >= r.options.Calls && !r.evictLocked():
-		return ErrBusy
+		return errBusy
 	}
 	r.AddLocked(c.number, c)
 	v.calls[c.key] = c

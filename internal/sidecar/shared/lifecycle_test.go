@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -154,7 +155,7 @@ func TestCloseWhileStarting(t *testing.T) {
 		}()
 		synctest.Wait()
 		p.Close()
-		if err := <-failed; !errors.Is(err, mux.ErrClosed) {
+		if err := <-failed; !errors.Is(err, fault.ErrDraining) {
 			t.Errorf("got %v", err)
 		}
 		if !f.closed {

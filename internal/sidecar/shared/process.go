@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -97,7 +97,7 @@ func (p *Process) Open(ctx context.Context) (*session.Session, error) {
 // Close ends the process and every session. It returns at once.
 func (p *Process) Close() {
 	if running, ok := p.runs.Close(); ok {
-		running.fail(mux.ErrClosed)
+		running.fail(fault.ErrDraining)
 	}
 }
 
@@ -116,5 +116,5 @@ func (p *Process) start(ctx context.Context) (*run, error) {
 }
 
 func (p *Process) ended(reason error) {
-	p.options.Log.Info("The shared server process ended", "reason", child.ForClients(reason).Error())
+	p.options.Log.Info("The shared server process ended", "reason", fault.ForClients(reason).Error())
 }

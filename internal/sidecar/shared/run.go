@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -84,7 +85,7 @@ func (r *run) fail(reason error) {
 // may be about one session's data, and every session is told the reason.
 func discreet(reason error) error {
 	if exit, ok := errors.AsType[*child.ExitError](reason); ok {
-		return exit.InWords("the server's process, which all sessions share, ended: " + exit.String())
+		return fault.Discreet("the server's process, which all sessions share, ended: "+exit.String(), exit)
 	}
 	return reason
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -378,7 +379,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 	p.Close()
 	<-two.Done()
-	if _, err := p.Open(t.Context()); !errors.Is(err, mux.ErrClosed) {
+	if _, err := p.Open(t.Context()); !errors.Is(err, fault.ErrDraining) {
 		t.Errorf("open after close: got %v", err)
 	}
 }

@@ -36,7 +36,7 @@ type call struct {
 	own       bool             // nobody else's
 	listen    bool             // it is a subscription
 	logs      bool             // the client wants log messages (U-07)
-	names     [48]byte // room for most ids and tokens
+	names     [48]byte         // room for most ids and tokens
 	wake      chan struct{}
 	forward   func(event) // takes what arrives, if it is for a call at another process
 
@@ -52,9 +52,9 @@ type call struct {
 	done      bool    // nothing follows what is in the inbox
 	inbox     []event
 	room      [1]event // for most inboxes
-	inHand    int    // bytes of the message that was taken last, which still waits for the client
-	waiting   int    // bytes of all these
-	takes     uint64 // messages that the client took, and pieces of large ones
+	inHand    int      // bytes of the message that was taken last, which still waits for the client
+	waiting   int      // bytes of all these
+	takes     uint64   // messages that the client took, and pieces of large ones
 	pressed   budget.Pressure
 	interrupt func() // ends a write that takes long; nil if there is none
 }

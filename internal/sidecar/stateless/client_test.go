@@ -10,25 +10,47 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // busyServer takes nothing.
-type busyServer struct{ *script }
-
-func (busyServer) Send(context.Context, *caller.Caller, []byte) error {
-	return fmt.Errorf("there is no process left: %w", ErrBusy)
+type busyServer struct {
+	*script
+	limit error // that is reached
 }
 
-func TestStandInIsBusy(t *testing.T) {
-	s := newStage(t, func(o *Options) {
-		o.Era, o.Translate = Legacy, func() Translator { return standIn(busyServer{newScript(nil)}) }
-	}, nil)
-	call := s.post(enveloped(`"e"`, "some/method", ""))
-	call.want(503, `"id":"e"`, "there is no process left")
-	if got := call.answer.Header.Get("Retry-After"); got == "" {
-		t.Error("got no Retry-After")
+func (s busyServer) Send(context.Context, *caller.Caller, []byte) error {
+	return fmt.Errorf("there is no process left: %w", s.limit)
+}
+
+// A server that does not take a request now has not ended, whichever limit is reached: its
+// client is told at once.
+func TestServerIsBusy(t *testing.T) {
+	for name, change := range map[string]func(*Options, error){
+		"server": func(o *Options, limit error) {
+			o.Era, o.Acquire = Modern, func(context.Context) (mux.Server, error) { return busyServer{newScript(nil), limit}, nil }
+		},
+		"stand-in": func(o *Options, limit error) {
+			o.Era, o.Translate = Legacy, func() Translator { return standIn(busyServer{newScript(nil), limit}) }
+		},
+	} {
+		for _, limit := range []error{fault.ErrBusy, session.ErrTooManyCalls} {
+			t.Run(name+", "+limit.Error(), func(t *testing.T) {
+				s := newStage(t, func(o *Options) { change(o, limit) }, nil)
+				began := time.Now()
+				call := s.post(enveloped(`"e"`, "some/method", ""))
+				call.want(503, `"id":"e"`, `"message":"there is no process left: `+limit.Error())
+				if got := call.answer.Header.Get("Retry-After"); got == "" {
+					t.Error("got no Retry-After")
+				}
+				if took := time.Since(began); took >= mux.ReasonGrace || s.endpoint.metrics.Refused.Value() != 1 {
+					t.Errorf("the answer took %s, and %d are counted", took, s.endpoint.metrics.Refused.Value())
+				}
+			})
+		}
 	}
 }
 

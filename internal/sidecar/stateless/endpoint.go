@@ -10,8 +10,8 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -94,9 +94,9 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	switch {
 	case refused != nil:
 		refused.write(w, id)
-	case errors.Is(err, ErrSessionsOnly):
+	case errors.Is(err, errSessionsOnly):
 		refuseSessionsOnly(message, e.options.TranslateSetting).write(w, id)
-	case errors.Is(err, ErrBusy), errors.Is(err, errListens), errors.Is(err, errURIs), errors.Is(err, errUnread):
+	case errors.Is(err, fault.ErrBusy):
 		e.metrics.Refused.Inc()
 		frontend.Unavailable(w, id, err.Error())
 	case err != nil:
@@ -118,7 +118,7 @@ const tries = 3
 func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refusal, error) {
 	switch goesOn := goesOnWith(request); {
 	case goesOn == nil && e.refusing.Load(): // others can take it
-		return nil, nil, mux.ErrClosed
+		return nil, nil, fault.ErrDraining
 	case goesOn != nil && e.options.owners.isForeign(r.Caller.Principal, goesOn):
 		return nil, refuseForeign(request), nil
 	}

@@ -2,13 +2,13 @@ package stateless
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
@@ -49,7 +49,7 @@ const (
 	retireGrace = 100 * time.Millisecond
 )
 
-var errURIs = errors.New("as many resources are subscribed to as may be, or as have such long names")
+var errURIs = fault.Busy("as many resources are subscribed to as may be, or as have such long names")
 
 // join adds a client that listens.
 func (r *run) join(c *call, request session.Message, f subscription.Filter) (*call, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -23,7 +24,7 @@ func TestLimits(t *testing.T) {
 		call := s.post(enveloped("1", "some/method", ""))
 		p := s.process()
 		request := p.next(t)
-		s.post(enveloped("2", "some/method", "")).want(503, ErrBusy.Error(), `"id":2`)
+		s.post(enveloped("2", "some/method", "")).want(503, fault.ErrBusy.Error(), `"id":2`)
 		subscribed, _ := s.open(p, "3") // they have a limit of their own
 		p.answer(request, `"result":{}`)
 		call.want(200)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
@@ -289,7 +290,7 @@ func TestDrain(t *testing.T) {
 	if got := p.next(t); string(got.Envelope.Method) != "notifications/cancelled" {
 		t.Errorf("the process is sent %s, want the end of the subscription", got.Bytes)
 	}
-	s.post(enveloped("2", "some/method", "")).want(503, mux.ErrClosed.Error(), `"id":2`)
+	s.post(enveloped("2", "some/method", "")).want(503, fault.ErrDraining.Error(), `"id":2`)
 	select {
 	case <-drained:
 		t.Error("the call was not waited for")
@@ -312,7 +313,7 @@ func TestDrainInAHurry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.endpoint.Drain(ctx)
-	call.want(200, mux.ErrClosed.Error(), `-32603`, `"id":1`)
+	call.want(200, fault.ErrDraining.Error(), `-32603`, `"id":1`)
 	s.endpoint.Drain(ctx) // and again
 }
 

@@ -28,7 +28,7 @@ import (
 // Translator is a server of this revision that is made of servers with sessions.
 type Translator interface {
 	// Call takes a request. All that is said of it goes to the recipient. An error means that
-	// the request was not taken; it may wrap ErrBusy.
+	// the request was not taken; it may wrap fault.ErrBusy.
 	Call(ctx context.Context, request session.Message, to Recipient) error
 	// Abandon says that the client of a request does not wait any more.
 	Abandon(to Recipient)
@@ -108,12 +108,8 @@ type Metrics struct {
 	CallTimeouts     session.Counter // calls that took longer than they may
 }
 
-var (
-	// ErrBusy says that a request was not taken, and may be later.
-	ErrBusy = errors.New("the server is busy")
-	// ErrSessionsOnly says that the server does not speak this revision.
-	ErrSessionsOnly = errors.New("the server has sessions only")
-)
+// errSessionsOnly says that the server does not speak this revision.
+var errSessionsOnly = errors.New("the server has sessions only")
 
 // process is the one process of all clients. When it ends the next client finds a fresh
 // one.
@@ -138,7 +134,7 @@ func newProcess(options *Options, metrics *Metrics) *process {
 // running returns the process that serves clients, which is started if there is none.
 func (p *process) running(ctx context.Context) (*run, error) {
 	if p.foundEra() == Legacy && p.options.Translate == nil {
-		return nil, ErrSessionsOnly
+		return nil, errSessionsOnly
 	}
 	return p.Get(ctx)
 }
@@ -159,7 +155,7 @@ func (p *process) start(ctx context.Context) (*run, error) {
 	case era == Modern:
 		return p.launch(ctx)
 	case p.options.Translate == nil:
-		return nil, ErrSessionsOnly
+		return nil, errSessionsOnly
 	default:
 		return newRun(nil, p.options.Translate(), p.options, p.metrics, p.Ended), nil
 	}
@@ -176,7 +172,7 @@ func (p *process) launch(ctx context.Context) (*run, error) {
 
 // harmless is for ends that say nothing against the next process: this one was not needed.
 func harmless(reason error) bool {
-	return errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle)
+	return errors.Is(reason, errSessionsOnly) || errors.Is(reason, errIdle)
 }
 
 func (p *process) ended(reason error) {

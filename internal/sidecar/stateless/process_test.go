@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -110,7 +111,7 @@ func TestCloseWhileStarting(t *testing.T) {
 		}()
 		synctest.Wait()
 		e.Close()
-		if err := <-failed; !errors.Is(err, mux.ErrClosed) {
+		if err := <-failed; !errors.Is(err, fault.ErrDraining) {
 			t.Errorf("got %v", err)
 		}
 		if n := e.Metrics().StartFailures.Value(); n != 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
@@ -16,9 +16,9 @@ import (
 
 // Errors of requests that are not passed on.
 var (
-	errCalls      = fmt.Errorf("%w: as many calls are in flight there as may be", ErrBusy)
-	errListens    = errors.New("as many subscriptions are open as may be")
-	errUnread     = errors.New("the server does not read what it is sent, and too much waits for it")
+	errCalls      = fmt.Errorf("%w: as many calls are in flight there as may be", fault.ErrBusy)
+	errListens    = fault.Busy("as many subscriptions are open as may be")
+	errUnread     = fault.Busy("the server does not read what it is sent, and too much waits for it")
 	errGone       = errors.New("the server's process has just ended")
 	errIdle       = errors.New("nobody needed the process")
 	errHangs      = errors.New("the server's process does not answer, and was replaced")
@@ -90,7 +90,7 @@ func (r *run) failIf(reason error, condition func() bool) {
 	if errors.Is(reason, mux.ErrUnread) {
 		reason = errHangs
 	}
-	reason = child.ForClients(reason)
+	reason = fault.ForClients(reason)
 	r.mu.Lock()
 	if !condition() || !r.EndLocked(reason) {
 		r.mu.Unlock()
@@ -167,7 +167,7 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 // one that does not read.
 func (r *run) sendFailed(err error) error {
 	switch {
-	case errors.Is(err, ErrBusy) || errors.Is(err, context.Canceled):
+	case errors.Is(err, fault.ErrBusy) || errors.Is(err, context.Canceled):
 		return err
 	case mux.IsUnread(err):
 		r.noteUnread()
@@ -190,7 +190,7 @@ func (r *run) register(c *call, request session.Message) error {
 	case r.DeadLocked() != nil || r.retired && !c.own:
 		return errGone
 	case r.emptied != nil:
-		return mux.ErrClosed
+		return fault.ErrDraining
 	case c.own:
 	case c.listen && r.listens >= limits.Listens:
 		return errListens
@@ -303,7 +303,7 @@ func (r *run) end(ctx context.Context) {
 	case <-r.Over():
 	case <-ctx.Done():
 	}
-	r.fail(mux.ErrClosed)
+	r.fail(fault.ErrDraining)
 }
 
 // slowestLocked is the call that most waits for, beside what is being written.

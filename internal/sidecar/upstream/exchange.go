@@ -8,8 +8,8 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 var (
@@ -70,7 +70,7 @@ func (x *exchange) context() (context.Context, context.CancelCauseFunc) {
 
 // turnAway answers a request that there is no place for now.
 func (x *exchange) turnAway(err error) {
-	if !errors.Is(err, session.ErrDraining) && !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, fault.ErrDraining) && !errors.Is(err, context.Canceled) {
 		x.proxy.Metrics.Refused.Inc()
 	}
 	frontend.RefuseSession(x.w, x.r.Request, x.message.id, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -174,7 +175,7 @@ func useOf(x *exchange) places.Use {
 // it asks for one thing after the other, and may listen meanwhile.
 const probeSingles = 4
 
-var errTooManyRequests = errors.New("too many requests are in flight")
+var errTooManyRequests = fault.Busy("too many requests are in flight")
 
 // passSingle forwards a request that belongs to no session. Streams do not take the places
 // of calls: clients hold on to them.
