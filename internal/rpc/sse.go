@@ -1,33 +1,42 @@
 package rpc
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
 
-// Event is one event of a stream that carries messages.
+// EventMessage is the type of events that carry messages.
+const EventMessage = "message"
+
+// Event is one event of a stream.
 type Event struct {
-	ID      []byte // what a client names to resume after this event; may be empty
-	Message []byte // one line; empty in an event that only carries an ID
+	Type  string // EventMessage if the event does not name it
+	ID    []byte // what a client names to resume after this event; may be empty
+	Data  []byte // one line, to be written
+	Owned bool   // of an event that was read: the code that takes it may keep Data
 }
 
-// eventFrame is how long an event is without its id and message.
-const eventFrame = len("event: message\nid: \ndata: \n\n")
+// eventFrame is how long an event is without its type, id and data.
+const eventFrame = len("event: \nid: \ndata: \n\n")
 
 // AppendEvent appends the event as it goes over the wire. Every event names its
 // type: some clients take an event without one for no message.
 func AppendEvent(dst []byte, event Event) []byte {
 	// In one step: what append adds for growth is much for a large message, and counted
 	// nowhere.
-	dst = slices.Grow(dst, len(event.ID)+len(event.Message)+eventFrame)
-	dst = append(dst, "event: message\n"...)
+	kind := cmp.Or(event.Type, EventMessage)
+	dst = slices.Grow(dst, len(kind)+len(event.ID)+len(event.Data)+eventFrame)
+	dst = append(dst, "event: "...)
+	dst = append(dst, kind...)
+	dst = append(dst, '\n')
 	if len(event.ID) > 0 {
 		dst = append(dst, "id: "...)
 		dst = append(dst, event.ID...)
 		dst = append(dst, '\n')
 	}
 	dst = append(dst, "data: "...)
-	dst = append(dst, event.Message...)
+	dst = append(dst, event.Data...)
 	return append(dst, "\n\n"...)
 }
 

@@ -165,7 +165,7 @@ type writer struct {
 }
 
 func (p *writer) append(message []byte) {
-	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: message})
+	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Data: message})
 }
 
 // gather appends the messages that are there, for one write. It returns true if there are

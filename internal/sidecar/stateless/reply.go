@@ -110,7 +110,7 @@ func (p *reply) stream() {
 }
 
 func (p *reply) append(e event) {
-	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Message: e.message})
+	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Data: e.message})
 	p.last, p.failed = e.last, e.failed
 }
 

@@ -96,7 +96,7 @@ func (h *Handler) writeAll(w http.ResponseWriter, events []session.Event) {
 	frontend.StartEvents(w)
 	var buffer []byte
 	for _, event := range events {
-		buffer = rpc.AppendEvent(buffer, rpc.Event{Message: event.Message})
+		buffer = rpc.AppendEvent(buffer, rpc.Event{Data: event.Message})
 	}
 	_, _ = w.Write(buffer) // the client has it, or is gone
 }
@@ -129,7 +129,7 @@ func (p *reply) append(event session.Event) {
 			p.id = p.stream.AppendID(p.id[:0], event)
 		}
 		p.begin()
-		p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Message: event.Message})
+		p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{ID: p.id, Data: event.Message})
 	}
 	if event.Failed() != "" { // one error makes a batch fail
 		p.r.Record.Answered(edge.ErrorType(event.Failed()))

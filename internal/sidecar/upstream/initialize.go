@@ -84,7 +84,7 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 	limit := x.proxy.AnswerBytes
 	limited := io.TeeReader(io.LimitReader(body, limit), &seen)
 	if isEvents(response.Header) {
-		revision, agreed, err = agreementInEvents(NewEventReader(limited, int(limit), nil))
+		revision, agreed, err = agreementInEvents(rpc.NewEventReader(limited, int(limit)))
 	} else if _, err = io.Copy(io.Discard, limited); err == nil {
 		revision, agreed, _ = agreement(seen.Bytes())
 	}
@@ -98,7 +98,7 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 	return revision, agreed, err
 }
 
-func agreementInEvents(events *EventReader) (revision string, agreed bool, err error) {
+func agreementInEvents(events *rpc.EventReader) (revision string, agreed bool, err error) {
 	for {
 		event, err := events.Next()
 		if errors.Is(err, io.EOF) {

@@ -140,7 +140,7 @@ func judgeRefusal(status, code int) (certain bool, err error) {
 func (c *Connection) readAgreement(response *http.Response) ([]byte, error) {
 	failed := response.StatusCode >= http.StatusMultipleChoices
 	if isEvents(response.Header) && !failed {
-		events := NewEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
+		events := newEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
 		for {
 			event, err := events.Next()
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
@@ -28,7 +29,7 @@ type place struct {
 
 // read reads a stream from a place on.
 func (c *Connection) read(body io.ReadCloser, flight *call, p *place) error {
-	events := NewEventReader(body, c.options.MessageBytes, c.options.Memory)
+	events := newEventReader(body, c.options.MessageBytes, c.options.Memory)
 	count, err := c.readEvents(events, flight)
 	if id := events.LastID(); id != "" && id != p.id {
 		p.id = id
@@ -81,7 +82,7 @@ func (c *Connection) open(ctx context.Context, lastID string, header http.Header
 func (c *Connection) follow(ctx context.Context, flight *call, response *http.Response) {
 	var at place
 	err := c.read(response.Body, flight, &at)
-	for failures := 0; failures < resumeTries && !flight.answered && at.id != "" && !errors.Is(err, ErrEventTooLarge) && at.pause(ctx); {
+	for failures := 0; failures < resumeTries && !flight.answered && at.id != "" && !errors.Is(err, rpc.ErrEventTooLarge) && at.pause(ctx); {
 		stream, again := c.open(ctx, at.id, flight.by.header)
 		switch {
 		case stream != nil:
@@ -97,7 +98,7 @@ func (c *Connection) follow(ctx context.Context, flight *call, response *http.Re
 	}
 	switch {
 	case flight.answered:
-	case errors.Is(err, ErrEventTooLarge):
+	case errors.Is(err, rpc.ErrEventTooLarge):
 		c.fail(flight, err.Error())
 	default:
 		c.fail(flight, "the server ended the stream of the call without an answer")
@@ -114,7 +115,7 @@ func (c *Connection) listen() {
 		case stream != nil:
 			err := c.read(stream.Body, nil, &at)
 			_ = stream.Body.Close() // it has ended, or is of no more use
-			if errors.Is(err, ErrEventTooLarge) {
+			if errors.Is(err, rpc.ErrEventTooLarge) {
 				c.junk.Inc()
 				at.id = "" // or else it would come again
 			}

@@ -314,16 +314,24 @@ func codeOf(answer []byte) int {
 // longestSaid is how much is looked at of what a server says that is no message.
 const longestSaid = 512
 
+// newEventReader reads a stream of the server. No event may have more bytes than the limit.
+// Large ones take memory of the budget while they are read.
+func newEventReader(stream io.Reader, limit int, memory *budget.Budget) *rpc.EventReader {
+	events := rpc.NewEventReader(stream, limit)
+	events.Bound((&budget.Room{Account: memory.Account(nil)}).Reserve)
+	return events
+}
+
 // readEvents has the messages of a stream received, until the call has its answer or the
 // stream ends, and returns how many events there were.
-func (l *link) readEvents(events *EventReader, c *call) (count int, err error) {
+func (l *link) readEvents(events *rpc.EventReader, c *call) (count int, err error) {
 	for c == nil || !c.answered {
 		event, err := events.Next()
 		if err != nil {
 			return count, err
 		}
 		count++
-		if event.Type != "message" {
+		if event.Type != rpc.EventMessage {
 			l.junk.Inc()
 			continue
 		}

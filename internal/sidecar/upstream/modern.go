@@ -155,11 +155,11 @@ func (c *ModernConnection) post(ctx context.Context, message []byte, header http
 // follow has the stream of a call received until its answer. Nothing can be resumed
 // (M-10).
 func (c *ModernConnection) follow(flight *call, stream io.ReadCloser) {
-	_, err := c.readEvents(NewEventReader(stream, c.options.MessageBytes, c.options.Memory), flight)
+	_, err := c.readEvents(newEventReader(stream, c.options.MessageBytes, c.options.Memory), flight)
 	switch {
 	case flight.answered:
 		awaitEnd(stream)
-	case errors.Is(err, ErrEventTooLarge):
+	case errors.Is(err, rpc.ErrEventTooLarge):
 		c.fail(flight, err.Error())
 	default:
 		c.fail(flight, "the server ended the stream of the call without an answer")

@@ -91,7 +91,7 @@ type SSEConnection struct {
 	sse    *SSE
 	header http.Header
 	body   io.Closer
-	events *EventReader
+	events *rpc.EventReader
 	to     *url.URL    // where the server takes messages
 	known  atomic.Bool // the server has accepted a message, so it knew the session
 	posts  poster
@@ -127,7 +127,7 @@ func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, 
 	}
 	c := &SSEConnection{
 		sse: s, header: header, posts: newPoster(postsPerCall*s.Limits.Calls, s.SendTimeout),
-		body: response.Body, events: NewEventReader(response.Body, s.EventBytes, s.Limits.Memory),
+		body: response.Body, events: newEventReader(response.Body, s.EventBytes, s.Limits.Memory),
 	}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
 		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
@@ -189,7 +189,7 @@ func (c *SSEConnection) run() {
 		case errors.Is(err, io.EOF):
 			c.ended(errStreamEnded)
 			return
-		case errors.Is(err, ErrEventTooLarge), errors.Is(err, budget.ErrNoRoom):
+		case errors.Is(err, rpc.ErrEventTooLarge), errors.Is(err, budget.ErrNoRoom):
 			c.ended(err)
 			return
 		case err != nil:
@@ -197,7 +197,7 @@ func (c *SSEConnection) run() {
 			return
 		}
 		envelope, err := rpc.ScanLenient(event.Data)
-		if err != nil || event.Type != "message" {
+		if err != nil || event.Type != rpc.EventMessage {
 			c.sse.Junk.Inc()
 			continue
 		}

@@ -81,7 +81,7 @@ func (c *ModernConnection) readAnswer(response *http.Response, id []byte) ([]byt
 		}
 		return body, err
 	}
-	events := NewEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
+	events := newEventReader(response.Body, c.options.MessageBytes, c.options.Memory)
 	for {
 		event, err := events.Next()
 		if err != nil {

@@ -1,4 +1,4 @@
-package upstream
+package rpc
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 func readEvents(stream io.Reader, limit int) (got []string, err error) {
-	reader := NewEventReader(stream, limit, nil)
+	reader := NewEventReader(stream, limit)
 	for {
 		event, err := reader.Next()
 		if err != nil {
@@ -60,7 +60,7 @@ func TestEventReaderDoesNotWait(t *testing.T) {
 	for _, end := range []string{"\n\n", "\r\n\r\n", "\r\r", "\r\n\r"} {
 		in, out := io.Pipe()
 		go func() { _, _ = io.WriteString(out, "data: x"+end) }()
-		if event, err := NewEventReader(in, 100, nil).Next(); err != nil || string(event.Data) != "x" {
+		if event, err := NewEventReader(in, 100).Next(); err != nil || string(event.Data) != "x" {
 			t.Errorf("%q: got %q, %v", end, event.Data, err)
 		}
 		_ = in.Close()
@@ -134,7 +134,7 @@ func FuzzEventReader(f *testing.F) {
 			}
 		}
 		const limit = 8
-		reader := NewEventReader(bytes.NewReader(stream), limit, nil)
+		reader := NewEventReader(bytes.NewReader(stream), limit)
 		for {
 			event, err := reader.Next()
 			if errors.Is(err, io.EOF) || errors.Is(err, ErrEventTooLarge) {
@@ -152,7 +152,7 @@ func BenchmarkEventReader(b *testing.B) {
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewEventReader(bytes.NewReader(stream), 16<<20, nil).Next(); err != nil {
+		if _, err := NewEventReader(bytes.NewReader(stream), 16<<20).Next(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestEventReaderPlace(t *testing.T) {
 		"retry overflows":   {"retry: 99999999999999999999\n\n", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := NewEventReader(strings.NewReader(test.stream), 8<<10, nil)
+			reader := NewEventReader(strings.NewReader(test.stream), 8<<10)
 			for {
 				if _, err := reader.Next(); err != nil {
 					break

@@ -1,34 +1,26 @@
-package upstream
+package rpc
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// ErrEventTooLarge says that an event, or a line of one, is larger than may be.
+// ErrEventTooLarge says that an event, or a line of one, is larger than the limit.
 var ErrEventTooLarge = errors.New("an event is larger than the limit")
-
-// Event is one event of a stream.
-type Event struct {
-	Type  string // "message" if the event names none
-	Data  []byte // valid until the next event is read, unless it is Owned
-	Owned bool   // the code that takes it may keep Data
-}
 
 // EventReader reads an event stream as the HTML standard defines it: lines end in
 // CR, LF or both, several data lines are one text, comments and unknown fields
 // mean nothing, and an event that the stream breaks off in is none.
 type EventReader struct {
-	in    *bufio.Reader
-	limit int
-	room  *budget.Room // for what is large; may be nil
+	in      *bufio.Reader
+	limit   int
+	reserve func(bytes int) error // may be nil
 
 	begun     bool
 	skipLF    bool // the last line ended in CR; a LF that follows belongs to it
@@ -44,38 +36,46 @@ type EventReader struct {
 
 const (
 	eventBuffer = 32 << 10
-	keepBuffers = 64 << 10 // larger ones are not kept for the next event
 	longestType = 64
 	longestID   = 4096
 )
 
-// NewEventReader returns a reader of the stream. No event may have more bytes than
-// the limit. Large ones take room of the budget while they are read; it may be nil.
-func NewEventReader(stream io.Reader, limit int, memory *budget.Budget) *EventReader {
-	r := &EventReader{in: bufio.NewReaderSize(stream, eventBuffer), limit: limit}
-	if memory != nil {
-		r.room = &budget.Room{Account: memory.Account(nil)}
-	}
-	return r
+// NewEventReader returns a reader of the stream. No event may have more bytes of data than
+// the limit.
+func NewEventReader(stream io.Reader, limit int) *EventReader {
+	return &EventReader{in: bufio.NewReaderSize(stream, eventBuffer), limit: limit}
 }
 
-// Next returns the next event that has data. At the end of the stream the error is
-// io.EOF.
+// Bound has the reader ask before an event takes more than 64 KiB. The function gets the size
+// of the reader's buffers, may wait, and ends the reader by an error. With 0 it is told that
+// they are given back, or are the caller's.
+func (r *EventReader) Bound(reserve func(bytes int) error) { r.reserve = reserve }
+
+// Next returns the next event that has data. Its ID and Data are valid until the next call,
+// unless Data is Owned. At the end of the stream the error is io.EOF.
 func (r *EventReader) Next() (Event, error) {
 	event, err := r.next()
-	_ = r.room.Reserve(0) // the event is for the caller to count
-	if cap(event.Data) > keepBuffers {
+	r.giveBack() // the event is for the caller to count
+	if cap(event.Data) > largeBuffer {
 		event.Owned, r.data = true, nil
 	}
 	return event, err
 }
 
+func (r *EventReader) giveBack() {
+	if r.reserve != nil {
+		_ = r.reserve(0) // it is less than before
+	}
+}
+
 // append appends to one of the two buffers, of which the other has so many bytes.
 func (r *EventReader) append(to, more []byte, other int) ([]byte, error) {
-	if need := len(to) + len(more); need > cap(to) && need > keepBuffers {
+	if need := len(to) + len(more); need > cap(to) && need > largeBuffer {
 		size := min(max(need, 2*cap(to)), r.limit+longestType)
-		if err := r.room.Reserve(size + other); err != nil {
-			return nil, fmt.Errorf("read an event of more than %d bytes: %w", len(to), err)
+		if r.reserve != nil {
+			if err := r.reserve(size + other); err != nil {
+				return nil, fmt.Errorf("read an event of more than %d bytes: %w", len(to), err)
+			}
 		}
 		to = append(make([]byte, 0, size), to...)
 	}
@@ -97,19 +97,19 @@ func (r *EventReader) next() (Event, error) {
 		}
 		r.lastID = append(r.lastID[:0], r.id...) // also of an event without data
 		if len(r.data) > 0 {
-			return Event{Type: r.eventType, Data: r.data}, nil
+			return Event{Type: r.eventType, ID: r.lastID, Data: r.data}, nil
 		}
 		r.reset()
 	}
 }
 
 func (r *EventReader) reset() {
-	r.eventType, r.hasData = "message", false
+	r.eventType, r.hasData = EventMessage, false
 	r.data, r.line = r.data[:0], r.line[:0]
-	if cap(r.data) > keepBuffers {
+	if cap(r.data) > largeBuffer {
 		r.data = nil
 	}
-	if cap(r.line) > keepBuffers {
+	if cap(r.line) > largeBuffer {
 		r.line = nil
 	}
 }
@@ -125,9 +125,7 @@ func (r *EventReader) field(line []byte) error {
 		if len(value) > longestType {
 			value = value[:longestType] // no type that we know is nearly as long
 		}
-		if r.eventType = string(value); r.eventType == "" {
-			r.eventType = "message"
-		}
+		r.eventType = cmp.Or(string(value), EventMessage)
 	case "id":
 		r.id = r.id[:0]
 		if isEventID(value) { // else there is no place that the stream could go on from
@@ -149,7 +147,7 @@ func (r *EventReader) addData(value []byte) (err error) {
 	if len(r.data)+len(value) > r.limit {
 		return r.tooLarge()
 	}
-	if !r.hasData && len(value) > keepBuffers { // most events have one line, which need not be copied
+	if !r.hasData && len(value) > largeBuffer { // most events have one line, which need not be copied
 		r.data, r.line, r.hasData = value, nil, true
 		return nil
 	}
@@ -184,10 +182,10 @@ func (r *EventReader) tooLarge() error {
 // readLine returns a line without its end. Nothing is awaited after a CR, so that
 // an event is there as soon as its last byte is.
 func (r *EventReader) readLine() ([]byte, error) {
-	if cap(r.line) > keepBuffers { // of a comment, say
+	if cap(r.line) > largeBuffer { // of a comment, say
 		r.line = nil
-		if cap(r.data) <= keepBuffers {
-			_ = r.room.Reserve(0)
+		if cap(r.data) <= largeBuffer {
+			r.giveBack()
 		}
 	}
 	r.line = r.line[:0]
@@ -231,8 +229,8 @@ func lineEnd(chunk []byte) int {
 func (r *EventReader) peek() ([]byte, error) {
 	if !r.begun {
 		r.begun = true
-		if mark, err := r.in.Peek(1); err == nil && mark[0] == 0xef {
-			if mark, err := r.in.Peek(3); err == nil && string(mark) == "\xef\xbb\xbf" {
+		if mark, err := r.in.Peek(1); err == nil && mark[0] == byteOrderMark[0] {
+			if mark, err := r.in.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
 				r.discard(len(mark))
 			}
 		}
