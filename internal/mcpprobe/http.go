@@ -197,12 +197,7 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream":
-		filter := &eventFilter{guard: r.guard, note: note, source: response.Body, limit: limit}
-		if message.kind == rpc.Request {
-			filter.answerTo = message.id
-			filter.bounded = message.method != methodListen
-		}
-		response.Body = filter
+		response.Body = r.filter(note, message, response.Body)
 		return nil
 	case kind == "application/json" && message.kind == rpc.Request:
 		return r.replace(note, message, response, limit, true)
@@ -321,8 +316,7 @@ func (r *roundTripper) stream(request *http.Request, release func()) *http.Respo
 			defer func() { _ = response.Body.Close() }()
 			kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 			if response.StatusCode == http.StatusOK && kind == "text/event-stream" {
-				filter := &eventFilter{guard: r.guard, source: response.Body, limit: r.guard.limits.ReplyBytes}
-				_, err = io.Copy(writer, filter)
+				_, err = io.Copy(writer, r.filter(nil, sent{}, response.Body))
 				_ = writer.CloseWithError(err)
 				return
 			}

@@ -92,6 +92,42 @@ func TestEventReaderIsBounded(t *testing.T) {
 	}
 }
 
+// The reader asks before it takes memory for a large event, gives it back with the event, and
+// ends if there is none.
+func TestEventReaderAsks(t *testing.T) {
+	const size, limit = 1 << 20, 4 << 20
+	event := "data: " + strings.Repeat("x", size) + "\n\n"
+	for name, stream := range map[string]string{
+		"one line":      event,
+		"several lines": "data: x\n" + event,
+		"comment":       ":" + strings.Repeat("x", size) + "\n" + "data: " + strings.Repeat("x", 2*largeBuffer) + "\n\n",
+	} {
+		var held, most int
+		reader := NewEventReader(strings.NewReader(stream), limit)
+		reader.Bound(func(bytes int) error {
+			held, most = bytes, max(most, bytes)
+			return nil
+		})
+		if got, err := reader.Next(); err != nil || !got.Owned || held != 0 || most < size || most > 4*size {
+			t.Errorf("%s: got %d bytes, owned: %v, %v; asked for %d bytes at most, has %d", name, len(got.Data), got.Owned, err, most, held)
+		}
+	}
+	full := errors.New("full")
+	reader := NewEventReader(strings.NewReader("data: small\n\n"+event), limit)
+	reader.Bound(func(bytes int) error {
+		if bytes > 0 {
+			return full
+		}
+		return nil
+	})
+	if got, err := reader.Next(); err != nil || got.Owned {
+		t.Errorf("a small event: owned: %v, %v", got.Owned, err)
+	}
+	if _, err := reader.Next(); !errors.Is(err, full) {
+		t.Errorf("a large event: got %v", err)
+	}
+}
+
 // reference reads a stream as the standard's text describes it, all at once.
 func reference(stream string) (events []string) {
 	stream = strings.TrimPrefix(stream, "\xef\xbb\xbf")
