@@ -1,6 +1,7 @@
 package mcpprobe
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -19,9 +20,10 @@ type eventFilter struct {
 	bounded  bool   // the stream ends with the answer to a request
 	answerTo string // the id of that request; empty on a stream that is the server's own
 
-	out      []byte // the SDK is yet to read
-	finished bool   // the answer was there
-	closed   error
+	out       []byte // the SDK is yet to read
+	addressed bool   // the server has named its address for messages
+	finished  bool   // the answer was there
+	closed    error
 }
 
 // filter returns a filter of a stream that the server answers a message with.
@@ -71,14 +73,18 @@ func (f *eventFilter) next() error {
 }
 
 // put passes an event on. Messages go through the guard. What else a server sends is
-// dropped, but for the address that the oldest transport begins with.
+// dropped, but for the address that the oldest transport begins with: the SDK takes what
+// follows it there for messages, whatever the type.
 func (f *eventFilter) put(event rpc.Event) (err error) {
-	switch event.Type {
-	case "endpoint":
-	case rpc.EventMessage:
+	switch {
+	case event.Type == rpc.EventMessage:
 		event.Data, err = f.message(event.Data)
-	default:
+	case event.Type != "endpoint" || f.addressed:
 		return nil
+	case bytes.IndexByte(event.Data, '\n') >= 0:
+		return protocolError("the address for messages has several lines")
+	default:
+		f.addressed = true
 	}
 	if err == nil && len(event.Data) > 0 {
 		f.out = rpc.AppendEvent(nil, rpc.Event{Type: event.Type, Data: event.Data})

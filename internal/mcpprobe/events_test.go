@@ -137,6 +137,28 @@ func TestEndOfSSE(t *testing.T) {
 	wantClass(t, err, Closed)
 }
 
+// Nothing reaches the SDK past the guard as an address: over the oldest transport the SDK
+// takes the data of any event but the first for a message.
+func TestEndpointIsNoMessage(t *testing.T) {
+	const message = `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`
+	for name, test := range map[string]struct {
+		stream, want string
+		broken       bool
+	}{
+		"address":       {"event: endpoint\ndata: /m\n\n", "event: endpoint\ndata: /m\n\n", false},
+		"second one":    {"event: endpoint\ndata: /m\n\nevent: endpoint\ndata: " + message + "\n\n", "event: endpoint\ndata: /m\n\n", false},
+		"several lines": {"event: endpoint\ndata: /m\ndata:\ndata: data: " + message + "\n\n", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &roundTripper{guard: newGuard(Options{Limits: Limits{ReplyBytes: 1 << 10}})}
+			got, err := io.ReadAll(r.filter(nil, sent{}, io.NopCloser(strings.NewReader(test.stream))))
+			if string(got) != test.want || (err != nil) != test.broken {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
 // The stream of a call may have so many bytes in all, whatever they are. One that never ends
 // may have any number of events of so many bytes each.
 func TestEventLimits(t *testing.T) {
