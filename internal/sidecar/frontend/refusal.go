@@ -31,7 +31,7 @@ func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 // RefuseWith is Refuse with data.
 func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
 	note(w, status, code, text)
-	write(w, status, rpc.AppendError(nil, id, code, text, data))
+	WriteJSON(w, status, rpc.AppendError(nil, id, code, text, data), WriteTimeout, nil)
 }
 
 // Unavailable answers that another try may succeed.
@@ -67,12 +67,4 @@ func note(w http.ResponseWriter, status, code int, text string) {
 	}); ok {
 		record.Refused(status, code, text)
 	}
-}
-
-func write(w http.ResponseWriter, status int, body []byte) {
-	header := w.Header()
-	header.Set("Content-Type", TypeJSON)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client is told, or gone
 }

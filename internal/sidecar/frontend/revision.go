@@ -47,5 +47,5 @@ func UnsupportedData(requested string, supported ...string) []byte {
 // RefuseRevision answers a request with UnsupportedRevision.
 func RefuseRevision(w http.ResponseWriter, id []byte, requested string) {
 	note(w, http.StatusBadRequest, rpc.CodeUnsupportedRevision, unsupportedRevision+" "+strconv.Quote(rpc.Clip(requested)))
-	write(w, http.StatusBadRequest, UnsupportedRevision(id, requested))
+	WriteJSON(w, http.StatusBadRequest, UnsupportedRevision(id, requested), WriteTimeout, nil)
 }

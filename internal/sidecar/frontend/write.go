@@ -2,26 +2,18 @@ package frontend
 
 import (
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 )
 
+// WriteTimeout is how long a client usually has to read a piece of what it is sent.
+const WriteTimeout = 30 * time.Second
+
 // pieceSize is how much is written in one go, within one deadline.
 const pieceSize = 64 << 10
-
-// WritePieces gives the client the time to write for every piece anew: one that reads
-// steadily gets all of it, however large it is.
-func WritePieces(w http.ResponseWriter, control *http.ResponseController, data []byte, timeout time.Duration) error {
-	for piece := range slices.Chunk(data, pieceSize) {
-		if err := control.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-			return err
-		}
-		if _, err := w.Write(piece); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Interrupter can end a write that takes long.
 type Interrupter interface {
@@ -31,27 +23,95 @@ type Interrupter interface {
 	Wrote()
 }
 
-// WriteInterruptible is WritePieces for data that may be large.
-func WriteInterruptible(by Interrupter, w http.ResponseWriter, control *http.ResponseController, data []byte, timeout time.Duration) error {
-	if len(data) <= pieceSize {
-		return WritePieces(w, control, data, timeout)
+// Writer writes to a client. The client has the time to read for every piece anew: one that
+// reads steadily gets all of it, however large it is. One that does not is treated as gone.
+type Writer struct {
+	w           http.ResponseWriter
+	control     *http.ResponseController
+	timeout     time.Duration
+	by          Interrupter // may be nil
+	interrupted atomic.Bool
+	failed      error
+}
+
+// NewWriter returns a Writer for the body of an answer. by may be nil.
+func NewWriter(w http.ResponseWriter, timeout time.Duration, by Interrupter) *Writer {
+	return &Writer{w: w, control: http.NewResponseController(w), timeout: timeout, by: by}
+}
+
+// Write writes all of the data. After an error nothing more is written.
+func (o *Writer) Write(data []byte) error {
+	if o.failed == nil {
+		o.failed = o.write(data)
 	}
-	by.Interruptible(func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
-	defer by.Interruptible(nil)
+	return o.failed
+}
+
+func (o *Writer) write(data []byte) error {
+	long := o.by != nil && len(data) > pieceSize
+	if long {
+		o.by.Interruptible(o.interrupt)
+		defer o.by.Interruptible(nil)
+	}
 	for piece := range slices.Chunk(data, pieceSize) {
-		if err := WritePieces(w, control, piece, timeout); err != nil {
+		o.extend()
+		if o.interrupted.Load() { // just before the deadline was put off
+			return os.ErrDeadlineExceeded
+		}
+		if _, err := o.w.Write(piece); err != nil {
 			return err
 		}
-		by.Wrote()
+		if long {
+			o.by.Wrote()
+		}
 	}
 	return nil
 }
 
-// StartEvents begins an answer that is an event stream.
-func StartEvents(w http.ResponseWriter) {
+func (o *Writer) interrupt() {
+	o.interrupted.Store(true)
+	_ = o.control.SetWriteDeadline(time.Unix(1, 0)) // as in extend
+}
+
+// extend gives the client time for what is written next.
+func (o *Writer) extend() {
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // where there is no connection, there is none
+}
+
+// WriteNow is Write for data that must not wait for more.
+func (o *Writer) WriteNow(data []byte) error {
+	if o.Write(data) == nil {
+		o.failed = o.control.Flush()
+	}
+	return o.failed
+}
+
+// Close gives the client time for the end of the answer, which net/http writes.
+func (o *Writer) Close() {
+	if o.failed == nil {
+		o.extend()
+	}
+}
+
+// saidLength is the size of a body up to which net/http itself says how long it is.
+const saidLength = 2 << 10
+
+// Shared by all answers, so that none has to make its own.
+var jsonType = []string{TypeJSON}
+
+// WriteJSON answers with a body of JSON. by may be nil. The client has it then, or is gone.
+func WriteJSON(w http.ResponseWriter, status int, body []byte, timeout time.Duration, by Interrupter) {
 	header := w.Header()
-	header.Set("Content-Type", TypeEvents)
-	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	header["Content-Type"] = jsonType
+	if len(body) > saidLength {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	if len(body) <= pieceSize {
+		_, _ = w.Write(body) // without a deadline: it fits into buffers, and the kernel gives clients up, too
+		return
+	}
+	_ = NewWriter(w, timeout, by).Write(body)
 }

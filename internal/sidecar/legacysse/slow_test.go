@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -121,5 +122,33 @@ func TestSteadyReader(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// However much the server says, the adapter's own answers get through.
+func TestOwnAnswerAmongMany(t *testing.T) {
+	opened := session.New(mute{}, session.Limits{Calls: 1, Streams: 1, PendingBytes: 64 << 20, TotalBytes: 64 << 20, DeliveryTimeout: time.Hour}, &session.Metrics{})
+	defer opened.End(errors.New("over"))
+	general, err := opened.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"` + strings.Repeat("x", 64<<10) + `"}}`)
+	envelope, err := rpc.Scan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		opened.Deliver(session.Message{Bytes: text, Envelope: envelope})
+	}
+	c := &connection{session: opened, stream: general, answers: make(chan []byte, 1)}
+	c.answers <- []byte(`"ours"`)
+	client := httptest.NewRecorder()
+	events := frontend.StartEvents(client, http.StatusOK, time.Hour, general)
+	if more := c.Gather(events); !more || !events.Full() || events.Flush() != nil {
+		t.Error("it is not full of what the server says")
+	}
+	if got := client.Body.String(); !strings.Contains(got, "data: \"ours\"\n\n") {
+		t.Errorf("our answer is not among %d bytes", len(got))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -123,83 +122,41 @@ func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Ses
 
 // write sends the client the URL for its messages, and then the messages of the server.
 func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection, postTo string) {
-	header := w.Header()
-	header.Set("Content-Type", frontend.TypeEvents)
-	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := writer{w: w, control: http.NewResponseController(w), timeout: t.WriteTimeout, stream: c.stream}
-	out.buffer = append(out.buffer, "event: endpoint\ndata: "+postTo+"\n\n"...)
-	timer := time.NewTimer(t.KeepAlive)
-	defer timer.Stop()
-	for out.flush() == nil {
-		if end := out.gather(c); end {
-			return
-		}
-		if len(out.buffer) > 0 {
-			continue
-		}
-		timer.Reset(t.KeepAlive)
-		select {
-		case <-r.Context().Done():
-			return
-		case <-timer.C:
-			out.buffer = append(out.buffer, rpc.KeepAlive...)
-		case answer := <-c.answers:
-			out.append(answer)
-		case <-c.stream.Ready():
-		}
-	}
+	events := frontend.StartEvents(w, http.StatusOK, t.WriteTimeout, c.stream)
+	events.Append(rpc.Event{Type: "endpoint", Data: []byte(postTo)})
+	events.Run(r.Context(), t.KeepAlive, c)
 }
 
-// writeSize is how many bytes one write has, within one deadline.
-const writeSize = 64 << 10
-
-// writer sends events to a client. It treats a client that does not read in time as gone.
-type writer struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-	stream  *session.Stream
-	buffer  []byte
-}
-
-func (p *writer) append(message []byte) {
-	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Data: message})
-}
-
-// gather appends the messages that are there, for one write. It returns true if there are
-// none, and the stream has ended.
-func (p *writer) gather(c *connection) (end bool) {
+// Gather is that of frontend.Source.
+func (c *connection) Gather(to *frontend.Events) (more bool) {
 	select {
-	case answer := <-c.answers: // first, however much the server sends
-		p.append(answer)
+	case answer := <-c.answers: // however much the server says
+		to.Append(rpc.Event{Data: answer})
 	default:
 	}
-	for len(p.buffer) < writeSize {
+	for !to.Full() {
 		event, ok, end := c.stream.Take()
 		if !ok {
-			return end && len(p.buffer) == 0
+			return !end
 		}
 		if event.Message != nil { // otherwise the client has cancelled the call
 			c.note(event.Message)
-			p.append(event.Message)
+			to.Append(rpc.Event{Data: event.Message})
 		}
 		if record, ok := event.Tag().(*edge.Handed); ok {
 			c.records.take(record)
 			record.Close(edge.ErrorType(event.Failed()))
 		}
 	}
-	return false
+	return true
 }
 
-func (p *writer) flush() error {
-	if err := frontend.WriteInterruptible(p.stream, p.w, p.control, p.buffer, p.timeout); err != nil {
-		return err
+// Wait is that of frontend.Source.
+func (c *connection) Wait(ctx context.Context, to *frontend.Events) {
+	select {
+	case <-ctx.Done():
+	case answer := <-c.answers:
+		to.Append(rpc.Event{Data: answer})
+	case <-c.stream.Ready():
 	}
-	p.buffer = p.buffer[:0]
-	if cap(p.buffer) > writeSize {
-		p.buffer = nil // a buffer that a large message has grown is not kept
-	}
-	return p.control.Flush()
 }

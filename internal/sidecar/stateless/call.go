@@ -62,14 +62,14 @@ type call struct {
 // unwritten is what waits, beside what is being written.
 func (c *call) unwritten() int { return c.waiting - c.inHand }
 
-// Interruptible is for frontend.WriteInterruptible.
+// Interruptible is that of frontend.Interrupter.
 func (c *call) Interruptible(interrupt func()) {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
 	c.interrupt = interrupt
 }
 
-// Wrote is for frontend.WriteInterruptible.
+// Wrote is that of frontend.Interrupter.
 func (c *call) Wrote() {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()

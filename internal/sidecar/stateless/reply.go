@@ -1,8 +1,8 @@
 package stateless
 
 import (
+	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -20,9 +20,8 @@ type reply struct {
 	r        *edge.Request
 	call     *call
 	timeout  <-chan time.Time // of the call; a subscription has none
-	buffer   []byte           // to be written
-	last     bool             // and nothing else
-	failed   string           // how the call failed, if that is the last
+	last     bool             // nothing follows what was gathered
+	failed   string           // how the call failed, if it is over
 }
 
 func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *call) {
@@ -46,16 +45,13 @@ func (p *reply) run() {
 			p.writeJSON(next)
 			return
 		case ok:
-			p.append(next)
-			p.stream()
+			p.stream(&next)
 			return
 		}
 		select {
 		case <-p.call.wake:
 		case <-commit.C:
-			// Proxies hold headers back until something follows them (T-13).
-			p.buffer = append(p.buffer, rpc.KeepAlive...)
-			p.stream()
+			p.stream(nil)
 			return
 		case <-p.timeout:
 			p.writeJSON(p.timedOut())
@@ -73,82 +69,48 @@ func (p *reply) timedOut() event {
 }
 
 func (p *reply) writeJSON(answer event) {
-	header := p.w.Header()
-	header.Set("Content-Type", frontend.TypeJSON)
-	header.Set("Content-Length", strconv.Itoa(len(answer.message)))
-	p.w.WriteHeader(answer.status)
-	_ = frontend.WriteInterruptible(p.call, p.w, http.NewResponseController(p.w), answer.message, p.limits.WriteTimeout) // the client has it, or is gone
+	frontend.WriteJSON(p.w, answer.status, answer.message, p.limits.WriteTimeout, p.call)
 	p.r.Record.Answered(edge.ErrorType(answer.failed))
 }
 
-// writeSize is how much is gathered before it is written.
-const writeSize = 64 << 10
-
-// stream answers by an event stream, until it ends or the client goes. Its events have
-// no ids: nothing can be resumed in this revision (M-08).
-func (p *reply) stream() {
-	frontend.StartEvents(p.w)
-	control := http.NewResponseController(p.w)
-	alive := time.NewTimer(p.limits.KeepAlive)
-	defer alive.Stop()
-	for {
-		p.gather()
-		if len(p.buffer) == 0 {
-			if !p.wait(alive) {
-				return
-			}
-			continue
-		}
-		if !p.flush(control) {
-			return
-		}
-		if p.last {
-			p.r.Record.Answered(edge.ErrorType(p.failed))
-			return
-		}
+// stream answers by an event stream, until it ends or the client goes. The first event may
+// be nil. Events have no ids: nothing can be resumed in this revision (M-08).
+func (p *reply) stream(first *event) {
+	events := frontend.StartEvents(p.w, http.StatusOK, p.limits.WriteTimeout, p.call)
+	source := *p // most calls have one body for an answer, and need nothing of this on the heap
+	if first != nil {
+		source.append(events, *first)
+	} else {
+		events.Comment()
+	}
+	if events.Run(p.r.Context(), p.limits.KeepAlive, &source) {
+		p.r.Record.Answered(edge.ErrorType(source.failed))
 	}
 }
 
-func (p *reply) append(e event) {
-	p.buffer = rpc.AppendEvent(p.buffer, rpc.Event{Data: e.message})
+func (p *reply) append(to *frontend.Events, e event) {
+	to.Append(rpc.Event{Data: e.message})
 	p.last, p.failed = e.last, e.failed
 }
 
-// gather takes what there is.
-func (p *reply) gather() {
-	for !p.last && len(p.buffer) < writeSize {
+// Gather is that of frontend.Source.
+func (p *reply) Gather(to *frontend.Events) (more bool) {
+	for !p.last && !to.Full() {
 		next, ok := p.call.take()
 		if !ok {
-			return
+			break
 		}
-		p.append(next)
+		p.append(to, next)
 	}
+	return !p.last
 }
 
-// flush sends what was gathered. A client that does not take it in time is treated as
-// gone.
-func (p *reply) flush(control *http.ResponseController) bool {
-	if frontend.WriteInterruptible(p.call, p.w, control, p.buffer, p.limits.WriteTimeout) != nil {
-		return false
-	}
-	p.buffer = p.buffer[:0]
-	if cap(p.buffer) > 2*writeSize { // a large one is not kept for the stream's life
-		p.buffer = nil
-	}
-	return control.Flush() == nil
-}
-
-// wait waits for something to write. It says whether the stream goes on.
-func (p *reply) wait(alive *time.Timer) bool {
-	alive.Reset(p.limits.KeepAlive)
+// Wait is that of frontend.Source.
+func (p *reply) Wait(ctx context.Context, to *frontend.Events) {
 	select {
 	case <-p.call.wake:
-	case <-alive.C:
-		p.buffer = append(p.buffer, rpc.KeepAlive...)
 	case <-p.timeout:
-		p.append(p.timedOut())
-	case <-p.r.Context().Done():
-		return false
+		p.append(to, p.timedOut())
+	case <-ctx.Done():
 	}
-	return true
 }

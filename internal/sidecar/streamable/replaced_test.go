@@ -1,7 +1,9 @@
 package streamable
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -78,6 +82,27 @@ func TestClientComesBackBeforeItIsMissed(t *testing.T) {
 	}
 	if got, err := next(); err == nil {
 		t.Errorf("got %+v after the answer", got)
+	}
+}
+
+// What was gathered for a client is not written to a connection that it has left for another.
+func TestNothingIsWrittenInTwoPlaces(t *testing.T) {
+	opened := session.New(&bigServer{}, testLimits, &session.Metrics{})
+	defer opened.End(errors.New("over"))
+	old, err := opened.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beginning, _ := old.MakeResumable()
+	client := httptest.NewRecorder()
+	events := frontend.StartEvents(client, http.StatusOK, time.Hour, old)
+	events.Comment() // stands for what was taken
+	if _, err := opened.Resume(beginning); err != nil {
+		t.Fatal(err)
+	}
+	source := &source{stream: old, record: &edge.Record{}}
+	if all := events.Run(t.Context(), time.Hour, source); !all || client.Body.Len() > 0 || source.record.Error != edge.Cancelled {
+		t.Errorf("the old connection ends: %v, with %q and outcome %q", all, client.Body, source.record.Error)
 	}
 }
 

@@ -45,7 +45,7 @@ func (x *exchange) run() {
 	if response.Header.Get(frontend.HeaderSession) != "" && x.session == nil {
 		x.endStray(ctx, response.Header.Get(frontend.HeaderSession))
 	}
-	x.relay(ctx, response)
+	x.relay(ctx, cancel, response)
 }
 
 // context is what the exchange with the server lives in. It ends with its time,

@@ -70,7 +70,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		x.endStray(ctx, serverID)
 	}
 	defer context.AfterFunc(x.r.Context(), func() { cancel(errClientGone) })()
-	x.relay(ctx, response)
+	x.relay(ctx, cancel, response)
 }
 
 // readAgreement reads the answer to initialize up to where it says whether client

@@ -142,12 +142,5 @@ func (d document) write(w http.ResponseWriter, r *edge.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	control := http.NewResponseController(w)
-	if err := frontend.WritePieces(w, control, d.body, metadataTimeout); err != nil {
-		return // the client is gone, or does not read
-	}
-	if control.Flush() == nil {
-		// The connection may be used again, and the server sets no deadline itself.
-		_ = control.SetWriteDeadline(time.Time{})
-	}
+	_ = frontend.NewWriter(w, metadataTimeout, nil).Write(d.body) // the client has it, or is gone
 }

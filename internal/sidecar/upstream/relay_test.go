@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -121,13 +123,69 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-func TestBetweenEvents(t *testing.T) {
-	for tail, want := range map[string]bool{
-		"": true, "\n": true, "\r": true, "\r\n": true, "}\n\n": true, "}\r\r": true, "\r\n\r\n": true, "}\n\r\n": true,
-		"}": false, "}\n": false, "}\r": false, "\n}\r\n": false, rpc.KeepAlive: true,
-	} {
-		if got := betweenEvents([]byte(tail[max(0, len(tail)-4):])); got != want {
-			t.Errorf("%q: got %v", tail, got)
-		}
+// deaf is a client that takes the head of an answer, and then nothing.
+type deaf struct{ http.ResponseWriter }
+
+func (deaf) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+// The proxy also gives up a client that does not read while the server is silent. It is not
+// the server that is broken.
+func TestDeafClientOfSilentServer(t *testing.T) {
+	left, records := make(chan struct{}), make(chan edge.Record, 1)
+	e := newEndpoint(t, newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(left)
+		w.Header().Set("Content-Type", typeEvents)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})), nil, func(o *edge.Options) { o.Closed = func(record edge.Record) { records <- record } })
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/mcp", http.NoBody)
+	request.Host = "mcp.example"
+	request.Header.Set("Accept", typeEvents)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		e.door.ServeHTTP(deaf{httptest.NewRecorder()}, request)
+	}()
+	within(t, "giving up the client", answered)
+	within(t, "telling the server", left)
+	if broken, how := e.proxy.Metrics.Broken.Value(), (<-records).Error; broken != 0 || how == edge.Broken {
+		t.Errorf("%d answers of the server count as broken, this one is %q", broken, how)
+	}
+}
+
+// punctual is a client that notes whether it has time for more.
+type punctual struct {
+	*httptest.ResponseRecorder
+	hasTime bool
+}
+
+func (p *punctual) SetWriteDeadline(time.Time) error {
+	p.hasTime = true
+	return nil
+}
+
+func (p *punctual) Write(b []byte) (int, error) {
+	p.hasTime = false
+	return p.ResponseRecorder.Write(b)
+}
+
+// The server may take long to end an answer. The client has time for the end then, which
+// net/http writes.
+func TestTimeForTheEnd(t *testing.T) {
+	for _, contentType := range []string{typeJSON, typeEvents} {
+		t.Run(contentType, func(t *testing.T) {
+			e := newEndpoint(t, newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", contentType)
+				_, _ = io.WriteString(w, "data: {}\n\n")
+			})), func(o *Options) { o.KeepAlive = time.Hour })
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(ping))
+			request.Host = "mcp.example"
+			request.Header.Set("Content-Type", typeJSON)
+			client := &punctual{ResponseRecorder: httptest.NewRecorder()}
+			e.door.ServeHTTP(client, request)
+			if got := client.Body.String(); !strings.HasPrefix(got, "data: {}\n\n") || !client.hasTime {
+				t.Errorf("got %q, time for the end: %v", got, client.hasTime)
+			}
+		})
 	}
 }
