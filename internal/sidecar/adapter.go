@@ -171,9 +171,7 @@ const (
 	requestTimeout  = 10 * time.Minute
 	sendTimeout     = 10 * time.Second
 	readTimeout     = 30 * time.Second
-	writeTimeout    = 30 * time.Second
 	commitAfter     = time.Second
-	keepAlive       = 15 * time.Second
 	retry           = time.Second
 	pendingBytes    = 4 << 20
 	detachedStreams = 64
@@ -306,13 +304,13 @@ func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
 	options := streamable.Options{
 		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
-		OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive, Retry: retry,
+		OpenTimeout: c.OpenTimeout, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval, Retry: retry,
 	}
 	routes := map[string]edge.Route{}
 	if c.LegacySSE {
 		routes = legacysse.New(legacysse.Options{
 			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
-			OpenTimeout: c.OpenTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			OpenTimeout: c.OpenTimeout, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval,
 		}).Routes()
 		routes[legacysse.MessagesPath] = a.logInitialize(routes[legacysse.MessagesPath])
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
@@ -216,7 +217,7 @@ func (a *Adapter) newProxyBackend() backend {
 		Limits: upstream.Limits{
 			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: statelessCalls, Listens: statelessListens,
 			AnswerBytes: a.config.BodyBytes, MaxLifetime: a.config.MaxLifetime,
-			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval,
 		},
 	})
 	return backend{

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
@@ -77,7 +78,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes, Memory: a.memory,
 			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
-			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: writeTimeout, KeepAlive: keepAlive,
+			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval,
 		},
 		Log: a.config.Log,
 	}

@@ -10,12 +10,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
 
 // Listen opens a port that others connect to. Peers that vanish without a word
 // are noticed by the kernel.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
-	return listen(ctx, address, keepAlive, writeTimeout)
+	return listen(ctx, address, frontend.KeepAliveInterval, frontend.WriteTimeout)
 }
 
 // listen has the kernel ask a peer that was silent for so long whether it is there,
