@@ -106,9 +106,7 @@ func WriteJSON(w http.ResponseWriter, status int, body []byte, timeout time.Dura
 	if len(body) > saidLength {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if status != http.StatusOK {
-		w.WriteHeader(status)
-	}
+	w.WriteHeader(status)
 	if len(body) <= pieceSize {
 		_, _ = w.Write(body) // without a deadline: it fits into buffers, and the kernel gives clients up, too
 		return
