@@ -47,8 +47,8 @@ func ListOf(method string) int {
 
 // Covers says whether the subscribers of one resource want to know of an update of another:
 // of the same one, or of a part of it. The protocol lets a server report a part, and does
-// not say what that is. Here it is a URI that continues the subscribed one where a segment
-// of the path, the query or the fragment begins.
+// not define one. Here a part has a URI that continues the subscribed one where a segment of
+// the path, the query or the fragment begins.
 func Covers(subscribed, updated string) bool {
 	return strings.HasPrefix(updated, subscribed) && endsWhole(updated, len(subscribed))
 }

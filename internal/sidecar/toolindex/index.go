@@ -165,8 +165,8 @@ func (x *Index[V]) Outdate() {
 	x.changes++
 }
 
-// Doubt says that the server does something else than its list says. If it has no list for
-// the adapter, that is no reason to hold up the next call.
+// Doubt says that the server does something else than its list says. A server that had no
+// list is not asked again before its time, because the next call would wait for it.
 func (x *Index[V]) Doubt() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -57,7 +57,7 @@ type List[V any] struct {
 	// Keep says what to keep of a tool, if anything.
 	Keep func(Tool) (V, bool)
 	// Sessions says that the server speaks a revision with sessions, where servers also end
-	// a list by an empty cursor. In the revision without, that is a cursor (P-05).
+	// a list by an empty cursor. In the revision without, it is a cursor (P-05).
 	Sessions bool
 	// Merge adds the list to what is known. It is for a server that may have other tools for
 	// other clients that share the index.
