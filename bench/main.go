@@ -79,7 +79,7 @@ func bench(ctx context.Context, o options) error {
 // isWhole says which workloads a run lacks: a page of a part of them would lose the rest.
 func isWhole(run *report.Run) error {
 	for _, w := range workloads {
-		if w.rounds > 0 && !slices.ContainsFunc(run.Workloads, func(has report.Workload) bool { return has.Name == w.Name }) {
+		if w.rounds > 0 && !slices.Contains(run.Skipped, w.Name) && !slices.ContainsFunc(run.Workloads, func(has report.Workload) bool { return has.Name == w.Name }) {
 			return fmt.Errorf("write page: %s was not measured in this run", w.Name)
 		}
 	}
@@ -128,16 +128,13 @@ func obtain(ctx context.Context, o options) (*report.Run, error) {
 }
 
 func measure(ctx context.Context, o options) (run *report.Run, err error) {
-	only, err := regexp.Compile(o.only)
-	if err != nil {
-		return nil, fmt.Errorf("-only: %w", err)
-	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1_000_000)
 	}
-	plan := makePlan(o, only)
-	if len(plan) == 0 {
-		return nil, errors.New("-only: no cell matches")
+	run = &report.Run{Quick: o.quick, Seed: o.seed}
+	plan, err := o.plan(run)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "slipway-bench")
 	if err != nil {
@@ -149,7 +146,7 @@ func measure(ctx context.Context, o options) (run *report.Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run = &report.Run{Started: time.Now().UTC(), Quick: o.quick, Seed: o.seed, Machine: machine(ctx)}
+	run.Started, run.Machine = time.Now().UTC(), machine(ctx)
 	run.Machine.UID = t.uid()
 	for _, s := range systems {
 		run.Systems = append(run.Systems, s.System)
@@ -169,6 +166,29 @@ func measure(ctx context.Context, o options) (run *report.Run, err error) {
 	}
 	run.Took = time.Since(run.Started)
 	return run, nil
+}
+
+// plan is what this machine can do of what was asked for. What it cannot do is noted in
+// the run, and told.
+func (o options) plan(run *report.Run) (plan []step, err error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	plan, run.Skipped = withCPUs(makePlan(o, only), cpus)
+	switch {
+	case len(plan) == 0 && len(run.Skipped) > 0:
+		return nil, errors.New(run.Lacks())
+	case len(plan) == 0:
+		return nil, errors.New("-only: no cell matches")
+	case len(run.Skipped) > 0:
+		fmt.Fprintln(os.Stderr, run.Lacks())
+	}
+	return plan, nil
 }
 
 // brief is a cell in a line, for who watches.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -87,23 +88,28 @@ func (s step) baseOf(samples []report.Sample) values {
 	return nil
 }
 
-// run starts the system, has it do its work and ends it. What goes wrong makes the
-// cell void, and is told.
+// withCPUs leaves out the cells that need more CPUs than there are, and names their
+// workloads.
+func withCPUs(plan []step, cpus []int) (possible []step, skipped []string) {
+	if _, err := placeOn(cpus); err == nil {
+		return plan, nil
+	}
+	for _, s := range plan {
+		switch {
+		case !s.workload.Pinned:
+			possible = append(possible, s)
+		case !slices.Contains(skipped, s.workload.Name):
+			skipped = append(skipped, s.workload.Name)
+		}
+	}
+	return possible, skipped
+}
+
+// run measures a cell. What goes wrong makes the cell void, and is told.
 func (s step) run(ctx context.Context, t *tools, quick bool, base values) report.Sample {
 	sample := report.Sample{Workload: s.workload.Name, System: s.system.Name, Round: s.round}
-	started, err := s.system.start(ctx, t)
-	if err != nil {
-		sample.Void = err.Error()
-		return sample
-	}
-	c := &cell{running: started, node: s.system.isNode(), quick: quick, base: base}
-	var found values
-	if err = started.settle(); err == nil {
-		found, err = s.workload.run(ctx, c)
-	}
-	if left := started.stop(); left > 0 {
-		c.note = fmt.Sprintf("%s leaves %d processes behind", c.note, left)
-	}
+	c := &cell{node: s.system.isNode(), quick: quick, base: base}
+	found, err := s.place(ctx, t, c)
 	sample.Note = c.note
 	if err != nil {
 		sample.Void = err.Error()
@@ -112,4 +118,32 @@ func (s step) run(ctx context.Context, t *tools, quick bool, base values) report
 	sample.Others = found["others"]
 	sample.Values = found
 	return sample
+}
+
+// place pins the generator and the system, if the workload asks for it, for as long as
+// the cell takes.
+func (s step) place(ctx context.Context, t *tools, c *cell) (found values, err error) {
+	if !s.workload.Pinned {
+		return s.measure(ctx, t, c)
+	}
+	pinned, release, err := t.pin()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	return s.measure(ctx, pinned, c)
+}
+
+// measure starts the system, has it do its work and ends it.
+func (s step) measure(ctx context.Context, t *tools, c *cell) (found values, err error) {
+	if c.running, err = s.system.start(ctx, t); err != nil {
+		return nil, err
+	}
+	if err = c.settle(); err == nil {
+		found, err = s.workload.run(ctx, c)
+	}
+	if left := c.stop(); left > 0 {
+		c.note = fmt.Sprintf("%s leaves %d processes behind", c.note, left)
+	}
+	return found, err
 }

@@ -4,9 +4,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/bench/report"
 )
 
 func names(plan []step) (names []string) {
@@ -31,6 +34,7 @@ func TestPlan(t *testing.T) {
 	}
 	for cell, want := range map[string]int{
 		"calls-1/L3": 12, "calls-1/L3-again": 6, "calls-8/L3-again": 12, "calls-64/adapter": 12, "calls-64/sdk-bridge": 3,
+		"calls-1-one-core/adapter": 12, "calls-1-one-core/L3-again": 6, "calls-1-one-core/L2": 3, "request-1m-one-core/L3": 8,
 		"progress/supergateway": 3, "calls-warm/mcp-proxy": 3, "calls-warm/adapter": 6, "idle/adapter": 3,
 	} {
 		if rounds[cell] != want {
@@ -88,6 +92,30 @@ func TestNamesAreKnown(t *testing.T) {
 					t.Errorf("%s has %s, which is nothing", w.Name, name)
 				}
 			}
+		}
+	}
+}
+
+// A goal whose workload is spelled otherwise than here would never be judged.
+func TestGoalsOfOneCore(t *testing.T) {
+	run := &report.Run{}
+	for _, w := range workloads {
+		run.Workloads = append(run.Workloads, w.Workload)
+		for _, m := range w.Metrics {
+			for _, s := range w.chosen(0) {
+				run.Samples = append(run.Samples, report.Sample{Workload: w.Name, System: s.Name, Values: values{m.Key: 1}})
+			}
+		}
+	}
+	for _, want := range []string{
+		"Small calls, 1 session, on one core: calls/s | adapter ÷ L3 | ≥ 0.87",
+		"Small calls, 8 sessions, on one core: calls/s | adapter ÷ L3 | ≥ 0.87",
+		"Small calls, 64 sessions, on one core: calls/s | adapter ÷ L3 | ≥ 0.87",
+		"A reply of 1 MiB, on one core: p50 ms | adapter ÷ L3 | ≤ 1.50",
+		"A request of 1 MiB, on one core: p50 ms | adapter ÷ L3 | ≤ 1.50",
+	} {
+		if !strings.Contains(report.Markdown(run), want) {
+			t.Errorf("there is no goal %q", want)
 		}
 	}
 }

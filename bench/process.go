@@ -49,7 +49,7 @@ func (t *tools) startProcess(name string, args ...string) (*process, error) {
 	p.Stdout, p.Stderr = writer, writer
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us, and we stop it
 	t.demote(p.Cmd)
-	err = p.Start()
+	err = t.start(p.Cmd)
 	_ = writer.Close() // it is the process's now
 	if err != nil {
 		_ = reader.Close()
@@ -61,6 +61,13 @@ func (t *tools) startProcess(name string, args ...string) (*process, error) {
 	}()
 	go p.drain(reader)
 	return p, nil
+}
+
+func (t *tools) start(command *exec.Cmd) error {
+	if t.cpus == nil {
+		return command.Start()
+	}
+	return startOn(t.cpus, command.Start)
 }
 
 // drain reads what a process says, so that it never waits for us.

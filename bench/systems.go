@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-mcp/slipway/bench/report"
 	"github.com/slipway-mcp/slipway/test/npm"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -59,9 +61,10 @@ func (s system) isNode() bool { return s.Kind == report.Peer }
 
 // tools are the programs that take part, built and installed.
 type tools struct {
-	dir     string // of our own programs
-	modules string // node_modules of the peers
-	demoted bool   // systems run as nobody, because we are root
+	dir     string       // of our own programs
+	modules string       // node_modules of the peers
+	demoted bool         // systems run as nobody, because we are root
+	cpus    *unix.CPUSet // that systems are pinned to; nil for all
 }
 
 // programs are ours, by the directory that they are built from.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestLongSystemsWork(t *testing.T) {
 	}
 	work{
 		"calls-8": calls(8), "initialize": opening, "request-1m": largeRequest(mebibyte), "progress": progress, "idle": idle(20), "kill": kill,
-		"paced": paced, "slow-same": slowReaderSame,
+		"paced": paced, "slow-same": slowReaderSame, "reply-1m-one-core": largeReply(mebibyte),
 	}.by(t, tools, pipe, netHTTP, naive, adapter, adapterLauncher, sdkBridge)
 }
 
@@ -30,7 +31,7 @@ func TestSystemsWork(t *testing.T) {
 	if err := errors.Join(servers.BuildAll(t.Context(), tools.dir, "bench/bounds/naive", "cmd/sidecar", "test/servers/echo"), tools.openToNobody()); err != nil {
 		t.Fatal(err)
 	}
-	work{"calls-8": calls(2), "initialize": opening, "progress": progress}.by(t, tools, naive, adapter)
+	work{"calls-8": calls(2), "initialize": opening, "progress": progress, "calls-8-one-core": calls(2)}.by(t, tools, naive, adapter)
 }
 
 // by has systems do the work.
@@ -42,7 +43,7 @@ func (work work) by(t *testing.T, tools *tools, tried ...string) {
 		t.Run(s.Name, func(t *testing.T) {
 			for _, w := range workloads {
 				run, ok := work[w.Name]
-				if !ok || !w.has(s.Name) || w.Name == "slow-same" && s.Name == sdkBridge { // which it does not survive
+				if !ok || !w.has(s.Name) || w.Pinned && runtime.NumCPU() < 2 || w.Name == "slow-same" && s.Name == sdkBridge { // which it does not survive
 					continue
 				}
 				w.run = run

@@ -88,7 +88,19 @@ var workloads = []workload{
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 12, quick: 1,
 		participants: []participants{goalSystems, noise, also(4, netHTTP, adapterShared, sdkBridge)},
-	}, {
+	}, oneCore(workload{
+		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
+		run:      calls(1), rounds: 12,
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+	}), oneCore(workload{
+		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
+		run:      calls(8), rounds: 12, quick: 1,
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+	}), oneCore(workload{
+		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
+		run:      calls(64), rounds: 12,
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+	}), {
 		Workload: report.Workload{Name: "calls-256", Title: "Small calls, 256 sessions", Metrics: small},
 		run:      calls(256), rounds: 3,
 		participants: []participants{goalSystems, also(3, adapterShared, sdkBridge)},
@@ -116,7 +128,15 @@ var workloads = []workload{
 		Workload: report.Workload{Name: "request-1m", Title: "A request of 1 MiB", Metrics: large},
 		run:      largeRequest(mebibyte), rounds: 8,
 		participants: []participants{goalSystems, noise, also(4, pipe, sdkBridge, mcpProxy), also(8, supergateway)},
-	}, {
+	}, oneCore(workload{
+		Workload: report.Workload{Name: "reply-1m", Title: "A reply of 1 MiB", Metrics: large},
+		run:      largeReply(mebibyte), rounds: 8, quick: 1,
+		participants: []participants{goalSystems, also(2, naiveAgain)},
+	}), oneCore(workload{
+		Workload: report.Workload{Name: "request-1m", Title: "A request of 1 MiB", Metrics: large},
+		run:      largeRequest(mebibyte), rounds: 8,
+		participants: []participants{goalSystems, also(2, naiveAgain)},
+	}), {
 		Workload: report.Workload{Name: "reply-8m", Title: "A reply of 8 MiB", Metrics: large},
 		run:      largeReply(8 * mebibyte), rounds: 6,
 		participants: []participants{goalSystems, also(3, adapterLauncher), also(6, sdkBridge, supergateway, mcpProxy)},
@@ -157,6 +177,16 @@ var workloads = []workload{
 		run: churn, rounds: 5,
 		participants: []participants{goalSystems, also(2, adapterCold), also(5, adapterLauncher, sdkBridge, supergateway, mcpProxy)},
 	},
+}
+
+// oneCore is the same work with the bridge and its servers on one CPU and the generator on
+// another: the generator takes nothing from them, and no part of the bridge's work is hidden
+// on a second core.
+func oneCore(w workload) workload {
+	w.Name += "-one-core"
+	w.Title += ", on one core"
+	w.Pinned = true
+	return w
 }
 
 // jitWarm is how long a peer runs before it is fair to measure it: some 40,000 calls.

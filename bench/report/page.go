@@ -126,7 +126,10 @@ func facts(r *Run) string {
 	m := r.Machine
 	lines := []string{
 		fmt.Sprintf("Measured on %s in %s, commit %s, seed %d: %d cells, %d of them void.", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Took.Round(time.Second), m.Commit, r.Seed, len(r.Samples), len(voids)),
-		fmt.Sprintf("%d CPUs (%s), %d GiB, Linux %s, %s, Node.js %s. The systems ran as user %d; nothing was pinned to a CPU.", m.CPUs, m.Model, m.MemoryGB, m.Kernel, m.Go, m.Node, m.UID),
+		fmt.Sprintf("%d CPUs (%s), %d GiB, Linux %s, %s, Node.js %s. The systems ran as user %d; %s", m.CPUs, m.Model, m.MemoryGB, m.Kernel, m.Go, m.Node, m.UID, pinning(r)),
+	}
+	if text := r.Lacks(); text != "" {
+		lines = append(lines, text)
 	}
 	if r.Quick {
 		lines = append(lines, "This was a quick run: it shows that everything works, and no more.")
@@ -139,4 +142,20 @@ func facts(r *Run) string {
 			100*stats.Median(others), 100*slices.Max(others), 100*stats.Median(generator)))
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// pinning says what ran on CPUs of its own.
+func pinning(r *Run) string {
+	if slices.ContainsFunc(r.Workloads, func(w Workload) bool { return w.Pinned }) {
+		return "only what is called “on one core” was pinned to CPUs."
+	}
+	return "nothing was pinned to a CPU."
+}
+
+// Lacks says which workloads this machine cannot do, if there are any.
+func (r *Run) Lacks() string {
+	if len(r.Skipped) == 0 {
+		return ""
+	}
+	return "Not measured, because the bridge and the generator need a CPU each and there is only one: " + strings.Join(r.Skipped, ", ") + "."
 }

@@ -24,10 +24,10 @@ func example() *Run {
 		Machine: Machine{CPUs: 2, Model: "Some CPU", MemoryGB: 24, Kernel: "6.18.0", Go: "go1.26.8", Node: "v20.20.2", Commit: "abc1234", UID: 65534},
 		Systems: []System{{"L2", "L2: echo", Bound}, {Base, "L3: the base", Bound}, {"L3-again", "L3 again", Bound}, {"adapter", "adapter", Ours}, {"adapter-launcher", "adapter & launcher", Ours}, {"gateway", "gateway", Peer}, {"proxy", "proxy", Peer}},
 		Workloads: []Workload{
-			{"calls-8", "Small calls, 8 sessions", []Metric{{"rate", "calls/s", true, true}, {"p99", "p99 µs", false, true}, {"cpu", "CPU, ms/1,000", false, true}}},
-			{"reply-1m", "A reply of 1 MiB", []Metric{{"p50", "p50 ms", false, true}}},
-			{"slow-reader", "A client that does not read", []Metric{{"change", "with ÷ without", false, false}, {"lost", "lost replies", false, false}}},
-			{"idle", "Idle sessions", []Metric{{"kib", "KiB a session", false, true}, {"threadsMore", "more threads", false, false}, {"change", "with ÷ without", false, false}}},
+			{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: []Metric{{"rate", "calls/s", true, true}, {"p99", "p99 µs", false, true}, {"cpu", "CPU, ms/1,000", false, true}}},
+			{Name: "reply-1m", Title: "A reply of 1 MiB", Metrics: []Metric{{"p50", "p50 ms", false, true}}},
+			{Name: "slow-reader", Title: "A client that does not read", Metrics: []Metric{{"change", "with ÷ without", false, false}, {"lost", "lost replies", false, false}}},
+			{Name: "idle", Title: "Idle sessions", Metrics: []Metric{{"kib", "KiB a session", false, true}, {"threadsMore", "more threads", false, false}, {"change", "with ÷ without", false, false}}},
 		},
 	}
 	add := func(workload, system string, round int, values map[string]float64) {
@@ -76,6 +76,21 @@ func golden(t *testing.T, name, got string) {
 
 func TestMarkdown(t *testing.T) { golden(t, "report.md", Markdown(example())) }
 
+func TestFactsOfPinning(t *testing.T) {
+	r := example()
+	if got := facts(r); !strings.Contains(got, "; nothing was pinned to a CPU.\n") || strings.Contains(got, "Not measured") {
+		t.Errorf("without pinned workloads it says: %s", got)
+	}
+	r.Workloads[0].Pinned = true
+	if got := facts(r); !strings.Contains(got, "; only what is called “on one core” was pinned to CPUs.\n") {
+		t.Errorf("with a pinned workload it says: %s", got)
+	}
+	r.Skipped = []string{"a-one-core", "b-one-core"}
+	if got := facts(r); !strings.Contains(got, "and there is only one: a-one-core, b-one-core.\n") {
+		t.Errorf("with skipped workloads it says: %s", got)
+	}
+}
+
 func TestPlot(t *testing.T) {
 	r := example()
 	for _, w := range r.Workloads {
@@ -123,12 +138,16 @@ func TestReplace(t *testing.T) {
 	whole, later := example(), example()
 	later.Workloads = []Workload{later.Workloads[1], {Name: "new", Title: "New", Metrics: later.Workloads[0].Metrics}}
 	later.Samples = []Sample{{Workload: "reply-1m", System: Base, Values: map[string]float64{"p50": 9}}}
+	whole.Skipped = []string{"new", "skipped"}
 	whole.Replace(later)
 	if got := whole.summary("reply-1m", Base, "p50"); got.N != 1 || got.Median != 9 {
 		t.Errorf("what was replaced is %+v", got)
 	}
 	if got := whole.summary("calls-8", Base, "rate"); got.N != 6 {
 		t.Errorf("what was kept is %+v", got)
+	}
+	if diff := cmp.Diff([]string{"skipped"}, whole.Skipped); diff != "" {
+		t.Errorf("what is skipped differs (-want +got): %s", diff)
 	}
 	if len(whole.Workloads) != 5 || whole.tookPart("reply-1m", "adapter") {
 		t.Errorf("workloads are %+v", whole.Workloads)

@@ -45,6 +45,8 @@ type Workload struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
 	Metrics []Metric `json:"metrics"`
+	// Pinned says that bridge and servers had one CPU, and the generator another.
+	Pinned bool `json:"pinned,omitempty"`
 }
 
 // Sample is one cell: one system, one workload, one round, one fresh process.
@@ -86,6 +88,8 @@ type Run struct {
 	Samples   []Sample      `json:"samples"`
 	// Replaced are workloads that were measured in a run of their own.
 	Replaced []string `json:"replaced,omitempty"`
+	// Skipped are workloads that need two CPUs, where there was one.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // Replace takes the workloads of another run in place of its own. A workload is only
@@ -97,6 +101,10 @@ func (r *Run) Replace(by *Run) {
 		return replaced
 	})
 	r.Samples = append(r.Samples, by.Samples...)
+	r.Skipped = slices.DeleteFunc(r.Skipped, func(name string) bool {
+		_, measured := by.workload(name)
+		return measured
+	})
 	for _, w := range by.Workloads {
 		r.Replaced = append(r.Replaced, w.Name+" ("+by.Machine.Commit+")")
 		if _, known := r.workload(w.Name); !known {
