@@ -30,7 +30,8 @@ type call struct {
 	bound     []byte
 	to        stateless.Recipient // the client's request that waits; nil if none does
 	level     level               // of log messages that the client wants
-	number    uint64              // of the request at the process that is to be answered next
+	first     uint64              // of the request at the process that began it
+	number    uint64              // of the one that is to be answered next
 	tokenAt   uint64              // what the process knows as the token
 	sent      bool                // the process has it
 	heard     uint64              // how many messages the process had sent before
@@ -101,7 +102,9 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 }
 
 func (w *worker) registerLocked(c *call, asTask bool) {
-	c.number, c.heard = w.NumberLocked(), w.HeardLocked()
+	c.first, c.heard = w.NumberLocked(), w.HeardLocked()
+	c.number = c.first
+	w.working.Begin(c.first)
 	w.AddLocked(c.number, c)
 	w.calls[c] = struct{}{}
 	if len(c.to.Token()) > 0 {
@@ -128,6 +131,9 @@ func (w *worker) begun(c *call, err error) error {
 		w.ReadLocked()
 		s.mu.Unlock()
 		return nil
+	}
+	if err != nil {
+		w.working.End(c.first) // the process has not seen it
 	}
 	s.doneLocked(c)
 	to := s.takeLocked(c)

@@ -67,7 +67,8 @@ func (w *worker) tellLevel(ctx context.Context, c *call) {
 }
 
 // receiveLog gives a log message to the call that it belongs to, if there is only one
-// that it can belong to: the message itself does not say.
+// that it can belong to, whether that call's client wants log messages or not: the message
+// itself does not say.
 func (w *worker) receiveLog(m session.Message) {
 	found, err := rpc.Find(m.Bytes, m.Envelope.Params, "level")
 	if err != nil {
@@ -88,16 +89,13 @@ func (w *worker) receiveLog(m session.Message) {
 	to.Notify(bytes.Clone(m.Bytes))
 }
 
-// loggingLocked is the only call at the process that wants log messages, or nil.
-func (w *worker) loggingLocked() (only *call) {
+// loggingLocked is the only call that the process can write about, if it wants log messages,
+// or nil.
+func (w *worker) loggingLocked() *call {
 	for c := range w.logged {
-		switch {
-		case c.number == 0: // the process does not have it yet
-		case only != nil:
-			return nil
-		default:
-			only = c
+		if c.first != 0 && c.first == w.working.Only() { // 0: the process does not have it yet
+			return c
 		}
 	}
-	return only
+	return nil
 }

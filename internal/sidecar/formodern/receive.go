@@ -25,6 +25,9 @@ func (w *worker) receiveAnswer(m session.Message) {
 	c, number, ok := w.TakeLocked(m)
 	switch {
 	case !ok:
+		if _, begun := readTask(m, true); !begun { // else the process works on
+			w.working.End(number)
+		}
 		s.mu.Unlock()
 		s.metrics.LateAnswers.Inc()
 		return
@@ -32,6 +35,7 @@ func (w *worker) receiveAnswer(m session.Message) {
 		s.mu.Unlock()
 		return
 	}
+	w.working.End(c.first)
 	s.doneLocked(c)
 	to := s.takeLocked(c)
 	if to == nil && c.park != nil && !c.cancelled {

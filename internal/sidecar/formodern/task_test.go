@@ -43,6 +43,24 @@ func TestTask(t *testing.T) {
 	})
 }
 
+// U-07: the process works on a task until its result is there, and log messages are of it.
+func TestLogMessagesOfTask(t *testing.T) {
+	play(t, nil, slow, func(s *stage) {
+		request := s.post(logs("debug"), "tools/call", `"name":"slow",`)
+		p := s.process(1)
+		p.answer(p.expect(slowCall), begun)
+		p.emit(logMessage)
+		request.want(logMessage)
+		time.Sleep(time.Second)
+		p.answer(p.expect(get), `"result":{"taskId":"t\"1","status":"completed"}`)
+		p.answer(p.expect(fetch), `"result":{"content":[]}`)
+		next := s.post(logs("debug"), "tools/call", `"name":"fast",`)
+		p.next()
+		p.emit(logMessage)
+		next.want(logMessage)
+	})
+}
+
 // What the server says at once is the answer.
 func TestTaskAtOnce(t *testing.T) {
 	for name, test := range map[string]struct{ answer, want string }{

@@ -38,6 +38,7 @@ type worker struct {
 	// Guarded by the server's mutex.
 	calls    map[*call]struct{} // that the process works on
 	progress map[uint64]*call   // by the token that the process knows
+	working  mux.Attribution    // of all calls, those that are cancelled too, by their first numbers
 	logged   map[*call]struct{} // calls that want log messages
 	level    level              // that the process was told
 	lease    *call              // that may ask

@@ -135,6 +135,9 @@ func (c *Conn[Call]) FindLocked(message []byte, at rpc.Span) (call Call, number 
 	return call, number, ok
 }
 
+// CallLocked is the call with a number. It is the zero value if there is none.
+func (c *Conn[Call]) CallLocked(number uint64) Call { return c.calls[number] }
+
 // TakeLocked is FindLocked for an answer: the call is dropped.
 func (c *Conn[Call]) TakeLocked(answer session.Message) (call Call, number uint64, ok bool) {
 	call, number, ok = c.FindLocked(answer.Bytes, answer.Envelope.ID)

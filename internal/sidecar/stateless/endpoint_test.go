@@ -158,37 +158,6 @@ func TestRefusalsHaveIDs(t *testing.T) {
 	s.post(enveloped(`"`+strings.Repeat("i", nameBytes)+`"`, "tools/list", "")).want(400, `-32600`, "8192 bytes")
 }
 
-// U-07: a log message goes to the only request that wants any. If it may be somebody
-// else's it goes to nobody.
-func TestLogMessages(t *testing.T) {
-	s := newStage(t, nil, nil)
-	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.50}}`
-	wanting := strings.Replace(enveloped("1", "some/method", ""), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)
-	silent := s.post(enveloped("1", "some/method", ""))
-	p := s.process()
-	first := p.next(t)
-	p.emit(log)
-	one := s.post(wanting)
-	second := p.next(t)
-	p.emit(log)
-	one.response()
-	s.equal("log", one.event(), log)
-	two := s.post(wanting)
-	third := p.next(t)
-	p.emit(log)
-	for _, request := range []session.Message{first, second, third} {
-		p.answer(request, `"result":{}`)
-	}
-	for what, body := range map[string]string{"silent": silent.want(200), "one": one.want(200), "two": two.want(200)} {
-		if strings.Contains(body, "notifications/message") {
-			t.Errorf("%s got %s", what, body)
-		}
-	}
-	if got := s.endpoint.Metrics().LogMessages.Value(); got != 2 {
-		t.Errorf("%d log messages were dropped, want 2", got)
-	}
-}
-
 // S-09, M-06: a process must not ask, and gets no answer.
 func TestRequestsOfTheProcess(t *testing.T) {
 	s := newStage(t, nil, nil)

@@ -53,13 +53,13 @@ var errURIs = fault.Busy("as many resources are subscribed to as may be, or as h
 
 // join adds a client that listens.
 func (r *run) join(c *call, request session.Message, f subscription.Filter) (*call, error) {
+	c.answered = true // the process does not know of it
 	if err := r.register(c, request); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)
 	r.forgetLocked(c)
-	c.answered = true // the process does not know of it
 	enough := r.listenLocked(c, f)
 	r.mu.Unlock()
 	if !enough {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
@@ -29,14 +30,18 @@ func (r *run) callLocked(message []byte, at rpc.Span) *call {
 func (r *run) receiveAnswer(message session.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.callLocked(message.Bytes, message.Envelope.ID)
+	c, number, _ := r.FindLocked(message.Bytes, message.Envelope.ID)
+	task := (c == nil || c.tasks) && isTask(message)
+	if !task { // else the process works on
+		r.working.End(number)
+	}
 	if c == nil {
 		r.metrics.LateAnswers.Inc()
 		return
 	}
 	c.answered = true
 	r.forgetLocked(c)
-	r.noteAnswerLocked(c, message)
+	r.noteAnswerLocked(c, message, task)
 	edits := []rpc.Edit{{Span: message.Envelope.ID, With: c.id}}
 	if c.listen {
 		if at := subscriptionIn(message); at.Present() {
@@ -96,6 +101,7 @@ func (r *run) receiveNotification(message session.Message) {
 			return
 		}
 		c.answered = true
+		r.working.End(c.number)
 		r.forgetLocked(c)
 		c.completeLocked()
 		if c == r.hub.upstream {
@@ -116,33 +122,31 @@ func (r *run) receiveProgressLocked(message session.Message) {
 }
 
 // receiveLogLocked gives a log message to the call that it belongs to (U-07). Processes do
-// not say which that is, so there must be only one that it can be. Connections that have a
-// stream for each call know.
+// not say which that is, and serve several principals, so there must be only one call that it
+// can be, whether that call's client wants log messages or not. Connections that have a stream
+// for each call know.
 func (r *run) receiveLogLocked(message session.Message) {
+	number := r.working.Only()
 	if message.Call != nil {
-		c := r.callLocked(message.Call, rpc.Span{End: len(message.Call)})
-		if _, wants := r.logged[c]; !wants {
-			r.metrics.LogMessages.Inc()
-			return
-		}
-		c.tellLocked(message)
-		return
+		number = mux.NumberIn(message.Call, rpc.Span{End: len(message.Call)})
 	}
-	if len(r.logged) != 1 {
+	c := r.CallLocked(number)
+	if c == nil || !c.logs {
 		r.metrics.LogMessages.Inc()
 		return
 	}
-	for c := range r.logged {
-		c.tellLocked(message)
-	}
+	c.tellLocked(message)
 }
 
 // receiveNewsLocked gives a notification to the subscription that it names (S-11).
 func (r *run) receiveNewsLocked(message session.Message) {
 	c := r.callLocked(message.Bytes, message.Envelope.SubscriptionID)
-	switch {
-	case c == nil || !c.listen:
+	if c == nil || !c.listen {
 		r.metrics.UnroutedMessages.Inc()
+		return
+	}
+	r.working.End(c.number) // the process has taken the subscription, and works on it no more
+	switch {
 	case c != r.hub.upstream:
 		c.tellLocked(message, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
 	case !r.hub.newsLocked(message):

@@ -41,7 +41,7 @@ type run struct {
 	mu        sync.Mutex
 	hub       hub
 	open      map[*call]struct{}
-	logged    map[*call]struct{} // of calls, those whose clients want log messages
+	working   mux.Attribution    // what the process works on, whether a client waits or not
 	listens   int                // of open, subscriptions of clients
 	inFlight  int                // of open, other requests of clients
 	sending   int                // bytes that wait for the process
@@ -57,7 +57,7 @@ type run struct {
 func newRun(server mux.Server, translator Translator, options *Options, metrics *Metrics, ended func(*run, error)) *run {
 	r := &run{
 		server: server, translator: translator, options: options, metrics: metrics, ended: ended, began: time.Now(),
-		open: map[*call]struct{}{}, logged: map[*call]struct{}{},
+		open: map[*call]struct{}{},
 	}
 	r.account = options.Limits.Memory.Account(r.giveWay)
 	r.Init(server, &r.mu, mux.Options{StuckTimeout: options.Limits.StuckTimeout, Fail: r.fail})
@@ -152,6 +152,7 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	r.sending -= len(request.Bytes)
 	if err != nil {
 		c.answered = true // there is nothing to cancel
+		r.working.End(c.number)
 	} else {
 		r.ReadLocked()
 	}
@@ -205,10 +206,16 @@ func (r *run) register(c *call, request session.Message) error {
 	r.open[c] = struct{}{}
 	r.sending += len(request.Bytes)
 	r.countLocked(c, 1)
-	if c.logs {
-		r.logged[c] = struct{}{}
+	if c.works() {
+		r.working.Begin(c.number)
 	}
 	return nil
+}
+
+// works says whether the process works on a call, and on something of a client's: other requests
+// of our own are about no client's data. What a Translator makes of a call is its own affair.
+func (c *call) works() bool {
+	return c.run.translator == nil && !c.answered && (!c.own || c.listen)
 }
 
 func (r *run) countLocked(c *call, by int) {
@@ -222,10 +229,7 @@ func (r *run) countLocked(c *call, by int) {
 }
 
 // forgetLocked is for a call that the process has answered, or that nobody waits for.
-func (r *run) forgetLocked(c *call) {
-	r.DropLocked(c.number)
-	delete(r.logged, c)
-}
+func (r *run) forgetLocked(c *call) { r.DropLocked(c.number) }
 
 // closeLocked is for a call whose client has its answer, or has gone.
 func (r *run) closeLocked(c *call) {

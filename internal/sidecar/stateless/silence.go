@@ -35,12 +35,13 @@ func (r *run) noteSilenceLocked(c *call, unanswered bool) {
 	}
 }
 
-// noteAnswerLocked looks whether a process has begun what other requests go on with.
-func (r *run) noteAnswerLocked(c *call, answer session.Message) {
+// noteAnswerLocked looks whether a process has begun what other requests go on with, which may
+// be a task.
+func (r *run) noteAnswerLocked(c *call, answer session.Message, task bool) {
 	if c.own {
 		return
 	}
-	if c.tasks && r.idle != nil && isTask(answer) {
+	if task && r.idle != nil {
 		r.idle.Stop()
 		r.idle = nil // it works on, and nobody knows until when
 	}
