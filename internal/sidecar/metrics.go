@@ -58,7 +58,7 @@ func (a *Adapter) metricsHandler() http.Handler {
 		{"abandoned_streams_total", "Streams of calls given up because there were too many that the client had not come back for.", sessions.AbandonedStreams.Value},
 		{"refused_server_requests_total", "Requests of servers beyond what may wait for an answer of the client.", sessions.RefusedRequests.Value},
 		{"expired_server_requests_total", "Requests of servers that no client took, or answered, in time.", sessions.ExpiredRequests.Value},
-		{"dropped_refusals_total", "Refusals of requests of servers that did not read them.", sessions.DroppedRefusals.Value},
+		{"dropped_replies_total", "Answers of the adapter to pings and refused requests of servers that did not read them.", sessions.DroppedReplies.Value},
 		{"unmatched_progress_total", "Progress of no call that was in flight.", sessions.UnmatchedProgress.Value},
 		{"unmatched_answers_total", "Answers to no request that was in flight.", sessions.UnmatchedAnswers.Value},
 		{"call_timeouts_total", "Calls that took longer than they may.", sessions.CallTimeouts.Value},

@@ -10,6 +10,8 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -48,6 +50,52 @@ func TestR09SendEndsWithTheProcess(t *testing.T) {
 			}
 			eventuallyNone(t, pool)
 		})
+	}
+}
+
+// A ping of a server that writes before it reads is answered without the adapter's reader
+// waiting behind a large request: else the reader waits for the writer, the writer for the
+// server, and the server for the reader.
+func TestPingBehindALargeRequest(t *testing.T) {
+	t.Parallel()
+	options := testOptions
+	options.SendTimeout = 20 * time.Second
+	pool := newPool(t, options, "sh", "-c", `head -c 1 >/dev/null
+		echo '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+		printf '{"jsonrpc":"2.0","method":"large","params":{"x":"'; head -c 300000 /dev/zero | tr '\0' x; echo '"}}'
+		read rest
+		read answer
+		echo '{"jsonrpc":"2.0","id":7,"result":{"got":'"$answer"'}}'
+		cat >/dev/null`)
+	server, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := session.New(server, session.Limits{Calls: 1, Streams: 1, PendingBytes: 1 << 20, TotalBytes: 8 << 20}, &session.Metrics{})
+	defer opened.End(session.ErrEnded)
+	server.Serve(opened.Deliver, opened.End)
+	text := []byte(`{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":"` + strings.Repeat("x", 300_000) + `"}}`)
+	envelope, err := rpc.Scan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := opened.Call(t.Context(), session.Message{Bytes: text, Envelope: envelope})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for !strings.Contains(last, `"id":7`) {
+		select {
+		case <-stream.Ready():
+		case <-time.After(hang.Guard):
+			t.Fatal("no answer")
+		}
+		for event, ok, _ := stream.Take(); ok; event, ok, _ = stream.Take() {
+			last = string(event.Message)
+		}
+	}
+	if want := `{"jsonrpc":"2.0","id":7,"result":{"got":{"jsonrpc":"2.0","id":1,"result":{}}}}`; last != want {
+		t.Errorf("got %s, want %s", last, want)
 	}
 }
 

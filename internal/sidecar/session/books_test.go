@@ -152,7 +152,7 @@ func (l *life) books() (problems []string) {
 	}
 	same("ids of requests", l.requestBytes, ids)
 	same("replay", l.replay.bytes, kept+len(streams)*streamOverhead)
-	same("account", int(l.account.Held()), l.waiting+l.replay.bytes+l.requestBytes+l.refusals.bytes)
+	same("account", int(l.account.Held()), l.waiting+l.replay.bytes+l.requestBytes+l.replies.bytes)
 	for _, st := range l.detached {
 		if st.reader != nil || st.general || !st.resumable || l.streams[st.number] != st {
 			problems = append(problems, "a stream that is not detached is among those that are")

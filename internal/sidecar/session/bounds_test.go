@@ -208,6 +208,41 @@ func TestRequestsWithoutAStreamAreCheap(t *testing.T) {
 	}
 }
 
+// The code that reads the server's output never waits for the server to read, also if the
+// server sends pings and reads no answer. What waits for the server is bounded.
+func TestPingsOfAServerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, metrics := newDeaf(), &Metrics{}
+		s := New(server, testLimits, metrics)
+		defer s.End(ErrEnded)
+		h := &harness{Session: s, t: t}
+		const pings = 1000
+		delivered := make(chan struct{})
+		go func() {
+			defer close(delivered)
+			for i := range pings {
+				h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i))
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-delivered:
+		default:
+			server.close()
+			t.Fatal("the reader of the server's output waits for the server to read")
+		}
+		s.mu.Lock()
+		waiting := s.replies.queue.len()
+		s.mu.Unlock()
+		if waiting == 0 || waiting > testLimits.PendingBytes/128 {
+			t.Errorf("%d answers wait", waiting)
+		}
+		if got := metrics.DroppedReplies.Value(); int(got)+waiting+1 != pings {
+			t.Errorf("%d answers wait, one is written, and %d are dropped, of %d", waiting, got, pings)
+		}
+	})
+}
+
 // The same for a stream that a client does not read: what waits on it is not looked through
 // for each event, whatever it is.
 func TestEventsBehindRequestsAreCheap(t *testing.T) {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"context"
 	"slices"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -120,9 +119,11 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 // answerPing answers in the client's place: a server that checks whether it is
 // still connected is connected to us.
 func (s *Session) answerPing(message Message) {
-	answer := rpc.AppendResult(nil, message.Envelope.ID.Of(message.Bytes), []byte("{}"))
-	// If the server does not read, it has more to worry about than this answer.
-	_ = s.server.Send(context.Background(), nil, answer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy == nil {
+		s.replyLocked(string(message.Envelope.ID.Of(message.Bytes)), pong)
+	}
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {

@@ -20,7 +20,7 @@ type Metrics struct {
 	AbandonedStreams     Counter // given up because there were too many that the client had not come back for
 	RefusedRequests      Counter // requests of servers beyond what may wait for an answer
 	ExpiredRequests      Counter // requests of servers that no client took, or answered, in time
-	DroppedRefusals      Counter // refusals of requests of servers that did not read them
+	DroppedReplies       Counter // replies of the adapter's to servers that did not read them
 	CallTimeouts         Counter // calls that took longer than they may
 	SlowClients          Counter // sessions that ended because their clients did not read and others needed the room
 	Stalls               Counter // times that a server was not read for its client's sake

@@ -29,7 +29,7 @@ func (s *Session) deliverRequestLocked(message Message, event Event) {
 	} else if most := s.limits.Requests + len(s.calls); s.limits.Requests > 0 &&
 		(len(s.serverRequests) >= most || s.requestBytes+len(id) > s.limits.PendingBytes || !s.account.Fits(len(id))) {
 		s.metrics.RefusedRequests.Inc()
-		s.refuseLocked(request.id, refusedTooMany)
+		s.replyLocked(request.id, refusedTooMany)
 		return
 	}
 	request.stream = s.streamForLocked(message)
@@ -126,89 +126,95 @@ func (s *Session) expireLocked(now time.Time) (next time.Time) {
 func (s *Session) expireRequestLocked(request *serverRequest, why string) {
 	s.metrics.ExpiredRequests.Inc()
 	s.forgetRequestLocked(request)
-	s.refuseLocked(request.id, why)
+	s.replyLocked(request.id, why)
 }
 
-// Why requests of the server's are refused.
+// What the adapter says to requests of the server's in the client's place.
 const (
+	pong            = "" // an empty result
 	refusedTooMany  = "too many requests of this server wait for an answer of the client"
 	refusedNoStream = "the client has no stream open that could take this request"
 	refusedNoAnswer = "the client did not answer this request within " // so much time
 )
 
-// refusals are answers to requests of the server's that the server has yet to read.
-type refusals struct {
-	queue   queue[refusal]
+// replies are answers to requests of the server's that the server has yet to read.
+type replies struct {
+	queue   queue[reply]
 	bytes   int
 	writing bool // a goroutine writes them
 }
 
-type refusal struct{ id, why string }
+type reply struct{ id, text string }
 
-// cost is what a refusal takes of memory. A queue may have four places for each that is
-// taken.
-func (r *refusal) cost() int { return len(r.id) + 128 }
+// cost is what a reply takes of memory. A queue may have four places for each that is taken.
+func (r *reply) cost() int { return len(r.id) + 128 }
 
-// refuseLocked answers a request of the server's in the client's place. The answer is
-// written by one goroutine for all, since a server that does not read holds it up, and the
-// caller reads the server's output.
-func (s *Session) refuseLocked(id, why string) {
-	r := refusal{id, why}
-	if s.refusals.bytes+r.cost() > s.limits.PendingBytes || !s.account.Fits(r.cost()) {
-		s.metrics.DroppedRefusals.Inc()
+// replyLocked answers a request of the server's in the client's place. The answer is written
+// by one goroutine for all, since a server that does not read holds it up, and the caller
+// reads the server's output: it must not wait for the server to read.
+func (s *Session) replyLocked(id, text string) {
+	r := reply{id, text}
+	if s.replies.bytes+r.cost() > s.limits.PendingBytes || !s.account.Fits(r.cost()) {
+		s.metrics.DroppedReplies.Inc()
 		return
 	}
-	s.refusals.bytes += r.cost()
+	s.replies.bytes += r.cost()
 	s.account.Change(r.cost())
-	s.refusals.queue.push(r)
-	if !s.refusals.writing {
-		s.refusals.writing = true
-		go s.writeRefusals()
+	s.replies.queue.push(r)
+	if !s.replies.writing {
+		s.replies.writing = true
+		go s.writeReplies()
 	}
 }
 
-// writeRefusals writes refusals until there are none.
-func (s *Session) writeRefusals() {
+// writeReplies writes replies until there are none.
+func (s *Session) writeReplies() {
 	for {
-		r, ok := s.nextRefusal()
+		r, ok := s.nextReply()
 		if !ok {
 			return
 		}
-		text := r.why
-		if text == refusedNoAnswer {
-			text += s.limits.RequestTimeout.String()
-		}
-		if s.server.Send(context.Background(), nil, rpc.AppendError(nil, []byte(r.id), rpc.CodeInternal, text, nil)) != nil {
-			s.dropRefusals() // the server does not read
+		if s.server.Send(context.Background(), nil, s.replyTo(r)) != nil {
+			s.dropReplies() // the server does not read
 		}
 	}
 }
 
-func (s *Session) nextRefusal() (r refusal, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endedBy != nil || s.refusals.queue.len() == 0 {
-		s.account.Change(-s.refusals.bytes)
-		s.refusals = refusals{}
-		return refusal{}, false
+func (s *Session) replyTo(r reply) []byte {
+	switch r.text {
+	case pong:
+		return rpc.AppendResult(nil, []byte(r.id), []byte("{}"))
+	case refusedNoAnswer:
+		r.text += s.limits.RequestTimeout.String()
 	}
-	return s.popRefusalLocked(), true
+	return rpc.AppendError(nil, []byte(r.id), rpc.CodeInternal, r.text, nil)
 }
 
-// dropRefusals gives up the refusals that wait, and the one that could not be written.
-func (s *Session) dropRefusals() {
+func (s *Session) nextReply() (r reply, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.metrics.DroppedRefusals.Inc()
-	for s.refusals.queue.len() > 0 {
-		s.popRefusalLocked()
-		s.metrics.DroppedRefusals.Inc()
+	if s.endedBy != nil || s.replies.queue.len() == 0 {
+		s.account.Change(-s.replies.bytes)
+		s.replies = replies{}
+		return reply{}, false
+	}
+	return s.popReplyLocked(), true
+}
+
+// dropReplies gives up the replies that wait, and the one that could not be written.
+func (s *Session) dropReplies() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.DroppedReplies.Inc()
+	for s.replies.queue.len() > 0 {
+		s.popReplyLocked()
+		s.metrics.DroppedReplies.Inc()
 	}
 }
 
-func (s *Session) popRefusalLocked() refusal {
-	r := s.refusals.queue.pop()
-	s.refusals.bytes -= r.cost()
+func (s *Session) popReplyLocked() reply {
+	r := s.replies.queue.pop()
+	s.replies.bytes -= r.cost()
 	s.account.Change(-r.cost())
 	return r
 }

@@ -40,7 +40,7 @@ type Limits struct {
 
 	// Bytes of messages, and what the adapter holds for each event and stream besides.
 	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
-	PendingBytes int // notifications waiting for a slow reader, per stream; ids of the server's requests; refusals of these
+	PendingBytes int // notifications waiting for a slow reader, per stream; ids of the server's requests; the adapter's replies to these
 	TotalBytes   int // everything waiting; past it the server is no longer read
 	// Memory is what all sessions share. A session that finds no room there keeps no sent
 	// events, and then its server is no longer read. nil is no limit.
@@ -105,7 +105,7 @@ type Session struct {
 
 	serverRequests map[string]*serverRequest // by the id's key
 	requestBytes   int                       // of their ids
-	refusals       refusals
+	replies        replies
 
 	timer  *time.Timer // looks for what is late
 	tickAt time.Time   // when it will; zero if it does not run

@@ -203,11 +203,14 @@ func TestRoutingOfTheRest(t *testing.T) {
 		expect(t, "cancelled call", taken(two), FailedCancelled, "end")
 	})
 	t.Run("U-01 ping is answered here", func(t *testing.T) {
-		h := newHarness(t, testLimits)
-		one := h.call(1, "")
-		h.say(`{"jsonrpc":"2.0","id":0,"method":"ping"}`)
-		expect(t, "call", taken(one))
-		expect(t, "server", h.server.messages()[1:], `{"jsonrpc":"2.0","id":0,"result":{}}`)
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, testLimits)
+			one := h.call(1, "")
+			h.say(`{"jsonrpc":"2.0","id":0,"method":"ping"}`)
+			synctest.Wait()
+			expect(t, "call", taken(one))
+			expect(t, "server", h.server.messages()[1:], `{"jsonrpc":"2.0","id":0,"result":{}}`)
+		})
 	})
 }
 
