@@ -114,7 +114,7 @@ func (a *Adapter) newProcessBackend(starter child.Starter) backend {
 			}
 			opened := session.New(server, a.sessionLimits(), &a.metrics)
 			opened.Number = server.Label()
-			server.Serve(opened.Deliver, func(reason error) {
+			server.ServeSession(opened.Deliver, func(reason error) {
 				a.logProcessEnd(server, reason)
 				opened.End(fault.ForClients(reason))
 			})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestNullStandsForNothing(t *testing.T) {
 	}
 }
 
-// A mistake in the adapter costs one session.
+// A mistake of the adapter costs one session, where a process is that session's alone.
 func TestPanicEndsOneSession(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, testOptions)
@@ -95,7 +96,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	server.Serve(func(session.Message) { panic(errors.New("a mistake")) }, func(err error) { ended <- err })
+	server.ServeSession(func(session.Message) { panic(errors.New("a mistake")) }, func(err error) { ended <- err })
 	if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +107,28 @@ func TestPanicEndsOneSession(t *testing.T) {
 		t.Errorf("%d panics counted", got)
 	}
 	eventuallyNone(t, pool)
+}
+
+// A mistake of the adapter in code that all clients share ends the program: a lock that it
+// left locked would have every client hang.
+func TestPanicEndsTheProgram(t *testing.T) {
+	const inside = "SLIPWAY_TEST_PANIC"
+	if os.Getenv(inside) != "" {
+		pool := newPool(t, testOptions, "sh", "-c", `echo '{"jsonrpc":"2.0","method":"n"}'; exec cat`)
+		server, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		server.Serve(func(session.Message) { panic(errors.New("a mistake")) }, func(err error) { ended <- err })
+		<-ended
+		return
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	again.Env = append(os.Environ(), inside+"=1")
+	if output, err := again.CombinedOutput(); err == nil || !strings.Contains(string(output), "panic: a mistake") {
+		t.Errorf("the program ended with %v, want a panic: %s", err, output)
+	}
 }
 
 // What is in the pipe is read also long after the deadline, up to its end; but a process

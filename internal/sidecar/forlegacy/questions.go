@@ -61,13 +61,7 @@ func (s *Server) ask(c *call, text []byte, inputs rpc.Span) (responses []byte, s
 	if stopped != "" {
 		return nil, stopped
 	}
-	s.mu.Lock()
-	for _, q := range r.questions {
-		s.asked++
-		q.id = `"slipway-e` + strconv.FormatUint(s.asked, 10) + `"`
-		s.questions[q.id] = q
-	}
-	s.mu.Unlock()
+	s.openRound(r)
 	for _, q := range r.questions {
 		s.deliver(q.request(), c)
 	}
@@ -77,6 +71,17 @@ func (s *Server) ask(c *call, text []byte, inputs rpc.Span) (responses []byte, s
 		return nil, stopped
 	}
 	return r.responses(), ""
+}
+
+// openRound numbers the questions of a round, so that their answers are taken.
+func (s *Server) openRound(r *round) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range r.questions {
+		s.asked++
+		q.id = `"slipway-e` + strconv.FormatUint(s.asked, 10) + `"`
+		s.questions[q.id] = q
+	}
 }
 
 // readRound reads what the server asks for. The client is asked nothing that it has not
@@ -227,18 +232,22 @@ func (q *question) excused() bool {
 
 // withdraw tells the client which questions need no answer any more.
 func (s *Server) withdraw(c *call, r *round) {
-	var open []*question
+	for _, q := range s.closeRound(r) {
+		s.deliver(rpc.AppendCancelled(nil, []byte(q.id), ""), c)
+	}
+}
+
+// closeRound takes no more answers to the questions of a round, and returns those without one.
+func (s *Server) closeRound(r *round) (open []*question) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, q := range r.questions {
 		if s.questions[q.id] == q {
 			delete(s.questions, q.id)
 			open = append(open, q)
 		}
 	}
-	s.mu.Unlock()
-	for _, q := range open {
-		s.deliver(rpc.AppendCancelled(nil, []byte(q.id), ""), c)
-	}
+	return open
 }
 
 // responses are the answers as the server wants them: one for every input (I-05).

@@ -154,7 +154,9 @@ func (s *Server) do(work func()) bool {
 	return true
 }
 
-// recover makes a mistake of ours cost one session and not all of them.
+// recover makes a mistake of the adapter cost one session and not all of them. What runs here
+// holds the locks of this session only, and releases them when it panics; Modern, which all
+// sessions share, ends the adapter itself.
 func (s *Server) recover() {
 	if p := recover(); p != nil {
 		err := fmt.Errorf("the adapter made a mistake: %v", p)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
@@ -79,5 +80,30 @@ func TestFillAfterDrain(t *testing.T) {
 	case <-h.Done():
 	default:
 		t.Error("a session goes on after the drain")
+	}
+}
+
+// A panic in Deliver, which ends one session where a process is that session's alone, leaves no
+// lock locked: the sweep of all sessions would wait for it.
+func TestDeliverPanicLeavesNoLock(t *testing.T) {
+	for name, kind := range map[string]rpc.Kind{"answer": rpc.Response, "request": rpc.Request, "notification": rpc.Notification} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testLimits)
+			nowhere := rpc.Span{Start: 5, End: 10}
+			broken := Message{Bytes: []byte("{}"), Envelope: rpc.Envelope{Kind: kind, ID: nowhere, ProgressToken: nowhere, Method: []byte(progressMethod)}}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("it did not panic")
+					}
+				}()
+				h.Deliver(broken)
+			}()
+			if !h.mu.TryLock() {
+				t.Fatal("the session is locked")
+			}
+			h.mu.Unlock()
+			h.End(ErrEnded)
+		})
 	}
 }

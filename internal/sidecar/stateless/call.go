@@ -209,6 +209,7 @@ func (c *call) signal() {
 
 // take returns the next message for the client, if there is one.
 func (c *call) take() (event, bool) {
+	defer endOnPanic()
 	r := c.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,6 +233,7 @@ func (c *call) take() (event, bool) {
 // release says that nobody waits for the call any more. The process is told, if it
 // works on it still (M-09).
 func (c *call) release() {
+	defer endOnPanic()
 	r := c.run
 	r.mu.Lock()
 	tell := !c.answered && r.DeadLocked() == nil

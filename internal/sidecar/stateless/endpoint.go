@@ -142,6 +142,7 @@ func (e *Endpoint) begin(r *edge.Request, request session.Message) (*call, *refu
 
 // running returns the process that a request goes to.
 func (e *Endpoint) running(ctx context.Context, request session.Message) (*run, error) {
+	defer endOnPanic()
 	first, err := e.process.running(ctx)
 	if err != nil {
 		return nil, err
@@ -158,6 +159,7 @@ const (
 )
 
 func (e *Endpoint) call(ctx context.Context, running *run, request session.Message, by side) (*call, error) {
+	defer endOnPanic()
 	c, err := running.call(ctx, request, by)
 	if err == nil && c.listen {
 		e.crowd.repeat(c)
