@@ -268,11 +268,25 @@ func New(starter child.Starter, config Config) *Adapter {
 	a.clients = a.door()
 	a.admin = admin.Handler(admin.Options{
 		State: a.keeper.State, Sessions: a.countSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
+		Parts: a.parts(),
 	})
 	return a
 }
 
 func (a *Adapter) mintID() string { return a.config.Keys.Mint(a.config.Owner) }
+
+// parts are what all clients share, and what no client gets past while it is stuck.
+func (a *Adapter) parts() []admin.Part {
+	parts := []admin.Part{
+		{Name: "registry of sessions", Locks: a.sessions.Locks},
+		{Name: "keeper", Locks: func() { a.keeper.State() }},
+		{Name: "translation for clients without sessions", Locks: a.backend.eras.modern.Locks},
+	}
+	for _, endpoint := range a.backend.eras.endpoints() {
+		parts = append(parts, admin.Part{Name: "endpoint for clients without sessions", Locks: endpoint.Locks})
+	}
+	return append(parts, a.backend.parts...)
+}
 
 // countSessions is what the manager is told of the sessions.
 func (a *Adapter) countSessions() adapterapi.Sessions {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
@@ -40,6 +41,8 @@ type backend struct {
 
 	processes *child.Metrics  // nil for servers that run by themselves
 	shared    *shared.Metrics // nil unless all sessions share a process
+	// Parts that all clients share, besides those of every backend.
+	parts []admin.Part
 	// Events of the server's that are no messages; nil unless it speaks HTTP+SSE.
 	junkEvents *session.Counter
 }
@@ -205,6 +208,7 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 		close:            process.Close,
 		processes:        pool.Metrics(),
 		shared:           process.Metrics(),
+		parts:            []admin.Part{{Name: "shared process", Locks: process.Locks}},
 	}
 }
 

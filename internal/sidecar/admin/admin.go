@@ -36,13 +36,15 @@ type Options struct {
 	Settings *settings.Live
 	// Metrics serves the metrics.
 	Metrics http.Handler
+	// Parts are those of which none may be stuck.
+	Parts []Part
 }
 
 // Handler returns the handler of the admin port.
 func Handler(options Options) http.Handler {
 	h := &handler{Options: options}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+adapterapi.PathLive, func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET "+adapterapi.PathLive, newLiveness(options.Parts).live)
 	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
 	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)

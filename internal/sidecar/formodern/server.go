@@ -124,6 +124,12 @@ func New(options Options) *Server {
 // Metrics are the counters.
 func (s *Server) Metrics() *Metrics { return &s.metrics }
 
+// Locks takes the server's lock and gives it back. It does not return while the lock is held.
+func (s *Server) Locks() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
 // Close ends all processes, with the calls that are parked there. It returns at once.
 func (s *Server) Close() {
 	s.mu.Lock()

@@ -228,6 +228,15 @@ func (r *Registry) Find(id string) Member {
 	return r.sessions[id]
 }
 
+// Locks takes the lock of the registry and those of its sessions, and gives them back. It
+// does not return while one of them is held.
+func (r *Registry) Locks() {
+	r.Places.Taken()
+	for _, session := range r.All() {
+		session.Busy() // the sweep, which is for all sessions, waits for each of them
+	}
+}
+
 // Len is the number of sessions. The probe's is not counted.
 func (r *Registry) Len() int {
 	r.mu.Lock()

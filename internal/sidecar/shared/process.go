@@ -80,6 +80,14 @@ func New(options Options) *Process {
 // Metrics are the counters.
 func (p *Process) Metrics() *Metrics { return &p.metrics }
 
+// Locks takes the locks of the process and gives them back. It does not return while one of
+// them is held.
+func (p *Process) Locks() {
+	if running, ok := p.runs.Current(); ok {
+		_ = running.Dead()
+	}
+}
+
 // Open returns a new session over the process, which is started if there is none.
 func (p *Process) Open(ctx context.Context) (*session.Session, error) {
 	for {

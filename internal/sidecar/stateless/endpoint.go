@@ -44,6 +44,14 @@ func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
 // ends afterward.
 func (e *Endpoint) Era(ctx context.Context) (Era, error) { return e.process.findEra(ctx) }
 
+// Locks takes the locks of the endpoint and of its processes, and gives them back. It does not
+// return while one of them is held.
+func (e *Endpoint) Locks() {
+	for _, running := range append(e.crowd.all(), e.process.all()...) {
+		running.load()
+	}
+}
+
 // Found is what the server is known to speak, or Auto.
 func (e *Endpoint) Found() Era { return e.process.foundEra() }
 
