@@ -57,7 +57,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	}
 	answer := events[len(events)-1]
 	revision, agreed := agreedRevision(answer.Message)
-	if agreed {
+	if agreed && r.Context().Err() == nil { // a client that has gone never learns the id
 		opened.Revision = revision
 		opened.Owner = caller.NewOwner(&r.Caller)
 		r.Record.Session, r.Record.Revision = opened.Number, edge.KnownRevision(revision)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -69,6 +71,43 @@ func TestServerThatTalksInsteadOfAnswering(t *testing.T) {
 	}
 	if got := held.Load(); got > 8<<20 {
 		t.Errorf("%d MiB are held", got>>20)
+	}
+}
+
+// hasty is a server that answers initialize just when the client goes away.
+type hasty struct {
+	session *session.Session
+	leave   context.CancelFunc
+	closed  bool
+}
+
+func (s *hasty) Send(context.Context, *caller.Caller, []byte) error {
+	s.leave()
+	text := []byte(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
+	envelope, err := rpc.Scan(text)
+	s.session.Deliver(session.Message{Bytes: text, Envelope: envelope})
+	return err
+}
+
+func (s *hasty) Close() { s.closed = true }
+
+// A session whose client has gone before it could learn the id is of no use, and ends.
+func TestClientGoneBeforeItHasASession(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	server := &hasty{leave: leave}
+	e := newEndpoint(t, func(o *Options) {
+		o.Open = func(context.Context, *caller.Caller) (*session.Session, error) {
+			server.session = session.New(server, testLimits, &session.Metrics{})
+			return server.session, nil
+		}
+	})
+	request := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/mcp", strings.NewReader(fmt.Sprintf(initializeBody, revision20251125)))
+	request.Header.Set("Content-Type", typeJSON)
+	request.Header.Set("Accept", typeJSON+","+typeEvents)
+	answer := httptest.NewRecorder()
+	edgetest.At(e.handler.Route()).ServeHTTP(answer, request)
+	if !server.closed || e.registry.Len() != 0 || answer.Header().Get(headerSession) != "" {
+		t.Errorf("the server is closed: %t, %d sessions are open, and the answer names %q", server.closed, e.registry.Len(), answer.Header().Get(headerSession))
 	}
 }
 
