@@ -194,10 +194,25 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 	}
 	for i := range requests {
 		if err := s.send(ctx, &requests[i]); err != nil {
-			s.mu.Lock()
-			s.forgetLocked(stream.stream, requests)
-			s.mu.Unlock()
-			return nil, fmt.Errorf("send request to server: %w", err)
+			return s.notSent(stream, requests, i, err)
+		}
+	}
+	return stream, nil
+}
+
+// notSent is for requests that did not reach the server, after others of their batch that did.
+// If there are such, the client must not take the batch for one that it can send again: it
+// gets their answers, and errors in place of the others.
+func (s *Session) notSent(stream *Stream, requests []Message, sent int, err error) (*Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent == 0 {
+		s.forgetLocked(stream.stream, requests)
+		return nil, fmt.Errorf("send request to server: %w", err)
+	}
+	for _, request := range requests[sent:] {
+		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream.stream {
+			s.answerLocked(c, CodeInternal, "the request did not reach the server: "+err.Error(), rpc.ErrorTypeOf(CodeInternal))
 		}
 	}
 	return stream, nil

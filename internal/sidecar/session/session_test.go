@@ -21,6 +21,7 @@ type recorder struct {
 	mu     sync.Mutex
 	got    []string
 	err    error
+	after  int // messages before err
 	closed bool
 	forget bool // it notes nothing
 }
@@ -28,7 +29,7 @@ type recorder struct {
 func (r *recorder) Send(_ context.Context, _ *caller.Caller, message []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
+	if r.err != nil && len(r.got) >= r.after {
 		return r.err
 	}
 	if !r.forget {
@@ -266,6 +267,32 @@ func TestCallThatCannotBeSent(t *testing.T) {
 	}
 	if _, _, idle := h.Idle(); !idle || len(h.streams) != 0 {
 		t.Errorf("the call is still there: idle %v, %d streams", idle, len(h.streams))
+	}
+}
+
+// Requests of a batch that reached the server are answered by it, also if the rest did not: a
+// client that is told that nothing was sent sends all of it again, and the server acts twice.
+func TestBatchThatIsSentInPart(t *testing.T) {
+	h := newHarness(t, testLimits)
+	h.server.err, h.server.after = errors.New("broken pipe"), 1
+	var batch []Message
+	for id := range 3 {
+		batch = append(batch, h.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, id)))
+	}
+	stream, err := h.Call(t.Context(), batch...)
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	const failed = `"error":{"code":-32603,"message":"the request did not reach the server: broken pipe"}`
+	expect(t, "before the answer", taken(stream), `"id":1,`+failed, `"id":2,`+failed)
+	h.answer(0)
+	expect(t, "after it", taken(stream), `"id":0,"result":{}`, "end")
+	if _, _, idle := h.Idle(); idle {
+		t.Error("the client has not read all")
+	}
+	stream.Detach()
+	if _, _, idle := h.Idle(); !idle || len(h.streams) != 0 {
+		t.Errorf("calls are left: idle %v, %d streams", idle, len(h.streams))
 	}
 }
 
