@@ -6,6 +6,22 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
+// once are the headers that name what a request belongs to.
+var once = [...]string{HeaderSession, HeaderRevision, HeaderLastEventID}
+
+// NamesOnce reports whether a request has no header twice that names what it belongs to: parts
+// that take another one of them would disagree. If it has, it has answered the request; the id
+// is that of the message, if it is one to be answered.
+func NamesOnce(w http.ResponseWriter, r *http.Request, id []byte) bool {
+	for _, name := range once {
+		if len(r.Header[name]) > 1 {
+			Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "the "+name+" header stands more than once")
+			return false
+		}
+	}
+	return true
+}
+
 // Methods are those of the MCP endpoint, as browsers and the Allow header list them.
 const Methods = "GET, POST, DELETE"
 

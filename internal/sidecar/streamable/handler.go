@@ -81,6 +81,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
 // session finds the session that a request names. If it returns false it has answered the
 // HTTP request. The id is that of the JSON-RPC request, or nil.
 func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
+	if !frontend.NamesOnce(w, r.Request, id) {
+		return nil, false
+	}
 	if revision := r.Head(frontend.HeaderRevision); revision != "" && !frontend.IsServed(revision) {
 		frontend.RefuseRevision(w, id, revision)
 		return nil, false

@@ -22,7 +22,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	message := r.Messages[0]
 	message.From = &r.Caller
 	id := message.Envelope.ID.Of(message.Bytes)
-	if r.Head(frontend.HeaderSession) != "" {
+	if len(r.Header[frontend.HeaderSession]) > 1 || r.Head(frontend.HeaderSession) != "" {
 		frontend.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,5 +98,51 @@ func TestStatelessIsHandedOn(t *testing.T) {
 	}
 	if len(got) != 8 {
 		t.Errorf("handed on %q", got)
+	}
+}
+
+// A header that names the session, its revision or the last event stands there once: parts that
+// take another one of them would disagree about whose a request is.
+func TestRepeatedHeaders(t *testing.T) {
+	e := newEndpoint(t, nil)
+	id := e.openSession(revision20251125)
+	sent := e.server().lines()
+	for name, test := range map[string]struct {
+		method string
+		header string
+		values []string
+	}{
+		"session of a call":      {"POST", headerSession, []string{id, "other"}},
+		"the same session":       {"POST", headerSession, []string{id, id}},
+		"session of a stream":    {"GET", headerSession, []string{id, "other"}},
+		"session that is to end": {"DELETE", headerSession, []string{id, "other"}},
+		"revision of a call":     {"POST", headerRevision, []string{revision20251125, revision20250326}},
+		"last event of a stream": {"GET", headerLastEventID, []string{"1-1", "1-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(t.Context(), test.method, e.url, strings.NewReader(ping))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header = http.Header{"Content-Type": {typeJSON}, "Accept": {typeJSON + "," + typeEvents}, headerSession: {id}}
+			request.Header[test.header] = test.values
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != 400 {
+				_ = response.Body.Close() // it may be a stream
+				t.Fatalf("got %s", response.Status)
+			}
+			if got := bodyOf(t, response); !strings.Contains(got, "the "+test.header+" header stands more than once") {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	if got := e.server().lines(); got != sent {
+		t.Errorf("the server was sent\n%s\nafter\n%s", got, sent)
+	}
+	if got := bodyOf(t, e.post(id, ping)); !strings.Contains(got, `"result"`) {
+		t.Errorf("afterwards the session answers %s", got)
 	}
 }

@@ -107,13 +107,7 @@ func (p *Proxy) Route() edge.Route {
 // Check refuses what the head of a request makes no sense of.
 func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
-	for _, name := range []string{frontend.HeaderSession, frontend.HeaderRevision, frontend.HeaderLastEventID} {
-		if len(r.Header.Values(name)) > 1 {
-			frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+name+" header stands more than once")
-			return false
-		}
-	}
-	return frontend.TakesMethod(w, r.Request)
+	return frontend.NamesOnce(w, r.Request, nil) && frontend.TakesMethod(w, r.Request)
 }
 
 // Serve answers a request that Check has let pass.
