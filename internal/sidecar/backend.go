@@ -235,10 +235,16 @@ func (a *Adapter) newProxyBackend() backend {
 // newSSEBackend translates for a server that speaks the transport of 2024-11-05.
 func (a *Adapter) newSSEBackend() backend {
 	server := upstream.NewSSE(upstream.SSEOptions{
-		URL: a.config.UpstreamURL, Limits: a.sessionLimits(), Metrics: &a.metrics,
+		URL: a.config.UpstreamURL, Limits: a.sessionLimits(),
 		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
 	})
-	open := opener(func(ctx context.Context, _ *caller.Caller) (*session.Session, error) { return server.Open(ctx) }).or(notReached)
+	open := opener(func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+		connection, err := server.Dial(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		return a.openAt(connection), nil
+	}).or(notReached)
 	return backend{
 		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
 		open:       a.numbered(open),

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -53,6 +54,43 @@ func TestSSESessionShowsItsSendersToken(t *testing.T) {
 	token.Store("")
 	if _, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "shown"}); err == nil || len(seen) > 0 {
 		t.Errorf("a client that shows nothing can use the session: %v", err)
+	}
+}
+
+// A server that speaks HTTP+SSE sees the token of whoever opens a session, and with each
+// message that of its sender, as one that speaks Streamable HTTP does.
+func TestSSEServerSeesTokens(t *testing.T) {
+	t.Parallel()
+	handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return shownServer() }, nil)
+	var mu sync.Mutex
+	seen := map[string]string{} // by what the request is
+	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var message struct {
+			Method string
+		}
+		_ = json.Unmarshal(body, &message)
+		mu.Lock()
+		if shows := r.Header.Get("Authorization"); shows != "" { // the keeper shows nothing
+			seen[strings.TrimSpace(r.Method+" "+message.Method)] = shows
+		}
+		mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		handler.ServeHTTP(w, r)
+	}))
+	_, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = SSE, at })
+	c := &client{url: url, headers: map[string]string{"Authorization": "Bearer one"}, http: &http.Client{}}
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.headers["Authorization"] = "Bearer refreshed"
+	if _, err := c.messages(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(map[string]string{"GET": "Bearer one", "POST initialize": "Bearer one", "POST ping": "Bearer refreshed"}, seen); diff != "" {
+		t.Errorf("the server sees (-want +got):\n%s", diff)
 	}
 }
 

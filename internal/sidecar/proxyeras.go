@@ -215,11 +215,16 @@ func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	if err != nil {
 		return nil, err
 	}
+	return p.adapter.openAt(connection), nil
+}
+
+// openAt opens a session over a connection to a server that checks tokens itself.
+func (a *Adapter) openAt(connection mux.Server) *session.Session {
 	noting := &accepting{Server: connection}
-	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
+	opened := session.New(noting, a.sessionLimits(), &a.metrics)
 	noting.session, opened.ServerChecks = opened, true
 	connection.Serve(opened.Deliver, opened.End)
-	return opened, nil
+	return opened
 }
 
 // openTranslated opens a session that the server knows nothing of. What its client shows

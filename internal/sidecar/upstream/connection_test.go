@@ -126,5 +126,5 @@ func pipeConnection(t *testing.T, handler http.Handler) *Connection {
 	t.Helper()
 	s := newPipeServer(t, handler)
 	options := connectionOptions(s.url)
-	return &Connection{link: newLink(&options, s, &session.Counter{}, nil)}
+	return newConnection(newLink(&options, s, &session.Counter{}, nil))
 }

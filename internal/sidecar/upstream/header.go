@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -93,6 +94,37 @@ func (s sender) isAccepted(status int) bool {
 		s.from.Accepted()
 	}
 	return true
+}
+
+// senders are those of the messages of one session.
+type senders struct {
+	opener   http.Header                 // of the caller that the session was opened for
+	accepted atomic.Pointer[http.Header] // of the caller that the server has let in last
+}
+
+// sender returns the sender of a message. Knowing the id of a session gives no rights: the
+// server is shown what the client shows that has sent the message.
+func (s *senders) sender(from *caller.Caller) sender {
+	if from == nil {
+		return sender{header: s.lastHeader()}
+	}
+	return senderOf(from)
+}
+
+// lastHeader is for what no message asks for. What clients show expires, so it is not the
+// one that the session was opened with.
+func (s *senders) lastHeader() http.Header {
+	if accepted := s.accepted.Load(); accepted != nil {
+		return *accepted
+	}
+	return s.opener
+}
+
+// noteAnswer notes whether the server has let the sender in.
+func (s *senders) noteAnswer(by sender, status int) {
+	if by.isAccepted(status) {
+		s.accepted.Store(&by.header)
+	}
 }
 
 // forwarded are the headers that the server gets with a request.

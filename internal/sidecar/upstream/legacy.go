@@ -41,16 +41,20 @@ func (l *Legacy) Dial(ctx context.Context, from *caller.Caller) (*Connection, er
 	if err := l.server.check(ctx); err != nil {
 		return nil, err
 	}
-	return &Connection{link: newLink(&l.ConnectionOptions, l.server, &l.Junk, from)}, nil
+	return newConnection(newLink(&l.ConnectionOptions, l.server, &l.Junk, from)), nil
+}
+
+func newConnection(by *link) *Connection {
+	return &Connection{link: by, senders: senders{opener: by.header}}
 }
 
 // Connection is one session with a server.
 type Connection struct {
 	*link
+	senders
 	listening sync.Once
-	streams   atomic.Bool                 // the server is known to answer GET with a stream
-	away      atomic.Bool                 // the server was not there when it was last asked
-	accepted  atomic.Pointer[http.Header] // of the caller that the server has let in last
+	streams   atomic.Bool // the server is known to answer GET with a stream
+	away      atomic.Bool // the server was not there when it was last asked
 
 	agreed struct { // with the server
 		sync.Mutex
@@ -92,31 +96,6 @@ func (c *Connection) Send(ctx context.Context, from *caller.Caller, message []by
 		}
 	}
 	return nil
-}
-
-// sender returns the sender of a message. Knowing the id of a session gives no rights: the
-// server is shown what the client shows that has sent the message.
-func (c *Connection) sender(from *caller.Caller) sender {
-	if from == nil {
-		return sender{header: c.lastHeader()}
-	}
-	return senderOf(from)
-}
-
-// lastHeader is for what no message asks for. What clients show expires, so it is not the
-// one that the session was opened with.
-func (c *Connection) lastHeader() http.Header {
-	if accepted := c.accepted.Load(); accepted != nil {
-		return *accepted
-	}
-	return c.header
-}
-
-// noteAnswer notes whether the server has let the sender in.
-func (c *Connection) noteAnswer(by sender, status int) {
-	if by.isAccepted(status) {
-		c.accepted.Store(&by.header)
-	}
 }
 
 // isKnown says whether the server refuses the sender for the session's sake. A token that

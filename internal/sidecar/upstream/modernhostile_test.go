@@ -273,7 +273,7 @@ func TestModernListsToolsAgain(t *testing.T) {
 // What is no message is not sent.
 func TestSendChecksMessages(t *testing.T) {
 	for name, server := range map[string]served{
-		"legacy": &Connection{link: newLink(&ConnectionOptions{}, nil, nil, nil)},
+		"legacy": newConnection(newLink(&ConnectionOptions{}, nil, nil, nil)),
 		"modern": &ModernConnection{link: newLink(&ConnectionOptions{}, nil, nil, nil)},
 	} {
 		if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc"`)); err == nil {

@@ -23,9 +23,8 @@ import (
 
 // SSEOptions are what an SSE needs and how it behaves.
 type SSEOptions struct {
-	URL     *url.URL // of the server's event stream, such as http://127.0.0.1:3000/sse
-	Limits  session.Limits
-	Metrics *session.Metrics
+	URL    *url.URL // of the server's event stream, such as http://127.0.0.1:3000/sse
+	Limits session.Limits
 
 	EventBytes  int           // largest event taken; large ones take room of Limits.Memory
 	SendTimeout time.Duration // for the server to take a message
@@ -57,20 +56,9 @@ var (
 	errNoSession   = errors.New("the server does not know the session any more")
 )
 
-// Open is Dial for a client with a session.
-func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
-	c, err := s.Dial(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	opened := session.New(c, s.Limits, s.Metrics)
-	c.Serve(opened.Deliver, opened.End)
-	return opened, nil
-}
-
 // Dial connects to the server and waits until it has said where it takes messages. The
-// server is shown what the caller shows with every request. The context bounds the wait
-// only; the connection lives until it ends.
+// server is shown what the caller shows, and with each message what its own sender shows. The
+// context bounds the wait only; the connection lives until it ends.
 func (s *SSE) Dial(ctx context.Context, from *caller.Caller) (*SSEConnection, error) {
 	live, end := context.WithCancel(context.WithoutCancel(ctx))
 	abandon := context.AfterFunc(ctx, end)
@@ -88,8 +76,8 @@ func (s *SSE) Dial(ctx context.Context, from *caller.Caller) (*SSEConnection, er
 
 // SSEConnection is a connection to the server, which takes it for one session.
 type SSEConnection struct {
+	senders
 	sse    *SSE
-	header http.Header
 	body   io.Closer
 	events *rpc.EventReader
 	to     *url.URL    // where the server takes messages
@@ -126,7 +114,7 @@ func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, 
 		return nil, err
 	}
 	c := &SSEConnection{
-		sse: s, header: header, posts: newPoster(postsPerCall*s.Limits.Calls, s.SendTimeout),
+		senders: senders{opener: header}, sse: s, posts: newPoster(postsPerCall*s.Limits.Calls, s.SendTimeout),
 		body: response.Body, events: newEventReader(response.Body, s.EventBytes, s.Limits.Memory),
 	}
 	if response.StatusCode != http.StatusOK || !isEvents(response.Header) {
@@ -213,13 +201,14 @@ const postsPerCall = 2
 
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
-func (c *SSEConnection) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
+func (c *SSEConnection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+	by := c.sender(from)
 	return c.posts.post(ctx, c.live, posting{
 		do: func(ctx context.Context) error {
 			request := newRequest(ctx, http.MethodPost, c.to, message)
-			request.Header = c.header.Clone()
+			request.Header = by.header.Clone()
 			request.Header.Set("Content-Type", frontend.TypeJSON)
-			return c.accept(request)
+			return c.accept(request, by)
 		},
 		ackWait: ackWait,
 		late: func(accepted <-chan error, cancel context.CancelFunc) {
@@ -238,12 +227,13 @@ func requestID(message []byte) []byte {
 }
 
 // accept makes the request and judges the answer, whose text means nothing.
-func (c *SSEConnection) accept(request *http.Request) error {
+func (c *SSEConnection) accept(request *http.Request, by sender) error {
 	response, err := c.sse.server.send(request)
 	if err != nil {
 		return err
 	}
 	discard(response)
+	c.noteAnswer(by, response.StatusCode)
 	switch status := response.StatusCode; {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		c.ended(errNoSession)

@@ -26,7 +26,7 @@ import (
 func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *session.Registry, *endpoint) {
 	t.Helper()
 	options := SSEOptions{
-		URL: b.url("/sse"), Metrics: &session.Metrics{}, EventBytes: 32 << 20, SendTimeout: hang.Guard,
+		URL: b.url("/sse"), EventBytes: 32 << 20, SendTimeout: hang.Guard,
 		Limits: session.Limits{
 			Calls: 64, Streams: 4, ReplayBytes: 1 << 20, PendingBytes: 1 << 20, TotalBytes: 64 << 20,
 			CommitAfter: 100 * time.Millisecond, CallTimeout: hang.Guard, CancelGrace: time.Second, DeliveryTimeout: hang.Guard,
@@ -51,6 +51,17 @@ func newSSEEndpoint(t *testing.T, b *backend, change func(*SSEOptions)) (*SSE, *
 		front.Close()
 	})
 	return sse, registry, &endpoint{t: t, url: front.URL}
+}
+
+// Open opens a session with the server.
+func (s *SSE) Open(ctx context.Context) (*session.Session, error) {
+	c, err := s.Dial(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	opened := session.New(c, s.Limits, &session.Metrics{})
+	c.Serve(opened.Deliver, opened.End)
+	return opened, nil
 }
 
 func sseServer() http.Handler {
