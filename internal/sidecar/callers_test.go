@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // The id of a session is no credential: the server sees what each message's sender shows.
@@ -140,5 +143,77 @@ func TestTokensAreNotSwapped(t *testing.T) {
 	}
 	if got := swapped.Load(); got > 0 {
 		t.Errorf("%d of %d calls were made with another client's token", got, 4*calls)
+	}
+}
+
+// A request belongs to the same trace on both sides of a translation. What the adapter asks on
+// its own belongs to none.
+func TestTracesGoThroughTranslation(t *testing.T) {
+	t.Parallel()
+	trace := map[string]string{
+		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "a=b", "Baggage": "user=anna",
+	}
+	for name, test := range map[string]struct {
+		server *httpServer
+		body   string
+		opens  bool // the client has a session
+	}{
+		"a client with a session of a server without": {
+			&httpServer{initialize: refuseInitialize}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`, true,
+		},
+		"a client without a session of a server with": {
+			&httpServer{initialize: agreeToInitialize, noDiscover: true},
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			seen := map[string]map[string]string{} // by method
+			at := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				e, _ := rpc.ScanLenient(body)
+				got := map[string]string{}
+				for name := range trace {
+					if value := r.Header.Get(name); value != "" {
+						got[name] = value
+					}
+				}
+				mu.Lock()
+				if key := string(e.Method); len(seen[key]) == 0 {
+					seen[key] = got
+				}
+				mu.Unlock()
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				test.server.ServeHTTP(w, r)
+			})
+			test.server.call = func(w http.ResponseWriter, _ *http.Request, id string, _ []byte) {
+				reply(w, id, `{"resultType":"complete","content":[]}`)
+			}
+			_, url := adapterFor(t, at, nil)
+			c := &client{url: url, headers: map[string]string{}, http: &http.Client{}}
+			if test.opens {
+				if err := c.initialize(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				c.headers = map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t"}
+			}
+			maps.Copy(c.headers, trace)
+			if got, err := c.messages(t.Context(), test.body); err != nil || !strings.Contains(strings.Join(got, ""), `"result"`) {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if diff := cmp.Diff(trace, seen["tools/call"]); diff != "" {
+				t.Errorf("the server sees (-want +got):\n%s", diff)
+			}
+			for _, method := range []string{"initialize", "notifications/initialized", "server/discover", "ping"} {
+				if len(seen[method]) > 0 {
+					t.Errorf("%s belongs to a trace: %v", method, seen[method])
+				}
+			}
+		})
 	}
 }

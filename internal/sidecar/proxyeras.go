@@ -231,7 +231,7 @@ func (a *Adapter) openAt(connection mux.Server) *session.Session {
 // may change from one request to the next, as tokens expire.
 func (p *proxyEras) openTranslated(from *caller.Caller) *session.Session {
 	last := &atomic.Pointer[caller.Caller]{}
-	last.Store(from.Clone())
+	last.Store(from.Lasting())
 	server := p.adapter.newForLegacy(last)
 	noting := &accepting{Server: server, last: last}
 	opened := session.New(noting, p.adapter.sessionLimits(), &p.adapter.metrics)
@@ -253,7 +253,7 @@ func (s *accepting) Send(ctx context.Context, from *caller.Caller, message []byt
 		from.Accepted = func() {
 			owner.Accepted(from)
 			if s.last != nil {
-				s.last.Store(from)
+				s.last.Store(from.Lasting())
 			}
 		}
 	}

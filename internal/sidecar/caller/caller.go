@@ -27,6 +27,10 @@ type Caller struct {
 	Probe         bool     // the manager makes the request
 	Authorization []string // what the client shows, as it came
 
+	// Trace are the headers by which the request belongs to a trace, as they came, by their
+	// canonical names. It is nil if there are none.
+	Trace map[string][]string
+
 	// Accepted is called when a server that checks tokens itself has let a request of this
 	// caller in. It may be nil.
 	Accepted func()
@@ -41,6 +45,16 @@ func (c *Caller) Clone() *Caller {
 	}
 	clone := *c
 	return &clone
+}
+
+// Lasting is Clone without what is about one request: it is for requests that the adapter
+// makes on behalf of the caller later.
+func (c *Caller) Lasting() *Caller {
+	clone := c.Clone()
+	if clone != nil {
+		clone.Trace = nil
+	}
+	return clone
 }
 
 // Group names the callers that may share processes of a server that keeps state: those

@@ -25,7 +25,21 @@ func (u Unverified) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 		Address:       addressOf(r.RemoteAddr),
 		Probe:         u.IsProbe != nil && u.IsProbe(r),
 		Authorization: r.Header["Authorization"],
+		Trace:         traceOf(r.Header),
 	}, nil
+}
+
+// traceOf are the headers of Trace Context and Baggage, of the W3C.
+func traceOf(header http.Header) (trace map[string][]string) {
+	for _, name := range [...]string{"Traceparent", "Tracestate", "Baggage"} {
+		if values := header[name]; len(values) > 0 {
+			if trace == nil {
+				trace = map[string][]string{}
+			}
+			trace[name] = values
+		}
+	}
+	return trace
 }
 
 func addressOf(remote string) string {

@@ -63,7 +63,7 @@ func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 			return nil, s.busy(errCapabilities)
 		}
 		g = &group{
-			server: s, name: name, caller: from.Clone(), shares: shares, pays: from.ShareKey(), capabilities: c,
+			server: s, name: name, caller: from.Lasting(), shares: shares, pays: from.ShareKey(), capabilities: c,
 			listens: map[*listen]struct{}{}, topics: map[string]*topic{},
 		}
 		s.groups[name] = g

@@ -81,7 +81,9 @@ type sender struct {
 }
 
 func senderOf(from *caller.Caller) sender {
-	return sender{from: from.Clone(), header: shownBy(from)}
+	header := shownBy(from)
+	maps.Copy(header, from.Trace)
+	return sender{from: from.Clone(), header: header}
 }
 
 // isAccepted says whether the server has let the sender in by an answer with the status,
@@ -122,9 +124,14 @@ func (s *senders) lastHeader() http.Header {
 
 // noteAnswer notes whether the server has let the sender in.
 func (s *senders) noteAnswer(by sender, status int) {
-	if by.isAccepted(status) {
-		s.accepted.Store(&by.header)
+	if !by.isAccepted(status) {
+		return
 	}
+	header := by.header
+	if by.from.Trace != nil {
+		header = shownBy(by.from)
+	}
+	s.accepted.Store(&header)
 }
 
 // forwarded are the headers that the server gets with a request.
