@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
 )
@@ -61,6 +65,8 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	})
 
 	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
+	errorLog := log.New(httpLog{a.config.Log}, "", 0)
+	clientServer.ErrorLog, adminServer.ErrorLog = errorLog, errorLog
 	patient, adminPatient := newPatientListener(clients, a.config.connections()), newPatientListener(administrators, adminConnections)
 	a.connections.Store(patient)
 	running.Go(func() { patient.run(background) })
@@ -116,6 +122,15 @@ func newServer(handler http.Handler) *http.Server {
 		ConnState:         noteState,
 		ConnContext:       watchClients,
 	}
+}
+
+// httpLog has what net/http logs, such as panics of handlers, look like all else that the
+// adapter logs.
+type httpLog struct{ log logr.Logger }
+
+func (l httpLog) Write(text []byte) (int, error) {
+	l.log.Info("The HTTP server has a problem", "text", strings.TrimSpace(string(text)))
+	return len(text), nil
 }
 
 // Leave is for an instance that goes away. It returns at once. The adapter serves

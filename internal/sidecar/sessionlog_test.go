@@ -1,7 +1,9 @@
 package sidecar
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -148,5 +150,32 @@ func TestWhatClientsSayIsShown(t *testing.T) {
 		if got := shown(test.text); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// What net/http logs is a line of the adapter's log, and no text among them.
+func TestHTTPServerIsLogged(t *testing.T) {
+	t.Parallel()
+	log := &memory{}
+	config := Defaults()
+	config.Log, config.Keys, config.DrainTimeout = log.logger(), newKeys(t), 0
+	config.Transport, config.UpstreamURL = StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
+	adapter := New(nil, config)
+	adapter.clients = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at the disco") })
+	clients := newListener(t)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- adapter.Serve(ctx, clients, newListener(t)) }()
+	if response, err := http.Get("http://" + clients.Addr().String()); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("got %s", response.Status)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	lines := log.with("The HTTP server has a problem")
+	if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["text"]), "at the disco") {
+		t.Errorf("logged are %v", lines)
 	}
 }

@@ -212,7 +212,7 @@ func (s *Session) notSent(stream *Stream, requests []Message, sent int, err erro
 	}
 	for _, request := range requests[sent:] {
 		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream.stream {
-			s.answerLocked(c, rpc.CodeInternal, "the request did not reach the server: "+err.Error(), rpc.ErrorTypeOf(CodeInternal))
+			s.answerLocked(c, rpc.CodeInternal, "the request did not reach the server: "+err.Error(), rpc.ErrorTypeOf(rpc.CodeInternal))
 		}
 	}
 	return stream, nil
