@@ -197,3 +197,13 @@ func unless(ok bool, complaint string) string {
 	}
 	return complaint
 }
+
+// A reader of the field must not take one process for each session for a security boundary.
+func TestIsolationSaysWhatItIsNot(t *testing.T) {
+	crd, _ := readCRD(t)
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	text := spec.Properties["session"].Properties["isolation"].Description
+	if !strings.Contains(strings.Join(strings.Fields(text), " "), "It is no security boundary: the processes of a pod share a user") {
+		t.Errorf("session.isolation is described by %q", text)
+	}
+}

@@ -208,7 +208,9 @@ type MCPServerSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.isolation) || self.isolation != 'Shared' || !has(self.statelessClients)",message="session.statelessClients must not be set with isolation Shared: there all clients use one process, whatever revision they speak",fieldPath=".statelessClients",reason=FieldValueForbidden
 type Session struct {
 	// isolation says which process serves a session of a stdio server.
-	// PerSession, which is the default, starts one process for each session.
+	// PerSession, which is the default, starts one process for each session. That
+	// keeps apart what sessions have in memory. It is no security boundary: the
+	// processes of a pod share a user, and one that is hostile can reach the others.
 	// Shared serves all sessions from one process; it suits servers that keep no
 	// state and are heavy to start, and requests that such a server sends to its
 	// client are refused.

@@ -13,7 +13,9 @@ import (
 // Session bounds what one client session may use, and for how long.
 type SessionApplyConfiguration struct {
 	// isolation says which process serves a session of a stdio server.
-	// PerSession, which is the default, starts one process for each session.
+	// PerSession, which is the default, starts one process for each session. That
+	// keeps apart what sessions have in memory. It is no security boundary: the
+	// processes of a pod share a user, and one that is hostile can reach the others.
 	// Shared serves all sessions from one process; it suits servers that keep no
 	// state and are heavy to start, and requests that such a server sends to its
 	// client are refused.
