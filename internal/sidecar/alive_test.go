@@ -22,7 +22,7 @@ func TestLive(t *testing.T) {
 		"one process for all":        {func(c *Config) { c.Shared = true }, []string{"shared process"}},
 		"streamable-http": {
 			func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
-			[]string{"endpoint for clients without sessions", "proxy"},
+			[]string{"endpoint for clients without sessions"},
 		},
 		"sse": {func(c *Config) { c.Transport, c.UpstreamURL = SSE, at }, nil},
 	} {
