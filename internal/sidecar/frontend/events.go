@@ -22,15 +22,15 @@ type Events struct {
 
 	mu    sync.Mutex // held while something is written
 	out   *Writer
-	timer *time.Timer // nil without comments
+	timer *time.Timer // until the next comment; nil without comments
 	every time.Duration
-	gone  func()
+	gone  func() // called when the client does not take a comment
 	over  bool
 	tail  []byte // the last bytes that were relayed
 }
 
-// StartEvents begins an answer that is an event stream. Headers that say how it may be
-// cached or what it consists of stay. by may be nil.
+// StartEvents begins an answer that is an event stream. The type and the caching that the
+// headers name already stay. by may be nil.
 func StartEvents(w http.ResponseWriter, status int, timeout time.Duration, by Interrupter) *Events {
 	header := w.Header()
 	header.Del("Content-Length")
@@ -103,12 +103,12 @@ func (e *Events) writeLocked(data []byte) error {
 type Source interface {
 	// Gather appends what there is, until the stream is Full. It says whether more may follow.
 	Gather(to *Events) (more bool)
-	// Wait waits until there is more to Gather, or the context ends.
+	// Wait waits until there is more to Gather, or the context ends. It may append, too.
 	Wait(ctx context.Context, to *Events)
 }
 
-// Run writes what the source has, and a comment after each interval of silence. It says
-// whether that is all of it: false is that the client has gone, or does not read.
+// Run writes what the source has, and a comment after each interval of silence. It reports
+// whether the client was sent all of it. Otherwise the client has gone, or does not read.
 func (e *Events) Run(ctx context.Context, interval time.Duration, from Source) (all bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -87,10 +87,9 @@ func TestEventsRun(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
-			if got := strings.Join(c.pieces, "|"); got != strings.Join(want, "|") {
+			if got := strings.Join(c.read(0), "|"); got != strings.Join(want, "|") {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			c.pieces = nil
 		}
 		after(0)
 		from.next <- "1"
@@ -100,9 +99,9 @@ func TestEventsRun(t *testing.T) {
 		after(interval-time.Second, event("2"))
 		after(time.Second, rpc.KeepAlive)
 		after(3*interval, rpc.KeepAlive, rpc.KeepAlive, rpc.KeepAlive)
-		c.takes = time.Second // while that is written, more comes
+		c.read(time.Second) // while that is written, more comes
 		from.next <- "3"
-		after(time.Millisecond)
+		time.Sleep(time.Millisecond)
 		from.next <- "4"
 		from.next <- "5"
 		close(from.next)
@@ -187,10 +186,9 @@ func TestRelay(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(interval + time.Second)
-			if got := c.text(); got != want {
+			if got := strings.Join(c.read(0), ""); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			c.pieces = nil
 		}
 		time.Sleep(2 * time.Second)
 		relay("data: {", rpc.KeepAlive+"data: {")

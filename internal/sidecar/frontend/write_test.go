@@ -17,10 +17,10 @@ const timeout = 10 * time.Second
 type client struct {
 	header http.Header
 	status int
-	takes  time.Duration // for a piece; less than 0 is for ever
-	wrote  func()        // called after each piece; may be nil
+	wrote  func() // called after each piece; may be nil
 
 	mu       sync.Mutex
+	takes    time.Duration // for a piece; less than 0 is for ever
 	deadline time.Time
 	moved    chan struct{} // closed when the deadline is another
 	pieces   []string
@@ -45,14 +45,14 @@ func (c *client) Write(b []byte) (int, error) {
 	began := time.Now()
 	for {
 		c.mu.Lock()
-		deadline, moved := c.deadline, c.moved
+		deadline, moved, takes := c.deadline, c.moved, c.takes
 		c.mu.Unlock()
 		var late, taken <-chan time.Time
 		if !deadline.IsZero() {
 			late = time.After(time.Until(deadline))
 		}
-		if c.takes >= 0 {
-			taken = time.After(c.takes - time.Since(began))
+		if takes >= 0 {
+			taken = time.After(takes - time.Since(began))
 		}
 		select {
 		case <-moved:
@@ -77,14 +77,37 @@ func (c *client) text() string {
 	return strings.Join(c.pieces, "")
 }
 
+// read returns the pieces that were written since it was called last. The next ones take
+// another while.
+func (c *client) read(takes time.Duration) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.takes = takes
+	pieces := c.pieces
+	c.pieces = nil
+	return pieces
+}
+
 // owner is of what is written.
 type owner struct {
+	mu        sync.Mutex
 	interrupt func()
 	wrote     int
 }
 
-func (o *owner) Interruptible(interrupt func()) { o.interrupt = interrupt }
-func (o *owner) Wrote()                         { o.wrote++ }
+func (o *owner) Interruptible(interrupt func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.interrupt = interrupt
+}
+
+func (o *owner) Wrote() { o.wrote++ }
+
+func (o *owner) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.interrupt()
+}
 
 func TestWriteJSON(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -93,12 +116,12 @@ func TestWriteJSON(t *testing.T) {
 		pieces        int
 		says, bounded bool
 	}{
-		"small":            {http.StatusOK, 100, &owner{}, 1, false, false},
-		"an error":         {http.StatusNotFound, 100, &owner{}, 1, false, false},
-		"larger":           {http.StatusOK, saidLength + 1, &owner{}, 1, true, false},
-		"one piece":        {http.StatusOK, pieceSize, &owner{}, 1, true, false},
-		"large":            {http.StatusOK, 2*pieceSize + 1, &owner{}, 3, true, true},
-		"large, of no one": {http.StatusOK, 2*pieceSize + 1, nil, 3, true, true},
+		"small":           {http.StatusOK, 100, &owner{}, 1, false, false},
+		"an error":        {http.StatusNotFound, 100, &owner{}, 1, false, false},
+		"larger":          {http.StatusOK, saidLength + 1, &owner{}, 1, true, false},
+		"one piece":       {http.StatusOK, pieceSize, &owner{}, 1, true, false},
+		"large":           {http.StatusOK, 2*pieceSize + 1, &owner{}, 3, true, true},
+		"large, no owner": {http.StatusOK, 2*pieceSize + 1, nil, 3, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, body := newClient(), strings.Repeat("x", test.size)
@@ -164,12 +187,11 @@ func TestWriterIsInterrupted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, by := newClient(), &owner{}
 				c.takes = takes
-				c.wrote = func() { by.interrupt() }
-				time.AfterFunc(time.Second, func() {
-					if takes < 0 {
-						by.interrupt()
-					}
-				})
+				if takes < 0 {
+					time.AfterFunc(time.Second, by.giveUp)
+				} else {
+					c.wrote = by.giveUp
+				}
 				out, began := NewWriter(c, timeout, by), time.Now()
 				if err := out.Write(make([]byte, 4*pieceSize)); !errors.Is(err, os.ErrDeadlineExceeded) || len(c.pieces) > 1 {
 					t.Errorf("got %v after %d pieces", err, len(c.pieces))

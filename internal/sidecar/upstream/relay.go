@@ -41,7 +41,7 @@ func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, re
 	}
 	x.r.Record.Answered(edge.Broken)
 	if !whole {
-		panic(http.ErrAbortHandler) // nobody shall take a part for the whole
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 }
 
