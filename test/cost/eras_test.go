@@ -18,8 +18,8 @@ import (
 const (
 	sessionObjects           = 37.8 // 37.0
 	sessionTranslatedObjects = 59.8 // 59.0
-	singleObjects            = 55.8 // 55.0
-	singleTranslatedObjects  = 77.8 // 77.0
+	singleObjects            = 51.8 // 51.0
+	singleTranslatedObjects  = 73.8 // 73.0
 )
 
 // eraClient calls a tool again and again, by one revision.
