@@ -147,7 +147,7 @@ func TestEndpointIsNoMessage(t *testing.T) {
 	}{
 		"address":       {"event: endpoint\ndata: /m\n\n", "event: endpoint\ndata: /m\n\n", false},
 		"second one":    {"event: endpoint\ndata: /m\n\nevent: endpoint\ndata: " + message + "\n\n", "event: endpoint\ndata: /m\n\n", false},
-		"several lines": {"event: endpoint\ndata: /m\ndata:\ndata: event: message\ndata: data: " + message + "\n\n", "", true},
+		"several lines": {"event: endpoint\ndata: /m\ndata:\ndata: event: message\ndata: data: " + message + "\n\n", "", true}, //nolint:dupword // the second is data
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &roundTripper{guard: newGuard(Options{Limits: Limits{ReplyBytes: 1 << 10}})}
