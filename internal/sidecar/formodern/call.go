@@ -227,7 +227,7 @@ func (s *Server) cancelLocked(c *call) {
 	if c.task != nil && c.task.id != "" {
 		w.cancelTaskLocked(c) // U-04
 	} else {
-		w.CancelLocked(c.number, "the client has gone")
+		w.sendLocked(mux.Cancellation(c.number, "the client has gone"))
 	}
 	w.watchLocked(c)
 	if !c.leased && c.task == nil {

@@ -262,7 +262,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 		err := w.child.Send(context.WithoutCancel(ctx), r.From, answer)
 		switch {
 		case err == nil:
-		case errors.Is(err, fault.ErrBusy):
+		case errors.Is(err, fault.ErrBusy), mux.IsUnread(err): // the process has StuckTimeout to read it
 			w.sendLater(answers[i:])
 			return
 		default:

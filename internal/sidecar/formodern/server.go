@@ -2,9 +2,10 @@
 // processes that have sessions only.
 //
 // A Server is put in place of a process of that revision: Call takes a request of one
-// client after the other, each with a recipient that gets the answer. Behind it is a pool of processes. Each is initialized once, with the
-// capabilities of the clients that it serves, and is used for one principal only: what
-// such a process keeps in memory is as good as a session.
+// client after the other, each with a recipient that gets the answer. Behind it is a pool
+// of processes. Each is initialized once, with the capabilities of the clients that it
+// serves, and is used for one principal only: what such a process keeps in memory is as
+// good as a session.
 //
 // A process with sessions says of a request of its own not which call it belongs to.
 // If its clients can be asked anything, it therefore has one call at a time that may

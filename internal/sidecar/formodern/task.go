@@ -116,8 +116,9 @@ func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 func (w *worker) requestLocked(c *call, method string) {
 	c.number = w.NumberLocked()
 	w.AddLocked(c.number, c)
-	w.floodedLocked()
-	w.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
+	if !w.floodedLocked() {
+		w.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
+	}
 }
 
 func (w *worker) pollTask(c *call) {

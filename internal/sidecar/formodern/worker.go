@@ -124,7 +124,11 @@ func (w *worker) sendLocked(message []byte) {
 
 // askLocked makes a request of the adapter's own.
 func (w *worker) askLocked(method, params string, within time.Duration) <-chan session.Message {
-	w.floodedLocked()
+	if w.floodedLocked() {
+		unasked := make(chan session.Message)
+		close(unasked)
+		return unasked
+	}
 	return w.AskLocked(method, params, within)
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// JSON-RPC error codes of answers that are given here.
 // nameBytes bounds what is kept of a call or subscription: id, token or URI.
 const nameBytes = 8 << 10
 

@@ -54,6 +54,23 @@ func TestServerIsBusy(t *testing.T) {
 	}
 }
 
+// A translator that cannot take requests in time is not ended: there is no other one.
+func TestTranslatorIsNotReplaced(t *testing.T) {
+	process := newScript(nil)
+	s := newStage(t, func(o *Options) {
+		o.Era, o.Limits.StuckTimeout = Legacy, time.Nanosecond
+		o.Translate = func() Translator { return standIn(unreading{process}) }
+	}, nil)
+	for range 3 {
+		s.post(enveloped("1", "some/method", "")).want(503)
+	}
+	select {
+	case <-process.closed:
+		t.Error("it is closed")
+	default:
+	}
+}
+
 // A stand-in gets every subscription of every client, since it knows whom its news are for.
 func TestStandInListens(t *testing.T) {
 	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)

@@ -10,8 +10,11 @@ import (
 // begin anew.
 
 // noteUnread is for a process that does not read what it is sent. It is ended when that
-// has lasted.
+// has lasted. A translator looks after its processes itself, and there is no other one.
 func (r *run) noteUnread() {
+	if r.translator != nil {
+		return
+	}
 	r.mu.Lock()
 	stuck := r.UnreadLocked() >= r.options.Limits.StuckTimeout
 	r.mu.Unlock()
