@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// exitGrace is how long more output of a process that has ended is waited for: what
-// it wrote last is there already, but others may hold its output open.
+// exitGrace is how long Serve reads on after the end of a process. What the process wrote
+// is in the pipe by then, but a child of its own may hold the pipe open.
 const exitGrace = 50 * time.Millisecond
 
-// lastBytes is how much such a process can have left behind: the largest pipe.
+// lastBytes bounds what a process can leave in its pipe: the largest size of a pipe.
 const lastBytes = 1 << 20
 
-// lastWords reads all that a process has written, also when whoever takes its
-// messages is slow: a read deadline that has passed hides what is in the pipe.
+// lastWords reads all that a process has written, also when the receiver of its messages
+// is slow. Without it, a read deadline in the past would hide what is still in the pipe.
 type lastWords struct {
 	output *os.File
-	left   int // once the process has ended
+	left   int // to read after the end of the process
 }
 
-// SyscallConn is for readers that wait without a buffer. What they cannot read they read
-// by Read.
+// SyscallConn is for readers that wait without a buffer. They fall back to Read.
 func (l *lastWords) SyscallConn() (syscall.RawConn, error) { return l.output.SyscallConn() }
 
 func (l *lastWords) Read(p []byte) (int, error) {
@@ -36,8 +35,8 @@ func (l *lastWords) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readNow reads what the pipe holds and ignores the deadline. With a new deadline, too, a
-// read could begin too late.
+// readNow reads what the pipe holds and ignores the deadline. A later deadline would not
+// do: a slow receiver could miss that, too.
 func readNow(output *os.File, p []byte) (n int, err error) {
 	connection, err := output.SyscallConn()
 	if err != nil {

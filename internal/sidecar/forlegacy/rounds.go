@@ -102,7 +102,7 @@ func (s *Server) another(c *call, answer session.Message) (next session.Message,
 }
 
 // retry is the same request once more, with answers for the server and the state that it
-// wants back byte for byte (I-05). Whoever takes it gives it an id of its own.
+// wants back byte for byte (I-05). The code that sends it gives it an id.
 func (c *call) retry(responses, state []byte) session.Message {
 	text, params := c.request.Bytes, c.request.Envelope.Params
 	var edits rpc.Edits

@@ -47,7 +47,7 @@ type Policy struct {
 	Opened func(context.Context, Member)
 }
 
-// Registry knows the sessions of one instance by their ids, whoever keeps them.
+// Registry knows all sessions of one instance by their ids: its own, and those of HTTP servers.
 type Registry struct {
 	policy Policy
 	// Places are those of all sessions but the probe's.

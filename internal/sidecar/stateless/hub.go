@@ -27,8 +27,8 @@ type hub struct {
 	upstream  *call          // the subscription at the process
 	wanted    subscription.Filter
 	agreed    *subscription.Filter // nil until the process has said so
-	lacking   bool                 // somebody wants what is not wanted of the process yet
-	changing  bool                 // somebody makes upstream what it should be
+	lacking   bool                 // a client wants more than the process was asked for
+	changing  bool                 // the goroutine of change runs
 }
 
 // listener is a client that listens.
