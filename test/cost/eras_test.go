@@ -17,7 +17,7 @@ import (
 // same server: what was measured when they were last set, and a little more.
 const (
 	sessionObjects           = 37.8 // 37.0
-	sessionTranslatedObjects = 60.8 // 60.0
+	sessionTranslatedObjects = 59.8 // 59.0
 	singleObjects            = 51.8 // 51.0
 	singleTranslatedObjects  = 73.8 // 73.0
 )

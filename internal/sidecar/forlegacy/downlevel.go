@@ -11,7 +11,7 @@ type downlevel struct {
 	text     []byte
 	method   string
 	revision string // these compare as texts
-	edits    *rpc.Edits
+	edits    rpc.Edits
 }
 
 // keep keeps a member of a result, as far as the client can read it. It says whether
@@ -110,6 +110,6 @@ func (d *downlevel) tools(list rpc.Span) {
 		if !schema.Present() || d.structured(schema) && string(rpc.Text(d.text, rpc.Lookup(d.text, schema, "type"))) == "object" {
 			continue
 		}
-		dropMember(d.text, tool.Value, "outputSchema", d.edits)
+		dropMember(d.text, tool.Value, "outputSchema", &d.edits)
 	}
 }

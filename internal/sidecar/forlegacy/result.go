@@ -30,19 +30,18 @@ func resultType(answer []byte, result rpc.Span) string {
 // know, and otherwise byte for byte.
 func (c *call) complete(answer session.Message) session.Message {
 	text, e := answer.Bytes, &answer.Envelope
-	var edits rpc.Edits
-	down := downlevel{text: text, method: c.method, revision: c.revision, edits: &edits}
-	edits.Filter(text, e.Result, func(m rpc.Member) bool {
+	down := downlevel{text: text, method: c.method, revision: c.revision}
+	down.edits.Filter(text, e.Result, func(m rpc.Member) bool {
 		switch string(m.Name) {
 		case "resultType", "ttlMs", "cacheScope":
 			return false
 		case "_meta":
-			return keepMeta(text, m.Value, &edits)
+			return keepMeta(text, m.Value, &down.edits)
 		}
 		return down.keep(m, e.Result)
 	})
-	edited := session.Message{Bytes: rpc.Edited(text, edits...), Envelope: *e, Owned: true}
-	edited.Envelope.ID, edited.Envelope.Result = edits.Moved(e.ID), edits.Moved(e.Result)
+	edited := session.Message{Bytes: rpc.Edited(text, down.edits...), Envelope: *e, Owned: true}
+	edited.Envelope.ID, edited.Envelope.Result = down.edits.Moved(e.ID), down.edits.Moved(e.Result)
 	return edited
 }
 
