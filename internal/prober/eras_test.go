@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 )
 
@@ -47,7 +47,7 @@ func (o *oneEra) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if envelope.Kind == rpc.Request && (envelope.ProtocolVersion != nil) != o.modern {
-			frontend.RefuseRevision(w, envelope.ID.Of(body), string(envelope.ProtocolVersion))
+			front.RefuseRevision(w, envelope.ID.Of(body), string(envelope.ProtocolVersion))
 			return
 		}
 		o.mu.Lock()

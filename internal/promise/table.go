@@ -20,7 +20,7 @@ func rows() []row {
 	return []row{
 		{"image present, one server at a time: `kubectl apply` → Ready and Verified", atMost(Ready), []string{endToEnd}},
 		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{endToEnd}},
-		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/child: TestDeathIsToldInTime", endToEnd}},
+		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
 		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"allowed hosts, allowed origins or verbosity changed → in effect in running pods, none restarted", atMost(Settings), []string{endToEnd}},
 		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},

@@ -22,20 +22,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
-	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -318,15 +318,15 @@ func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.config
 	options := streamable.Options{
 		Sessions: a.sessions, Open: a.backend.open, MintID: a.mintID, Stateless: a.serveStateless,
-		OpenTimeout: c.OpenTimeout, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval, Retry: retry,
+		OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval, Retry: retry,
 	}
 	routes := map[string]edge.Route{}
 	if c.LegacySSE {
-		routes = legacysse.New(legacysse.Options{
-			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: legacysse.MessagesPath,
-			OpenTimeout: c.OpenTimeout, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval,
+		routes = sse.New(sse.Options{
+			Sessions: a.sessions, Open: a.backend.open, MintToken: a.mintID, PostTo: sse.MessagesPath,
+			OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		}).Routes()
-		routes[legacysse.MessagesPath] = a.logInitialize(routes[legacysse.MessagesPath])
+		routes[sse.MessagesPath] = a.logInitialize(routes[sse.MessagesPath])
 	}
 	if proxy := a.backend.proxy; proxy != nil {
 		options.Stateless = proxy.ServeStateless
@@ -349,7 +349,7 @@ func (a *Adapter) serveStateless(w http.ResponseWriter, r *edge.Request) {
 	message := &r.Messages[0]
 	if a.config.Era != stateless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
 		r.Record.Front = edge.Stateless
-		frontend.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
+		front.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}
 	a.backend.eras.stateless.Serve(w, r)
@@ -360,11 +360,11 @@ func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
 	text := "there is nothing at " + rpc.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
 	switch path := r.URL.Path; {
 	case a.config.LegacySSE:
-		text += ", and " + legacysse.StreamPath + " for clients that know only that transport"
-	case path == legacysse.StreamPath || path == legacysse.MessagesPath:
-		text += "; clients that know only the transport of " + legacysse.StreamPath + " are served with " + a.config.Names.Of(option.LegacySSE)
+		text += ", and " + sse.StreamPath + " for clients that know only that transport"
+	case path == sse.StreamPath || path == sse.MessagesPath:
+		text += "; clients that know only the transport of " + sse.StreamPath + " are served with " + a.config.Names.Of(option.LegacySSE)
 	}
-	frontend.RefusePlain(w, http.StatusNotFound, text)
+	front.RefusePlain(w, http.StatusNotFound, text)
 }
 
 // exitGrace is how long it may take to learn why a server's output has ended.

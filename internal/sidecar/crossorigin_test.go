@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 )
 
 // A browser asks beforehand whether a page may call, and whether it may read what is
@@ -51,8 +51,8 @@ func TestBrowserMayCall(t *testing.T) {
 	host := strings.TrimSuffix(own, Path)
 	for name, test := range map[string]struct{ url, method, allowed string }{
 		"stdio":    {own, "POST", "GET, POST, DELETE"},
-		"stream":   {host + legacysse.StreamPath, "GET", "GET"},
-		"messages": {host + legacysse.MessagesPath, "POST", "POST"},
+		"stream":   {host + sse.StreamPath, "GET", "GET"},
+		"messages": {host + sse.MessagesPath, "POST", "POST"},
 		"proxy":    {proxied, "POST", "GET, POST, DELETE"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/forlegacy"
-	"github.com/slipway-mcp/slipway/internal/sidecar/formodern"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tolegacy"
+	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tomodern"
 )
 
 // eras serves clients of the era that the server does not speak, and those without
@@ -24,8 +24,8 @@ import (
 type eras struct {
 	stateless *stateless.Endpoint // of clients without sessions
 	below     *stateless.Endpoint // of sessions that are translated
-	modern    *formodern.Server   // for clients without sessions, made of servers with them
-	legacy    forlegacy.Metrics   // of sessions that are translated
+	modern    *tomodern.Server    // for clients without sessions, made of servers with them
+	legacy    tolegacy.Metrics    // of sessions that are translated
 }
 
 // endpoints are the different ones of both.
@@ -78,7 +78,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes, Memory: a.memory,
 			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
-			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: frontend.WriteTimeout, KeepAlive: frontend.KeepAliveInterval,
+			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		},
 		Log: a.config.Log,
 	}
@@ -86,13 +86,13 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 
 // newForModern lets clients without sessions have as many processes as there may be
 // sessions: neither kind of client can lock the other out.
-func (a *Adapter) newForModern(acquire withSession) *formodern.Server {
-	return formodern.New(formodern.Options{
+func (a *Adapter) newForModern(acquire withSession) *tomodern.Server {
+	return tomodern.New(tomodern.Options{
 		Acquire: acquire, Serves: func(spoken string) []string {
 			return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}, stateless.Legacy)
 		},
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
-		Limits: formodern.Limits{
+		Limits: tomodern.Limits{
 			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
 			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout, EvictIdle: evictIdle,
 			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace, Memory: a.memory,
@@ -191,20 +191,20 @@ func takeOver(opened *session.Session) func(session.Message) {
 
 // newForLegacy makes a server for one session. Requests of the session that no client has
 // sent are made on behalf of last, if it is not nil.
-func (a *Adapter) newForLegacy(last *atomic.Pointer[caller.Caller]) *forlegacy.Server {
+func (a *Adapter) newForLegacy(last *atomic.Pointer[caller.Caller]) *tolegacy.Server {
 	e := a.backend.eras
-	return forlegacy.New(forlegacy.Options{
-		Modern: modern{e.below, last}, Limits: forlegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log,
+	return tolegacy.New(tolegacy.Options{
+		Modern: modern{e.below, last}, Limits: tolegacy.DefaultLimits(), Metrics: &e.legacy, Log: a.config.Log,
 	})
 }
 
-// modern is the endpoint as forlegacy sees it.
+// modern is the endpoint as tolegacy sees it.
 type modern struct {
 	endpoint *stateless.Endpoint
 	last     *atomic.Pointer[caller.Caller]
 }
 
-func (m modern) Call(ctx context.Context, request session.Message) (forlegacy.Exchange, error) {
+func (m modern) Call(ctx context.Context, request session.Message) (tolegacy.Exchange, error) {
 	if request.From == nil && m.last != nil {
 		request.From = m.last.Load()
 	}

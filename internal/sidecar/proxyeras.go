@@ -10,11 +10,11 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -104,7 +104,7 @@ func (p *proxyEras) spoken(ctx context.Context) (revision, digest string) {
 // isLegacy says that the server is known to speak revisions with sessions only.
 func (p *proxyEras) isLegacy(ctx context.Context) bool {
 	revision, _ := p.spoken(ctx)
-	return revision != "" && revision < frontend.Revision20260728
+	return revision != "" && revision < front.Revision20260728
 }
 
 const (
@@ -119,7 +119,7 @@ const (
 // not say, its clients ask it themselves.
 func (p *proxyEras) hasSessions(ctx context.Context) bool {
 	revision, digest := p.spoken(ctx)
-	if revision < frontend.Revision20260728 {
+	if revision < front.Revision20260728 {
 		return true
 	}
 	p.mu.Lock()
@@ -185,7 +185,7 @@ func (p *proxyEras) translate(w http.ResponseWriter, r *edge.Request) bool {
 // route sends what belongs to a session of ours there, and all else to the proxy.
 func (p *proxyEras) route(proxy *upstream.Proxy) edge.Route {
 	ours := func(r *edge.Request) bool {
-		_, ok := p.adapter.sessions.Find(r.Head(frontend.HeaderSession)).(*session.Session)
+		_, ok := p.adapter.sessions.Find(r.Head(front.HeaderSession)).(*session.Session)
 		return ok
 	}
 	route := proxy.Route()

@@ -15,13 +15,13 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // Listen opens a port that others connect to. Peers that vanish without a word
 // are noticed by the kernel.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
-	return listen(ctx, address, frontend.KeepAliveInterval, frontend.WriteTimeout)
+	return listen(ctx, address, front.KeepAliveInterval, front.WriteTimeout)
 }
 
 // listen has the kernel ask a peer that was silent for so long whether it is there,

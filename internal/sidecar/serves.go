@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
@@ -14,10 +14,10 @@ import (
 // long.
 func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
 	var served []string
-	if c.translates() || found == stateless.Modern || own.ProtocolVersion >= frontend.Revision20260728 {
-		served = append(served, frontend.Revision20260728)
+	if c.translates() || found == stateless.Modern || own.ProtocolVersion >= front.Revision20260728 {
+		served = append(served, front.Revision20260728)
 	}
-	for _, revision := range slices.Backward(frontend.Revisions()) {
+	for _, revision := range slices.Backward(front.Revisions()) {
 		if c.hasSessionsOf(revision, own.ProtocolVersion) {
 			served = append(served, revision)
 		}
@@ -31,7 +31,7 @@ func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
 // that sessions share only speaks the one that it was initialized with.
 func (c *Config) hasSessionsOf(revision, spoken string) bool {
 	switch {
-	case spoken >= frontend.Revision20260728:
+	case spoken >= front.Revision20260728:
 		return true
 	case c.Shared:
 		return revision == spoken

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -63,7 +63,7 @@ func (a *Adapter) findEra(ctx context.Context) {
 			}
 			return
 		}
-		a.config.Log.V(1).Info("Cannot find out whether the server speaks revision "+frontend.Revision20260728, "error", err.Error())
+		a.config.Log.V(1).Info("Cannot find out whether the server speaks revision "+front.Revision20260728, "error", err.Error())
 		mux.Pause(ctx, eraRetry)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -118,7 +118,7 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			}
 			vanish(t, port)
 			g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
-			if time.Since(began) < frontend.KeepAliveInterval { // before the adapter has written anything
+			if time.Since(began) < front.KeepAliveInterval { // before the adapter has written anything
 				return
 			}
 		}

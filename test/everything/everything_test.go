@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/test/adapter"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -46,7 +46,7 @@ func TestHTTPSSE(t *testing.T) {
 			t.Run(revision, func(t *testing.T) {
 				t.Parallel()
 				exercise(t, server, revision, func() mcp.Transport {
-					return &mcp.SSEClientTransport{Endpoint: endpoint.url + legacysse.StreamPath}
+					return &mcp.SSEClientTransport{Endpoint: endpoint.url + sse.StreamPath}
 				})
 			})
 		}

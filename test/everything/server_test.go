@@ -15,9 +15,9 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
-	"github.com/slipway-mcp/slipway/internal/sidecar/legacysse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/npm"
@@ -55,8 +55,8 @@ func newEndpoint(t *testing.T, command ...string) *endpoint {
 		sessions: session.NewRegistry(session.Policy{Max: 8, IdleTimeout: time.Hour, MaxLifetime: time.Hour}),
 	}
 	metrics := &session.Metrics{}
-	transport := legacysse.New(legacysse.Options{
-		Sessions: e.sessions, MintToken: rand.Text, PostTo: legacysse.MessagesPath,
+	transport := sse.New(sse.Options{
+		Sessions: e.sessions, MintToken: rand.Text, PostTo: sse.MessagesPath,
 		Open: func(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
 			server, err := e.pool.Acquire(ctx)
 			if err != nil {

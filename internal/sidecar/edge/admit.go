@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
@@ -46,7 +46,7 @@ type Origins struct {
 // browser to add cookies or other credentials.
 func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
 	if err := o.Policy().Check(r, &o.Names); err != nil {
-		frontend.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
+		front.Refuse(w, http.StatusForbidden, nil, rpc.CodeInvalidRequest, err.Error())
 		return false
 	}
 	from := r.Header[headerOrigin]

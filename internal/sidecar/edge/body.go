@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // BodyLimits bound the bodies that the Door reads.
@@ -63,16 +63,16 @@ func notPlainJSON(header http.Header) string {
 		return "the body must not have a Content-Encoding, such as " + strconv.Quote(rpc.Clip(encoding))
 	}
 	contentType := head(header, "Content-Type")
-	if contentType == frontend.TypeJSON { // nearly always
+	if contentType == front.TypeJSON { // nearly always
 		return ""
 	}
 	switch mediaType, _, err := mime.ParseMediaType(contentType); {
-	case err == nil && mediaType == frontend.TypeJSON:
+	case err == nil && mediaType == front.TypeJSON:
 		return ""
 	case contentType == "":
-		return "the Content-Type must be " + frontend.TypeJSON + ", and there is none"
+		return "the Content-Type must be " + front.TypeJSON + ", and there is none"
 	}
-	return "the Content-Type must be " + frontend.TypeJSON + ", not " + strconv.Quote(rpc.Clip(contentType))
+	return "the Content-Type must be " + front.TypeJSON + ", not " + strconv.Quote(rpc.Clip(contentType))
 }
 
 // pieceBytes is how much of a body a client must send to get time for more. It also

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *Refusal) {
@@ -55,7 +55,7 @@ func TestTimeForABody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 			r := httptest.NewRequest(http.MethodPost, "/", inPieces{strings.NewReader(strings.Repeat(" ", size)), test.piece})
-			r.Header.Set("Content-Type", frontend.TypeJSON)
+			r.Header.Set("Content-Type", front.TypeJSON)
 			body, refused := readBody(w, r, BodyLimits{BodyBytes: size, ReadTimeout: time.Second})
 			if refused != nil || len(body) != size {
 				t.Fatalf("read %d bytes, %v", len(body), refused)
@@ -88,7 +88,7 @@ func TestRefusedBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/", test.body)
-			r.Header.Set("Content-Type", frontend.TypeJSON)
+			r.Header.Set("Content-Type", front.TypeJSON)
 			for name, value := range test.headers {
 				r.Header.Set(name, value)
 			}

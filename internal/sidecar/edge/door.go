@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // The stages. Each can be replaced without the others.
@@ -182,5 +182,5 @@ func (f *Refusal) closing() *Refusal {
 
 func (f *Refusal) write(w http.ResponseWriter, id []byte) {
 	maps.Copy(w.Header(), f.Header)
-	frontend.Refuse(w, f.Status, id, f.Code, f.Text)
+	front.Refuse(w, f.Status, id, f.Code, f.Text)
 }

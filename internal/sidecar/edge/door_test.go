@@ -13,7 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
@@ -101,7 +101,7 @@ func TestOrderOfStages(t *testing.T) {
 				Closed: func(r Record) { records = append(records, r) },
 			})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", s.body)
-			r.Header.Set("Content-Type", frontend.TypeJSON)
+			r.Header.Set("Content-Type", front.TypeJSON)
 			w := httptest.NewRecorder()
 			door.ServeHTTP(w, r)
 			var want []string
@@ -134,7 +134,7 @@ func TestRefusalNamesItsRequest(t *testing.T) {
 		s := &stages{refuse: refuse, body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
 		door := New(Options{Admit: s, Authenticate: s, Budget: s, Authorize: s, Routes: map[string]Route{"/": {}}})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", s.body)
-		r.Header.Set("Content-Type", frontend.TypeJSON)
+		r.Header.Set("Content-Type", front.TypeJSON)
 		w := httptest.NewRecorder()
 		door.ServeHTTP(w, r)
 		if !strings.HasPrefix(w.Body.String(), want) || w.Header().Get("X-Stage") != refuse {
@@ -224,8 +224,8 @@ func TestOutcomes(t *testing.T) {
 			r.Record.Answered(Succeeded)
 		}, 200, Timeout},
 		"accepted":            {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(202) }, 202, Succeeded},
-		"refused":             {func(w http.ResponseWriter, _ *Request) { frontend.Refuse(w, 400, nil, -32602, "no") }, 400, "-32602"},
-		"a code of its own":   {func(w http.ResponseWriter, _ *Request) { frontend.Refuse(w, 200, nil, 12345, "no") }, 200, "_OTHER"},
+		"refused":             {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 400, nil, -32602, "no") }, 400, "-32602"},
+		"a code of its own":   {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 200, nil, 12345, "no") }, 200, "_OTHER"},
 		"a server's status":   {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(401) }, 401, "401"},
 		"an unknown status":   {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(477) }, 477, "_OTHER"},
 		"1xx is no answer":    {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(103); w.WriteHeader(404) }, 404, "404"},
@@ -238,7 +238,7 @@ func TestOutcomes(t *testing.T) {
 				Routes: map[string]Route{"/": {Serve: test.serve}}, Closed: func(r Record) { records = append(records, r) },
 			})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"strange"}`))
-			r.Header.Set("Content-Type", frontend.TypeJSON)
+			r.Header.Set("Content-Type", front.TypeJSON)
 			door.ServeHTTP(httptest.NewRecorder(), r)
 			if len(records) != 1 || records[0].Status != test.status || records[0].Error != test.how || records[0].Method != other {
 				t.Errorf("got %+v, want status %d, error type %q", records, test.status, test.how)
@@ -271,7 +271,7 @@ func TestHandOver(t *testing.T) {
 				Closed: func(r Record) { got = append(got, r.Error) },
 			})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)))
-			r.Header.Set("Content-Type", frontend.TypeJSON)
+			r.Header.Set("Content-Type", front.TypeJSON)
 			door.ServeHTTP(httptest.NewRecorder(), r)
 			test.after(handed)
 			if diff := cmp.Diff(test.want, got); diff != "" {

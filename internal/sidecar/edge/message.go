@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -49,5 +49,5 @@ func refuseScan(w http.ResponseWriter, err error) {
 	if code == rpc.CodeParse {
 		text = "the body is not JSON: " + text
 	}
-	frontend.Refuse(w, http.StatusBadRequest, nil, code, text)
+	front.Refuse(w, http.StatusBadRequest, nil, code, text)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -153,8 +153,8 @@ func knownMethod(method []byte) string {
 }
 
 var knownRevisions = func() map[string]string {
-	known := map[string]string{"": "", frontend.Revision20260728: frontend.Revision20260728}
-	for _, revision := range frontend.Revisions() {
+	known := map[string]string{"": "", front.Revision20260728: front.Revision20260728}
+	for _, revision := range front.Revisions() {
 		known[revision] = revision
 	}
 	return known

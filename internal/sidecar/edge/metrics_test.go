@@ -14,7 +14,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -70,17 +70,17 @@ func TestInFlight(t *testing.T) {
 		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
 		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 			during = gauge()
-			r.Record.Revision = frontend.Revision20250618
+			r.Record.Revision = front.Revision20250618
 			w.WriteHeader(http.StatusOK)
 		}}},
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`))
-	r.Header.Set("Content-Type", frontend.TypeJSON)
+	r.Header.Set("Content-Type", front.TypeJSON)
 	door.ServeHTTP(httptest.NewRecorder(), r)
 	if during != 1 || gauge() != 0 {
 		t.Errorf("%v in flight during a call, %v after it", during, gauge())
 	}
-	if counted := *m.succeeded.Load(); counted[operation{"tools/call", frontend.Revision20250618}] == nil {
+	if counted := *m.succeeded.Load(); counted[operation{"tools/call", front.Revision20250618}] == nil {
 		t.Errorf("the call is counted as %v", counted)
 	}
 }

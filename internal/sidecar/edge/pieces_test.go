@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // A body of any size arrives as it was sent, whether its size was announced or not.
@@ -26,14 +26,14 @@ func TestBodiesOfAllSizes(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%d %s", size, name), func(t *testing.T) {
 				r := httptest.NewRequest(http.MethodPost, "/", reader)
-				r.Header.Set("Content-Type", frontend.TypeJSON)
+				r.Header.Set("Content-Type", front.TypeJSON)
 				got, refused := readBody(httptest.NewRecorder(), r, BodyLimits{BodyBytes: int64(size)})
 				if refused != nil || !bytes.Equal(got, sent) {
 					t.Errorf("got %d bytes of %d, refusal %+v", len(got), size, refused)
 				}
 				r = httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(append(bytes.Clone(sent), 'x')))
 				r.ContentLength = -1
-				r.Header.Set("Content-Type", frontend.TypeJSON)
+				r.Header.Set("Content-Type", front.TypeJSON)
 				if _, refused := readBody(httptest.NewRecorder(), r, BodyLimits{BodyBytes: int64(size)}); refused == nil || refused.Status != http.StatusRequestEntityTooLarge {
 					t.Errorf("one byte more than may be: refusal %+v", refused)
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
@@ -49,11 +49,11 @@ func newRefusalLog(verbosity int) *refusalLog {
 		Refusals:     &Refusals{Log: log},
 		Routes: map[string]Route{"/mcp": {Serve: func(w http.ResponseWriter, _ *Request) {
 			if l.text != "" {
-				frontend.Unavailable(w, nil, l.text)
+				front.Unavailable(w, nil, l.text)
 			}
 		}}},
 		Elsewhere: func(w http.ResponseWriter, r *http.Request) {
-			frontend.RefusePlain(w, http.StatusNotFound, "there is nothing at "+r.URL.Path)
+			front.RefusePlain(w, http.StatusNotFound, "there is nothing at "+r.URL.Path)
 		},
 	})
 	return l

@@ -62,14 +62,14 @@ type call struct {
 // unwritten is what waits, beside what is being written.
 func (c *call) unwritten() int { return c.waiting - c.inHand }
 
-// Interruptible is that of frontend.Interrupter.
+// Interruptible is that of front.Interrupter.
 func (c *call) Interruptible(interrupt func()) {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
 	c.interrupt = interrupt
 }
 
-// Wrote is that of frontend.Interrupter.
+// Wrote is that of front.Interrupter.
 func (c *call) Wrote() {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -26,7 +26,7 @@ type refusal struct {
 }
 
 func (r *refusal) write(w http.ResponseWriter, id []byte) {
-	frontend.RefuseWith(w, r.status, id, r.code, r.text, r.data)
+	front.RefuseWith(w, r.status, id, r.code, r.text, r.data)
 }
 
 func mismatch(text string) *refusal {
@@ -42,7 +42,7 @@ func invalidParams(text string) *refusal {
 // result nor an error that lists older revisions.
 func refuseSessionsOnly(request session.Message, setting string) *refusal {
 	text := "this server has sessions only: begin with initialize. " +
-		"To serve clients that speak only revision " + frontend.Revision20260728 + ", set " + setting + " to Translate"
+		"To serve clients that speak only revision " + front.Revision20260728 + ", set " + setting + " to Translate"
 	if string(request.Envelope.Method) == methodDiscover {
 		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: text}
 	}
@@ -65,23 +65,23 @@ func check(header http.Header, request session.Message) *refusal {
 // about the version itself (L-22).
 func checkVersion(header http.Header, request session.Message) *refusal {
 	version := string(request.Envelope.ProtocolVersion)
-	switch value, ok := only(header, frontend.HeaderRevision); {
+	switch value, ok := only(header, front.HeaderRevision); {
 	case !ok:
 		return mismatch("the header MCP-Protocol-Version must be there, once")
 	case value != version:
 		return mismatch("the header MCP-Protocol-Version is not the protocolVersion in params._meta")
-	case version == frontend.Revision20260728:
+	case version == front.Revision20260728:
 		return nil
 	}
-	supported := []string{frontend.Revision20260728}
-	if !frontend.IsServed(version) {
+	supported := []string{front.Revision20260728}
+	if !front.IsServed(version) {
 		// Whoever has an older one has it without an envelope, and is not to be told to
 		// go on as it does.
-		older := frontend.Revisions()
+		older := front.Revisions()
 		slices.Reverse(older)
 		supported = append(supported, older...)
 	}
-	return &refusal{http.StatusBadRequest, rpc.CodeUnsupportedRevision, "unsupported protocol version", frontend.UnsupportedData(version, supported...)}
+	return &refusal{http.StatusBadRequest, rpc.CodeUnsupportedRevision, "unsupported protocol version", front.UnsupportedData(version, supported...)}
 }
 
 // checkMeta is about what every request says of its client (L-21).
@@ -156,7 +156,7 @@ func nameOf(request session.Message) (name []byte, member string) {
 func checkRemoved(_ http.Header, request session.Message) *refusal {
 	switch method := string(request.Envelope.Method); method {
 	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + frontend.Revision20260728 + " has no " + method}
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + front.Revision20260728 + " has no " + method}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -106,10 +106,10 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 		refuseSessionsOnly(message, e.options.TranslateSetting).write(w, id)
 	case errors.Is(err, fault.ErrBusy):
 		e.metrics.Refused.Inc()
-		frontend.Unavailable(w, id, err.Error())
+		front.Unavailable(w, id, err.Error())
 	case err != nil:
 		if r.Context().Err() == nil { // else nobody is there to be told
-			frontend.Unavailable(w, id, "the server does not take requests now: "+err.Error())
+			front.Unavailable(w, id, "the server does not take requests now: "+err.Error())
 		}
 	default:
 		r.Drop()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -227,7 +227,7 @@ func verdictOf(answer []byte) verdict {
 	case response.Error != nil && response.Error.Code == rpc.CodeMissingCapability:
 		return verdict{Modern, "it answers server/discover with an error that only this era has"}
 	}
-	if slices.Contains(supported, frontend.Revision20260728) {
+	if slices.Contains(supported, front.Revision20260728) {
 		return verdict{Modern, names}
 	}
 	return verdict{Legacy, other}
@@ -258,7 +258,7 @@ func ownMeta() string { return metaWith(allCapabilities) }
 
 // metaWith is what a request says of a client with these capabilities.
 func metaWith(capabilities string) string {
-	return `"_meta":{"` + rpc.MetaProtocolVersion + `":"` + frontend.Revision20260728 + `",` +
+	return `"_meta":{"` + rpc.MetaProtocolVersion + `":"` + front.Revision20260728 + `",` +
 		`"` + rpc.MetaClientInfo + `":` + rpc.ClientInfo(version.Get().Version) + `,` +
 		`"` + rpc.MetaClientCapabilities + `":` + capabilities + `}`
 }
@@ -268,5 +268,5 @@ const methodDiscover = "server/discover"
 func discoverRequest() session.Message { return ownRequest(methodDiscover, ownMeta()) }
 
 func initializeRequest() session.Message {
-	return ownRequest(rpc.MethodInitialize, rpc.InitializeParams(frontend.Revision20251125, "{}", version.Get().Version))
+	return ownRequest(rpc.MethodInitialize, rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -205,7 +205,7 @@ func newStage(t *testing.T, change func(*Options), play func(*script)) *stage {
 
 // serve does what the front end does before.
 func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
-	r.Header.Set("Content-Type", frontend.TypeJSON)
+	r.Header.Set("Content-Type", front.TypeJSON)
 	edgetest.At(edge.Route{Serve: s.endpoint.Serve}).ServeHTTP(w, r)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // reply writes what arrives for a call to its client. It commits itself late: an answer
@@ -69,14 +69,14 @@ func (p *reply) timedOut() event {
 }
 
 func (p *reply) writeJSON(answer event) {
-	frontend.WriteJSON(p.w, answer.status, answer.message, p.limits.WriteTimeout, p.call)
+	front.WriteJSON(p.w, answer.status, answer.message, p.limits.WriteTimeout, p.call)
 	p.r.Record.Answered(edge.ErrorType(answer.failed))
 }
 
 // stream answers by an event stream, until it ends or the client goes. The first event may
 // be nil. Events have no ids: nothing can be resumed in this revision (M-08).
 func (p *reply) stream(first *event) {
-	events := frontend.StartEvents(p.w, http.StatusOK, p.limits.WriteTimeout, p.call)
+	events := front.StartEvents(p.w, http.StatusOK, p.limits.WriteTimeout, p.call)
 	source := *p // most calls have one body for an answer, and need nothing of this on the heap
 	if first != nil {
 		source.append(events, *first)
@@ -88,13 +88,13 @@ func (p *reply) stream(first *event) {
 	}
 }
 
-func (p *reply) append(to *frontend.Events, e event) {
+func (p *reply) append(to *front.Events, e event) {
 	to.Append(rpc.Event{Data: e.message})
 	p.last, p.failed = e.last, e.failed
 }
 
-// Gather is that of frontend.Source.
-func (p *reply) Gather(to *frontend.Events) (more bool) {
+// Gather is that of front.Source.
+func (p *reply) Gather(to *front.Events) (more bool) {
 	for !p.last && !to.Full() {
 		next, ok := p.call.take()
 		if !ok {
@@ -105,8 +105,8 @@ func (p *reply) Gather(to *frontend.Events) (more bool) {
 	return !p.last
 }
 
-// Wait is that of frontend.Source.
-func (p *reply) Wait(ctx context.Context, to *frontend.Events) {
+// Wait is that of front.Source.
+func (p *reply) Wait(ctx context.Context, to *front.Events) {
 	select {
 	case <-p.call.wake:
 	case <-p.timeout:

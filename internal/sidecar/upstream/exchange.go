@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 var (
@@ -42,8 +42,8 @@ func (x *exchange) run() {
 	if x.sessionForgotten(response.StatusCode) {
 		return
 	}
-	if response.Header.Get(frontend.HeaderSession) != "" && x.session == nil {
-		x.endStray(ctx, response.Header.Get(frontend.HeaderSession))
+	if response.Header.Get(front.HeaderSession) != "" && x.session == nil {
+		x.endStray(ctx, response.Header.Get(front.HeaderSession))
 	}
 	x.relay(ctx, cancel, response)
 }
@@ -73,7 +73,7 @@ func (x *exchange) turnAway(err error) {
 	if !errors.Is(err, fault.ErrDraining) && !errors.Is(err, context.Canceled) {
 		x.proxy.Metrics.Refused.Inc()
 	}
-	frontend.RefuseSession(x.w, x.r.Request, x.message.id, err)
+	front.RefuseSession(x.w, x.r.Request, x.message.id, err)
 }
 
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
@@ -85,7 +85,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	}
 	request.Header = forwarded(x.r)
 	if x.session != nil {
-		request.Header.Set(frontend.HeaderSession, x.session.serverID)
+		request.Header.Set(front.HeaderSession, x.session.serverID)
 	}
 	return x.proxy.server.send(request)
 }
@@ -112,7 +112,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 		// Many servers have no GET at all and do not know that they should say 405
 		// (R35). If the session is gone the next POST will tell.
 		x.w.Header().Set("Allow", "POST, DELETE")
-		frontend.Refuse(x.w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the server offers no stream")
+		front.Refuse(x.w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the server offers no stream")
 		return true
 	case status == http.StatusNotFound,
 		status == http.StatusBadRequest && s.confirmedBefore(time.Unix(0, p.outage.Load())):
@@ -155,14 +155,14 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	case isDown(err):
 		p.noteOutage()
 		p.Metrics.Unavailable.Inc()
-		frontend.Unavailable(x.w, x.message.id, "the server does not accept connections: "+err.Error())
+		front.Unavailable(x.w, x.message.id, "the server does not accept connections: "+err.Error())
 	case errors.Is(err, errUnusable):
 		p.Metrics.Broken.Inc()
-		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, err.Error())
+		front.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, err.Error())
 	default:
 		p.noteOutage()
 		p.Metrics.Broken.Inc()
-		frontend.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, "the server did not answer: "+err.Error())
+		front.Refuse(x.w, http.StatusBadGateway, x.message.id, rpc.CodeInternal, "the server did not answer: "+err.Error())
 	}
 }
 
@@ -170,10 +170,10 @@ func (x *exchange) fail(ctx context.Context, err error) {
 // the HTTP of it (T-09).
 func (x *exchange) failInBand(text string) {
 	if x.message.id == nil {
-		frontend.Unavailable(x.w, nil, text)
+		front.Unavailable(x.w, nil, text)
 		return
 	}
-	frontend.Refuse(x.w, http.StatusOK, x.message.id, rpc.CodeInternal, text)
+	front.Refuse(x.w, http.StatusOK, x.message.id, rpc.CodeInternal, text)
 }
 
 // timedOut tells the server, so that it can stop: in revisions with sessions a

@@ -18,7 +18,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -26,10 +26,10 @@ import (
 
 // Short names for tests.
 const (
-	headerSession  = frontend.HeaderSession
-	headerRevision = frontend.HeaderRevision
-	typeJSON       = frontend.TypeJSON
-	typeEvents     = frontend.TypeEvents
+	headerSession  = front.HeaderSession
+	headerRevision = front.HeaderRevision
+	typeJSON       = front.TypeJSON
+	typeEvents     = front.TypeEvents
 )
 
 const (

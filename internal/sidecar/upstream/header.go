@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
-const acceptBoth = frontend.TypeJSON + ", " + frontend.TypeEvents
+const acceptBoth = front.TypeJSON + ", " + front.TypeEvents
 
 // Headers that repeat what stands in the body of a request.
 const (
@@ -34,7 +34,7 @@ var hopByHop = []string{
 
 // notForwarded are further headers of a request that the server does not get.
 var notForwarded = []string{
-	frontend.HeaderSession, // names a session to us; the server's own id takes its place
+	front.HeaderSession,    // names a session to us; the server's own id takes its place
 	adapterapi.HeaderProbe, // is between the manager and us
 	// We have checked where the request comes from. The server would refuse every
 	// place that it has not been told of.
@@ -144,7 +144,7 @@ func forwarded(r *edge.Request) http.Header {
 	header.Set("Accept-Encoding", "identity")
 	if r.Method == http.MethodPost {
 		// Without parameters: nobody shall read the body in another character set.
-		header.Set("Content-Type", frontend.TypeJSON)
+		header.Set("Content-Type", front.TypeJSON)
 		// Servers look for both by name.
 		if accept := header.Get("Accept"); accept == "" || strings.Contains(accept, "*/*") {
 			header.Set("Accept", acceptBoth)
@@ -170,8 +170,8 @@ func removeHopByHop(header http.Header) {
 // answered are the headers that the client gets with an answer.
 func answered(dst, header http.Header) {
 	removeHopByHop(header)
-	header.Del(frontend.HeaderSession) // the server's own id is told to nobody
-	frontend.DropCORS(header)
+	header.Del(front.HeaderSession) // the server's own id is told to nobody
+	front.DropCORS(header)
 	if ours := dst["Vary"]; len(ours) > 0 {
 		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
 	}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // initialize takes a request that opens a session.
 func (p *Proxy) initialize(x *exchange) {
-	if x.r.Header.Get(frontend.HeaderSession) != "" {
-		frontend.Refuse(x.w, http.StatusBadRequest, x.message.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
+	if x.r.Header.Get(front.HeaderSession) != "" {
+		front.Refuse(x.w, http.StatusBadRequest, x.message.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	if p.Initialize == nil || !p.Initialize(x.w, x.r) {
@@ -46,7 +46,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
-	serverID := response.Header.Get(frontend.HeaderSession)
+	serverID := response.Header.Get(front.HeaderSession)
 	if serverID != "" && !isHeaderValue(serverID) {
 		x.fail(ctx, fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", errUnusable))
 		return
@@ -65,7 +65,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		x.r.Record.Session, x.r.Record.Revision = opened.Number, edge.KnownRevision(revision)
 		id := p.MintID()
 		slot.Fill(x.r.Context(), id, opened)
-		x.w.Header().Set(frontend.HeaderSession, id)
+		x.w.Header().Set(front.HeaderSession, id)
 	default:
 		x.endStray(ctx, serverID)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -130,7 +130,7 @@ func (c *Connection) sendRequest(ctx context.Context, from *caller.Caller, messa
 func (c *Connection) post(ctx context.Context, message []byte, header http.Header) (*http.Response, error) {
 	request := newRequest(ctx, http.MethodPost, c.options.URL, message)
 	request.Header = header.Clone()
-	request.Header.Set("Content-Type", frontend.TypeJSON)
+	request.Header.Set("Content-Type", front.TypeJSON)
 	request.Header.Set("Accept", acceptBoth)
 	return c.do(request)
 }
@@ -139,10 +139,10 @@ func (c *Connection) post(ctx context.Context, message []byte, header http.Heade
 func (c *Connection) get(ctx context.Context, lastEventID string, header http.Header) (*http.Response, error) {
 	request := newRequest(ctx, http.MethodGet, c.options.URL, nil)
 	request.Header = header.Clone()
-	request.Header.Set("Accept", frontend.TypeEvents)
+	request.Header.Set("Accept", front.TypeEvents)
 	request.Header.Set("Cache-Control", "no-store")
 	if lastEventID != "" {
-		request.Header.Set(frontend.HeaderLastEventID, lastEventID)
+		request.Header.Set(front.HeaderLastEventID, lastEventID)
 	}
 	return c.do(request)
 }
@@ -151,10 +151,10 @@ func (c *Connection) get(ctx context.Context, lastEventID string, header http.He
 func (c *Connection) do(request *http.Request) (*http.Response, error) {
 	id, revision := c.known()
 	if id != "" {
-		request.Header.Set(frontend.HeaderSession, id)
+		request.Header.Set(front.HeaderSession, id)
 	}
 	if revision != "" {
-		request.Header.Set(frontend.HeaderRevision, revision)
+		request.Header.Set(front.HeaderRevision, revision)
 	}
 	response, err := c.server.send(request)
 	if err != nil && request.Context().Err() == nil && !errors.Is(err, errUnusable) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -32,7 +32,7 @@ func (c *Connection) sendInitialize(ctx context.Context, from *caller.Caller, id
 			return c.failed(ctx, flight, err)
 		}
 		defer func() { _ = response.Body.Close() }()
-		if err := c.enter(response.Header.Get(frontend.HeaderSession)); err != nil {
+		if err := c.enter(response.Header.Get(front.HeaderSession)); err != nil {
 			c.fail(flight, err.Error())
 			return nil
 		}
@@ -80,9 +80,9 @@ func (c *Connection) leave() {
 	defer cancel()
 	request := newRequest(ctx, http.MethodDelete, c.options.URL, nil)
 	request.Header = c.lastHeader().Clone()
-	request.Header.Set(frontend.HeaderSession, id)
+	request.Header.Set(front.HeaderSession, id)
 	if revision != "" {
-		request.Header.Set(frontend.HeaderRevision, revision)
+		request.Header.Set(front.HeaderRevision, revision)
 	}
 	if response, err := c.server.send(request); err == nil {
 		discard(response)
@@ -104,7 +104,7 @@ func (l *Legacy) Sessions(ctx context.Context, from *caller.Caller) (has, certai
 		return false, false, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if err := c.enter(response.Header.Get(frontend.HeaderSession)); err != nil {
+	if err := c.enter(response.Header.Get(front.HeaderSession)); err != nil {
 		return false, false, err
 	}
 	defer c.leave()
@@ -162,5 +162,5 @@ func (c *Connection) readAgreement(response *http.Response) ([]byte, error) {
 }
 
 func initializeRequest() []byte {
-	return rpc.AppendRequest(nil, []byte("0"), rpc.MethodInitialize, rpc.InitializeParams(frontend.Revision20251125, "{}", version.Get().Version))
+	return rpc.AppendRequest(nil, []byte("0"), rpc.MethodInitialize, rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version))
 }

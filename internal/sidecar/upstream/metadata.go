@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // MetadataPath is where a server that checks tokens itself says which authorization
@@ -59,7 +59,7 @@ func (m *metadata) check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", metadataMethods)
-		frontend.RefusePlain(w, http.StatusMethodNotAllowed, "metadata can only be read")
+		front.RefusePlain(w, http.StatusMethodNotAllowed, "metadata can only be read")
 		return false
 	}
 	return true
@@ -70,7 +70,7 @@ func (m *metadata) serve(w http.ResponseWriter, r *edge.Request) {
 	case m.slots <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", "1")
-		frontend.RefusePlain(w, http.StatusServiceUnavailable, "too many ask for metadata at a time")
+		front.RefusePlain(w, http.StatusServiceUnavailable, "too many ask for metadata at a time")
 		return
 	}
 	document, err := m.fetch(r.Context())
@@ -79,7 +79,7 @@ func (m *metadata) serve(w http.ResponseWriter, r *edge.Request) {
 	case errors.Is(err, errNoMetadata):
 		http.Error(w, err.Error(), http.StatusNotFound) // the server has none, which is nothing to log
 	case err != nil:
-		frontend.RefusePlain(w, http.StatusBadGateway, "the server's metadata cannot be had: "+err.Error())
+		front.RefusePlain(w, http.StatusBadGateway, "the server's metadata cannot be had: "+err.Error())
 	default:
 		document.write(w, r)
 	}
@@ -100,7 +100,7 @@ func (m *metadata) fetch(ctx context.Context) (document, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	request := newRequest(ctx, http.MethodGet, m.url, nil)
-	request.Header = http.Header{"Accept": {frontend.TypeJSON}, "Accept-Encoding": {"identity"}, "User-Agent": {""}}
+	request.Header = http.Header{"Accept": {front.TypeJSON}, "Accept-Encoding": {"identity"}, "User-Agent": {""}}
 	response, err := m.server.send(request)
 	if err != nil {
 		return document{}, err
@@ -112,7 +112,7 @@ func (m *metadata) fetch(ctx context.Context) (document, error) {
 		return document{}, fmt.Errorf("it answers with status %d", status)
 	case status != http.StatusOK:
 		return document{}, fmt.Errorf("%w: it answers with status %d", errNoMetadata, status)
-	case media != frontend.TypeJSON: // some servers have a page for every path
+	case media != front.TypeJSON: // some servers have a page for every path
 		return document{}, fmt.Errorf("%w: what it answers is no JSON", errNoMetadata)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, metadataBytes+1))
@@ -142,5 +142,5 @@ func (d document) write(w http.ResponseWriter, r *edge.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	_ = frontend.NewWriter(w, metadataTimeout, nil).Write(d.body) // the client has it, or is gone
+	_ = front.NewWriter(w, metadataTimeout, nil).Write(d.body) // the client has it, or is gone
 }

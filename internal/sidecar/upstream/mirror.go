@@ -6,7 +6,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
@@ -37,11 +37,11 @@ func mirroredParams(tool toolindex.Tool) ([]paramheader.Param, bool) {
 func (t *mirroredTools) mirror(request session.Message) http.Header {
 	e := &request.Envelope
 	header := http.Header{}
-	header.Set("Content-Type", frontend.TypeJSON)
+	header.Set("Content-Type", front.TypeJSON)
 	header.Set("Accept", acceptBoth)
-	header.Set(frontend.HeaderRevision, frontend.Revision20260728)
+	header.Set(front.HeaderRevision, front.Revision20260728)
 	if named := string(e.ProtocolVersion); isHeaderValue(named) {
-		header.Set(frontend.HeaderRevision, named)
+		header.Set(front.HeaderRevision, named)
 	}
 	header.Set(headerMethod, paramheader.Encode(string(e.Method)))
 	if name := nameIn(request); name != nil {

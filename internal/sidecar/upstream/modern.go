@@ -10,7 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
@@ -48,7 +48,7 @@ type ModernConnection struct {
 	tools mirroredTools
 }
 
-var errNoAnswers = errors.New("protocol revision " + frontend.Revision20260728 + " has no answers of clients")
+var errNoAnswers = errors.New("protocol revision " + front.Revision20260728 + " has no answers of clients")
 
 // Send posts a request, and returns when the server has read it. A request that is
 // cancelled is cut off, which is how the server learns of it (M-09). There is no other

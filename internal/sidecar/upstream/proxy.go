@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -101,13 +101,13 @@ func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
 // Route is the proxy's place at the edge.
 func (p *Proxy) Route() edge.Route {
-	return edge.Route{Methods: frontend.Methods, Check: p.Check, Serve: p.Serve}
+	return edge.Route{Methods: front.Methods, Check: p.Check, Serve: p.Serve}
 }
 
 // Check refuses what the head of a request makes no sense of.
 func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
-	return frontend.NamesOnce(w, r.Request, nil) && frontend.TakesMethod(w, r.Request)
+	return front.NamesOnce(w, r.Request, nil) && front.TakesMethod(w, r.Request)
 }
 
 // Serve answers a request that Check has let pass.
@@ -125,7 +125,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *edge.Request) {
 
 // pass forwards a request in the session that it names, if it names one.
 func (p *Proxy) pass(x *exchange) {
-	id := x.r.Header.Get(frontend.HeaderSession)
+	id := x.r.Header.Get(front.HeaderSession)
 	if id == "" {
 		p.passSingle(x)
 		return
@@ -142,7 +142,7 @@ func (p *Proxy) pass(x *exchange) {
 		return
 	case errors.Is(err, session.ErrTooManyStreams):
 		p.Metrics.Refused.Inc()
-		frontend.Refuse(x.w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
+		front.Refuse(x.w, http.StatusConflict, nil, rpc.CodeInvalidRequest, err.Error())
 		return
 	default:
 		x.turnAway(err)
@@ -197,9 +197,9 @@ func (p *Proxy) passSingle(x *exchange) {
 
 // delete ends a session. It is over here even if the server does not end its own.
 func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
-	id := r.Header.Get(frontend.HeaderSession)
+	id := r.Header.Get(front.HeaderSession)
 	if id == "" {
-		frontend.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+frontend.HeaderSession+" header is missing")
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+front.HeaderSession+" header is missing")
 		return
 	}
 	// The session ends whatever the server says, so the server must have let the caller in.
@@ -222,13 +222,13 @@ func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, he
 	request := newRequest(ctx, method, p.URL, body)
 	request.Header = header
 	if about != nil {
-		header.Set(frontend.HeaderSession, about.serverID)
-		if about.Revision != "" && header.Get(frontend.HeaderRevision) == "" {
-			header.Set(frontend.HeaderRevision, about.Revision)
+		header.Set(front.HeaderSession, about.serverID)
+		if about.Revision != "" && header.Get(front.HeaderRevision) == "" {
+			header.Set(front.HeaderRevision, about.Revision)
 		}
 	}
 	if body != nil {
-		header.Set("Content-Type", frontend.TypeJSON)
+		header.Set("Content-Type", front.TypeJSON)
 		header.Set("Accept", acceptBoth)
 	}
 	if response, err := p.server.send(request); err == nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // relaySize is how much of an answer is held at a time.
@@ -51,7 +51,7 @@ func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, re
 func (x *exchange) begin(response *http.Response, slow func()) (write func([]byte) error, end func() (whole bool)) {
 	answered(x.w.Header(), response.Header)
 	if isEvents(response.Header) {
-		events := frontend.StartEvents(x.w, response.StatusCode, x.proxy.WriteTimeout, nil)
+		events := front.StartEvents(x.w, response.StatusCode, x.proxy.WriteTimeout, nil)
 		if response.Header.Get("Content-Encoding") == "" {
 			first := commitAfter
 			if x.stream {
@@ -62,7 +62,7 @@ func (x *exchange) begin(response *http.Response, slow func()) (write func([]byt
 		return events.Relay, events.Close
 	}
 	x.w.WriteHeader(response.StatusCode)
-	out := frontend.NewWriter(x.w, x.proxy.WriteTimeout, nil)
+	out := front.NewWriter(x.w, x.proxy.WriteTimeout, nil)
 	write = out.Write
 	if response.ContentLength < 0 {
 		write = out.WriteNow
@@ -72,7 +72,7 @@ func (x *exchange) begin(response *http.Response, slow func()) (write func([]byt
 
 func isEvents(header http.Header) bool {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	return err == nil && mediaType == frontend.TypeEvents
+	return err == nil && mediaType == front.TypeEvents
 }
 
 // copyBody writes everything that can be read.

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/frontend"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -107,7 +107,7 @@ func (c *SSEConnection) Serve(receive func(session.Message), ended func(error)) 
 func (s *SSE) connect(ctx context.Context, header http.Header) (*SSEConnection, error) {
 	request := newRequest(ctx, http.MethodGet, s.URL, nil)
 	request.Header = header.Clone()
-	request.Header.Set("Accept", frontend.TypeEvents)
+	request.Header.Set("Accept", front.TypeEvents)
 	request.Header.Set("Cache-Control", "no-store")
 	response, err := s.server.send(request)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *SSEConnection) Send(ctx context.Context, from *caller.Caller, message [
 		do: func(ctx context.Context) error {
 			request := newRequest(ctx, http.MethodPost, c.to, message)
 			request.Header = by.header.Clone()
-			request.Header.Set("Content-Type", frontend.TypeJSON)
+			request.Header.Set("Content-Type", front.TypeJSON)
 			return c.accept(request, by)
 		},
 		ackWait: ackWait,

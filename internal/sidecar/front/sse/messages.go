@@ -1,0 +1,140 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// serveMessages takes the messages of a client for the server of its connection. It only
+// acknowledges them: answers travel on the event stream.
+func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
+	c, ok := t.find(w, r)
+	if !ok {
+		return
+	}
+	// Client and server may agree on 2025-03-26 over this transport, and that revision
+	// has batches. Clients that have not agreed yet may send them, too (J-10).
+	if agreed := c.revision(); r.Batch && agreed >= firstWithoutBatches {
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this connection has "+agreed)
+		return
+	}
+	if err := c.take(r); err != nil {
+		failTake(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// firstWithoutBatches is the first revision after the one with batches.
+const firstWithoutBatches = "2025-06-18"
+
+func isInitialize(message session.Message) bool {
+	return message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize"
+}
+
+// errStateless refuses notifications of 2026-07-28, which this transport does not serve.
+// Requests get an answer on the stream.
+var errStateless = errors.New("messages of the stateless protocol are not taken here; begin with initialize")
+
+// failTake refuses a message that did not reach its server.
+func failTake(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, session.ErrEnded):
+		failEnded(w)
+	case errors.Is(err, session.ErrDuplicateID), errors.Is(err, errStateless):
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
+	case errors.Is(err, session.ErrTooManyCalls):
+		front.Unavailable(w, nil, err.Error())
+	default:
+		front.Unavailable(w, nil, "the server does not take messages now: "+err.Error())
+	}
+}
+
+// take hands messages to the server, notifications and responses first. The adapter
+// itself answers those that the server must not see.
+func (c *connection) take(r *edge.Request) error {
+	ctx := r.Context()
+	if len(r.Messages) == 1 {
+		switch answer, err := c.refuse(r.Messages[0]); {
+		case err != nil:
+			return err
+		case answer != nil:
+			r.Record.Answered(errorTypeOf(answer))
+			return c.answer(ctx, answer)
+		}
+	}
+	requests := r.Messages[:0]
+	for i := range r.Messages {
+		message := r.Messages[i]
+		message.From = &r.Caller
+		if message.Envelope.Kind == rpc.Request {
+			requests = append(requests, message)
+		} else if err := c.session.Tell(ctx, message); err != nil {
+			return err
+		}
+	}
+	if len(requests) == 0 {
+		return nil
+	}
+	if !r.Batch {
+		return c.call(r, requests)
+	}
+	return c.session.CallOn(ctx, c.stream, requests...)
+}
+
+// call hands a request to the server. The writer of the stream closes its record with the
+// answer.
+func (c *connection) call(r *edge.Request, request []session.Message) error {
+	record := r.HandOver()
+	request[0].Tag = record
+	c.records.add(record)
+	err := c.session.CallOn(r.Context(), c.stream, request...)
+	if err != nil {
+		c.records.take(record) // the edge closes it, with the refusal
+	}
+	return err
+}
+
+// errorTypeOf returns how a request failed that the adapter answers itself.
+func errorTypeOf(answer []byte) edge.ErrorType {
+	envelope, err := rpc.Scan(answer)
+	if err != nil {
+		return edge.Succeeded // cannot happen: the adapter made the answer
+	}
+	return edge.ErrorType(rpc.ErrorType(answer, &envelope, false))
+}
+
+// refuse returns the answer to a request that the server must not see, or an error for
+// another such message, which gets no answer. Both are nil for all other messages.
+func (c *connection) refuse(message session.Message) (answer []byte, err error) {
+	e := &message.Envelope
+	id := e.ID.Of(message.Bytes)
+	switch {
+	case e.ProtocolVersion != nil && e.Kind == rpc.Request:
+		return front.UnsupportedRevision(id, string(e.ProtocolVersion)), nil
+	case e.ProtocolVersion != nil:
+		return nil, errStateless
+	case isInitialize(message) && !c.begin(id):
+		// Servers differ in how they treat a second initialize.
+		return rpc.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
+	}
+	return nil, nil
+}
+
+// answer sends the client an answer of the adapter itself.
+func (c *connection) answer(ctx context.Context, message []byte) error {
+	select {
+	case c.answers <- message:
+		return nil
+	case <-c.gone:
+		return session.ErrEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

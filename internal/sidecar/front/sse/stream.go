@@ -1,0 +1,162 @@
+package sse
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// errGone ends the session of a client that has closed its event stream.
+var errGone = fmt.Errorf("%w: it closed its connection", session.ErrClient)
+
+// connection is the event stream of one client, and its session. All messages of the
+// server are on one stream, so that they arrive in the order in which the server sends
+// them.
+type connection struct {
+	session *session.Session
+	stream  *session.Stream
+	records records
+	answers chan []byte   // of the adapter itself
+	gone    chan struct{} // closed when the connection ends
+
+	initialize atomic.Pointer[string] // its id, once the server has it
+	agreed     atomic.Pointer[string] // the revision in the answer to it
+}
+
+// begin records the id of initialize. It returns false if the client has sent one before.
+func (c *connection) begin(id []byte) bool {
+	text := string(id)
+	return c.initialize.CompareAndSwap(nil, &text)
+}
+
+// note looks for the answer to initialize, before the client gets it. So the adapter
+// knows the revision whenever the client does.
+func (c *connection) note(message []byte) {
+	id := c.initialize.Load()
+	if id == nil || c.agreed.Load() != nil {
+		return
+	}
+	envelope, err := rpc.Scan(message)
+	if err != nil || envelope.Kind != rpc.Response || string(envelope.ID.Of(message)) != *id {
+		return
+	}
+	var answer struct {
+		Result struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	// A malformed answer agrees on no revision, as an error does.
+	_ = json.Unmarshal(message, &answer)
+	c.agreed.Store(&answer.Result.ProtocolVersion)
+}
+
+// revision is the protocol revision of the session; empty before client and server agree
+// on one.
+func (c *connection) revision() string {
+	if agreed := c.agreed.Load(); agreed != nil {
+		return *agreed
+	}
+	return ""
+}
+
+// serveStream opens a session and sends its messages to the client, until the client or
+// the server ends. A client that disconnects cannot come back, so that its session and
+// its server end with the GET.
+func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
+	if !front.Accepts(r.Request, front.TypeEvents) {
+		front.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+front.TypeEvents)
+		return
+	}
+	slot, err := t.Sessions.Reserve(r.Context(), &r.Caller)
+	if err != nil {
+		front.RefuseSession(w, r.Request, nil, err)
+		return
+	}
+	defer slot.Release()
+	opened, general, err := t.open(r.Context(), &r.Caller)
+	if err != nil {
+		front.Unavailable(w, nil, err.Error())
+		return
+	}
+	defer opened.End(errGone)
+	opened.Owner = caller.NewOwner(&r.Caller)
+	r.Record.Session = opened.Number
+	// The registry has the session under a secret name, so that clients cannot reach it
+	// by another transport.
+	slot.Fill(r.Context(), rand.Text(), opened)
+
+	defer general.Detach()
+	c := &connection{session: opened, stream: general, answers: make(chan []byte), gone: make(chan struct{})}
+	defer close(c.gone)
+	defer c.records.cancel()
+	token := t.MintToken()
+	t.add(token, c)
+	defer t.remove(token)
+	t.write(w, r, c, t.PostTo+"?"+tokenParameter+"="+token)
+}
+
+// open starts a server, and opens the stream for messages that belong to no call.
+func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Session, *session.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.OpenTimeout)
+	defer cancel()
+	opened, err := t.Open(ctx, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	general, err := opened.Open()
+	if err != nil {
+		opened.End(err)
+		return nil, nil, err
+	}
+	return opened, general, nil
+}
+
+// write sends the client the URL for its messages, and then the messages of the server.
+func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection, postTo string) {
+	events := front.StartEvents(w, http.StatusOK, t.WriteTimeout, c.stream)
+	events.Append(rpc.Event{Type: "endpoint", Data: []byte(postTo)})
+	events.Run(r.Context(), t.KeepAlive, c)
+}
+
+// Gather is that of front.Source.
+func (c *connection) Gather(to *front.Events) (more bool) {
+	select {
+	case answer := <-c.answers: // however much the server says
+		to.Append(rpc.Event{Data: answer})
+	default:
+	}
+	for !to.Full() {
+		event, ok, end := c.stream.Take()
+		if !ok {
+			return !end
+		}
+		if event.Message != nil { // otherwise the client has cancelled the call
+			c.note(event.Message)
+			to.Append(rpc.Event{Data: event.Message})
+		}
+		if record, ok := event.Tag().(*edge.Handed); ok {
+			c.records.take(record)
+			record.Close(edge.ErrorType(event.Failed()))
+		}
+	}
+	return true
+}
+
+// Wait is that of front.Source.
+func (c *connection) Wait(ctx context.Context, to *front.Events) {
+	select {
+	case <-ctx.Done():
+	case answer := <-c.answers:
+		to.Append(rpc.Event{Data: answer})
+	case <-c.stream.Ready():
+	}
+}

@@ -1,0 +1,115 @@
+// Package sse serves the HTTP+SSE transport of protocol revision 2024-11-05, for
+// clients that know no newer one. It has two URLs: a GET of the first opens an event
+// stream, and clients POST their messages to the second.
+//
+// An event stream is a session. Its server starts when the client connects, and ends when
+// the client disconnects; the client cannot resume it. All answers travel on that stream.
+package sse
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// The paths where clients expect the two URLs.
+const (
+	StreamPath   = "/sse"
+	MessagesPath = "/messages"
+)
+
+const tokenParameter = "token"
+
+// Options are what a Transport needs, and its limits.
+type Options struct {
+	Sessions *session.Registry
+
+	// Open starts a server for a new session, or connects to one. Clients see its errors.
+	// A session that it returns ends with its server.
+	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
+	// MintToken makes the token that a client sends with each POST. Other clients must
+	// not be able to guess it, and it must need no escapes in a URL.
+	MintToken func() string
+	// PostTo is the path in the endpoint event, to which clients send their messages.
+	PostTo string
+
+	OpenTimeout  time.Duration // for a server to start
+	WriteTimeout time.Duration // for a client to read what the adapter writes
+	KeepAlive    time.Duration // between comments on a silent connection
+}
+
+// Transport is the pair of URLs.
+type Transport struct {
+	Options
+
+	mu          sync.Mutex
+	connections map[string]*connection // by token
+}
+
+// New returns a Transport without connections.
+func New(options Options) *Transport {
+	return &Transport{Options: options, connections: map[string]*connection{}}
+}
+
+// Routes are the transport's places at the edge.
+func (t *Transport) Routes() map[string]edge.Route {
+	return map[string]edge.Route{
+		StreamPath:   {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
+		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Check: only(http.MethodPost)},
+	}
+}
+
+// only refuses all methods but one.
+func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
+	return func(w http.ResponseWriter, r *edge.Request) bool {
+		r.Record.Front = edge.HTTPAndSSE
+		if r.Method != method {
+			w.Header().Set("Allow", method)
+			front.Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "this URL takes "+method+" only")
+			return false
+		}
+		return true
+	}
+}
+
+// find returns the connection that a request names, if it belongs to the caller. If it
+// returns false it has answered the request.
+func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, bool) {
+	token := r.URL.Query().Get(tokenParameter)
+	if token == "" {
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+tokenParameter+" is missing: post to the URL in the endpoint event, as it stands there")
+		return nil, false
+	}
+	t.mu.Lock()
+	found, ok := t.connections[token]
+	t.mu.Unlock()
+	if !ok || !found.session.Owner.Is(&r.Caller) {
+		failEnded(w)
+		return nil, false
+	}
+	r.Record.Session, r.Record.Revision = found.session.Number, edge.KnownRevision(found.revision())
+	return found, true
+}
+
+func failEnded(w http.ResponseWriter) {
+	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such connection: it has ended or never was; connect again")
+}
+
+func (t *Transport) add(token string, c *connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.connections[token] = c
+}
+
+func (t *Transport) remove(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.connections, token)
+}

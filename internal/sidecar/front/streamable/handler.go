@@ -1,0 +1,137 @@
+// Package streamable serves the Streamable HTTP transport of protocol revisions
+// 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. Client and server may also agree on
+// 2024-11-05 there, which had another transport. Revision 2026-07-28 has no sessions: its
+// messages name their version themselves, by which this package recognizes them and hands
+// them on.
+package streamable
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Options are what a Handler needs, and its limits.
+type Options struct {
+	Sessions *session.Registry
+
+	// Open starts a server for a new session, or connects to one. Clients see its errors.
+	// A session that it returns ends with its server.
+	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
+	// MintID makes the id of a new session.
+	MintID func() string
+	// Stateless answers messages that name their protocol version themselves. If it is
+	// nil, the Handler refuses them with the list of revisions that it serves.
+	Stateless func(w http.ResponseWriter, r *edge.Request)
+
+	OpenTimeout  time.Duration // for a server to start and answer initialize
+	WriteTimeout time.Duration // for a client to read what the adapter writes
+	KeepAlive    time.Duration // between comments on a silent stream
+	Retry        time.Duration // for clients to wait before they connect again
+}
+
+// Handler is the MCP endpoint.
+type Handler struct{ Options }
+
+// New returns a Handler.
+func New(options Options) *Handler { return &Handler{options} }
+
+// Route is the handler's place at the edge.
+func (h *Handler) Route() edge.Route {
+	return edge.Route{Methods: front.Methods, Check: h.Check, Serve: h.Serve}
+}
+
+// Check refuses unknown methods, and messages of unknown sessions before the adapter reads
+// their bodies.
+func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
+	r.Record.Front = edge.Streamable
+	if !front.TakesMethod(w, r.Request) {
+		return false
+	}
+	name := r.Head(front.HeaderSession)
+	if r.Method != http.MethodPost || name == "" || r.Head(front.HeaderRevision) == front.Revision20260728 {
+		return true
+	}
+	if _, ok := h.Sessions.Find(name).(*session.Session); !ok {
+		h.refuseSession(w, r, name)
+		return false
+	}
+	return true
+}
+
+// Serve answers a request that Check has let pass.
+func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
+	r.Record.Front = edge.Streamable
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r)
+	case http.MethodGet:
+		h.get(w, r)
+	default:
+		h.delete(w, r)
+	}
+}
+
+// session finds the session that a request names. If it returns false it has answered the
+// HTTP request. The id is that of the JSON-RPC request, or nil.
+func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
+	if !front.NamesOnce(w, r.Request, id) {
+		return nil, false
+	}
+	if revision := r.Head(front.HeaderRevision); revision != "" && !front.IsServed(revision) {
+		front.RefuseRevision(w, id, revision)
+		return nil, false
+	}
+	name := r.Head(front.HeaderSession)
+	if name == "" {
+		front.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "the "+front.HeaderSession+" header is missing: only initialize may come without it")
+		return nil, false
+	}
+	found, ok := h.Sessions.Find(name).(*session.Session)
+	if !ok || !owns(r, found) {
+		h.refuseSession(w, r, name)
+		return nil, false
+	}
+	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
+	return found, true
+}
+
+// refuseSession answers a request that names an unknown session. The answer names no request:
+// clients of the Go SDK would take the error for that request's answer and keep the session.
+func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name string) {
+	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.Ended.Text(name, &r.Caller))
+}
+
+// owns says whether a session belongs to the caller. For other callers it does not exist.
+// A server that checks tokens itself sees the tokens of requests only. For everything
+// else the caller needs a token that the server has accepted before.
+func owns(r *edge.Request, found *session.Session) bool {
+	if found.ServerChecks && !onlyRequests(r) {
+		return found.Owner.IsVerified(&r.Caller)
+	}
+	return found.Owner.Is(&r.Caller)
+}
+
+func onlyRequests(r *edge.Request) bool {
+	for i := range r.Messages {
+		if r.Messages[i].Envelope.Kind != rpc.Request {
+			return false
+		}
+	}
+	return len(r.Messages) > 0
+}
+
+func (h *Handler) delete(w http.ResponseWriter, r *edge.Request) {
+	found, ok := h.session(w, r, nil)
+	if !ok {
+		return
+	}
+	found.End(session.ErrClient)
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,106 @@
+package streamable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+var errNotOpened = errors.New("the session was not opened")
+
+// initialize opens a session: a slot in the registry, a server, and the server's result.
+// The client learns the session's id only together with that result, so that an
+// initialize that fails leaves no session behind.
+func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
+	message := r.Messages[0]
+	message.From = &r.Caller
+	id := message.Envelope.ID.Of(message.Bytes)
+	if len(r.Header[front.HeaderSession]) > 1 || r.Head(front.HeaderSession) != "" {
+		front.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		return
+	}
+	slot, err := h.Sessions.Reserve(r.Context(), &r.Caller)
+	if err != nil {
+		front.RefuseSession(w, r.Request, id, err)
+		return
+	}
+	defer slot.Release()
+
+	ctx, cancel := context.WithTimeout(r.Context(), h.OpenTimeout)
+	defer cancel()
+	opened, err := h.Open(ctx, &r.Caller)
+	if err != nil {
+		front.Unavailable(w, id, err.Error())
+		return
+	}
+	stream, err := opened.Call(ctx, message)
+	if err != nil {
+		opened.End(errNotOpened)
+		// Not 404, as for other messages: this client is about to begin a session.
+		front.Unavailable(w, id, "the server did not take initialize: "+err.Error())
+		return
+	}
+	events, err := collect(ctx, stream)
+	if err != nil {
+		opened.End(errNotOpened)
+		if r.Context().Err() == nil { // otherwise the client is gone
+			front.Refuse(w, http.StatusOK, id, rpc.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
+		}
+		return
+	}
+	answer := events[len(events)-1]
+	revision, agreed := agreedRevision(answer.Message)
+	if agreed && r.Context().Err() == nil { // a client that has gone never learns the id
+		opened.Revision = revision
+		opened.Owner = caller.NewOwner(&r.Caller)
+		r.Record.Session, r.Record.Revision = opened.Number, edge.KnownRevision(revision)
+		sessionID := h.MintID()
+		w.Header().Set(front.HeaderSession, sessionID)
+		slot.Fill(r.Context(), sessionID, opened)
+	} else {
+		opened.End(errNotOpened)
+	}
+	h.writeAll(w, events)
+	r.Record.Answered(edge.ErrorType(answer.Failed()))
+}
+
+// collect waits for everything on a stream, up to the answer that ends it.
+func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
+	defer stream.Detach()
+	// Meanwhile the session's limits bound what the server sends.
+	for !stream.Finished() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-stream.Ready():
+		}
+	}
+	for {
+		event, ok, _ := stream.Take()
+		if !ok {
+			return events, nil
+		}
+		events = append(events, event)
+	}
+}
+
+// agreedRevision returns the revision in the answer to initialize, and false for an
+// error.
+func agreedRevision(answer []byte) (string, bool) {
+	var response struct {
+		Result *struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &response); err != nil || response.Result == nil {
+		return "", false
+	}
+	return response.Result.ProtocolVersion, true
+}

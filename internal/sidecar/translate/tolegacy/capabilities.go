@@ -1,0 +1,90 @@
+package tolegacy
+
+import (
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+)
+
+// tasksExtension is what became of tasks in the modern revision. A server that believes
+// the client to have it answers in a way that older clients cannot read (U-15).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// abilities are what the client can be asked for.
+type abilities struct{ form, url, sampling, roots bool }
+
+// readAbilities reads the capabilities that a client declares. It returns what the modern
+// server is told of them: no more than there is in the revision of the client, and
+// nothing that is translated for nobody.
+func readAbilities(declared []byte, revision string) (told []byte, can abilities) {
+	if !rpc.Whole(declared).IsObject(declared) {
+		return []byte(`{}`), can
+	}
+	var edits rpc.Edits
+	edits.Filter(declared, rpc.Whole(declared), func(m rpc.Member) bool {
+		return keepAbility(declared, m, revision, &edits, &can)
+	})
+	return rpc.Edited(declared, edits...), can
+}
+
+func keepAbility(declared []byte, m rpc.Member, revision string, edits *rpc.Edits, can *abilities) bool {
+	object := m.Value.IsObject(declared)
+	switch string(m.Name) {
+	case "tasks":
+		return false
+	case "elicitation":
+		return object && keepElicitation(declared, m.Value, revision, edits, can)
+	case "sampling":
+		can.sampling = can.sampling || object
+		return object
+	case "roots":
+		can.roots = can.roots || object
+		dropMember(declared, m.Value, "listChanged", edits)
+		return object
+	case "extensions":
+		dropMember(declared, m.Value, tasksExtension, edits)
+		return object
+	}
+	return true
+}
+
+func keepElicitation(declared []byte, at rpc.Span, revision string, edits *rpc.Edits, can *abilities) bool {
+	switch revision {
+	case front.Revision20241105, front.Revision20250326:
+		return false
+	case front.Revision20250618:
+		can.form = true
+		edits.Replace(at, []byte(`{"form":{}}`))
+	default:
+		can.url = rpc.Lookup(declared, at, "url").Present()
+		can.form = !can.url || rpc.Lookup(declared, at, "form").Present() // neither is form (Q-01)
+	}
+	return true
+}
+
+// dropMember drops the members with a name from an object.
+func dropMember(text []byte, object rpc.Span, name string, edits *rpc.Edits) {
+	edits.Filter(text, object, func(m rpc.Member) bool { return string(m.Name) != name })
+}
+
+// readOffer reads the capabilities of the modern server. It returns what the client is
+// told of them, and which lists the server tells changes of.
+func readOffer(offered []byte) (told []byte, lists subscription.Set) {
+	if !rpc.Whole(offered).IsObject(offered) {
+		return []byte(`{}`), lists
+	}
+	var edits rpc.Edits
+	edits.Filter(offered, rpc.Whole(offered), func(m rpc.Member) bool {
+		name := string(m.Name)
+		for i := range subscription.Lists {
+			if name == subscription.Lists[i].Capability {
+				lists[i] = string(rpc.Lookup(offered, m.Value, "listChanged").Of(offered)) == "true"
+			}
+		}
+		if name == "extensions" {
+			dropMember(offered, m.Value, tasksExtension, &edits)
+		}
+		return name != "tasks"
+	})
+	return rpc.Edited(offered, edits...), lists
+}
