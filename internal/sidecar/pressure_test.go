@@ -188,7 +188,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 // agreeableServer answers initialize and nothing else.
 type agreeableServer struct{ opened *session.Session }
 
-func (s *agreeableServer) Send(context.Context, *caller.Caller, []byte) error {
+func (s *agreeableServer) Send(context.Context, session.Message) error {
 	go s.say(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"a","version":"1"}}}`)
 	return nil
 }

@@ -247,7 +247,8 @@ type accepting struct {
 	last    *atomic.Pointer[caller.Caller] // is set to the caller that was let in last; may be nil
 }
 
-func (s *accepting) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+func (s *accepting) Send(ctx context.Context, message session.Message) error {
+	from := message.From
 	if owner := s.session.Owner; owner != nil && from != nil { // it has none while it is being opened
 		from = from.Clone()
 		from.Accepted = func() {
@@ -257,5 +258,6 @@ func (s *accepting) Send(ctx context.Context, from *caller.Caller, message []byt
 			}
 		}
 	}
-	return s.Server.Send(ctx, from, message)
+	message.From = from
+	return s.Server.Send(ctx, message)
 }

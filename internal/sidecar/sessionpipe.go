@@ -121,13 +121,13 @@ type sessionServer struct {
 	sweeping bool
 }
 
-func (s *sessionServer) Send(_ context.Context, from *caller.Caller, message []byte) error {
-	envelope, err := rpc.Scan(message)
+func (s *sessionServer) Send(_ context.Context, message session.Message) error {
+	message, err := message.Scanned()
 	if err != nil {
 		return err
 	}
-	err = passLine(session.Message{Bytes: message, Envelope: envelope, From: from}, s.stream, s.opened)
-	if envelope.Kind == rpc.Request {
+	err = passLine(message, s.stream, s.opened)
+	if message.Envelope.Kind == rpc.Request {
 		s.sweepSoon()
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 // obedient does what it is told, and does not answer what was cancelled (U-02).
 type obedient struct{}
 
-func (obedient) Send(context.Context, *caller.Caller, []byte) error { return nil }
+func (obedient) Send(context.Context, session.Message) error { return nil }
 
 func (obedient) Close() {}
 
@@ -27,7 +27,8 @@ type stubborn struct {
 	opened *session.Session
 }
 
-func (s *stubborn) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (s *stubborn) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	if !bytes.Contains(message, []byte("cancelled")) {
 		return nil
 	}
@@ -60,7 +61,7 @@ func TestAnswerToACancelledCallOfASession(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
 		} {
-			if err := made.Send(t.Context(), nil, []byte(message)); err != nil {
+			if err := made.Send(t.Context(), session.Message{Bytes: []byte(message)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -91,14 +92,14 @@ func TestCancelledCallsOfASession(t *testing.T) {
 		server.Serve(func(session.Message) {}, func(error) {})
 		for i := range 6 {
 			id := strconv.Itoa(i + 1)
-			if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{}}`)); err != nil {
+			if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{}}`)}); err != nil {
 				t.Errorf("call %s: %v", id, err)
 			}
 			if i >= 3 {
 				time.Sleep(40 * time.Second) // so that there are two at a time
 				continue
 			}
-			if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)); err != nil {
+			if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)}); err != nil {
 				t.Errorf("end of call %s: %v", id, err)
 			}
 			time.Sleep(time.Hour)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -27,7 +26,8 @@ type fake struct {
 	ended   func(error)
 }
 
-func (f *fake) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (f *fake) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
@@ -376,7 +376,7 @@ func TestWriteTimeout(t *testing.T) {
 // patient is a server that reads nothing, and waits for as long as it may.
 type patient struct{ fake }
 
-func (*patient) Send(ctx context.Context, _ *caller.Caller, _ []byte) error {
+func (*patient) Send(ctx context.Context, _ session.Message) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // ErrUnread says that the server does not read what it is sent.
@@ -91,7 +92,7 @@ func (c *Conn[Call]) send(message []byte) error {
 		ctx, cancel = context.WithTimeout(ctx, c.options.WriteTimeout)
 		defer cancel()
 	}
-	return c.server.Send(ctx, nil, message)
+	return c.server.Send(ctx, session.Message{Bytes: message})
 }
 
 // next is what is to be written next: the oldest message, or if requests have to wait, the oldest

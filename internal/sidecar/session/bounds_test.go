@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // generous are limits as the adapter has them.
@@ -146,7 +144,7 @@ func newDeaf() *deaf {
 	return &deaf{make(chan struct{}, 1), stop, until}
 }
 
-func (d *deaf) Send(context.Context, *caller.Caller, []byte) error {
+func (d *deaf) Send(context.Context, Message) error {
 	select {
 	case d.sent <- struct{}{}:
 	default:

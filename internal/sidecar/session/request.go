@@ -174,7 +174,7 @@ func (s *Session) writeReplies() {
 		if !ok {
 			return
 		}
-		if s.server.Send(context.Background(), nil, s.replyTo(r)) != nil {
+		if s.server.Send(context.Background(), Message{Bytes: s.replyTo(r)}) != nil {
 			s.dropReplies() // the server does not read
 		}
 	}

@@ -23,10 +23,11 @@ import (
 
 // Server is the other end of a session.
 type Server interface {
-	// Send writes one message, on behalf of a client, or of the adapter itself if from is
-	// nil. It blocks while the server does not read, for as long as it is allowed to or the
-	// context lasts, whichever is less. It does not keep from or message.
-	Send(ctx context.Context, from *caller.Caller, message []byte) error
+	// Send writes one message, on behalf of the client that From names, or of the adapter
+	// itself if From is nil. It blocks while the server does not read, for as long as it is
+	// allowed to or the context lasts, whichever is less. It keeps nothing of the message. The
+	// Envelope is empty if the sender has not scanned the bytes.
+	Send(ctx context.Context, message Message) error
 	// Close ends the server; it returns at once.
 	Close()
 }
@@ -174,6 +175,18 @@ type Message struct {
 	Charged bool // the adapter's budget had room for it, which the session takes over
 }
 
+// Scanned is the message with its envelope. It scans the bytes if the sender has not.
+func (m Message) Scanned() (Message, error) {
+	if m.Envelope.Kind != 0 {
+		return m, nil
+	}
+	var err error
+	if m.Envelope, err = rpc.Scan(m.Bytes); err != nil {
+		return m, fmt.Errorf("read message: %w", err)
+	}
+	return m, nil
+}
+
 // Call sends requests to the server and returns the stream that their answers, and
 // what belongs to them, will arrive on. More than one is a batch.
 func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error) {
@@ -307,7 +320,7 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 	if waiting := s.sending.Add(size); limit > 0 && waiting > limit && waiting > size {
 		return ErrServerBusy
 	}
-	return s.server.Send(ctx, message.From, message.Bytes)
+	return s.server.Send(ctx, *message)
 }
 
 // takeBack undoes that an answer was noted which did not reach the server, so that

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // recorder is a server that notes what it is sent.
@@ -26,7 +25,8 @@ type recorder struct {
 	forget bool // it notes nothing
 }
 
-func (r *recorder) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (r *recorder) Send(_ context.Context, sent Message) error {
+	message := sent.Bytes
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil && len(r.got) >= r.after {

@@ -57,7 +57,7 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	ctx, done := context.WithTimeout(ctx, sweepInterval/10)
 	defer done()
 	for _, message := range cancel {
-		if s.server.Send(ctx, nil, message) != nil {
+		if s.server.Send(ctx, Message{Bytes: message}) != nil {
 			return // it does not read; its calls were answered all the same
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -16,7 +15,8 @@ import (
 // promptServer answers every request at once.
 type promptServer struct{ receive func(session.Message) }
 
-func (s *promptServer) Send(_ context.Context, _ *caller.Caller, text []byte) error {
+func (s *promptServer) Send(_ context.Context, sent session.Message) error {
+	text := sent.Bytes
 	e, err := rpc.Scan(text)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type busyServer struct {
 	limit error // that is reached
 }
 
-func (s busyServer) Send(context.Context, *caller.Caller, []byte) error {
+func (s busyServer) Send(context.Context, session.Message) error {
 	return fmt.Errorf("there is no process left: %w", s.limit)
 }
 
@@ -159,7 +159,9 @@ type callerServer struct {
 	seen chan caller.Caller
 }
 
-func (p callerServer) Send(_ context.Context, from *caller.Caller, message []byte) error {
+func (p callerServer) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
+	from := sent.From
 	if e, err := rpc.Scan(message); err == nil && e.Kind == rpc.Request { // and no cancellation
 		p.seen <- *from
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
@@ -46,7 +45,8 @@ type script struct {
 
 var errClosedByTest = errors.New("closed")
 
-func (s *script) Send(_ context.Context, _ *caller.Caller, text []byte) error {
+func (s *script) Send(_ context.Context, sent session.Message) error {
+	text := sent.Bytes
 	e, err := rpc.Scan(text)
 	if err != nil {
 		return err // S-04
@@ -147,7 +147,9 @@ func (s *translator) Call(ctx context.Context, request session.Message, to Recip
 	s.AddLocked(number, to)
 	s.number[to] = number
 	s.mu.Unlock()
-	return s.server.Send(ctx, request.From, rpc.Edited(request.Bytes, rpc.Edit{Span: request.Envelope.ID, With: strconv.AppendUint(nil, number, 10)}))
+	return s.server.Send(ctx, session.Message{
+		Bytes: rpc.Edited(request.Bytes, rpc.Edit{Span: request.Envelope.ID, With: strconv.AppendUint(nil, number, 10)}), From: request.From,
+	})
 }
 
 func (s *translator) Abandon(to Recipient) {

@@ -182,7 +182,7 @@ func (c *call) retire() {
 	cancel := !c.answered
 	c.answered = true
 	r.mu.Unlock()
-	if cancel && r.server.Send(context.Background(), nil, mux.Cancellation(c.number, "the client has gone")) == nil {
+	if cancel && r.server.Send(context.Background(), session.Message{Bytes: mux.Cancellation(c.number, "the client has gone")}) == nil {
 		ctx, stop := context.WithTimeout(context.Background(), retireGrace)
 		defer stop()
 		_, _ = c.await(ctx) // it may say nothing

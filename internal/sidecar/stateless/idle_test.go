@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -105,7 +104,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 
 type unreading struct{ mux.Server }
 
-func (unreading) Send(context.Context, *caller.Caller, []byte) error { return os.ErrDeadlineExceeded }
+func (unreading) Send(context.Context, session.Message) error { return os.ErrDeadlineExceeded }
 
 // A process that hangs is replaced at some time.
 func TestProcessThatHangs(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -95,9 +94,9 @@ type stuckServer struct {
 	until <-chan struct{}
 }
 
-func (s *stuckServer) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
+func (s *stuckServer) Send(ctx context.Context, sent session.Message) error {
 	<-s.until
-	return s.Server.Send(ctx, nil, message)
+	return s.Server.Send(ctx, sent)
 }
 
 // newScripted is a run over a process that a test plays.

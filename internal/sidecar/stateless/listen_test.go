@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -343,7 +342,7 @@ func TestDeath(t *testing.T) {
 // brokenServer ends when it is sent something.
 type brokenServer struct{ *script }
 
-func (s brokenServer) Send(context.Context, *caller.Caller, []byte) error {
+func (s brokenServer) Send(context.Context, session.Message) error {
 	s.end(errDied)
 	return errDied
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -20,10 +19,11 @@ import (
 // what was asked, in any order.
 type jumbled struct{ *script }
 
-func (s jumbled) Send(ctx context.Context, _ *caller.Caller, text []byte) error {
+func (s jumbled) Send(ctx context.Context, sent session.Message) error {
+	text := sent.Bytes
 	message := scannedBytes(text)
 	if string(message.Envelope.Method) != "prompts/get" {
-		return s.script.Send(ctx, nil, text)
+		return s.script.Send(ctx, sent)
 	}
 	go func() {
 		name, id := string(message.Envelope.Name), string(message.Envelope.ID.Of(text))

@@ -55,7 +55,7 @@ func converse(t *testing.T, server served) *conversation {
 
 func (c *conversation) send(message string) {
 	c.t.Helper()
-	if err := c.server.Send(c.t.Context(), nil, []byte(message)); err != nil {
+	if err := c.server.Send(c.t.Context(), session.Message{Bytes: []byte(message)}); err != nil {
 		c.t.Fatalf("send %s: %v", message, err)
 	}
 }

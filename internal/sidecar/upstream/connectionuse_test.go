@@ -174,7 +174,7 @@ func TestMessagesAreReceivedOneByOne(t *testing.T) {
 		now.Add(-1)
 	}, func(reason error) { ended <- reason })
 	for _, id := range []string{"1", "2", "3"} {
-		if err := dialed.Send(t.Context(), nil, []byte(strings.Replace(ping, "1", id, 1))); err != nil {
+		if err := dialed.Send(t.Context(), session.Message{Bytes: []byte(strings.Replace(ping, "1", id, 1))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -68,7 +68,9 @@ const cancelGrace = 5 * time.Second
 
 // Send posts one message. It returns when the server has read it, and for what is not a
 // request, has accepted it or not said anything for a while.
-func (c *Connection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+func (c *Connection) Send(ctx context.Context, sent session.Message) error {
+	message := sent.Bytes
+	from := sent.From
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
 	envelope, err := rpc.Scan(message)
 	if err != nil {

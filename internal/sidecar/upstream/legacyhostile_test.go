@@ -252,7 +252,7 @@ func TestLegacySessionGone(t *testing.T) {
 				dialed := pipeConnection(t, p)
 				c := converse(t, dialed)
 				c.open()
-				err := dialed.Send(t.Context(), nil, []byte(message))
+				err := dialed.Send(t.Context(), session.Message{Bytes: []byte(message)})
 				if name != "request" && !errors.Is(err, session.ErrEnded) {
 					t.Errorf("send: %v", err)
 				}
@@ -264,7 +264,7 @@ func TestLegacySessionGone(t *testing.T) {
 				if _, deleted := p.seen(); deleted != 0 || len(c.ended) != 0 || len(c.answers) != 0 {
 					t.Errorf("%d DELETE, %d more ends, %d answers", deleted, len(c.ended), len(c.answers))
 				}
-				if err := dialed.Send(t.Context(), nil, []byte(ping)); err == nil {
+				if err := dialed.Send(t.Context(), session.Message{Bytes: []byte(ping)}); err == nil {
 					t.Error("a message can be sent afterwards")
 				}
 			})
@@ -318,7 +318,7 @@ func TestLegacyCancel(t *testing.T) {
 		c := converse(t, dialed)
 		c.open()
 		c.send(ping)
-		if err := dialed.Send(t.Context(), nil, []byte(ping)); !errors.Is(err, session.ErrDuplicateID) {
+		if err := dialed.Send(t.Context(), session.Message{Bytes: []byte(ping)}); !errors.Is(err, session.ErrDuplicateID) {
 			t.Errorf("the same id again: %v", err)
 		}
 		began := time.Now()
@@ -374,12 +374,12 @@ func TestLegacyLimits(t *testing.T) {
 		for i := range dialed.options.Calls {
 			c.send(strings.Replace(ping, "1", string(rune('1'+i)), 1))
 		}
-		if err := dialed.Send(t.Context(), nil, []byte(strings.Replace(ping, "1", "99", 1))); !errors.Is(err, session.ErrTooManyCalls) {
+		if err := dialed.Send(t.Context(), session.Message{Bytes: []byte(strings.Replace(ping, "1", "99", 1))}); !errors.Is(err, session.ErrTooManyCalls) {
 			t.Errorf("one more: %v", err)
 		}
 		dialed.Close()
 		synctest.Wait()
-		if dialed.Send(t.Context(), nil, []byte(ping)) == nil || len(c.answers) != 0 {
+		if dialed.Send(t.Context(), session.Message{Bytes: []byte(ping)}) == nil || len(c.answers) != 0 {
 			t.Errorf("after the end: sent, or %d answers", len(c.answers))
 		}
 	})

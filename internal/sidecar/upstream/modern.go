@@ -53,7 +53,9 @@ var errNoAnswers = errors.New("protocol revision " + front.Revision20260728 + " 
 // Send posts a request, and returns when the server has read it. A request that is
 // cancelled is cut off, which is how the server learns of it (M-09). There is no other
 // notification that a server must see (M-04).
-func (c *ModernConnection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+func (c *ModernConnection) Send(ctx context.Context, sent session.Message) error {
+	message := sent.Bytes
+	from := sent.From
 	message = bytes.Clone(message) // it may be sent again when the caller has gone on
 	envelope, err := rpc.Scan(message)
 	if err != nil {

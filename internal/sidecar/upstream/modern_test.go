@@ -119,7 +119,7 @@ func TestModernListen(t *testing.T) {
 		}
 	}
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`)
-	if err := c.server.Send(t.Context(), nil, []byte(pong)); !errors.Is(err, errNoAnswers) {
+	if err := c.server.Send(t.Context(), session.Message{Bytes: []byte(pong)}); !errors.Is(err, errNoAnswers) {
 		t.Errorf("J-20: got %v", err)
 	}
 	if posts := b.requests("POST"); len(posts) != 3 {

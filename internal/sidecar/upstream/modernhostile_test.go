@@ -87,7 +87,7 @@ func TestModernServerAway(t *testing.T) {
 	c := converse(t, dialed)
 	c.ask(enveloped(1, "tools/list", ""))
 	b.stop()
-	if err := c.server.Send(t.Context(), nil, []byte(enveloped(1, "tools/list", ""))); err == nil || !isDown(err) {
+	if err := c.server.Send(t.Context(), session.Message{Bytes: []byte(enveloped(1, "tools/list", ""))}); err == nil || !isDown(err) {
 		t.Errorf("send: %v", err)
 	}
 	b.start(modernServer())
@@ -276,7 +276,7 @@ func TestSendChecksMessages(t *testing.T) {
 		"legacy": newConnection(newLink(&ConnectionOptions{}, nil, nil, nil)),
 		"modern": &ModernConnection{link: newLink(&ConnectionOptions{}, nil, nil, nil)},
 	} {
-		if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc"`)); err == nil {
+		if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc"`)}); err == nil {
 			t.Errorf("S-04: %s: sent", name)
 		}
 	}
@@ -296,7 +296,7 @@ func TestServerDoesNotRead(t *testing.T) {
 				large := enveloped(1, "tools/call", `"name":"t","text":"`+strings.Repeat("x", 1<<20)+`",`)
 				for range 20 { // more than may be in flight
 					began := time.Now()
-					err := c.server.Send(t.Context(), nil, []byte(large))
+					err := c.server.Send(t.Context(), session.Message{Bytes: []byte(large)})
 					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != hang.Guard {
 						t.Fatalf("send: %v after %v", err, took)
 					}

@@ -59,7 +59,7 @@ func TestSendersOfOneSession(t *testing.T) {
 			if shows != "" {
 				from.Authorization = []string{shows}
 			}
-			if err := c.Send(t.Context(), from, []byte(message)); err != nil {
+			if err := c.Send(t.Context(), session.Message{Bytes: []byte(message), From: from}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -71,7 +71,7 @@ func TestSendersOfOneSession(t *testing.T) {
 		send("", `{"jsonrpc":"2.0","method":"notifications/progress"}`)
 		send("five", `{"jsonrpc":"2.0","id":"a","result":{}}`)
 		<-answers
-		if err := c.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"notifications/own"}`)); err != nil {
+		if err := c.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","method":"notifications/own"}`)}); err != nil {
 			t.Error(err)
 		}
 		c.Close()
@@ -121,12 +121,12 @@ func TestTokenThatTheServerDoesNotKnow(t *testing.T) {
 					}))
 					ended := make(chan error, 1)
 					c.Serve(func(session.Message) {}, func(err error) { ended <- err })
-					if err := c.Send(t.Context(), &caller.Caller{Principal: caller.SomeToken, Authorization: []string{own}}, []byte(initializeBody)); err != nil {
+					if err := c.Send(t.Context(), session.Message{Bytes: []byte(initializeBody), From: &caller.Caller{Principal: caller.SomeToken, Authorization: []string{own}}}); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()
 					forgotten.Store(true)
-					_ = c.Send(t.Context(), test.from, []byte(message)) // which may say that the session has ended
+					_ = c.Send(t.Context(), session.Message{Bytes: []byte(message), From: test.from}) // which may say that the session has ended
 					synctest.Wait()
 					if got := len(ended) == 1; got != test.ends {
 						t.Errorf("the session ends: %t, want %t", got, test.ends)

@@ -201,7 +201,9 @@ const postsPerCall = 2
 
 // Send posts one message. It returns when the server has accepted it, or has read
 // it and not said anything for a while. What the server then says is noted later.
-func (c *SSEConnection) Send(ctx context.Context, from *caller.Caller, message []byte) error {
+func (c *SSEConnection) Send(ctx context.Context, sent session.Message) error {
+	message := sent.Bytes
+	from := sent.From
 	by := c.sender(from)
 	return c.posts.post(ctx, c.live, posting{
 		do: func(ctx context.Context) error {

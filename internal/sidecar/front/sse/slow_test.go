@@ -80,8 +80,8 @@ func (s *steady) SetWriteDeadline(at time.Time) error {
 
 type mute struct{}
 
-func (mute) Send(context.Context, *caller.Caller, []byte) error { return nil }
-func (mute) Close()                                             {}
+func (mute) Send(context.Context, session.Message) error { return nil }
+func (mute) Close()                                      {}
 
 // A client that keeps reading gets all of a large message, however long it takes.
 func TestSteadyReader(t *testing.T) {

@@ -22,7 +22,7 @@ type promptServer struct{ opened *session.Session }
 
 var promptAnswer = []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`)
 
-func (s *promptServer) Send(context.Context, *caller.Caller, []byte) error {
+func (s *promptServer) Send(context.Context, session.Message) error {
 	envelope, err := rpc.Scan(promptAnswer)
 	if err != nil {
 		return err

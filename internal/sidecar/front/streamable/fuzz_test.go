@@ -18,7 +18,8 @@ import (
 // lineServer notes the lines it is sent and answers nothing.
 type lineServer struct{ lines [][]byte }
 
-func (s *lineServer) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (s *lineServer) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	s.lines = append(s.lines, bytes.Clone(message))
 	return nil
 }

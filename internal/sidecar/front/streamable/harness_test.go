@@ -98,7 +98,8 @@ type pipeServer struct {
 	seen  []string // lines that it was sent
 }
 
-func (p *pipeServer) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (p *pipeServer) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen = append(p.seen, string(message))

@@ -29,7 +29,7 @@ type bigServer struct {
 	size   int
 }
 
-func (b *bigServer) Send(context.Context, *caller.Caller, []byte) error {
+func (b *bigServer) Send(context.Context, session.Message) error {
 	go func() {
 		for _, text := range []string{b.before, `{"jsonrpc":"2.0","id":5,"result":{"x":"` + strings.Repeat("x", b.size) + `"}}`} {
 			if envelope, err := rpc.Scan([]byte(text)); err == nil {

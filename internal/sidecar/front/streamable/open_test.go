@@ -23,7 +23,7 @@ type talker struct {
 	talk    func(say func(string))
 }
 
-func (s *talker) Send(context.Context, *caller.Caller, []byte) error {
+func (s *talker) Send(context.Context, session.Message) error {
 	go s.talk(func(text string) {
 		if envelope, err := rpc.Scan([]byte(text)); err == nil {
 			s.session.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
@@ -81,7 +81,7 @@ type hasty struct {
 	closed  bool
 }
 
-func (s *hasty) Send(context.Context, *caller.Caller, []byte) error {
+func (s *hasty) Send(context.Context, session.Message) error {
 	s.leave()
 	text := []byte(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
 	envelope, err := rpc.Scan(text)

@@ -80,7 +80,7 @@ func (c *conversation) send(message string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), hang.Guard)
 	defer cancel()
-	if err := c.Send(ctx, nil, []byte(message)); err != nil {
+	if err := c.Send(ctx, session.Message{Bytes: []byte(message)}); err != nil {
 		c.t.Fatalf("send: %v", err)
 	}
 }
@@ -315,13 +315,13 @@ func TestServerThatDoesNotRead(t *testing.T) {
 			c := converse(t, pool)
 			ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 			defer cancel()
-			if err := c.Send(ctx, nil, []byte(strings.Repeat("x", 1<<20))); !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := c.Send(ctx, session.Message{Bytes: []byte(strings.Repeat("x", 1<<20))}); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("send: got %v", err)
 			}
 			if reason := c.end().Error(); !strings.Contains(reason, "signal 9") {
 				t.Errorf("ended with %s", reason)
 			}
-			if err := c.Send(t.Context(), nil, []byte("{}")); err == nil {
+			if err := c.Send(t.Context(), session.Message{Bytes: []byte("{}")}); err == nil {
 				t.Error("a message was sent after half of another")
 			}
 			eventuallyNone(t, pool)
@@ -342,7 +342,7 @@ func TestDeadlineMoves(t *testing.T) {
 			c := converse(t, newPool(t, testOptions, "cat"))
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				if err := c.Send(ctx, nil, []byte(message)); err != nil {
+				if err := c.Send(ctx, session.Message{Bytes: []byte(message)}); err != nil {
 					t.Fatalf("send: %v", err)
 				}
 				c.hear()

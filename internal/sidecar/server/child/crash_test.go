@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -75,7 +76,7 @@ func TestCrashesAreCounted(t *testing.T) {
 		"one that could not be written to": {func(t *testing.T, pool *Pool) {
 			server := acquire(t, pool)
 			server.process.Stop(0)
-			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), nil, []byte("{}")) }).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
+			gomega.NewWithT(t).Eventually(func() error { return server.Send(t.Context(), session.Message{Bytes: []byte("{}")}) }).WithTimeout(hang.Guard).ShouldNot(gomega.Succeed())
 			server.Close()
 		}, 1},
 		"one that sends too much, which is ended for that": {func(t *testing.T, pool *Pool) {

@@ -97,7 +97,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	server.ServeSession(func(session.Message) { panic(errors.New("a mistake")) }, func(err error) { ended <- err })
-	if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); err != nil {
+	if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil {

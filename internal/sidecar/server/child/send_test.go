@@ -30,7 +30,7 @@ func TestR09SendEndsWithTheProcess(t *testing.T) {
 			const writers = 3 // one writes, the others wait for it
 			returned := make(chan error, writers)
 			for range writers {
-				go func() { returned <- c.Send(t.Context(), nil, []byte(strings.Repeat("x", 4<<20))) }()
+				go func() { returned <- c.Send(t.Context(), session.Message{Bytes: []byte(strings.Repeat("x", 4<<20))}) }()
 			}
 			g := gomega.NewWithT(t)
 			g.Eventually(func() bool { // one is writing, to a pipe that is too small
@@ -119,7 +119,7 @@ func TestSendersDoNotWaitForOthers(t *testing.T) {
 				go func() {
 					ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 					defer cancel()
-					failed <- c.Send(ctx, nil, []byte("{}"))
+					failed <- c.Send(ctx, session.Message{Bytes: []byte("{}")})
 				}()
 			}
 			g := gomega.NewWithT(t)

@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -101,7 +100,7 @@ const smallFrame = 64 << 10
 
 // Send writes one message. Messages never mix. If a process does not read in time and has
 // got a part of the message, Send ends it.
-func (s *Server) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
+func (s *Server) Send(ctx context.Context, message session.Message) error {
 	now := time.Now()
 	due := now.Add(s.pool.options.SendTimeout)
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(due) {
@@ -117,7 +116,7 @@ func (s *Server) Send(ctx context.Context, _ *caller.Caller, message []byte) err
 	if err := s.limitWrite(now, due); err != nil {
 		return fmt.Errorf("write to server process: %w", err)
 	}
-	written, err := s.write(message)
+	written, err := s.write(message.Bytes)
 	if err == nil {
 		return nil
 	}

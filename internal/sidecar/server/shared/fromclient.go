@@ -3,11 +3,9 @@ package shared
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -16,17 +14,16 @@ const nameBytes = 8 << 10
 
 // Send takes a message of the client's, and forwards it unless it is one that the
 // process must not see.
-func (v *view) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
-	envelope, err := rpc.Scan(message)
+func (v *view) Send(ctx context.Context, message session.Message) error {
+	message, err := message.Scanned()
 	if err != nil {
-		return fmt.Errorf("read message: %w", err) // S-04
+		return err
 	}
-	m := session.Message{Bytes: message, Envelope: envelope}
-	switch {
-	case envelope.Kind == rpc.Request:
-		return v.request(ctx, m)
-	case envelope.Kind == rpc.Notification && string(envelope.Method) == rpc.MethodCancelled:
-		v.cancel(m)
+	switch e := &message.Envelope; {
+	case e.Kind == rpc.Request:
+		return v.request(ctx, message)
+	case e.Kind == rpc.Notification && string(e.Method) == rpc.MethodCancelled:
+		v.cancel(message)
 		return nil
 	default:
 		// That a client is initialized is for us to know, as its roots are. Of a

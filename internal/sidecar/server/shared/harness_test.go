@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -61,7 +60,8 @@ func (f *fake) Serve(receive func(session.Message), ended func(error)) {
 	f.receive, f.ended = receive, ended
 }
 
-func (f *fake) Send(ctx context.Context, _ *caller.Caller, message []byte) error {
+func (f *fake) Send(ctx context.Context, sent session.Message) error {
+	message := sent.Bytes
 	f.mu.Lock()
 	deaf := f.deaf
 	f.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -170,7 +169,7 @@ func TestCloseWhileStarting(t *testing.T) {
 // silent does not answer initialize.
 type silent struct{ fake }
 
-func (s *silent) Send(context.Context, *caller.Caller, []byte) error { return nil }
+func (s *silent) Send(context.Context, session.Message) error { return nil }
 
 // R10, T-27: a process's end ends every session, after what it still said, and the
 // next session has a fresh process.

@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -298,7 +297,8 @@ func startSDK(t *testing.T, server *mcp.Server) *sdkServer {
 	return &sdkServer{server, toServer, fromServer}
 }
 
-func (s *sdkServer) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (s *sdkServer) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	_, err := s.stdin.Write(rpc.AppendFrame(nil, message, rpc.Newline))
 	return err
 }

@@ -35,7 +35,7 @@ func promptSession(t testing.TB, size int) (call func()) {
 	server.Serve(func(message session.Message) { got <- message }, func(error) {})
 	t.Cleanup(server.Close)
 	send := func(text []byte) session.Message {
-		if err := server.Send(context.Background(), nil, text); err != nil {
+		if err := server.Send(context.Background(), session.Message{Bytes: text}); err != nil {
 			t.Fatal(err)
 		}
 		return <-got

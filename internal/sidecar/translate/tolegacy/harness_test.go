@@ -189,7 +189,7 @@ func (s *stage) send(message string) {
 func (s *stage) sendFor(ctx context.Context, principal caller.Principal, message string) {
 	s.t.Helper()
 	text, from := []byte(message), caller.Caller{Principal: principal}
-	if err := s.server.Send(ctx, &from, text); err != nil {
+	if err := s.server.Send(ctx, session.Message{Bytes: text, From: &from}); err != nil {
 		s.t.Fatalf("send %s: %v", message, err)
 	}
 	clear(text)

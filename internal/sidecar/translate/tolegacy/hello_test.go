@@ -77,14 +77,14 @@ func TestOrderOfMessages(t *testing.T) {
 func TestInitializeNotTaken(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.modern.refuse(errors.New("no process"))
-		err := s.server.Send(s.t.Context(), nil, []byte(initialize(r11, `{}`)))
+		err := s.server.Send(s.t.Context(), session.Message{Bytes: []byte(initialize(r11, `{}`))})
 		if err == nil || !strings.Contains(err.Error(), "no process") {
 			t.Errorf("got %v", err)
 		}
 		s.modern.refuse(nil)
 		s.meet(r11, `{}`, discovered)
 		s.modern.refuse(errors.New("no process"))
-		if err := s.server.Send(s.t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)); err == nil || !strings.Contains(err.Error(), "no process") {
+		if err := s.server.Send(s.t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)}); err == nil || !strings.Contains(err.Error(), "no process") {
 			t.Errorf("got %v", err)
 		}
 		s.modern.refuse(nil)
@@ -158,7 +158,7 @@ func TestOtherMethods(t *testing.T) {
 		s.send(`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", nameBytes) + `","method":"tools/list"}`)
 		s.wantIn([]string{`-32600`, "8192 bytes"})
 		s.wantIdle()
-		if err := s.server.Send(s.t.Context(), nil, []byte(`{`)); err == nil {
+		if err := s.server.Send(s.t.Context(), session.Message{Bytes: []byte(`{`)}); err == nil {
 			t.Error("what is no message is taken")
 		}
 	})
@@ -186,7 +186,7 @@ func TestClose(t *testing.T) {
 			t.Error("the modern server works on")
 		}
 		for _, message := range []string{`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":4,"method":"ping"}`} {
-			if err := s.server.Send(s.t.Context(), nil, []byte(message)); !errors.Is(err, session.ErrEnded) {
+			if err := s.server.Send(s.t.Context(), session.Message{Bytes: []byte(message)}); !errors.Is(err, session.ErrEnded) {
 				t.Errorf("got %v", err)
 			}
 		}

@@ -31,7 +31,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -168,19 +167,18 @@ func (s *Server) recover() {
 
 // Send takes one message of the client's. It waits for the modern server to take a
 // request, and never for the client.
-func (s *Server) Send(ctx context.Context, from *caller.Caller, message []byte) error {
-	envelope, err := rpc.Scan(message)
+func (s *Server) Send(ctx context.Context, message session.Message) error {
+	message, err := message.Scanned()
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return err
 	}
-	m := session.Message{Bytes: message, Envelope: envelope, From: from}
-	switch envelope.Kind {
+	switch message.Envelope.Kind {
 	case rpc.Request:
-		return s.request(ctx, m)
+		return s.request(ctx, message)
 	case rpc.Response:
-		s.takeAnswer(m)
+		s.takeAnswer(message)
 	case rpc.Notification:
-		s.notice(m)
+		s.notice(message)
 	}
 	return nil
 }

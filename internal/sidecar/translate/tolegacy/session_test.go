@@ -176,7 +176,7 @@ func TestSlowClient(t *testing.T) {
 		for _, text := range []string{
 			initialize(r11, `{}`), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
 		} {
-			if err := server.Send(t.Context(), nil, []byte(text)); err != nil {
+			if err := server.Send(t.Context(), session.Message{Bytes: []byte(text)}); err != nil {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestPanic(t *testing.T) {
 		server := New(Options{Modern: modern, Limits: testLimits(), Metrics: metrics})
 		var reasons []error
 		server.Serve(func(session.Message) { panic("at the disco") }, func(reason error) { reasons = append(reasons, reason) })
-		if err := server.Send(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); err != nil {
+		if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

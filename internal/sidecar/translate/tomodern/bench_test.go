@@ -13,7 +13,8 @@ import (
 // prompt is a process that answers every request at once.
 type prompt struct{ receive func(session.Message) }
 
-func (p *prompt) Send(_ context.Context, _ *caller.Caller, text []byte) error {
+func (p *prompt) Send(_ context.Context, sent session.Message) error {
+	text := sent.Bytes
 	e, err := rpc.Scan(text)
 	if err != nil || e.Kind != rpc.Request {
 		return err

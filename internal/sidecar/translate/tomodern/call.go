@@ -97,7 +97,7 @@ func (w *worker) begin(ctx context.Context, c *call, r *request) error {
 		text = withTask(text)
 	}
 	// Nobody's going away may leave half a message behind.
-	err := w.child.Send(context.WithoutCancel(ctx), r.From, text)
+	err := w.child.Send(context.WithoutCancel(ctx), session.Message{Bytes: text, From: r.From})
 	return w.begun(c, err)
 }
 

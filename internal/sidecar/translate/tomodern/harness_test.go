@@ -56,7 +56,8 @@ var errTaken = errors.New("taken")
 
 var errPlayed = errors.New("the process ended as the test wants it to")
 
-func (p *script) Send(_ context.Context, _ *caller.Caller, text []byte) error {
+func (p *script) Send(_ context.Context, sent session.Message) error {
+	text := sent.Bytes
 	text = bytes.Clone(text)
 	e, err := rpc.Scan(text)
 	if err != nil {

@@ -259,7 +259,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 	s.mu.Unlock()
 	w.tellLevel(ctx, c)
 	for i, answer := range answers {
-		err := w.child.Send(context.WithoutCancel(ctx), r.From, answer)
+		err := w.child.Send(context.WithoutCancel(ctx), session.Message{Bytes: answer, From: r.From})
 		switch {
 		case err == nil:
 		case errors.Is(err, fault.ErrBusy), mux.IsUnread(err): // the process has StuckTimeout to read it

@@ -74,7 +74,8 @@ func (p *jumbled) chance(n int) bool {
 	return p.random.IntN(n) == 0
 }
 
-func (p *jumbled) Send(_ context.Context, _ *caller.Caller, text []byte) error {
+func (p *jumbled) Send(_ context.Context, sent session.Message) error {
+	text := sent.Bytes
 	select {
 	case <-p.dead:
 		return errPlayed

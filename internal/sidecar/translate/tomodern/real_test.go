@@ -41,7 +41,8 @@ func startPiped(t *testing.T, server *mcp.Server) *piped {
 	return &piped{input: input, output: output}
 }
 
-func (p *piped) Send(_ context.Context, _ *caller.Caller, message []byte) error {
+func (p *piped) Send(_ context.Context, sent session.Message) error {
+	message := sent.Bytes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, err := p.input.Write(rpc.AppendFrame(nil, message, rpc.Newline))

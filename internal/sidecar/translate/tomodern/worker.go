@@ -106,7 +106,7 @@ func (w *worker) initialize(ctx context.Context) error {
 		return err
 	}
 	// Whatever is sent from now on is behind this.
-	if err := w.child.Send(context.WithoutCancel(ctx), w.group.caller, []byte(rpc.Initialized)); err != nil {
+	if err := w.child.Send(context.WithoutCancel(ctx), session.Message{Bytes: []byte(rpc.Initialized), From: w.group.caller}); err != nil {
 		return fmt.Errorf("initialize server: %w", err)
 	}
 	return nil
