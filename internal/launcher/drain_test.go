@@ -77,6 +77,21 @@ func TestDrainReturns(t *testing.T) {
 	}
 }
 
+// late is a context whose deadline has passed, and whose timer has not fired yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
+
+// A deadline that passes before the adapter is reached is no adapter that is gone, also if the
+// dialer sees it before the context does.
+func TestDrainWithoutTimeToDial(t *testing.T) {
+	socket := newSocket(t)
+	listen(t, socket, HostOptions{})
+	if err := Drain(late{t.Context()}, socket); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
 func TestDrainHooksAreBounded(t *testing.T) {
 	socket := newSocket(t)
 	begun := make(chan struct{}, maxDrains)

@@ -219,7 +219,11 @@ func (l *launcher) attend(c *child, life *conn) {
 // sessions to wait for.
 func Drain(ctx context.Context, socket string) error {
 	c, err := dial(ctx, socket)
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		// The dialer looks at the clock, and may see the deadline before the context does.
+		return fmt.Errorf("reach the adapter: %w", context.DeadlineExceeded)
+	case err != nil:
 		return ctx.Err()
 	}
 	defer func() { _ = c.Close() }()
