@@ -52,6 +52,7 @@ type FrameReader struct {
 	start   int
 	scanned int // bytes behind start that are known to hold no line break
 	began   bool
+	shrunk  bool // the buffer has become smaller, and reserve has not been told
 	err     error
 }
 
@@ -67,8 +68,9 @@ func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line
 }
 
 // Bound has the reader ask before its buffer takes more than 64 KiB. The function gets the
-// size of the buffer, may wait, and ends the reader by an error. With 0 it is told that the
-// buffer is given back.
+// size of the buffer, may wait, and ends the reader by an error. Next tells it when the buffer
+// has become smaller, with 0 if it is given back: until then a message has the room that was
+// asked for.
 func (f *FrameReader) Bound(reserve func(bytes int) error) { f.reserve = reserve }
 
 // Next returns the next candidate for a message: an object or an array by its first
@@ -312,20 +314,8 @@ func (f *FrameReader) Release(message []byte) bool {
 	if len(rest) > 0 {
 		f.buffer = append(make([]byte, 0, max(len(rest), smallBuffer)), rest...)
 	}
-	f.reserved()
+	f.shrunk = true
 	return true
-}
-
-// reserved says what the buffer has, after it has become smaller.
-func (f *FrameReader) reserved() {
-	if f.reserve == nil {
-		return
-	}
-	size := cap(f.buffer)
-	if size <= largeBuffer {
-		size = 0
-	}
-	_ = f.reserve(size) // it is less than before
 }
 
 // giveBack lets go of a large buffer once nothing in it is needed, so that one
@@ -333,8 +323,17 @@ func (f *FrameReader) reserved() {
 func (f *FrameReader) giveBack() {
 	if cap(f.buffer) > largeBuffer && f.start == len(f.buffer) {
 		f.buffer, f.start, f.scanned = nil, 0, 0
-		f.reserved()
+		f.shrunk = true
 	}
+	if !f.shrunk || f.reserve == nil {
+		return
+	}
+	f.shrunk = false
+	size := cap(f.buffer)
+	if size <= largeBuffer {
+		size = 0
+	}
+	_ = f.reserve(size) // it is less than before
 }
 
 // AppendFrame appends a message, which must be one line, as a server reads it.

@@ -12,25 +12,31 @@ import (
 //
 // A holder may have more only while it has less than twice what is left of the budget. So
 // a holder that never has enough leaves room to others. One that finds no room can press the
-// holder that has most to give way. The first bytes are free: a holder that has little costs
-// nothing and always has room.
+// holder that has most to give way. The first bytes of a holder that can give way are free:
+// one that has little costs nothing and always has room.
 type Account struct {
 	budget  *Budget
+	free    int64 // bytes for which it is not charged
 	held    atomic.Int64
 	giveWay func()
 }
 
 // Account returns an Account that holds nothing. giveWay is called, in a goroutine of its
-// own, when another holder finds no room; it may be nil.
+// own, when another holder finds no room. It is nil for the buffer of a message that is being
+// read, of which no byte is free: the budget then has all the room that a session takes over.
 func (b *Budget) Account(giveWay func()) *Account {
 	if b == nil {
 		return nil
 	}
-	return &Account{budget: b, giveWay: giveWay}
+	a := &Account{budget: b, giveWay: giveWay}
+	if giveWay != nil {
+		a.free = b.free
+	}
+	return a
 }
 
 // charge is what a holder of so many bytes takes of the budget.
-func (a *Account) charge(held int64) int64 { return max(held-a.budget.free, 0) }
+func (a *Account) charge(held int64) int64 { return max(held-a.free, 0) }
 
 // Held is how many bytes the account holds.
 func (a *Account) Held() int64 {
@@ -43,19 +49,70 @@ func (a *Account) Held() int64 {
 // Change notes that the holder has so many bytes more, or fewer. It never fails: the bytes
 // are there.
 func (a *Account) Change(by int) {
+	if a != nil && by != 0 {
+		a.budget.change(a.add(by))
+	}
+}
+
+// TakeOver is Change for a holder that takes a message over from another one. The budget has
+// the room of the message all the time. Otherwise a third holder could take that room in
+// between, and both together would exceed the budget. from may be nil, or the same account.
+func (a *Account) TakeOver(by int, from *Account, message int) {
 	if a == nil {
 		return
 	}
+	a.budget.change(a.add(by) + from.drop(message))
+}
+
+// Give notes that the holder no longer has a message of so many bytes. It may have had fewer:
+// an adapter that mends the text of a message makes it longer.
+func (a *Account) Give(message int) {
+	if a != nil {
+		a.budget.change(a.drop(message))
+	}
+}
+
+func (a *Account) drop(message int) int64 {
+	if a == nil {
+		return 0
+	}
+	return a.add(-min(message, int(a.held.Load())))
+}
+
+// add changes what the account holds, and returns by how much its charge changes.
+func (a *Account) add(by int) int64 {
 	held := a.held.Add(int64(by))
-	before, after := a.charge(held-int64(by)), a.charge(held)
+	return a.changed(held-int64(by), held)
+}
+
+// changed lists the account if it is charged, and returns by how much its charge changes.
+func (a *Account) changed(from, to int64) int64 {
+	before, after := a.charge(from), a.charge(to)
 	if (before == 0) != (after == 0) {
 		a.budget.list(a)
 	}
-	switch {
-	case after > before:
-		a.budget.used.Add(after - before)
-	case after < before:
-		a.budget.Give(before - after)
+	return after - before
+}
+
+// Take has the holder have so many bytes more, if it may, and says whether it did. Holders
+// that take at the same time do not exceed the budget together, as they would with Fits and
+// Change.
+func (a *Account) Take(more int) bool {
+	if a == nil {
+		return true
+	}
+	for {
+		held := a.held.Load()
+		charge := a.charge(held + int64(more))
+		taken := charge - a.charge(held)
+		if taken > 0 && !a.budget.take(taken, (charge+1)/2) {
+			return false
+		}
+		if a.held.CompareAndSwap(held, held+int64(more)) {
+			a.changed(held, held+int64(more))
+			return true
+		}
+		a.budget.change(-taken) // the account has changed meanwhile
 	}
 }
 
@@ -107,16 +164,19 @@ func (a *Account) Reach(total int, stop <-chan struct{}) error {
 		return nil
 	}
 	more := total - int(a.held.Load())
-	if more <= 0 || a.Fits(more) { // nearly always
+	if more <= 0 {
 		a.Change(more)
+		return nil
+	}
+	if a.Take(more) { // nearly always
 		return nil
 	}
 	a.budget.waits.Add(1)
 	begin := time.Now()
 	for {
 		freed := a.budget.Freed()
-		if a.Fits(more) {
-			break
+		if a.Take(more) {
+			return nil
 		}
 		select {
 		case <-stop:
@@ -129,8 +189,6 @@ func (a *Account) Reach(total int, stop <-chan struct{}) error {
 		a.Press()
 		a.budget.Await(freed, stop)
 	}
-	a.Change(more)
-	return nil
 }
 
 // Room bounds a buffer that grows with what it is filled with.

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,91 @@ func TestAccountsLeaveRoom(t *testing.T) {
 			t.Errorf("one holder leaves %d of %d bytes", left, b.Limit())
 		}
 	}
+}
+
+// Holders that take at the same time do not exceed the budget together, and each leaves half
+// of what it has.
+func TestAccountsTakeAtTheSameTime(t *testing.T) {
+	const each = 200 * kib
+	b := New(1024*kib, 1)
+	stop := make(chan struct{})
+	close(stop)
+	atTheSameTime(func(n int) {
+		a := b.Account(nil)
+		for range 50_000 {
+			if n%2 == 0 {
+				_ = a.Reach(each, stop) // does not wait
+			} else {
+				a.Take(each)
+			}
+			if left := b.Limit() - b.Used(); left < each/2 {
+				t.Errorf("%d bytes are left, want %d", left, each/2)
+				return
+			}
+			a.Change(-int(a.Held()))
+		}
+	})
+}
+
+// One account may change while it takes. What it holds and what is used stay in step.
+func TestOneAccountTakesAtTheSameTime(t *testing.T) {
+	b := New(1024*kib, 1)
+	a := b.Account(func() {})
+	a.Change(mostFree + kib) // so that it is always charged
+	atTheSameTime(func(int) {
+		for range 50_000 {
+			if a.Take(10 * kib) {
+				a.Change(-10 * kib)
+			}
+		}
+	})
+	if a.Held() != mostFree+kib || b.Used() != kib {
+		t.Errorf("%d bytes are held, %d used", a.Held(), b.Used())
+	}
+}
+
+func atTheSameTime(do func(n int)) {
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() { do(n) })
+	}
+	all.Wait()
+}
+
+// A session takes over what the buffer of a message had, and no more is used than before,
+// but for what an event costs besides.
+func TestTakeOver(t *testing.T) {
+	b := New(1024*kib, 1)
+	session, buffer := b.Account(func() {}), b.Account(nil)
+	session.Change(mostFree) // from now on all is charged
+	if err := buffer.Reach(400*kib, nil); err != nil || b.Used() != 400*kib {
+		t.Fatalf("%d bytes are used: %v", b.Used(), err)
+	}
+	freed := b.Freed()
+	want := func(name string, inSession, inBuffer, used int64) {
+		t.Helper()
+		if session.Held() != inSession || buffer.Held() != inBuffer || b.Used() != used {
+			t.Errorf("%s: %d and %d bytes are held, %d used, want %d, %d and %d", name, session.Held(), buffer.Held(), b.Used(), inSession, inBuffer, used)
+		}
+	}
+	session.TakeOver(301*kib, buffer, 300*kib)
+	want("a message", mostFree+301*kib, 100*kib, 401*kib)
+	select {
+	case <-freed:
+		t.Error("others are told of room")
+	default:
+	}
+	session.TakeOver(200*kib, buffer, 200*kib) // more than the buffer had
+	want("a longer one", mostFree+501*kib, 0, 501*kib)
+	session.TakeOver(201*kib, session, 200*kib)
+	want("its own", mostFree+502*kib, 0, 502*kib)
+	session.TakeOver(kib, nil, kib)
+	want("one without room", mostFree+503*kib, 0, 503*kib)
+	if _ = buffer.Reach(100*kib, nil); b.Used() != 603*kib {
+		t.Errorf("%d bytes are used", b.Used())
+	}
+	buffer.Give(200 * kib)
+	want("given back", mostFree+503*kib, 0, 503*kib)
 }
 
 // The holder that has most is the one that gives way. One that could itself does not press
@@ -71,7 +157,7 @@ func TestAccountIsFreeAtFirst(t *testing.T) {
 	if !b.Take(1024 * kib) {
 		t.Fatal("an empty budget has no room")
 	}
-	a := b.Account(nil)
+	a := b.Account(func() {})
 	if !a.Fits(mostFree) || a.Fits(mostFree+1) {
 		t.Errorf("fits: %t and one byte more: %t, want only the first", a.Fits(mostFree), a.Fits(mostFree+1))
 	}
@@ -124,7 +210,9 @@ func TestWithoutBudget(t *testing.T) {
 	var b *Budget
 	a := b.Account(nil)
 	a.Change(1 << 40)
-	if !a.Fits(1<<40) || a.Held() != 0 || a.Reach(1<<40, nil) != nil || (*Room)(nil).Reserve(1) != nil {
+	a.TakeOver(1<<40, a, 1)
+	a.Give(1)
+	if !a.Fits(1<<40) || !a.Take(1<<40) || a.Held() != 0 || a.Reach(1<<40, nil) != nil || (*Room)(nil).Reserve(1) != nil {
 		t.Error("an account without a budget has a bound")
 	}
 }

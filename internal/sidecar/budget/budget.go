@@ -42,7 +42,7 @@ func New(limit int64, accounts int) *Budget {
 }
 
 // Take takes bytes, all or none, and says whether it did.
-func (b *Budget) Take(bytes int64) bool { return b.take(bytes, b.limit) }
+func (b *Budget) Take(bytes int64) bool { return b.take(bytes, 0) }
 
 // smallPart is the part of the budget that large objects leave to small ones: one in so many
 // bytes.
@@ -50,14 +50,20 @@ const smallPart = 8
 
 // TakeLarge is Take for an object that is large. It leaves some of the budget to small
 // objects, which come and go quickly.
-func (b *Budget) TakeLarge(bytes int64) bool { return b.take(bytes, b.limit-b.limit/smallPart) }
+func (b *Budget) TakeLarge(bytes int64) bool { return b.take(bytes, b.limit/smallPart) }
 
-func (b *Budget) take(bytes, limit int64) bool {
-	if b.used.Add(bytes) > limit {
-		b.used.Add(-bytes)
-		return false
+// take takes bytes if it leaves so many to others. It never takes bytes only to give them
+// back: others would find no room meanwhile.
+func (b *Budget) take(bytes, leave int64) bool {
+	for {
+		used := b.used.Load()
+		if b.limit-used-bytes < leave {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+bytes) {
+			return true
+		}
 	}
-	return true
 }
 
 // Give gives bytes back.
@@ -65,6 +71,16 @@ func (b *Budget) Give(bytes int64) {
 	b.used.Add(-bytes)
 	if b.awaited.Load() {
 		b.announce()
+	}
+}
+
+// change notes that so many bytes more are used, or fewer.
+func (b *Budget) change(by int64) {
+	switch {
+	case by > 0:
+		b.used.Add(by)
+	case by < 0:
+		b.Give(-by)
 	}
 }
 

@@ -77,6 +77,7 @@ func (c *Conn[Call]) Init(server Server, mu *sync.Mutex, options Options) {
 // Serve begins to read. Answers to requests of the adapter's own do not reach receive.
 func (c *Conn[Call]) Serve(receive func(session.Message), ended func(error)) {
 	c.server.Serve(func(message session.Message) {
+		message.GiveRoom() // code that keeps the message asks for room itself
 		if !c.hear(message) {
 			receive(message)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -144,6 +145,26 @@ func TestCallsAreFound(t *testing.T) {
 }
 
 // What is no number of a request belongs to no call.
+// Code behind a Conn asks for room itself. It must not find the message counted already.
+func TestRoomIsGivenBack(t *testing.T) {
+	play(t, Options{}, func(t *testing.T, p *policy) {
+		buffer := budget.New(1<<20, 1).Account(nil)
+		p.Serve(func(m session.Message) {
+			if m.Charged || m.Room != nil || buffer.Held() != 10 {
+				t.Errorf("the buffer holds %d bytes, the message has room: %t", buffer.Held(), m.Charged)
+			}
+			p.received = append(p.received, string(m.Bytes))
+		}, func(error) {})
+		message := scan(t, `{"jsonrpc":"2.0","method":"x"}`)
+		message.Charged, message.Room = true, buffer
+		buffer.Change(len(message.Bytes) + 10)
+		p.server.receive(message)
+		if len(p.received) != 1 {
+			t.Errorf("received %q", p.received)
+		}
+	})
+}
+
 func TestNoNumbers(t *testing.T) {
 	for _, id := range []string{`"1"`, `-1`, `1.0`, `0`, `null`, `18446744073709551616`} {
 		text := []byte(id)

@@ -17,17 +17,19 @@ func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
 	if e.Kind == rpc.Request && string(e.Method) == "ping" {
 		s.answerPing(message)
+		message.GiveRoom()
 		return
 	}
 	event := Event{Message: message.Bytes, kind: e.Kind}
-	if !message.Owned {
-		event.Message = bytes.Clone(message.Bytes)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awaitRoomLocked(&event, message.Charged)
-	if s.endedBy != nil {
+	if !s.takeRoomLocked(event.cost(), &message) {
+		message.GiveRoom()
 		return
+	}
+	defer s.unpaidLocked()
+	if !message.Owned {
+		event.Message = bytes.Clone(message.Bytes)
 	}
 	switch e.Kind {
 	case rpc.Response:
@@ -39,24 +41,21 @@ func (s *Session) Deliver(message Message) {
 	}
 }
 
-// awaitRoomLocked waits until there is room for an event of the server, or the session
-// ends. What no client may ever read makes room first: a client that went away is no reason
-// to stop the server.
-func (s *Session) awaitRoomLocked(event *Event, charged bool) {
+// takeRoomLocked takes room for an event of the server. It waits until there is some, and
+// returns false if the session ends. What no client may ever read makes room first: a client
+// that went away is no reason to stop the server.
+func (s *Session) takeRoomLocked(cost int, message *Message) bool {
 	stalled := false
 	for s.endedBy == nil {
-		fits := charged || s.account.Fits(event.cost())
-		switch {
-		case fits && s.waiting <= s.limits.TotalBytes:
-			return
-		case !fits && s.replay.bytes > 0:
-			s.evictLocked()
+		fits := message.Charged || s.account.Fits(cost)
+		if fits && s.waiting <= s.limits.TotalBytes {
+			if s.payLocked(cost, message) {
+				return true
+			}
+			continue // another holder was faster
+		}
+		if s.makeRoomLocked(fits) {
 			continue
-		case s.abandonLocked():
-			continue
-		case !fits && !s.listening:
-			s.listenLocked()
-			continue // there may be room by now
 		}
 		if !stalled {
 			s.metrics.Stalls.Inc()
@@ -67,6 +66,38 @@ func (s *Session) awaitRoomLocked(event *Event, charged bool) {
 		}
 		s.room.Wait()
 	}
+	return false
+}
+
+// makeRoomLocked has the session forget something, and says whether there may be room by now.
+func (s *Session) makeRoomLocked(fits bool) bool {
+	switch {
+	case !fits && s.replay.bytes > 0:
+		s.evictLocked()
+	case s.abandonLocked():
+	case !fits && !s.listening:
+		s.listenLocked()
+	default:
+		return false
+	}
+	return true
+}
+
+// payLocked has the account hold what the event costs that is added next.
+func (s *Session) payLocked(cost int, message *Message) bool {
+	if message.Charged {
+		s.account.TakeOver(cost, message.Room, len(message.Bytes))
+	} else if !s.account.Take(cost) {
+		return false
+	}
+	s.paid = cost
+	return true
+}
+
+// unpaidLocked gives the room back of an event that was not added.
+func (s *Session) unpaidLocked() {
+	s.account.Change(-s.paid)
+	s.paid = 0
 }
 
 // listenLocked has the session look again once the budget that it shares with others has

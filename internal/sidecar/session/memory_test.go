@@ -274,3 +274,51 @@ func TestMakeRoom(t *testing.T) {
 		t.Error("a client that much waits for is not refused")
 	}
 }
+
+// A session takes over the room that a large message had in the buffer of its reader. Until it
+// does, and if it does not need the message, no room is lost and none is used twice.
+func TestDeliverTakesRoomOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 200 << 10
+		limits := testLimits
+		limits.TotalBytes, limits.Memory = size, budget.New(1<<20, 1)
+		h := newHarness(t, limits)
+		buffer := limits.Memory.Account(nil)
+		deliver := func(text string) {
+			message := h.message(text)
+			message.Owned, message.Charged, message.Room = true, true, buffer
+			buffer.Change(len(message.Bytes))
+			h.Deliver(message)
+		}
+		answer := func(id int) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id, strings.Repeat("x", size))
+		}
+		want := func(name string, inSession, inBuffer int64) {
+			t.Helper()
+			synctest.Wait()
+			if held, read := h.account.Held()>>10, buffer.Held()>>10; held != inSession>>10 || read != inBuffer>>10 {
+				t.Errorf("%s: the session holds %d KiB, the buffer %d, want %d and %d", name, held, read, inSession>>10, inBuffer>>10)
+			}
+			if used := limits.Memory.Used(); used > h.account.Held()+buffer.Held() {
+				t.Errorf("%s: %d bytes are used", name, used)
+			}
+		}
+		deliver(answer(7))
+		want("no call", 0, 0)
+		deliver(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", size) + `"}}`)
+		want("ping", 0, 0)
+		streams := []*Stream{h.call(1, ""), h.call(2, "")}
+		deliver(answer(1))
+		want("answer", size+1<<10, 0)
+		go deliver(answer(2))
+		want("more than may wait", size+1<<10, size)
+		for _, stream := range streams {
+			stream.Detach()
+		}
+		h.End(ErrEnded)
+		want("end", 0, 0)
+		if used := limits.Memory.Used(); used != 0 {
+			t.Errorf("%d bytes are used at the end", used)
+		}
+	})
+}

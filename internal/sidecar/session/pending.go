@@ -80,7 +80,9 @@ func (s *Session) addLocked(to *pending, event Event) {
 		s.dropNoticesLocked(to, s.limits.PendingBytes-cost)
 	}
 	s.trimLocked(to)
-	s.waitLocked(cost)
+	s.waiting += cost
+	s.account.Change(cost - s.paid)
+	s.paid = 0
 	to.add(event)
 }
 

@@ -99,6 +99,7 @@ type Session struct {
 	backlog    pending         // for the stream that opens next
 	waiting    int             // what events cost that are not yet handed over
 	account    *budget.Account // all that is held for the session
+	paid       int             // what the account holds for the event that Deliver is about to add
 	takes      uint64          // events that readers took, and pieces of large ones that they wrote
 	pressed    budget.Pressure
 	listening  bool               // a goroutine waits for the budget to have room
@@ -173,6 +174,15 @@ type Message struct {
 
 	Owned   bool // the code that takes it may keep Bytes: no other code changes them
 	Charged bool // the adapter's budget had room for it, which the session takes over
+	// Room is the account that has this room until the session takes it over, or code that
+	// keeps the message and asks for room itself gives it back; nil if the budget has it back.
+	Room *budget.Account
+}
+
+// GiveRoom gives the room of the message back to the budget.
+func (m *Message) GiveRoom() {
+	m.Room.Give(len(m.Bytes))
+	m.Charged, m.Room = false, nil
 }
 
 // Scanned is the message with its envelope. It scans the bytes if the sender has not.

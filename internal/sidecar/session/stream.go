@@ -273,21 +273,27 @@ func (st *Stream) Wrote() {
 }
 
 // MakeRoom has the session forget what clients may come back for, and others give way, until
-// there is room for so many bytes more. It returns false if there is none, and much waits for
-// the client.
+// it can take so many bytes more. It takes them also if there is no room, unless much waits for
+// the client: then it returns false.
 func (s *Session) MakeRoom(bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.account.Fits(bytes) && (s.replay.bytes > 0 || s.abandonLocked()) {
+	for !s.account.Take(bytes) {
 		if s.replay.bytes > 0 {
 			s.evictLocked()
+			continue
 		}
+		if s.abandonLocked() {
+			continue
+		}
+		s.account.Press()
+		if s.waiting > budget.SlowBytes {
+			return false
+		}
+		s.account.Change(bytes)
+		break
 	}
-	if s.account.Fits(bytes) {
-		return true
-	}
-	s.account.Press()
-	return s.waiting <= budget.SlowBytes
+	return true
 }
 
 // Finished says whether all that the stream will ever have has arrived.

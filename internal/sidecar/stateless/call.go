@@ -147,7 +147,7 @@ func (c *call) pushLocked(e event) {
 		c.giveUpLocked(errClientSlow)
 		return
 	}
-	for !r.account.Fits(len(e.message)) {
+	for !r.account.Take(len(e.message)) {
 		r.account.Press()
 		slowest := r.slowestLocked()
 		if slowest == c || slowest.unwritten() <= len(e.message) {
@@ -157,7 +157,8 @@ func (c *call) pushLocked(e event) {
 		slowest.giveUpLocked(errClientSlow)
 	}
 	c.inbox = append(c.inbox, e)
-	r.waitLocked(c, len(e.message))
+	c.waiting += len(e.message)
+	r.waiting += len(e.message)
 	c.done = e.last
 	c.signal()
 	if alone := r.waiting == len(e.message); r.waiting > limits.TotalBytes && !alone {
@@ -165,18 +166,18 @@ func (c *call) pushLocked(e event) {
 	}
 }
 
-// waitLocked notes that so many bytes more wait for the client of a call, or fewer.
-func (r *run) waitLocked(c *call, bytes int) {
-	c.waiting += bytes
-	r.waiting += bytes
-	r.account.Change(bytes)
+// takenLocked notes that so many bytes no longer wait for the client of a call.
+func (r *run) takenLocked(c *call, bytes int) {
+	c.waiting -= bytes
+	r.waiting -= bytes
+	r.account.Change(-bytes)
 }
 
 // giveUpLocked ends a call whose client does not read, or whose message has no room.
 func (c *call) giveUpLocked(why error) {
 	r := c.run
 	r.metrics.SlowClients.Inc()
-	r.waitLocked(c, -c.unwritten()) // what is written is still held
+	r.takenLocked(c, c.unwritten()) // what is written is still held
 	c.inbox, c.done = nil, false
 	if c.interrupt != nil {
 		c.interrupt()
@@ -213,7 +214,7 @@ func (c *call) take() (event, bool) {
 	r := c.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waitLocked(c, -c.inHand)
+	r.takenLocked(c, c.inHand)
 	c.inHand = 0
 	c.takes++
 	if len(c.inbox) == 0 {
@@ -223,7 +224,7 @@ func (c *call) take() (event, bool) {
 	c.inbox[0] = event{}
 	c.inbox = c.inbox[1:]
 	if taken := min(len(next.message), c.waiting); c.inside { // errors of our own do not count
-		r.waitLocked(c, -taken) // the session that it is for takes it over
+		r.takenLocked(c, taken) // the session that it is for takes it over
 	} else {
 		c.inHand = taken
 	}

@@ -248,7 +248,7 @@ func (r *run) agree(c *call, acknowledged []byte) {
 			h.newsLocked(session.Message{Bytes: early.message, Envelope: e})
 		}
 	}
-	r.waitLocked(c, -c.waiting)
+	r.takenLocked(c, c.waiting)
 	c.inbox, c.inHand = nil, 0
 	if c.done {
 		r.upstreamEndedLocked()

@@ -239,7 +239,7 @@ func (r *run) closeLocked(c *call) {
 	r.forgetLocked(c)
 	r.leaveLocked(c)
 	delete(r.open, c)
-	r.waitLocked(c, -c.waiting)
+	r.takenLocked(c, c.waiting)
 	c.inbox, c.inHand = nil, 0
 	r.countLocked(c, -1)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,48 @@ func TestLargeMessagesTakeRoom(t *testing.T) {
 	c.hear()
 	if used := options.Memory.Used(); used != 0 {
 		t.Errorf("%d bytes are used", used)
+	}
+}
+
+// The budget has the room of a large message until the session takes it over. In between, other
+// holders could take it, and all together would exceed the budget.
+func TestLargeMessagesKeepTheirRoom(t *testing.T) {
+	t.Parallel()
+	large := `{"jsonrpc":"2.0","method":"x","params":{"x":"` + strings.Repeat("x", 300<<10) + `"}}`
+	for name, test := range map[string]struct {
+		output string
+		want   int // messages
+	}{
+		"one":   {large, 1},
+		"two":   {large + "\n" + large, 2},
+		"batch": {"[" + large + "," + large + "]", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := testOptions
+			options.Memory = budget.New(64<<20, 1)
+			output := filepath.Join(t.TempDir(), "output")
+			if err := os.WriteFile(output, []byte(test.output+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			server, err := newPool(t, options, "cat", output).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			taker, got, ended := options.Memory.Account(nil), 0, make(chan error)
+			server.ServeSession(func(m session.Message) {
+				got++
+				if held := m.Room.Held(); !m.Charged || held < int64(len(m.Bytes)) {
+					t.Errorf("the message has room for %d of %d bytes, charged: %t", held, len(m.Bytes), m.Charged)
+				}
+				taker.TakeOver(len(m.Bytes), m.Room, len(m.Bytes))
+			}, func(err error) { ended <- err })
+			<-ended
+			if want := int64(test.want * len(large)); got != test.want || taker.Held() != want || options.Memory.Used() != want {
+				t.Errorf("got %d messages, %d bytes are held and %d used, want %d", got, taker.Held(), options.Memory.Used(), want)
+			}
+			server.Close()
+		})
 	}
 }
 

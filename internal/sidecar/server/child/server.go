@@ -267,16 +267,23 @@ func (s *Server) read(receive func(session.Message)) error {
 		}
 		turn.took(reader.Waited())
 		s.started()
-		if rpc.IsBatch(message) {
-			s.receiveBatch(message, receive)
-			continue
+		batch := rpc.IsBatch(message)
+		owned := !batch && reader.Release(message)
+		var held *budget.Account // has room for the message, or for a copy
+		if owned || batch && len(message) > rpc.FreeBuffer {
+			held = room.Account
 		}
-		s.receiveOne(message, reader.Release(message), receive)
+		if batch {
+			s.receiveBatch(message, held, receive)
+		} else {
+			s.receiveOne(message, owned, held, receive)
+		}
 	}
 }
 
-// receiveOne takes a message. If owned is true, the reader never overwrites its bytes.
-func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Message)) {
+// receiveOne takes a message. If owned is true, the reader never overwrites its bytes. If room
+// is not nil, it has room for the message.
+func (s *Server) receiveOne(message []byte, owned bool, room *budget.Account, receive func(session.Message)) {
 	if !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
 	}
@@ -285,16 +292,15 @@ func (s *Server) receiveOne(message []byte, owned bool, receive func(session.Mes
 		s.junk(message)
 		return
 	}
-	// The reader has reserved room for a large message.
-	charged := len(message) > rpc.FreeBuffer
-	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: charged})
+	receive(session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: room != nil, Room: room})
 }
 
 // receiveBatch takes the messages of a batch, which some servers of revision 2025-03-26
-// send.
-func (s *Server) receiveBatch(batch []byte, receive func(session.Message)) {
+// send. The room of the batch is for copies of its messages: its buffer is given back after
+// them.
+func (s *Server) receiveBatch(batch []byte, room *budget.Account, receive func(session.Message)) {
 	err := rpc.Batch(batch, func(message []byte) error {
-		s.receiveOne(message, false, receive)
+		s.receiveOne(message, false, room, receive)
 		return nil
 	})
 	if err != nil {

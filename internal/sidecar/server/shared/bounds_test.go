@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -40,6 +41,34 @@ func TestBounds(t *testing.T) {
 	defer r.mu.Unlock()
 	if r.LenLocked() != 0 || len(r.views) != 0 || len(r.topics) != 0 {
 		t.Errorf("left behind: %d calls, %d sessions, %d topics", r.LenLocked(), len(r.views), len(r.topics))
+	}
+}
+
+// The session takes over what its inbox held, without holding it twice, and nothing is held in
+// the end.
+func TestInboxIsCountedOnce(t *testing.T) {
+	const size = 200 << 10
+	options := testOptions()
+	options.Session.Memory = budget.New(64<<20, 1)
+	p, fakes := newFake(t, options, func(f *fake, m session.Message) {
+		if m.Envelope.ID.Present() {
+			go f.say(`{"jsonrpc":"2.0","id":%s,"result":{"text":"%s"}}`, m.Envelope.ID.Of(m.Bytes), strings.Repeat("x", size))
+		}
+	})
+	c := connect(t, p)
+	<-fakes
+	stream, err := c.Call(t.Context(), message(t, request("1", "m")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the answer", stream.Finished)
+	if held := c.Account().Held(); held < size || held > size+4<<10 {
+		t.Errorf("%d bytes are held for a message of %d", held, size)
+	}
+	stream.Take()
+	stream.Detach()
+	if held := c.Account().Held(); held != 0 {
+		t.Errorf("%d bytes are held in the end", held)
 	}
 }
 

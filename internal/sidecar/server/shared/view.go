@@ -72,13 +72,11 @@ func (v *view) push(message session.Message) (slow bool) {
 	if v.over {
 		return false
 	}
-	account := v.session.Account()
-	if v.waiting > v.run.options.BacklogBytes || !account.Fits(len(message.Bytes)) && !v.session.MakeRoom(len(message.Bytes)) {
+	if v.waiting > v.run.options.BacklogBytes || !v.session.Account().Take(len(message.Bytes)) && !v.session.MakeRoom(len(message.Bytes)) {
 		return true
 	}
 	v.inbox = append(v.inbox, message)
 	v.waiting += len(message.Bytes)
-	account.Change(len(message.Bytes))
 	v.signal()
 	return false
 }
@@ -165,8 +163,7 @@ func (v *view) next() (message session.Message, ok bool, reason error) {
 	message = v.inbox[0]
 	v.inbox[0] = session.Message{}
 	v.inbox = v.inbox[1:]
-	v.session.Account().Change(-len(message.Bytes))
-	message.Charged = true // the session takes it over
+	message.Charged, message.Room = true, v.session.Account() // the session takes it over
 	return message, true, nil
 }
 

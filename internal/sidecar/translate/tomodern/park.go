@@ -97,13 +97,12 @@ func (s *Server) forgetParkLocked(p *park) {
 // holdLocked keeps the answer to a call that is parked. The process has not waited for
 // what it asked for.
 func (s *Server) holdLocked(c *call, m session.Message) {
-	if !s.held.Fits(len(m.Bytes)) {
+	if !s.held.Take(len(m.Bytes)) {
 		s.forgetParkLocked(c.park)
 		return
 	}
 	held := mux.Keep(m)
 	c.held = &held
-	s.held.Change(len(held.Bytes))
 }
 
 // giveWay forgets the largest of the answers that are held.
