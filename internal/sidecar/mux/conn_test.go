@@ -144,7 +144,6 @@ func TestCallsAreFound(t *testing.T) {
 	})
 }
 
-// What is no number of a request belongs to no call.
 // Code behind a Conn asks for room itself. It must not find the message counted already.
 func TestRoomIsGivenBack(t *testing.T) {
 	play(t, Options{}, func(t *testing.T, p *policy) {
@@ -165,6 +164,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 	})
 }
 
+// What is no number of a request belongs to no call.
 func TestNoNumbers(t *testing.T) {
 	for _, id := range []string{`"1"`, `-1`, `1.0`, `0`, `null`, `18446744073709551616`} {
 		text := []byte(id)
