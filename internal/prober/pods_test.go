@@ -156,7 +156,12 @@ func (p *pods) run(options Options) (*Prober, func()) {
 // eventually waits for something to become true of a result.
 func eventually(t *testing.T, p *Prober, server string, what string, is func(Result) bool) Result {
 	t.Helper()
-	deadline := time.Now().Add(hang.Guard)
+	return eventuallyWithin(t, hang.Guard, p, server, what, is)
+}
+
+func eventuallyWithin(t *testing.T, guard time.Duration, p *Prober, server string, what string, is func(Result) bool) Result {
+	t.Helper()
+	deadline := time.Now().Add(guard)
 	for {
 		for _, result := range p.Results(serverName(server)) {
 			if is(result) {
