@@ -36,7 +36,7 @@ func TestBounds(t *testing.T) {
 	f.awaitHeard(5)
 	one.End(errors.New("gone"))
 	two.End(errors.New("gone"))
-	r, _ := p.runs.Current()
+	r, _ := p.instances.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.LenLocked() != 0 || len(r.views) != 0 || len(r.topics) != 0 {
@@ -82,7 +82,7 @@ func TestCancelledCallsAreBounded(t *testing.T) {
 		c.tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i))
 	}
 	f.awaitHeard(2 * count)
-	r, _ := p.runs.Current()
+	r, _ := p.instances.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if got := r.LenLocked(); got != cancelledCalls {

@@ -9,47 +9,47 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// errBusy says that the process has as many calls of all sessions as it may have.
+// errBusy refuses a call when the calls of all sessions reach the limit.
 var errBusy = fault.Busy("as many calls are in flight at the shared server as may be")
 
-// call is a request at the process that has no answer yet.
+// call is a request in flight at the child process.
 type call struct {
-	number uint64 // its id and progress token at the process
-	view   *view  // whose it is; nil for one that changes a subscription
-	id     string // as the client spelled it
-	key    string // of all spellings of it
-	token  string // of its progress, as the client spelled it
+	number uint64       // the request's id and progress token at the child process
+	view   *sessionView // of the session that made the request; nil if the adapter made it
+	id     string       // as the client spelled it
+	key    string       // equal for all spellings of the id
+	token  string       // the progress token, as the client spelled it
 
 	cancelled bool
-	topic     *topic // it changes a subscription
+	topic     *topic // not nil for a request that changes a subscription
 }
 
-// cancelledCalls is how many cancelled calls of a session are remembered, for the
-// answers that some servers give all the same. Most servers rightly give none.
+// cancelledCalls is how many cancelled calls of a session stay known, for servers that answer
+// cancelled calls. The protocol tells servers not to, and most do not.
 const cancelledCalls = 64
 
-// registerLocked makes a call of a session's known, so that its answer finds it.
-func (r *run) registerLocked(c *call) error {
+// registerLocked records a session's call, so that its answer finds the session.
+func (i *instance) registerLocked(c *call) error {
 	v := c.view
 	if old := v.calls[c.key]; old != nil {
-		// The session has given it up, or it would not use the id again. Its
-		// answer must not be taken for that of the new call.
-		r.forgetLocked(old)
+		// A session reuses the id only of a call that it has given up. The answer to the old
+		// call must not reach the new one.
+		i.forgetLocked(old)
 	}
 	switch {
-	case len(v.calls)-len(v.cancelled) >= r.options.Session.Calls:
+	case len(v.calls)-len(v.cancelled) >= i.options.Session.Calls:
 		return session.ErrTooManyCalls
-	case r.LenLocked() >= r.options.Calls && !r.evictLocked():
+	case i.LenLocked() >= i.options.Calls && !i.evictLocked():
 		return errBusy
 	}
-	r.AddLocked(c.number, c)
+	i.AddLocked(c.number, c)
 	v.calls[c.key] = c
 	return nil
 }
 
-func (r *run) forgetLocked(c *call) {
-	r.DropLocked(c.number)
-	if c.view == nil || c.topic != nil {
+func (i *instance) forgetLocked(c *call) {
+	i.DropLocked(c.number)
+	if c.topic != nil {
 		return
 	}
 	if c.view.calls[c.key] == c {
@@ -60,29 +60,28 @@ func (r *run) forgetLocked(c *call) {
 	}
 }
 
-// evictLocked forgets a call that was cancelled, if there is one.
-func (r *run) evictLocked() bool {
-	for v := range r.views {
+// evictLocked forgets a cancelled call of any session. It returns false if there is none.
+func (i *instance) evictLocked() bool {
+	for v := range i.views {
 		if len(v.cancelled) > 0 {
-			r.forgetLocked(v.cancelled[0])
+			i.forgetLocked(v.cancelled[0])
 			return true
 		}
 	}
 	return false
 }
 
-// cancelLocked notes that a client no longer waits for a call.
-func (r *run) cancelLocked(c *call) {
+// cancelLocked records that a client has cancelled a call.
+func (i *instance) cancelLocked(c *call) {
 	v := c.view
 	c.cancelled = true
 	v.cancelled = append(v.cancelled, c)
 	if len(v.cancelled) > cancelledCalls {
-		r.forgetLocked(v.cancelled[0])
+		i.forgetLocked(v.cancelled[0])
 	}
 }
 
-// toProcess is a client's request with the number in place of id and progress
-// token. The token may be any value; null means that there is none.
+// toProcess returns a client's request with the number in place of the id and the progress token.
 func toProcess(request session.Message, number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
 	edits := []rpc.Edit{{Span: request.Envelope.ID, With: text}}
@@ -92,6 +91,7 @@ func toProcess(request session.Message, number uint64) []byte {
 	return rpc.Edited(request.Bytes, edits...)
 }
 
+// tokenOf returns the progress token of a request. A null token counts as none.
 func tokenOf(request session.Message) string {
 	token := string(request.Envelope.ProgressToken.Of(request.Bytes))
 	if token == "null" {
@@ -100,15 +100,14 @@ func tokenOf(request session.Message) string {
 	return token
 }
 
-// toClient is a message of the process's with one value as the client spelled it, and
-// where that stands.
-func toClient(message []byte, at rpc.Span, spelled string) ([]byte, rpc.Span) {
-	text := rpc.Edited(message, rpc.Edit{Span: at, With: []byte(spelled)})
-	return text, rpc.Span{Start: at.Start, End: at.Start + len(spelled)}
+// replaced returns a message with another value in one place, and the place of the new value.
+func replaced(message []byte, at rpc.Span, value string) ([]byte, rpc.Span) {
+	text := rpc.Edited(message, rpc.Edit{Span: at, With: []byte(value)})
+	return text, rpc.Span{Start: at.Start, End: at.Start + len(value)}
 }
 
-// answerFor is an answer of the process's with the client's id. Its envelope says how the
-// call ended.
+// answerFor returns an answer of the child process with the client's id. The envelope tells the
+// session whether the call succeeded.
 func answerFor(answer session.Message, id string) session.Message {
 	e := &answer.Envelope
 	edits := rpc.Edits{{Span: e.ID, With: []byte(id)}}
@@ -123,13 +122,13 @@ func answerFor(answer session.Message, id string) session.Message {
 
 const progressMethod = "notifications/progress"
 
-// progressFor is a progress notification with the client's token.
+// progressFor returns a progress notification with the client's token.
 func progressFor(notification session.Message, token string) session.Message {
-	text, at := toClient(notification.Bytes, notification.Envelope.ProgressToken, token)
+	text, at := replaced(notification.Bytes, notification.Envelope.ProgressToken, token)
 	return session.Message{Bytes: text, Envelope: rpc.Envelope{Kind: rpc.Notification, Method: []byte(progressMethod), ProgressToken: at}}
 }
 
-// success and refusal are answers that are given here rather than by the process.
+// success and refusal are answers that the adapter gives in place of the child process.
 func success(id string) session.Message {
 	return scanned(rpc.AppendResult(nil, []byte(id), []byte("{}")))
 }
@@ -138,7 +137,7 @@ func refusal(id string, code int, text string) session.Message {
 	return scanned(rpc.AppendError(nil, []byte(id), code, text, nil))
 }
 
-// scanned is a message that was put together here of parts that were scanned before.
+// scanned scans a message that the adapter has composed. The message is always valid.
 func scanned(text []byte) session.Message {
 	envelope, _ := rpc.Scan(text)
 	return session.Message{Bytes: text, Envelope: envelope}

@@ -39,7 +39,7 @@ func testOptions() Options {
 type fake struct {
 	t       *testing.T
 	handle  func(*fake, session.Message) // called for everything but the handshake
-	hello   string                       // the result of initialize
+	result  string                       // the result of initialize
 	receive func(session.Message)
 	ended   func(error)
 
@@ -52,8 +52,8 @@ type fake struct {
 }
 
 const (
-	plainHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`
-	deafError  = "the fake is deaf"
+	plainResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`
+	deafError   = "the fake is deaf"
 )
 
 func (f *fake) Serve(receive func(session.Message), ended func(error)) {
@@ -81,7 +81,7 @@ func (f *fake) Send(ctx context.Context, sent session.Message) error {
 	f.sent = append(f.sent, string(message))
 	f.mu.Unlock()
 	if string(envelope.Method) == "initialize" {
-		go f.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, envelope.ID.Of(message), f.hello)
+		go f.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, envelope.ID.Of(message), f.result)
 		return nil
 	}
 	if f.handle != nil {
@@ -162,7 +162,7 @@ func newFake(t *testing.T, options Options, handle func(*fake, session.Message))
 	t.Helper()
 	fakes := make(chan *fake, 16)
 	options.Acquire = func(context.Context) (mux.Server, error) {
-		f := &fake{t: t, handle: handle, hello: plainHello}
+		f := &fake{t: t, handle: handle, result: plainResult}
 		fakes <- f
 		return f, nil
 	}
@@ -177,13 +177,13 @@ type client struct {
 	t *testing.T
 }
 
-const helloRequest = `{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
+const initializeRequest = `{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
 
 // connect opens and initializes a session.
 func connect(t *testing.T, p *Process) *client {
 	t.Helper()
 	c := &client{opened(t, p), t}
-	if got := c.ask(fmt.Sprintf(helloRequest, "0", "2025-11-25")); !strings.Contains(got, `"protocolVersion":"`) {
+	if got := c.ask(fmt.Sprintf(initializeRequest, "0", "2025-11-25")); !strings.Contains(got, `"protocolVersion":"`) {
 		t.Fatalf("initialize: %s", got)
 	}
 	c.tell(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

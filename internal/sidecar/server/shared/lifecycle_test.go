@@ -27,7 +27,7 @@ func TestR12OneStart(t *testing.T) {
 		options.Acquire = func(context.Context) (mux.Server, error) {
 			starts.Add(1)
 			<-goOn
-			return &fake{t: t, hello: plainHello}, nil
+			return &fake{t: t, result: plainResult}, nil
 		}
 		p := New(options)
 		defer p.Close()
@@ -69,7 +69,7 @@ func TestBackOff(t *testing.T) {
 			if fail {
 				return nil, errNoStart
 			}
-			last = &fake{t: t, hello: plainHello}
+			last = &fake{t: t, result: plainResult}
 			return last, nil
 		}
 		p := New(options)
@@ -250,8 +250,8 @@ func TestSlowSessionOfADeadProcess(t *testing.T) {
 		f.die(errors.New("it fell over"))
 		start := time.Now()
 		<-c.Done()
-		if took := time.Since(start); took != lastWords {
-			t.Errorf("the session ended after %s, want %s", took, lastWords)
+		if took := time.Since(start); took != lastDelivery {
+			t.Errorf("the session ended after %s, want %s", took, lastDelivery)
 		}
 	})
 }

@@ -11,15 +11,15 @@ import (
 
 func TestLocks(t *testing.T) {
 	options := testOptions()
-	options.Acquire = func(context.Context) (mux.Server, error) { return &fake{t: t, hello: plainHello}, nil }
+	options.Acquire = func(context.Context) (mux.Server, error) { return &fake{t: t, result: plainResult}, nil }
 	p := New(options)
 	defer p.Close()
 	if _, err := p.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	running, ok := p.runs.Current()
+	running, ok := p.instances.Current()
 	if !ok {
 		t.Fatal("no process runs")
 	}
-	locks.Taken(t, p.Locks, map[string]sync.Locker{"run": &running.mu})
+	locks.Taken(t, p.Locks, map[string]sync.Locker{"instance": &running.mu})
 }

@@ -1,16 +1,14 @@
-// Package shared runs all sessions over one server process, for servers that keep
-// no state and are too heavy to be started for each client.
+// Package shared runs all sessions over one child process, for servers that keep no state and are
+// too heavy to start for each client.
 //
-// The process is initialized once, by this package and without any capability of a
-// client's, and every session is answered from that handshake. Towards the process
-// each request has a number of our own in place of its id and progress token; what
-// comes back is routed by that number and has the client's spelling again. All else
-// in a message passes byte for byte.
+// The adapter initializes the process once, without capabilities of a client, and answers the
+// initialize request of every session from that. It numbers the requests of all sessions: the
+// number replaces the id and the progress token on the way to the process, and the client's own
+// values return on the way back. All other bytes of a message pass unchanged.
 //
-// Nothing that one session does changes what another one gets: requests that the
-// process sends have no one to go to and are refused, its log messages are dropped,
-// and so is what a client says to the process about itself. A session that does not
-// read what it is sent is ended; the process is never stopped for it.
+// No session can change what another one gets. The adapter refuses requests that the process sends,
+// and drops its log messages and what a client says about itself. It ends a session whose client
+// does not read, and never stops the process for it.
 package shared
 
 import (
@@ -24,105 +22,104 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Options are what a Process needs and how it behaves.
+// Options configure a Process.
 type Options struct {
-	// Acquire starts a server that nobody has used.
+	// Acquire returns a server that no session has used.
 	Acquire func(ctx context.Context) (mux.Server, error)
 
 	Session        session.Limits   // of each session
-	SessionMetrics *session.Metrics // counted over all of them
+	SessionMetrics *session.Metrics // of all sessions
 
-	Calls         int // at the process at a time, of all sessions
+	Calls         int // in flight at the process, of all sessions
 	Subscriptions int // of one session
-	InputBytes    int // waiting for the process to read; past it sessions wait
-	BacklogBytes  int // waiting for one session beyond its own limits; past it the session is ended
+	InputBytes    int // that the process has yet to read; sessions wait while there are more
+	BacklogBytes  int // that wait for one session beyond its own limits; more end the session
 
 	StartTimeout time.Duration // for a process to start and answer initialize
-	SendTimeout  time.Duration // for a process to read what waits for it, before more is refused
-	StuckTimeout time.Duration // for a process to read one message, before it is ended
+	SendTimeout  time.Duration // for a session to wait until it may send to the process
+	StuckTimeout time.Duration // for a process to read one message, before the adapter ends it
 
 	Log logr.Logger
 }
 
-// Metrics are counted over all processes that there were, one after the other.
+// Metrics count over all child processes, one after the other.
 type Metrics struct {
-	Starts               session.Counter // processes that answered initialize
-	StartFailures        session.Counter // processes that did not
-	LogMessages          session.Counter // log messages of the process's, which are dropped
-	RefusedRequests      session.Counter // requests of the process's, which nobody can answer
+	Starts               session.Counter // child processes that answered initialize
+	StartFailures        session.Counter // child processes that did not
+	LogMessages          session.Counter // log messages of the child process, which the adapter drops
+	RefusedRequests      session.Counter // requests of the child process, which the adapter refuses
 	LateAnswers          session.Counter // answers to no call, or to one whose session has ended
-	LateProgress         session.Counter // progress of no call that is in flight
-	UnroutedMessages     session.Counter // other messages of the process's that belong to nobody
-	UnforwardedMessages  session.Counter // messages of clients that the process must not see
-	SlowSessions         session.Counter // sessions that were ended because they do not read
-	SubscriptionRefusals session.Counter // subscriptions beyond what a session may have
+	LateProgress         session.Counter // progress of no call in flight
+	UnroutedMessages     session.Counter // other messages of the child process that belong to no session
+	UnforwardedMessages  session.Counter // messages of clients that the child process must not see
+	SlowSessions         session.Counter // sessions that ended because their clients do not read
+	SubscriptionRefusals session.Counter // subscriptions over the limit of a session
 }
 
-// Process is the one server process of all sessions. When it ends they do, and the
-// next session finds a fresh one.
+// Process is the child process of all sessions. All sessions end with it, and the next session
+// starts another one.
 type Process struct {
-	options Options
-	metrics Metrics
-	runs    *mux.Supervisor[*run]
+	options   Options
+	metrics   Metrics
+	instances *mux.Supervisor[*instance]
 }
 
-// New returns a Process that is started for the first session.
+// New returns a Process. The first session starts it.
 func New(options Options) *Process {
 	p := &Process{options: options}
-	p.runs = mux.NewSupervisor(mux.Policy[*run]{
+	p.instances = mux.NewSupervisor(mux.Policy[*instance]{
 		Start: p.start, Timeout: options.StartTimeout,
-		Dead: (*run).Dead, Fail: (*run).fail,
-		Started: p.metrics.Starts.Inc, Failed: p.metrics.StartFailures.Inc, Ended: p.ended,
+		Dead: (*instance).Dead, Fail: (*instance).fail,
+		Started: p.metrics.Starts.Inc, Failed: p.metrics.StartFailures.Inc,
+		Ended: func(reason error) {
+			options.Log.Info("The shared server process ended", "reason", fault.ForClients(reason).Error())
+		},
 	})
 	return p
 }
 
-// Metrics are the counters.
+// Metrics returns the counters.
 func (p *Process) Metrics() *Metrics { return &p.metrics }
 
-// Locks takes the locks of the process and gives them back. It does not return while one of
-// them is held.
+// Locks takes each lock of the process and releases it. It blocks while another goroutine holds
+// one of them.
 func (p *Process) Locks() {
-	if running, ok := p.runs.Current(); ok {
+	if running, ok := p.instances.Current(); ok {
 		_ = running.Dead()
 	}
 }
 
-// Open returns a new session over the process, which is started if there is none.
+// Open returns a new session over the child process. It starts a process if none runs.
 func (p *Process) Open(ctx context.Context) (*session.Session, error) {
 	for {
-		running, err := p.runs.Get(ctx)
+		running, err := p.instances.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if opened, ok := running.open(); ok {
 			return opened, nil
 		}
-		// It ended just now, which the next turn will notice.
+		// The process has just ended, so the next Get starts another one.
 	}
 }
 
-// Close ends the process and every session. It returns at once.
+// Close ends the child process and every session. It does not wait.
 func (p *Process) Close() {
-	if running, ok := p.runs.Close(); ok {
+	if running, ok := p.instances.Close(); ok {
 		running.fail(fault.ErrDraining)
 	}
 }
 
-// start starts a process and initializes it.
-func (p *Process) start(ctx context.Context) (*run, error) {
+// start starts a child process and initializes it.
+func (p *Process) start(ctx context.Context) (*instance, error) {
 	server, err := p.options.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	running := newRun(server, &p.options, &p.metrics, p.runs.Ended)
+	running := newInstance(server, &p.options, &p.metrics, p.instances.Ended)
 	if err := running.handshake(ctx); err != nil {
 		running.fail(err)
 		return nil, err
 	}
 	return running, nil
-}
-
-func (p *Process) ended(reason error) {
-	p.options.Log.Info("The shared server process ended", "reason", fault.ForClients(reason).Error())
 }

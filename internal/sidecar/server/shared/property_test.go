@@ -136,7 +136,7 @@ func testProperty(t *testing.T, sessions, calls int) {
 	if m.SlowSessions.Value() != 0 || m.UnroutedMessages.Value() != 0 {
 		t.Errorf("%d slow sessions, %d messages that belong to nobody", m.SlowSessions.Value(), m.UnroutedMessages.Value())
 	}
-	r, _ := p.runs.Current()
+	r, _ := p.instances.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.views)+r.LenLocked()+len(r.topics) != 0 {

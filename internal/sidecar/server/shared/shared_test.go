@@ -40,17 +40,17 @@ func TestR24Initialize(t *testing.T) {
 		for _, asked := range []string{"2024-11-05", "2025-11-25", "2026-07-28", "garbage"} {
 			t.Run("L-02 "+asked+" at "+speaks, func(t *testing.T) {
 				options := testOptions()
-				f := &fake{t: t, hello: strings.Replace(plainHello, "2025-11-25", speaks, 1)}
+				f := &fake{t: t, result: strings.Replace(plainResult, "2025-11-25", speaks, 1)}
 				options.Acquire = func(context.Context) (mux.Server, error) { return f, nil }
 				p := New(options)
 				defer p.Close()
 				for range 2 {
 					c := client{opened(t, p), t}
-					want := `{"jsonrpc":"2.0","id":"i\u0064","result":` + f.hello + `}`
-					if diff := cmp.Diff(want, c.ask(fmt.Sprintf(helloRequest, `"i\u0064"`, asked))); diff != "" {
+					want := `{"jsonrpc":"2.0","id":"i\u0064","result":` + f.result + `}`
+					if diff := cmp.Diff(want, c.ask(fmt.Sprintf(initializeRequest, `"i\u0064"`, asked))); diff != "" {
 						t.Errorf("initialize (-want +got):\n%s", diff)
 					}
-					expect(t, "second initialize", c.ask(fmt.Sprintf(helloRequest, "7", asked)), `"id":7,"error":{"code":-32600`)
+					expect(t, "second initialize", c.ask(fmt.Sprintf(initializeRequest, "7", asked)), `"id":7,"error":{"code":-32600`)
 				}
 				f.mu.Lock()
 				defer f.mu.Unlock()
@@ -71,7 +71,7 @@ func TestHandshakesThatFail(t *testing.T) {
 		"refused":               {`"error":{"code":-1,"message":"licence expired"}`, "licence expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := readHello(message(t, `{"jsonrpc":"2.0","id":1,`+test.answer+`}`))
+			_, err := readInitialized(message(t, `{"jsonrpc":"2.0","id":1,`+test.answer+`}`))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s in it", err, test.want)
 			}
@@ -96,7 +96,7 @@ func TestTasksAreTakenOut(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":%s}}`,
 			`{"result":{"capabilities":%s, "protocolVersion":"2025-06-18","x":[1]}, "id":1 ,"jsonrpc":"2.0"}`,
 		} {
-			agreed, err := readHello(message(t, fmt.Sprintf(whole, capabilities)))
+			agreed, err := readInitialized(message(t, fmt.Sprintf(whole, capabilities)))
 			if err != nil {
 				t.Errorf("%s: %v", capabilities, err)
 				continue
@@ -267,7 +267,7 @@ func TestL01InitializeComesFirst(t *testing.T) {
 	expect(t, "early call", c.ask(request("1", "tools/list")), `"code":-32600`)
 	expect(t, "no revision", c.ask(request("1", "initialize")), `"code":-32602`)
 	f.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	if got := all(t, c.call(fmt.Sprintf(helloRequest, "1", "2025-06-18"))); len(got) != 1 {
+	if got := all(t, c.call(fmt.Sprintf(initializeRequest, "1", "2025-06-18"))); len(got) != 1 {
 		t.Errorf("initialize: got %q", got)
 	}
 }

@@ -2,259 +2,208 @@ package shared
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-// topic is a resource that sessions are subscribed to, or want to be. The process is
-// subscribed once, for the first of them, and unsubscribed for the last. It is asked
-// for one change at a time, because nothing says that it makes two in order.
+// topic is a resource that sessions subscribe to. The adapter subscribes at the child process for
+// the first session, and unsubscribes for the last. It makes one change at a time, because a
+// server may handle two requests in either order.
 type topic struct {
-	uri       string
-	change    change // while there is one nobody follows
-	followers map[*view]struct{}
-	waiters   []*waiter // for the process to agree
+	uri         string
+	change      change                // in flight; while there is one, there are no subscribers
+	subscribers map[*sessionView]bool // always true
+	waiters     []*waiter             // for the child process to agree
 }
 
-// change is what the process has been asked for and has not answered yet.
-type change uint8
+// change is the method of the request that changes a subscription at the child process.
+type change string
 
 const (
-	none change = iota
-	subscribing
-	unsubscribing
+	none          change = ""
+	subscribing   change = "resources/subscribe"
+	unsubscribing change = "resources/unsubscribe"
 )
 
-// waiter is a session's request to be subscribed.
+// waiter is a session's request to subscribe.
 type waiter struct {
-	view      *view
+	view      *sessionView
 	id        string
 	withdrawn bool // the session has unsubscribed since
 }
 
-// follow subscribes a session to a resource or ends that.
-func (v *view) follow(ctx context.Context, id string, request session.Message) error {
+// subscribe handles a session's request to subscribe to a resource, or to unsubscribe.
+func (v *sessionView) subscribe(ctx context.Context, id string, request session.Message) error {
 	uri := string(request.Envelope.URI)
 	switch {
-	case uri == "": // the process knows best what to say to that
+	case uri == "": // the child process gives the better error
 		return v.forward(ctx, id, request)
 	case len(uri) > nameBytes:
 		return v.refuse(id, rpc.CodeInvalidParams, "a resource's URI may have "+strconv.Itoa(nameBytes)+" bytes")
 	}
-	r := v.run
-	r.mu.Lock()
-	if err := r.awaitOpenLocked(ctx, v); err != nil {
-		r.mu.Unlock()
+	i := v.instance
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.awaitRoomLocked(ctx, v); err != nil {
 		return err
 	}
-	var local *session.Message
-	if string(request.Envelope.Method) == "resources/subscribe" {
-		local = r.subscribeLocked(v, id, uri, request)
+	if string(request.Envelope.Method) == string(subscribing) {
+		i.subscribeLocked(v, id, uri, request)
 	} else {
-		local = r.unsubscribeLocked(v, id, uri, request)
-	}
-	slow := local != nil && v.push(*local)
-	r.mu.Unlock()
-	if slow {
-		v.endSlow()
+		i.unsubscribeLocked(v, id, uri, request)
 	}
 	return nil
 }
 
-// subscribeLocked returns the answer if it does not take the process to give it.
-func (r *run) subscribeLocked(v *view, id, uri string, request session.Message) *session.Message {
-	t := r.topics[uri]
-	if t != nil {
-		if _, follows := t.followers[v]; follows {
-			return agreement(id)
-		}
-	}
-	if len(v.following)+v.waits >= r.options.Subscriptions {
-		r.metrics.SubscriptionRefusals.Inc()
-		refused := refusal(id, rpc.CodeInternal, "a session may have "+strconv.Itoa(r.options.Subscriptions)+" subscriptions")
-		return &refused
-	}
-	if t == nil {
-		t = &topic{uri: uri, followers: map[*view]struct{}{}}
-		r.topics[uri] = t
-	}
-	if len(t.followers) > 0 {
+func (i *instance) subscribeLocked(v *sessionView, id, uri string, request session.Message) {
+	t := i.topics[uri]
+	switch {
+	case t != nil && t.subscribers[v]:
+		v.push(success(id))
+		return
+	case len(v.subscriptions)+v.subscribing >= i.options.Subscriptions:
+		i.metrics.SubscriptionRefusals.Inc()
+		v.push(refusal(id, rpc.CodeInternal, "a session may have "+strconv.Itoa(i.options.Subscriptions)+" subscriptions"))
+		return
+	case t == nil:
+		t = &topic{uri: uri, subscribers: map[*sessionView]bool{}}
+		i.topics[uri] = t
+	case len(t.subscribers) > 0:
 		t.add(v)
-		return agreement(id)
+		v.push(success(id))
+		return
 	}
-	v.waits++
+	v.subscribing++
 	t.waiters = append(t.waiters, &waiter{view: v, id: id})
 	if t.change == none {
-		c := &call{number: r.NumberLocked(), view: v, token: tokenOf(request), topic: t}
-		r.changeLocked(subscribing, c, toProcess(request, c.number))
+		i.changeLocked(subscribing, &call{view: v, token: tokenOf(request), topic: t}, &request)
 	}
-	return nil
 }
 
-func (r *run) unsubscribeLocked(v *view, id, uri string, request session.Message) *session.Message {
-	t := r.topics[uri]
-	if t == nil {
-		return agreement(id) // it may be somebody else's, or nobody's: it is not this session's
+func (i *instance) unsubscribeLocked(v *sessionView, id, uri string, request session.Message) {
+	t := i.topics[uri]
+	subscribed := t != nil && t.subscribers[v]
+	if subscribed {
+		t.remove(v)
 	}
-	for _, w := range t.waiters {
-		w.withdrawn = w.withdrawn || w.view == v
+	if t != nil {
+		for _, w := range t.waiters {
+			w.withdrawn = w.withdrawn || w.view == v
+		}
 	}
-	if _, follows := t.followers[v]; !follows {
-		return agreement(id)
+	if !subscribed || len(t.subscribers) > 0 {
+		v.push(success(id))
+		return
 	}
+	i.changeLocked(unsubscribing, &call{view: v, id: id, token: tokenOf(request), topic: t}, &request)
+}
+
+func (t *topic) add(v *sessionView) {
+	t.subscribers[v] = true
+	v.subscriptions[t] = struct{}{}
+}
+
+func (t *topic) remove(v *sessionView) {
+	delete(t.subscribers, v)
+	delete(v.subscriptions, t)
+}
+
+// leaveLocked ends the subscription of a session that has ended.
+func (i *instance) leaveLocked(v *sessionView, t *topic) {
 	t.remove(v)
-	if len(t.followers) > 0 {
-		return agreement(id)
-	}
-	c := &call{number: r.NumberLocked(), view: v, id: id, token: tokenOf(request), topic: t}
-	r.changeLocked(unsubscribing, c, toProcess(request, c.number))
-	return nil
-}
-
-func agreement(id string) *session.Message {
-	agreed := success(id)
-	return &agreed
-}
-
-func (t *topic) add(v *view) {
-	t.followers[v] = struct{}{}
-	v.following[t] = struct{}{}
-}
-
-func (t *topic) remove(v *view) {
-	delete(t.followers, v)
-	delete(v.following, t)
-}
-
-// leaveLocked is for a session that has ended.
-func (r *run) leaveLocked(v *view, t *topic) {
-	t.remove(v)
-	if len(t.followers) == 0 {
-		r.changeAloneLocked(t, unsubscribing)
+	if len(t.subscribers) == 0 {
+		i.changeLocked(unsubscribing, &call{topic: t}, nil)
 	}
 }
 
-// changeLocked asks the process for a change.
-func (r *run) changeLocked(to change, c *call, text []byte) {
+// changeLocked sends the child process a request for a change: that of a client, or if it is nil,
+// a new one.
+func (i *instance) changeLocked(to change, c *call, request *session.Message) {
+	c.number = i.NumberLocked()
 	c.topic.change = to
-	r.AddLocked(c.number, c)
-	r.PostLocked(text)
-}
-
-// changeAloneLocked asks for a change that no client's request can be forwarded for.
-func (r *run) changeAloneLocked(t *topic, to change) {
-	method := "resources/subscribe"
-	if to == unsubscribing {
-		method = "resources/unsubscribe"
+	i.AddLocked(c.number, c)
+	if request != nil {
+		i.PostLocked(toProcess(*request, c.number))
+	} else {
+		i.PostRequestLocked(c.number, string(to), `"uri":`+string(rpc.AppendString(nil, c.topic.uri)))
 	}
-	c := &call{number: r.NumberLocked(), topic: t}
-	t.change = to
-	r.AddLocked(c.number, c)
-	r.PostRequestLocked(c.number, method, `"uri":`+string(rpc.AppendString(nil, t.uri)))
 }
 
-// settleLocked takes the process's answer to a change, tells those who wait for it,
-// and asks for the next change if one is due. It returns the sessions that are slow.
-func (r *run) settleLocked(c *call, message session.Message) (slow []*view) {
+// settleLocked takes the child process's answer to a change, answers the sessions that wait for
+// it, and makes the next change if one is due.
+func (i *instance) settleLocked(c *call, message session.Message) {
 	t := c.topic
 	subscribed := t.change == subscribing
 	t.change = none
-	agreed := subscribed && message.Envelope.Result.Present()
 	if !subscribed {
 		if c.view != nil {
-			slow = c.view.pushOpenLocked(slow, answerFor(message, c.id))
+			c.view.push(answerFor(message, c.id))
 		}
 		if slices.ContainsFunc(t.waiters, (*waiter).wants) {
-			r.changeAloneLocked(t, subscribing)
-			return slow
+			i.changeLocked(subscribing, &call{topic: t}, nil)
+			return
 		}
 	}
+	agreed := subscribed && message.Envelope.Result.Present()
 	for _, w := range t.waiters {
-		told := *agreement(w.id) // to what was withdrawn before the process was asked
+		answer := success(w.id) // the session withdrew before the adapter subscribed
 		if subscribed {
-			told = answerFor(message, w.id)
+			answer = answerFor(message, w.id)
 		}
-		w.view.waits--
-		slow = w.view.pushOpenLocked(slow, told)
+		w.view.subscribing--
+		w.view.push(answer)
 		if agreed && w.wants() {
 			t.add(w.view)
 		}
 	}
 	t.waiters = nil
-	r.tidyLocked(t, agreed)
-	return slow
-}
-
-// tidyLocked ends a topic that nobody follows.
-func (r *run) tidyLocked(t *topic, subscribed bool) {
 	switch {
-	case len(t.followers) > 0:
-	case subscribed: // those who wanted it have gone
-		r.changeAloneLocked(t, unsubscribing)
+	case len(t.subscribers) > 0:
+	case agreed: // all sessions that waited have withdrawn or ended
+		i.changeLocked(unsubscribing, &call{topic: t}, nil)
 	default:
-		delete(r.topics, t.uri)
+		delete(i.topics, t.uri)
 	}
-}
-
-// pushOpenLocked is push unless the session has ended, and adds it to those that are
-// slow if it is.
-func (v *view) pushOpenLocked(slow []*view, message session.Message) []*view {
-	if !v.closed && v.push(message) {
-		slow = append(slow, v)
-	}
-	return slow
 }
 
 func (w *waiter) wants() bool { return !w.withdrawn && !w.view.closed }
 
-// receiveUpdate tells the subscribers of a resource, and those of one that it is part of.
-func (r *run) receiveUpdate(message session.Message) {
-	update := kept(message)
-	told := map[*view]struct{}{}
-	var slow []*view
-	r.mu.Lock()
+// receiveUpdate sends an update of a resource to its subscribers, and to those of the resources
+// that it is part of.
+func (i *instance) receiveUpdate(message session.Message) {
+	update := mux.Keep(message)
+	audience := map[*sessionView]bool{}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	for uri := range subscription.Wholes(string(message.Envelope.URI), nameBytes) {
-		t := r.topics[uri]
-		if t == nil {
-			continue
-		}
-		for v := range t.audience() {
-			if _, already := told[v]; already || v.closed {
-				continue
-			}
-			told[v] = struct{}{}
-			if v.push(update) {
-				slow = append(slow, v)
-			}
+		if t := i.topics[uri]; t != nil {
+			t.addAudience(audience)
 		}
 	}
-	r.mu.Unlock()
-	endSlow(slow)
-	if len(told) == 0 {
-		r.metrics.UnroutedMessages.Inc()
+	for v := range audience {
+		v.push(update)
+	}
+	if len(audience) == 0 {
+		i.metrics.UnroutedMessages.Inc()
 	}
 }
 
-// audience yields the followers, and those who will be once the process has said
-// so: it may have news before it answers.
-func (t *topic) audience() func(yield func(*view) bool) {
-	return func(yield func(*view) bool) {
-		for v := range t.followers {
-			if !yield(v) {
-				return
-			}
-		}
-		if t.change != subscribing {
-			return
-		}
-		for _, w := range t.waiters {
-			if w.wants() && !yield(w.view) {
-				return
-			}
+// addAudience adds the sessions that get an update of the resource: the subscribers, and the
+// waiters while the adapter subscribes, because a server may send an update before its answer.
+func (t *topic) addAudience(to map[*sessionView]bool) {
+	maps.Copy(to, t.subscribers)
+	if t.change != subscribing {
+		return
+	}
+	for _, w := range t.waiters {
+		if w.wants() {
+			to[w.view] = true
 		}
 	}
 }
