@@ -9,32 +9,30 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-// attempt is what came of starting a server and asking what it offers: a session, or
-// why there is none.
+// attempt is the outcome of starting a server and listing what it offers: a session, or an error.
 type attempt struct {
 	how        opening
 	connection Connection
 	session    *mcpprobe.Session
-	listed     listed
+	listing    listing
 
 	reason  adapterapi.Reason
 	err     error
-	refused bool // it was asked to initialize, and answered that it does not
-	certain bool // and as only servers without sessions do
-	died    bool // it ended by itself
+	refused bool // the server answered initialize with an error
+	certain bool // and with one that only servers without sessions use
+	died    bool // the server ended by itself
 }
 
-// listed is what came of asking a server what it offers: a catalogue, or why there is
-// none although the server works.
-type listed struct {
+// listing is what a server that works offers: a catalog, or the reason why there is none.
+type listing struct {
 	catalog    *mcpprobe.Catalog
 	discovered bool // the server itself lists the protocol versions that it speaks
 	reason     adapterapi.Reason
 	err        error
 }
 
-// start starts a server, opens it and asks what it offers. Without patience, one that
-// does not answer is given up when others would only be called silent.
+// start starts a server, opens it and lists what it offers. If patiently is true, start waits for
+// StartTimeout and reports a late server as silent meanwhile. Otherwise it gives a late server up.
 func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt {
 	a := attempt{how: how}
 	starting, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
@@ -42,22 +40,22 @@ func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt
 	if k.connect(starting, &a); a.err != nil {
 		return a
 	}
-	waitIsOver := func(bool) {}
+	stopWaiting := func(bool) {}
 	if patiently {
-		waitIsOver = k.awaitAnswer()
+		stopWaiting = k.awaitAnswer()
 	} else {
 		starting, cancel = context.WithTimeout(starting, k.patience())
 		defer cancel()
 	}
 	k.open(starting, &a)
-	waitIsOver(a.err == nil || a.refused)
+	stopWaiting(a.err == nil || a.refused)
 	if a.err != nil {
 		k.giveUp(&a)
 	}
 	return a
 }
 
-// connect gets the server.
+// connect gets a fresh server.
 func (k *Keeper) connect(ctx context.Context, a *attempt) {
 	a.connection, a.err = k.options.connector(a.how)(ctx)
 	switch {
@@ -72,7 +70,7 @@ func (k *Keeper) connect(ctx context.Context, a *attempt) {
 	}
 }
 
-// open speaks to the server and asks what it offers.
+// open opens the server and lists what it offers.
 func (k *Keeper) open(ctx context.Context, a *attempt) {
 	a.session, a.err = mcpprobe.Connect(ctx, a.connection.Target, k.probe(a.how))
 	if a.err != nil {
@@ -82,65 +80,54 @@ func (k *Keeper) open(ctx context.Context, a *attempt) {
 	if a.how == byInitialize {
 		k.set(func(s *State) { s.Opened = true })
 	}
-	a.listed, a.err = k.look(ctx, a.session)
+	a.listing, a.err = k.list(ctx, a.session)
 }
 
-// giveUp ends a server that does not work, and says why.
+// giveUp ends a server that does not work, and finds out why.
 func (k *Keeper) giveUp(a *attempt) {
 	defer a.connection.Close()
 	if a.session != nil {
 		a.session.Close()
 	}
 	if a.certain {
-		a.reason = adapterapi.Broken // its answer says all, so it is not waited for its end
+		a.reason = adapterapi.Broken // the answer explains everything, so there is no need to wait for the exit
 		return
 	}
-	if end := a.connection.Reason(); end != nil {
-		a.died, a.reason, a.err = true, adapterapi.Exited, end
-		return
-	}
-	a.reason = reasonOf(a.err)
+	a.reason, a.died, a.err = explain(a.err, a.connection)
 	if a.reason == adapterapi.Silent {
-		a.err = k.silence(k.patience(), a.err)
+		a.err = k.silent(k.patience(), a.err)
 	}
 }
 
-// look asks what the server offers. One that offers too much, or refuses to tell, has
-// answered all the same.
-func (k *Keeper) look(ctx context.Context, session *mcpprobe.Session) (listed, error) {
+// list asks the server for its catalog. A server that offers too much, or refuses to list it, works
+// all the same.
+func (k *Keeper) list(ctx context.Context, session *mcpprobe.Session) (listing, error) {
 	catalog, err := session.Catalog(ctx)
 	if err == nil {
-		return k.serving(catalog)
+		l := listing{catalog: catalog, discovered: len(catalog.Server.ProtocolVersions) > 0}
+		if k.options.Serves != nil {
+			l.catalog, err = catalog.Serving(k.options.Serves(catalog.Server))
+		}
+		return l, err
 	}
 	err = fmt.Errorf("ask server what it offers: %w", err)
 	switch mcpprobe.ClassOf(err) {
 	case mcpprobe.TooLarge:
-		return listed{reason: adapterapi.TooLarge, err: err}, nil
+		return listing{reason: adapterapi.TooLarge, err: err}, nil
 	case mcpprobe.Rejected:
-		return listed{reason: adapterapi.Broken, err: err}, nil
+		return listing{reason: adapterapi.Broken, err: err}, nil
 	default:
-		return listed{}, err
+		return listing{}, err
 	}
 }
 
-// serving says in a catalogue which protocol versions clients can use.
-func (k *Keeper) serving(own *mcpprobe.Catalog) (listed, error) {
-	l := listed{catalog: own, discovered: len(own.Server.ProtocolVersions) > 0}
-	if k.options.Serves == nil {
-		return l, nil
+// explain returns why a server failed: the exit of its process, or the error if the process has not
+// ended by itself.
+func explain(err error, connection Connection) (reason adapterapi.Reason, died bool, why error) {
+	if exit := connection.Reason(); exit != nil {
+		return adapterapi.Exited, true, exit
 	}
-	var err error
-	l.catalog, err = own.Serving(k.options.Serves(own.Server))
-	return l, err
-}
-
-// explain says why a server failed. It prefers the server's own end to what followed
-// from it; one that ended because it was done with failed for another reason.
-func explain(err error, connection Connection) (adapterapi.Reason, error) {
-	if end := connection.Reason(); end != nil {
-		return adapterapi.Exited, end
-	}
-	return reasonOf(err), err
+	return reasonOf(err), false, err
 }
 
 func reasonOf(err error) adapterapi.Reason {

@@ -1,5 +1,5 @@
-// Package keeper keeps one process of the server for itself and knows from it what
-// the server offers and whether it works.
+// Package keeper keeps one server process for the adapter itself, to know what the server offers and
+// whether it works.
 package keeper
 
 import (
@@ -16,92 +16,88 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
-// Connection is a server to look at.
+// Connection is a connection to a fresh server.
 type Connection struct {
 	Target mcpprobe.Target
-	// Close ends the server; it returns at once.
+	// Close ends the server. It does not wait.
 	Close func()
-	// Reason says why the server ended, or nil if it has not, or was asked to.
+	// Reason returns why the server ended, or nil if it runs or the adapter has ended it.
 	Reason func() error
 }
 
-// Options say how a Keeper looks.
+// Options configure a Keeper.
 type Options struct {
-	// Connect gives a fresh server. If there is none because it was asked to initialize
-	// and refused, the error wraps an *mcpprobe.Error of the class Rejected.
+	// Connect returns a fresh server. If the server was asked to initialize and refused, the error
+	// wraps an *mcpprobe.Error of the class Rejected.
 	Connect func(ctx context.Context) (Connection, error)
-	// ConnectStateless gives a fresh server that nobody has asked anything, to be
-	// looked at without a session. Nil if those of Connect are like that.
+	// ConnectStateless returns a fresh server that has got no request, for an opening without a
+	// session. If it is nil, Connect serves for that, too.
 	ConnectStateless func(ctx context.Context) (Connection, error)
 
-	StartTimeout time.Duration // for a fresh server to tell what it offers
-	Patience     time.Duration // until one that has not told is called silent, at least
+	StartTimeout time.Duration // for a fresh server to list what it offers
+	Patience     time.Duration // after which a fresh server may count as silent
 	PingInterval time.Duration
 	PingTimeout  time.Duration
-	Settle       time.Duration // between two looks at a catalogue that keeps changing
+	Settle       time.Duration // between two requests for a catalog that keeps changing
 	Log          logr.Logger
 
-	// Probe says how servers are asked. SkipDiscover is how to begin: a server that
-	// refuses to initialize is then followed at once by one that is asked without.
-	// SkipInitialize is for the keeper to set.
+	// Probe configures requests. If SkipDiscover is true, the keeper opens servers by initialize
+	// first, and by server/discover if they refuse that. The keeper sets SkipInitialize.
 	Probe mcpprobe.Options
-	// Pinned has every server be asked in the one way that SkipDiscover says.
+	// Pinned has the keeper open every server in the one way that SkipDiscover says.
 	Pinned bool
-	// Serves says which protocol versions clients can use, given what the server says
-	// of itself; nil if they can use what the server lists. Equal servers must have equal
-	// catalogues: if it depends on anything else, Refresh follows each change of that.
+	// Serves returns the protocol versions that clients can use, given the server's own description;
+	// nil if those are the ones that the server lists. If the result changes for another reason, the
+	// owner of the keeper calls Refresh.
 	Serves func(own mcpprobe.Server) []string
 }
 
-// State is what is known of the server.
+// State is what the keeper knows about the server.
 type State struct {
-	// Ready is true when a fresh server has answered, if only to ask for
-	// credentials, and stays true while another one is started in place of one
-	// that died.
+	// Ready is true once a fresh server has answered, even if it only asked for credentials. It stays
+	// true while the keeper replaces a server that died.
 	Ready bool
-	// Err says why not, or what went wrong last; Reason is its class.
+	// Err says why the server is not ready, or what failed last. Reason is its class.
 	Err    error
 	Reason adapterapi.Reason
-	// Catalog is what the server offered when last asked; nil before the first time.
+	// Catalog is what the server offered when it last listed that; nil before the first time.
 	Catalog *mcpprobe.Catalog
-	// Stateless is true if the last server that worked has no sessions: it refuses to
-	// initialize, or is known never to be asked.
+	// Stateless is true if the last server that worked was opened without a session.
 	Stateless bool
-	// Opened is true if a server has ever opened a session, whatever came of asking what
-	// it offers.
+	// Opened is true if any server has opened a session.
 	Opened bool
 }
 
-// ErrStarting is the Err of a keeper that has not asked any server yet.
+// ErrStarting is the Err of a keeper that has no answer of a server yet.
 var ErrStarting = errors.New("the server is starting")
 
-// ErrNoRoom is what Connect's error wraps when there is no room for another process.
-// What serves clients goes on serving them, so it does not make the server unready.
+// ErrNoRoom is wrapped by an error of Connect if the adapter may start no more processes. Those that
+// run serve clients, so the server stays ready.
 var ErrNoRoom = errors.New("there is no room for another server process")
 
-// Keeper keeps a server and looks after it.
+// Keeper keeps a server and checks it.
 type Keeper struct {
 	options Options
 
-	took        time.Duration // the slowest that a fresh server has answered
-	noise       noise         // of servers that have not answered
+	slowest     time.Duration // answer of a fresh server so far
 	opening     opening       // of the next server
-	hasSessions bool          // a server has worked by initialize
+	hasSessions bool          // byInitialize has worked
+	refresh     chan struct{} // holds a value if the keeper has to list again
 
-	refresh chan struct{} // has a value when the server is to be asked again
-
-	mu      sync.Mutex
-	state   State
-	story   story
-	changed chan struct{} // closed and replaced with every change of state
+	mu       sync.Mutex
+	state    State
+	changed  chan struct{} // closed and replaced with every change of state
+	stray    string        // first line of output that was no message, since a server answered
+	answered bool          // a server has answered, at any time
+	logged   string        // the last failure in the log
 }
 
-// New returns a Keeper that knows nothing yet. Run makes it look.
+// New returns a Keeper without a server. Run starts one.
 func New(options Options) *Keeper {
 	return &Keeper{options: options, opening: options.first(), state: State{Err: ErrStarting, Reason: adapterapi.Starting}, changed: make(chan struct{}), refresh: make(chan struct{}, 1)}
 }
 
-// Refresh has the server asked again what it offers. It returns at once.
+// Refresh has the keeper list again what the server offers. It does not wait.
 func (k *Keeper) Refresh() {
 	select {
 	case k.refresh <- struct{}{}:
@@ -109,7 +105,7 @@ func (k *Keeper) Refresh() {
 	}
 }
 
-// State is what is known now, and a channel that is closed when that changes.
+// State returns what the keeper knows now, and a channel that closes when that changes.
 func (k *Keeper) State() (State, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,14 +120,13 @@ func (k *Keeper) set(change func(*State)) {
 	k.changed = make(chan struct{})
 }
 
-// pace is faster than that of other processes: the pod is not ready before the keeper says
-// so, and each try finds out whether the server works by now.
+// pace is faster than that of other processes, because the pod is not ready before a server answers
+// the keeper.
 var pace = mux.Pace{First: 100 * time.Millisecond, Last: 5 * time.Second}
 
-// Run keeps a server until the context ends. One that dies is replaced at once; if
-// the fresh one does not answer either, the state says so. Those that do not answer,
-// or do not live long, are followed by others ever more slowly. There is no mux.Supervisor
-// here: no other goroutine waits for the server, and this one stays with it.
+// Run keeps a server until the context ends. It replaces a server that dies, and backs off while
+// servers do not answer or die soon. It needs no mux.Supervisor, since only this goroutine uses the
+// server.
 func (k *Keeper) Run(ctx context.Context) {
 	var backOff mux.BackOff
 	for ctx.Err() == nil {
@@ -145,7 +140,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			s.Reason, s.Err = reason, err
 			switch {
 			case answered || reason == adapterapi.NoRoom || reason == adapterapi.Busy:
-			case reason == adapterapi.Unauthorized: // it is there, and clients may have what the keeper has not
+			case reason == adapterapi.Unauthorized: // the server works, and clients may have the credentials
 				s.Ready = true
 			default:
 				s.Ready = false
@@ -159,47 +154,46 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// keepOne starts a server and stays with it until it fails. It says whether the
-// server ever answered.
+// keepOne starts a server and watches it until it fails. It reports whether the server has answered.
 func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason adapterapi.Reason, err error) {
 	begin := time.Now()
 	a := k.start(ctx, k.opening, true)
-	if k.mayHaveNone(a) {
-		a = k.without(ctx, a)
+	if k.mayBeStateless(a) {
+		a = k.tryStateless(ctx, a)
 	}
 	if a.err != nil {
-		k.failed(a)
+		k.noteFailure(a)
 		return false, a.reason, a.err
 	}
 	for next := &a; next != nil; {
 		a = *next
-		next, reason, err = k.stay(ctx, a, begin)
+		next, reason, err = k.use(ctx, a, begin)
 		begin = time.Now()
 	}
 	return true, reason, err
 }
 
-// stay stays with a server that works until it fails, or until another is to take its
-// place.
-func (k *Keeper) stay(ctx context.Context, a attempt, began time.Time) (next *attempt, reason adapterapi.Reason, err error) {
+// use publishes what a server that works offers, and watches it until it fails or another one
+// replaces it.
+func (k *Keeper) use(ctx context.Context, a attempt, began time.Time) (next *attempt, reason adapterapi.Reason, err error) {
 	defer a.connection.Close()
 	defer a.session.Close()
-	k.noise.forget()
-	k.worked(a)
+	k.noteSuccess(a)
 	before, _ := k.State()
-	k.learned(a.how, a.listed)
-	k.logReady(before.Ready, a.listed, time.Since(began))
-	if next, err = k.follow(ctx, a); next != nil {
+	k.publish(a.how, a.listing)
+	k.logReady(before.Ready, a.listing, time.Since(began))
+	if next, err = k.watch(ctx, a); next != nil {
 		return next, "", nil
 	}
-	reason, err = explain(err, a.connection)
+	reason, _, err = explain(err, a.connection)
 	return nil, reason, err
 }
 
-// learned makes known what a server that works offers. The last catalogue stays when
-// there is no new one.
-func (k *Keeper) learned(how opening, l listed) {
+// publish puts what a server that works offers into the state. Without a new catalog, the last one
+// stays.
+func (k *Keeper) publish(how opening, l listing) {
 	k.set(func(s *State) {
+		k.stray = ""
 		s.Ready, s.Reason, s.Err = true, l.reason, l.err
 		s.Stateless = how == byDiscover
 		if l.catalog != nil {
@@ -208,56 +202,53 @@ func (k *Keeper) learned(how opening, l listed) {
 	})
 }
 
-// slower is how many times longer than any before it a fresh server may take.
+// slower is how many times the slowest answer so far a fresh server may take.
 const slower = 3
 
-// patience is how long a fresh server may take before it is called silent.
+// patience is how long a fresh server may take before it counts as silent.
 func (k *Keeper) patience() time.Duration {
-	return min(max(k.options.Patience, slower*k.took), k.options.StartTimeout)
+	return min(max(k.options.Patience, slower*k.slowest), k.options.StartTimeout)
 }
 
-func (k *Keeper) silence(patience time.Duration, cause error) error {
-	return &silence{patience: patience, noise: k.noise.heard(), cause: cause}
-}
-
-// awaitAnswer calls a server silent that takes long to answer, well before it is
-// given up: whoever waits for it should know. The function that it returns is called
-// when the wait is over.
-func (k *Keeper) awaitAnswer() (over func(answered bool)) {
+// awaitAnswer reports a server as silent when it is late, long before the keeper gives it up. The
+// caller calls the returned function when the server has answered or failed.
+func (k *Keeper) awaitAnswer() (stop func(answered bool)) {
 	begin := time.Now()
-	isOver := false // guarded by k.mu, so that nothing is called silent after its answer
+	stopped := false // guarded by k.mu
 	patience := k.patience()
-	silent := time.AfterFunc(patience, func() {
-		err := k.silence(patience, nil)
-		noticed := false
+	timer := time.AfterFunc(patience, func() {
+		err := k.silent(patience, nil)
+		late := false
 		k.set(func(s *State) {
-			if !isOver {
+			if !stopped {
 				s.Ready, s.Reason, s.Err = false, adapterapi.Silent, err
-				noticed = true
+				late = true
 			}
 		})
-		if noticed {
+		if late {
 			k.logFailure(false, adapterapi.Silent, err)
 		}
 	})
 	return func(answered bool) {
-		silent.Stop()
+		timer.Stop()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		isOver = true
+		stopped = true
 		if answered {
-			k.took = max(k.took, time.Since(begin))
+			k.slowest = max(k.slowest, time.Since(begin))
 		}
 	}
 }
 
-// follow looks again when the server says that something has changed, and asks now
-// and then whether it is alive. If it finds another that tells more, it returns that.
-func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
+// watch pings the server, and lists again when the server reports a change. If a recheck finds a
+// server with a session, watch returns that. Otherwise it returns why the server failed.
+func (k *Keeper) watch(ctx context.Context, a attempt) (*attempt, error) {
+	recheck := k.newRecheck(a)
+	defer recheck.running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	ping := time.NewTicker(k.options.PingInterval)
 	defer ping.Stop()
-	doubt := k.newDoubt(ctx, a)
-	defer doubt.end()
 	for {
 		var err error
 		select {
@@ -266,15 +257,17 @@ func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 		case <-a.session.Done():
 			return nil, a.session.Err()
 		case <-k.refresh:
-			err = k.lookAgain(ctx, a)
+			err = k.relist(ctx, a)
 		case <-a.session.Changed():
-			err = k.lookAgain(ctx, a)
+			err = k.relist(ctx, a)
 		case <-ping.C:
-			err = k.ping(ctx, a)
-		case <-doubt.due:
-			doubt.look()
-		case other := <-doubt.found:
-			if next := doubt.consider(other); next != nil {
+			if err = within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
+				err = fmt.Errorf("ping server: %w", err)
+			}
+		case <-recheck.due:
+			recheck.start(ctx)
+		case other := <-recheck.found:
+			if next := recheck.consider(other); next != nil {
 				return next, nil
 			}
 		}
@@ -284,20 +277,12 @@ func (k *Keeper) follow(ctx context.Context, a attempt) (*attempt, error) {
 	}
 }
 
-func (k *Keeper) ping(ctx context.Context, a attempt) error {
-	if err := k.within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
-		return fmt.Errorf("ping server: %w", err)
-	}
-	return nil
-}
-
-// lookAgain asks a server that has changed what it offers. One that keeps changing is not
-// asked all the time.
-func (k *Keeper) lookAgain(ctx context.Context, a attempt) error {
-	err := k.within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
-		l, err := k.look(ctx, a.session)
+// relist lists again what a server offers. It pauses afterwards, for servers that keep changing.
+func (k *Keeper) relist(ctx context.Context, a attempt) error {
+	err := within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
+		l, err := k.list(ctx, a.session)
 		if err == nil {
-			k.learned(a.how, l)
+			k.publish(a.how, l)
 		}
 		return err
 	})
@@ -307,7 +292,7 @@ func (k *Keeper) lookAgain(ctx context.Context, a attempt) error {
 	return err
 }
 
-func (k *Keeper) within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return do(ctx)

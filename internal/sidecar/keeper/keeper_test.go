@@ -377,7 +377,7 @@ func TestReasons(t *testing.T) {
 		"too much":            {&mcpprobe.Error{Class: mcpprobe.TooLarge}, alive, adapterapi.Broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, _ := explain(test.err, test.connection); got != test.want {
+			if got, _, _ := explain(test.err, test.connection); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

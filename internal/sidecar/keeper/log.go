@@ -7,26 +7,19 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
-// story is what the log was told so far, so that it is told news only.
-type story struct {
-	worked bool   // a server has answered, at any time
-	told   string // the failure that was told last
-}
-
-// logFailure tells why a server failed. Keepers fail again and again for the same
-// reason, so that is for those who want to know more.
+// logFailure logs why a server failed. It logs a failure like the one before at a higher verbosity.
 func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) {
-	news := string(reason)
-	if reason != adapterapi.Silent { // which is first noticed, and then given up, in other words
-		news += fault.Brief(err)
+	failure := string(reason)
+	if reason != adapterapi.Silent { // a silent server fails twice, with other errors: when it is late, and when it is given up
+		failure += fault.Brief(err)
 	}
 	k.mu.Lock()
 	level := 0
-	if k.story.told == news {
+	if k.logged == failure {
 		level = 1
 	}
-	k.story.told = news
-	worked := k.story.worked
+	k.logged = failure
+	answeredBefore := k.answered
 	k.mu.Unlock()
 	var message string
 	switch {
@@ -36,7 +29,7 @@ func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) 
 		message = "Server is there, and asks for credentials before it tells what it offers"
 	case answered:
 		message = "Server was lost"
-	case worked:
+	case answeredBefore:
 		message = "Server does not work any more"
 	default:
 		message = "Server does not work yet"
@@ -44,16 +37,15 @@ func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) 
 	k.options.Log.V(level).Info(message, "reason", reason, "error", fault.Brief(err))
 }
 
-// logReady tells that a server has answered. One that only takes another's place is
-// no news.
-func (k *Keeper) logReady(already bool, l listed, took time.Duration) {
-	k.mu.Lock()
-	k.story.worked = true
+// logReady logs that a server has answered, at a higher verbosity if the server was ready before.
+func (k *Keeper) logReady(already bool, l listing, took time.Duration) {
 	level := 0
+	k.mu.Lock()
+	k.answered = true
 	if already {
 		level = 1
 	} else {
-		k.story.told = ""
+		k.logged = ""
 	}
 	k.mu.Unlock()
 	about := []any{"took", took.Round(time.Millisecond).String()}

@@ -10,21 +10,21 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
-// opening is how a fresh server is spoken to first. A process takes that for the era of
-// all that follows (L-35), so that another way needs another process.
+// opening is the first request to a fresh server. It decides the era of a process (L-35), so that
+// another opening needs another process.
 type opening uint8
 
 const (
-	// byInitialize: as clients with sessions begin, and nearly every server understands.
+	// byInitialize opens a session. Nearly every server supports that.
 	byInitialize opening = iota
-	// byDiscover: by server/discover alone, as clients without sessions begin.
+	// byDiscover sends server/discover alone, as clients without sessions do.
 	byDiscover
-	// byEither: by server/discover, and by initialize if the server has no answer to
-	// that. It is for servers that speak HTTP, to which the order does not matter.
+	// byEither sends server/discover, and initialize if the server does not answer that. It is for
+	// servers that speak HTTP, for which the order does not matter.
 	byEither
 )
 
-// first is how to begin with a server that nothing is known of.
+// first is the opening for a server that the keeper knows nothing about.
 func (o *Options) first() opening {
 	switch {
 	case o.Probe.SkipDiscover:
@@ -36,7 +36,7 @@ func (o *Options) first() opening {
 	}
 }
 
-// connector gives fresh servers to open in one way.
+// connector returns the function that connects to fresh servers for an opening.
 func (o *Options) connector(how opening) func(context.Context) (Connection, error) {
 	if how == byDiscover && o.ConnectStateless != nil {
 		return o.ConnectStateless
@@ -44,54 +44,53 @@ func (o *Options) connector(how opening) func(context.Context) (Connection, erro
 	return o.Connect
 }
 
-// probe is how to ask a server that is opened in one way.
+// probe returns the options of mcpprobe for an opening.
 func (k *Keeper) probe(how opening) mcpprobe.Options {
 	options := k.options.Probe
 	options.SkipDiscover, options.SkipInitialize = how == byInitialize, how == byDiscover
-	options.Junk = k.noise.hear
+	options.Junk = k.noteStray
 	return options
 }
 
-// worked remembers a way to open a server that works.
-func (k *Keeper) worked(a attempt) {
+// noteSuccess records the opening of a server that works, for the next server.
+func (k *Keeper) noteSuccess(a attempt) {
 	switch {
 	case k.options.Pinned:
 	case k.options.first() == byInitialize:
-		// One that refuses to initialize for a reason of its own today may have had
-		// sessions yesterday, so the next one is asked again.
+		// A server with sessions may refuse to initialize for a while, so that a refusal alone does
+		// not change the opening.
 		k.hasSessions = k.hasSessions || a.how == byInitialize
 		if a.how == byDiscover && a.certain {
 			k.opening = byDiscover
 		}
-	case a.listed.discovered:
+	case a.listing.discovered:
 		k.opening = byEither
 	}
 }
 
-// failed has the next server be asked in another way, if that can help.
-func (k *Keeper) failed(a attempt) {
+// noteFailure chooses another opening for the next server, if that can help.
+func (k *Keeper) noteFailure(a attempt) {
 	switch {
 	case k.options.Pinned || a.reason != adapterapi.Exited && a.reason != adapterapi.Broken:
 	case k.options.first() == byInitialize || k.opening == byInitialize:
 		k.opening = k.options.first()
 	case a.died:
-		// Some servers end when the first request is not initialize. Others fail for
-		// reasons of their own, so the one after it is asked as before. Those that go on
-		// were asked in both ways.
+		// Some servers exit when the first request is not initialize. A server that lives on has got
+		// both requests.
 		k.opening = byInitialize
 	}
 }
 
-// mayHaveNone says whether a server that refuses to initialize may be one without
-// sessions. One that had a session before is not.
-func (k *Keeper) mayHaveNone(a attempt) bool {
+// mayBeStateless reports whether a server that refuses to initialize may have no sessions. A server
+// that had a session before has sessions.
+func (k *Keeper) mayBeStateless(a attempt) bool {
 	return a.refused && a.how == byInitialize && !k.options.Pinned && !k.hasSessions && k.options.first() == byInitialize
 }
 
-// without asks a fresh server in the other way after one has refused to initialize. If
-// that does not work either, the refusal tells more, unless only a server without
-// sessions would have refused like that.
-func (k *Keeper) without(ctx context.Context, refusal attempt) attempt {
+// tryStateless opens a fresh server by server/discover, after one has refused to initialize. If that
+// fails, too, it returns the refusal, which explains more, unless the refusal proves that the server
+// has no sessions.
+func (k *Keeper) tryStateless(ctx context.Context, refusal attempt) attempt {
 	k.options.Log.V(1).Info("Server refuses to initialize, so a fresh one is asked whether it works without", "error", fault.Brief(refusal.err))
 	second := k.start(ctx, byDiscover, refusal.certain)
 	second.certain = refusal.certain
@@ -101,16 +100,15 @@ func (k *Keeper) without(ctx context.Context, refusal attempt) attempt {
 	return refusal
 }
 
-// noteRefusal looks whether the error is the server's answer to initialize. What came
-// in place of an answer, until there was no more time, is none.
+// noteRefusal records whether the error is the server's answer to initialize. A timeout is no answer,
+// even if the server has sent other messages.
 func (a *attempt) noteRefusal() {
 	e, ok := errors.AsType[*mcpprobe.Error](a.err)
 	if !ok || a.how != byInitialize || errors.Is(e, context.DeadlineExceeded) {
 		return
 	}
 	a.refused = e.Class == mcpprobe.Rejected || e.Class == mcpprobe.Protocol
-	// Servers without sessions refuse to initialize by these (L-27). Those that have some
-	// know the method, and answer with another revision if they do not know the one that
-	// they are asked for (L-02).
+	// Servers without sessions refuse initialize with these codes (L-27). A server with sessions knows
+	// the method, and answers an unknown revision with one that it knows (L-02).
 	a.certain = a.refused && (e.Code == rpc.CodeMethodNotFound || e.Code == rpc.CodeUnsupportedRevision)
 }

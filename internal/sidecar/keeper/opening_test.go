@@ -402,7 +402,7 @@ func TestKeeperWithoutRoomForTheSecond(t *testing.T) {
 	})
 }
 
-// What clients can use is said in the catalogue, under a digest of its own, and is not
+// What clients can use is said in the catalog, under a digest of its own, and is not
 // taken for what the server lists.
 func TestKeeperSaysWhatIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

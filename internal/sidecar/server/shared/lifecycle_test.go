@@ -255,3 +255,12 @@ func TestSlowSessionOfADeadProcess(t *testing.T) {
 		}
 	})
 }
+
+// The goroutine that delivers to a session ends with the session, and not only with the process:
+// synctest fails if a goroutine is left.
+func TestDeliveryEndsWithSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newFake(t, testOptions(), echo)
+		connect(t, p).End(errors.New("the client left"))
+	})
+}

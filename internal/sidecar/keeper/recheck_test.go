@@ -22,7 +22,7 @@ func TestKeeperDoubts(t *testing.T) {
 			t.Errorf("in an hour %d servers were started", asked)
 		}
 		g.set(nil)
-		w.after(t, doubts.Last, starting, "ready, stateless true", "ready, stateless false")
+		w.after(t, rechecks.Last, starting, "ready, stateless true", "ready, stateless false")
 		if got := len(g.firsts()); got != asked+1 {
 			t.Errorf("%d servers were started for a session, want one", got-asked)
 		}
@@ -53,7 +53,7 @@ func TestKeeperDoubtsNoLongerThanItKeeps(t *testing.T) {
 		w := watch(t, g, nil)
 		w.after(t, time.Second, starting, "ready, stateless true")
 		g.set(map[string]string{"initialize": ignored})
-		time.Sleep(doubts.First)
+		time.Sleep(rechecks.First)
 		synctest.Wait()
 		if !slices.Equal(g.firsts(), []string{"initialize", "server/discover", "initialize"}) {
 			t.Fatalf("servers were asked first for %q", g.firsts())

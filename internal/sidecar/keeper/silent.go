@@ -1,0 +1,51 @@
+package keeper
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+)
+
+// strayBytes is how much of a stray line an error shows.
+const strayBytes = 120
+
+// noteStray is called with each line of a server's output that is no message. Such a line explains
+// a silent server best: one that logs to standard output, or waits for connections. The keeper
+// keeps the first line until a server answers. Later lines may differ only by a time, and the
+// error of a server that stays broken must not change.
+func (k *Keeper) noteStray(line []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stray == "" {
+		k.stray = rpc.ClipTo(line, strayBytes)
+	}
+}
+
+func (k *Keeper) silent(patience time.Duration, cause error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &silentError{patience: patience, stray: k.stray, cause: cause}
+}
+
+// silentError says that a server runs and has not answered. Its text is the same while the keeper
+// waits for the server and after it has given up.
+type silentError struct {
+	patience time.Duration
+	stray    string // may hold secrets
+	cause    error  // nil while the keeper waits for the server
+}
+
+func (e *silentError) Error() string {
+	if e.stray == "" {
+		return e.Brief()
+	}
+	return fmt.Sprintf("%s; it wrote to standard output what is no message: %q", e.Brief(), e.stray)
+}
+
+// Brief is the error without what the server wrote.
+func (e *silentError) Brief() string {
+	return fmt.Sprintf("the server runs and has not answered for more than %s", e.patience.Round(time.Second/10))
+}
+
+func (e *silentError) Unwrap() error { return e.cause }
