@@ -30,13 +30,13 @@ type Options struct {
 	// Sessions counts the sessions of clients.
 	Sessions func() adapterapi.Sessions
 	// Keys check the proofs of the manager. Without keys that a manager shares, the admin
-	// port serves no catalogue and takes no settings.
+	// port serves no catalog and takes no settings.
 	Keys *keys.Keys
 	// Settings take what the manager pushes, and say what is in effect.
 	Settings *settings.Live
 	// Metrics serves the metrics.
 	Metrics http.Handler
-	// Parts are those of which none may be stuck.
+	// Parts are the parts of the adapter that the liveness check looks at.
 	Parts []Part
 }
 
@@ -57,19 +57,21 @@ func Handler(options Options) http.Handler {
 
 type handler struct {
 	Options
-	saidReady atomic.Bool // in the last answer to a request with ?wait, which only kubelets send
+	saidReady atomic.Bool // the last answer to a request with ?wait, which only the kubelet sends, was "yes"
 }
+
+const plainText = "text/plain; charset=utf-8"
 
 func say(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Type", plainText)
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // the reader has it, or is gone
+	_, _ = w.Write([]byte(text + "\n")) // fails only if the client has closed the connection
 }
 
-// ready says whether the server works. With ?wait=DURATION it holds a "no" back for that
-// long, in case it becomes a "yes": so the kubelet learns of it at once, and not with its
-// next check. It does not hold the first "no" after a "yes" back, because then the
-// kubelet must learn of the failure at once.
+// ready reports whether the server works. With ?wait=DURATION it delays a "no" for that long, in case
+// the server becomes ready meanwhile: then the kubelet learns that at once, and not with its next
+// check. It does not delay the first "no" after a "yes", so that the kubelet learns of a failure at
+// once, too.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	wait, err := parseWait(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -111,45 +113,47 @@ func parseWait(text string) (time.Duration, error) {
 	return wait, nil
 }
 
-// catalog says what the server offers, to a manager that proves that it has the key. The
-// answer carries a MAC, so that no process without the key can forge one.
-func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
+// authenticate returns the proof of the manager. It refuses a request without a valid one.
+func (h *handler) authenticate(w http.ResponseWriter, r *http.Request, subject func(podUID string) adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
 	if !h.Keys.Shared() {
-		say(w, http.StatusNotFound, "the catalogue is not served: start with --keys-dir, and readers prove that they have a key")
-		return
+		say(w, http.StatusNotFound, "not served: start with --keys-dir, so that the manager can prove that it has a key")
+		return adapterapi.Proof{}, false
 	}
-	proof, ok := h.Keys.CatalogProof(r)
+	proof, ok = h.Keys.Proof(r, subject)
 	if !ok {
-		say(w, http.StatusUnauthorized, "the catalogue needs a proof, made with the server's key for this pod within the last "+adapterapi.Window.String()+", in the header "+adapterapi.HeaderProof)
-		return
+		say(w, http.StatusUnauthorized, "this needs a proof, made with the server's key for this pod within the last "+adapterapi.Window.String()+", in the header "+adapterapi.HeaderProof)
 	}
-	answer, err := h.answer(r)
-	header := w.Header()
-	switch {
-	case err != nil:
-		answer = adapterapi.Answer{Status: http.StatusInternalServerError, Body: []byte(err.Error() + "\n")}
-		header.Set("Content-Type", "text/plain; charset=utf-8")
-	case answer.Status == http.StatusOK:
-		header.Set("Content-Type", "application/json")
-	}
-	if answer.ETag != "" {
-		header.Set("ETag", answer.ETag)
-		header.Set(adapterapi.HeaderSessions, answer.Sessions)
-	}
-	header.Set("Cache-Control", "no-cache")
-	header.Set(adapterapi.HeaderAnswer, proof.Seal(answer))
-	if answer.Status != http.StatusNotModified {
-		header.Set("Content-Length", strconv.Itoa(len(answer.Body)))
-	}
-	w.WriteHeader(answer.Status)
-	_, _ = w.Write(answer.Body) // the reader has it, or is gone
+	return proof, ok
 }
 
-func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
-	state, _ := h.State()
-	body, err := encode(state, h.Settings.State())
+// send writes an answer with a MAC, so that no process without the key can forge one. If err is not
+// nil, the body is its text.
+func send(w http.ResponseWriter, proof adapterapi.Proof, answer adapterapi.Answer, err error) {
+	contentType := "application/json"
 	if err != nil {
-		return adapterapi.Answer{}, err
+		contentType, answer.Body = plainText, []byte(err.Error()+"\n")
+	}
+	header := w.Header()
+	if answer.Status != http.StatusNotModified {
+		header.Set("Content-Type", contentType)
+		header.Set("Content-Length", strconv.Itoa(len(answer.Body)))
+	}
+	header.Set(adapterapi.HeaderAnswer, proof.Seal(answer))
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // a manager that does not get it asks again
+}
+
+// catalog reports what the server offers to a manager that proves that it has the key.
+func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
+	proof, ok := h.authenticate(w, r, adapterapi.CatalogSubject)
+	if !ok {
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	body, err := h.report()
+	if err != nil {
+		send(w, proof, adapterapi.Answer{Status: http.StatusInternalServerError}, err)
+		return
 	}
 	digest := sha256.Sum256(body)
 	answer := adapterapi.Answer{
@@ -158,10 +162,14 @@ func (h *handler) answer(r *http.Request) (adapterapi.Answer, error) {
 	if r.Header.Get("If-None-Match") == answer.ETag {
 		answer.Status, answer.Body = http.StatusNotModified, nil
 	}
-	return answer, nil
+	w.Header().Set("ETag", answer.ETag)
+	w.Header().Set(adapterapi.HeaderSessions, answer.Sessions)
+	send(w, proof, answer, nil)
 }
 
-func encode(state keeper.State, inEffect adapterapi.SettingsState) ([]byte, error) {
+func (h *handler) report() ([]byte, error) {
+	state, _ := h.State()
+	inEffect := h.Settings.State()
 	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
@@ -169,7 +177,7 @@ func encode(state keeper.State, inEffect adapterapi.SettingsState) ([]byte, erro
 	if state.Catalog != nil {
 		encoded, err := json.Marshal(state.Catalog)
 		if err != nil {
-			return nil, fmt.Errorf("encode catalogue: %w", err)
+			return nil, fmt.Errorf("encode catalog: %w", err)
 		}
 		report.Catalog = encoded
 	}

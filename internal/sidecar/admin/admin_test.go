@@ -60,13 +60,13 @@ func newHandler(s *source) http.Handler {
 	})
 }
 
-// proof is the header of a request for the catalogue.
+// proof is the header of a request for the catalog.
 func proof(key adapterapi.Key, pod string, at time.Time) []string {
 	_, header := adapterapi.NewProof(key, adapterapi.CatalogSubject(pod), at)
 	return []string{adapterapi.HeaderProof, header}
 }
 
-// read asks for the catalogue as the manager does, and checks that the answer is signed.
+// read asks for the catalog as the manager does, and checks that the answer is signed.
 func read(t *testing.T, h http.Handler, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	asked, header := adapterapi.NewProof(serverKey, adapterapi.CatalogSubject(podUID), time.Now())
@@ -100,21 +100,21 @@ func TestAnswers(t *testing.T) {
 		status  int
 		want    string
 	}{
-		"live":                     {down, "/livez", nil, 200, "ok"},
-		"R11 not ready":            {down, "/readyz", nil, 503, "exit code 3"},
-		"ready":                    {up, "/readyz?wait=1.8s", nil, 200, "ok"},
-		"wait is no duration":      {down, "/readyz?wait=x", nil, 400, "duration"},
-		"wait is too long":         {down, "/readyz?wait=1h", nil, 400, "at most 10s"},
-		"catalogue, no proof":      {up, "/catalog", nil, 401, "proof"},
-		"the key itself":           {up, "/catalog", []string{"Authorization", "Bearer " + serverKey.Encode()}, 401, "proof"},
-		"the key as proof":         {up, "/catalog", []string{adapterapi.HeaderProof, serverKey.Encode()}, 401, "proof"},
-		"proof of another key":     {up, "/catalog", proof(adapterapi.NewKey(), podUID, time.Now()), 401, "proof"},
-		"another pod's proof":      {up, "/catalog", proof(serverKey, "another", time.Now()), 401, "proof"},
-		"an old proof":             {up, "/catalog", proof(serverKey, podUID, time.Now().Add(-time.Minute)), 401, "proof"},
-		"catalogue":                {up, "/catalog", proof(serverKey, podUID, time.Now()), 200, `"ready":true,"catalog":{`},
-		"catalogue while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3","settings":{"version":1,"generation":0}}`},
-		"metrics":                  {up, "/metrics", nil, 200, "metrics"},
-		"no such path":             {up, "/drain", nil, 404, ""},
+		"live":                   {down, "/livez", nil, 200, "ok"},
+		"R11 not ready":          {down, "/readyz", nil, 503, "exit code 3"},
+		"ready":                  {up, "/readyz?wait=1.8s", nil, 200, "ok"},
+		"wait is no duration":    {down, "/readyz?wait=x", nil, 400, "duration"},
+		"wait is too long":       {down, "/readyz?wait=1h", nil, 400, "at most 10s"},
+		"catalog, no proof":      {up, "/catalog", nil, 401, "proof"},
+		"the key itself":         {up, "/catalog", []string{"Authorization", "Bearer " + serverKey.Encode()}, 401, "proof"},
+		"the key as proof":       {up, "/catalog", []string{adapterapi.HeaderProof, serverKey.Encode()}, 401, "proof"},
+		"proof of another key":   {up, "/catalog", proof(adapterapi.NewKey(), podUID, time.Now()), 401, "proof"},
+		"another pod's proof":    {up, "/catalog", proof(serverKey, "another", time.Now()), 401, "proof"},
+		"an old proof":           {up, "/catalog", proof(serverKey, podUID, time.Now().Add(-time.Minute)), 401, "proof"},
+		"catalog":                {up, "/catalog", proof(serverKey, podUID, time.Now()), 200, `"ready":true,"catalog":{`},
+		"catalog while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3","settings":{"version":1,"generation":0}}`},
+		"metrics":                {up, "/metrics", nil, 200, "metrics"},
+		"no such path":           {up, "/drain", nil, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(test.handler, test.target, test.headers...)

@@ -10,27 +10,27 @@ import (
 // Part is a part of the adapter that all clients share.
 type Part struct {
 	Name string
-	// Locks takes every lock of the part and gives it back. It does not return while one of
-	// them is held.
+	// Locks takes each lock of the part and releases it. It blocks while another goroutine holds
+	// one of them.
 	Locks func()
 }
 
-// liveTimeout is for all locks. The kubelet waits for longer, and its events say which part is
-// stuck.
+// liveTimeout is for taking all locks. The kubelet waits for longer, so that its event has the
+// answer, which names the part that is stuck.
 const liveTimeout = 1500 * time.Millisecond
 
-// liveness finds out whether a lock is held for good, so that clients hang.
+// liveness finds out whether a goroutine holds a lock forever, so that clients hang.
 type liveness struct {
 	parts []Part
-	turn  chan struct{} // of the one check at a time: one that hangs for ever must have no company
-	at    atomic.Int64  // the part that is looked at, or was last
+	turn  chan struct{} // holds a value during a check, so that stuck checks do not pile up
+	at    atomic.Int64  // the part that the check looks at, or looked at last
 }
 
 func newLiveness(parts []Part) *liveness {
 	return &liveness{parts: parts, turn: make(chan struct{}, 1)}
 }
 
-// live answers the kubelet, which restarts an adapter that says no three times.
+// live answers the kubelet, which restarts the adapter after three failures.
 func (l *liveness) live(w http.ResponseWriter, r *http.Request) {
 	if l.check(r.Context()) {
 		say(w, http.StatusOK, "ok")

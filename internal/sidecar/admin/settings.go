@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -16,40 +15,22 @@ import (
 // pushTimeout is for the manager to send the body of a push.
 const pushTimeout = 10 * time.Second
 
-// settings takes a document from a manager that proves that it has the key. It reads no
-// body of a request without such a proof. The answer says what is in effect, and carries
-// a MAC like that of the catalogue.
+// settings takes a document from a manager that proves that it has the key. It reads no body without
+// such a proof. The answer says which document is in effect.
 func (h *handler) settings(w http.ResponseWriter, r *http.Request) {
-	if !h.Keys.Shared() {
-		say(w, http.StatusNotFound, "settings are not taken: start with --keys-dir, and the sender proves that it has a key")
-		return
-	}
-	proof, ok := h.Keys.SettingsProof(r)
+	proof, ok := h.authenticate(w, r, adapterapi.SettingsSubject)
 	if !ok {
-		say(w, http.StatusUnauthorized, "settings need a proof, made with the server's key for this pod within the last "+adapterapi.Window.String()+", in the header "+adapterapi.HeaderProof)
 		return
 	}
 	status, err := h.take(w, r, proof)
 	answer := adapterapi.Answer{Status: status}
-	header := w.Header()
 	if err == nil || status == http.StatusConflict {
-		header.Set("Content-Type", "application/json")
 		answer.Body, err = json.Marshal(h.Settings.State())
-	} else {
-		header.Set("Content-Type", "text/plain; charset=utf-8")
-		answer.Body, err = []byte(err.Error()+"\n"), nil
 	}
-	if err != nil {
-		say(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	header.Set(adapterapi.HeaderAnswer, proof.Seal(answer))
-	header.Set("Content-Length", strconv.Itoa(len(answer.Body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(answer.Body) // the manager has it, or asks again
+	send(w, proof, answer, err)
 }
 
-// take reads the document and puts it into effect. The error says why not.
+// take reads the document and puts it into effect. Otherwise the error says why it does not.
 func (h *handler) take(w http.ResponseWriter, r *http.Request, proof adapterapi.Proof) (status int, err error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pushTimeout)) // fails only without a connection, in tests
 	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adapterapi.MaxSettingsBytes))

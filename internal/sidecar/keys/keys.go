@@ -1,5 +1,5 @@
-// Package keys holds the keys of the server as they are now. They are read from a mounted
-// Secret, and read again as long as the adapter runs: a key changes without a restart.
+// Package keys holds the keys of one server. The adapter reads them from a mounted Secret, again and
+// again, so that a key can change without a restart.
 package keys
 
 import (
@@ -17,34 +17,33 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
-// lookInterval is how often the files are looked at. The kubelet takes longer to bring
-// them up to date.
-const lookInterval = 10 * time.Second
+// readInterval is how often the adapter reads the files. The kubelet takes longer to update them.
+const readInterval = 10 * time.Second
 
 // Keys are the keys of one server.
 type Keys struct {
-	dir    string // where they are read from; empty if they never change
-	shared bool   // a manager has them, too
-	podUID string // of the pod that a manager's proof has to name
-	held   atomic.Pointer[held]
+	dir     string // of the files; empty if the keys never change
+	shared  bool   // the manager has the keys, too
+	podUID  string // which the manager's proofs name
+	current atomic.Pointer[current]
 }
 
-// held is what is made of the keys when they are read.
-type held struct {
+// current are the keys that the adapter has read last.
+type current struct {
 	ring adapterapi.Keyring
 	ids  *sessionid.Codec
 }
 
-// Generate makes a key that this process alone has: the manager cannot prove itself.
+// Generate makes a key that this process alone has, so that no manager can prove itself.
 func Generate() (*Keys, error) {
 	k := &Keys{}
-	return k, k.hold(adapterapi.Keyring{Current: adapterapi.NewKey()})
+	return k, k.use(adapterapi.Keyring{Current: adapterapi.NewKey()})
 }
 
-// New returns keys that a manager has, too, and that never change.
+// New returns keys that the manager has, too, and that never change. It is for tests.
 func New(ring adapterapi.Keyring, podUID string) (*Keys, error) {
 	k := &Keys{shared: true, podUID: podUID}
-	return k, k.hold(ring)
+	return k, k.use(ring)
 }
 
 // Load reads the keys from the directory.
@@ -54,7 +53,7 @@ func Load(dir, podUID string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, k.hold(ring)
+	return k, k.use(ring)
 }
 
 func (k *Keys) read() (adapterapi.Keyring, error) {
@@ -73,7 +72,7 @@ func (k *Keys) read() (adapterapi.Keyring, error) {
 	return ring, nil
 }
 
-func (k *Keys) hold(ring adapterapi.Keyring) error {
+func (k *Keys) use(ring adapterapi.Keyring) error {
 	var derived [][]byte
 	for _, key := range ring.All() {
 		derived = append(derived, key.Derive(adapterapi.UseSessionIDs))
@@ -82,75 +81,65 @@ func (k *Keys) hold(ring adapterapi.Keyring) error {
 	if err != nil {
 		return fmt.Errorf("use keys: %w", err)
 	}
-	k.held.Store(&held{ring, ids})
+	k.current.Store(&current{ring, ids})
 	return nil
 }
 
-// Run reads the keys again and again, until the context ends. Keys that cannot be read
-// leave those in use that are.
+// Run reads the keys again and again, until the context ends. If it cannot read them, the keys in
+// use stay.
 func (k *Keys) Run(ctx context.Context, log logr.Logger) {
 	if k.dir == "" {
 		return
 	}
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
+	tick := time.Tick(readInterval)
 	failed := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-tick:
 		}
 		changed, err := k.Reload()
 		switch {
 		case err != nil && !failed:
 			log.Error(err, "Keep the keys that are in use")
 		case changed:
-			log.Info("Read the server's keys again", "current", k.held.Load().ring.Current.ID(), "accepted", len(k.held.Load().ring.Accepted))
+			log.Info("Read the server's keys again", "current", k.current.Load().ring.Current.ID(), "accepted", len(k.current.Load().ring.Accepted))
 		}
 		failed = err != nil
 	}
 }
 
-// Reload reads the keys again, and says whether they have changed.
+// Reload reads the keys again, and reports whether they have changed.
 func (k *Keys) Reload() (changed bool, err error) {
 	ring, err := k.read()
-	if err != nil || ring.Equal(k.held.Load().ring) {
+	if err != nil || ring.Equal(k.current.Load().ring) {
 		return false, err
 	}
-	return true, k.hold(ring)
+	return true, k.use(ring)
 }
 
 // Mint makes a session id for the owner.
-func (k *Keys) Mint(owner sessionid.Owner) string { return k.held.Load().ids.Mint(owner) }
+func (k *Keys) Mint(owner sessionid.Owner) string { return k.current.Load().ids.Mint(owner) }
 
-// IsProbe says whether a request of the client port proves to be the manager's.
+// IsProbe reports whether the manager makes a request to the client port: the request proves that
+// its sender has a key.
 func (k *Keys) IsProbe(r *http.Request) bool {
-	presented := r.Header[adapterapi.HeaderProbe]
-	if len(presented) != 1 || !k.shared {
-		return false
-	}
-	_, ok := k.held.Load().ring.Verify(presented[0], adapterapi.ProbeSubject(k.podUID), time.Now())
+	_, ok := k.verify(r.Header[adapterapi.HeaderProbe], adapterapi.ProbeSubject)
 	return ok
 }
 
-// CatalogProof verifies a request for the catalogue at the admin port.
-func (k *Keys) CatalogProof(r *http.Request) (proof adapterapi.Proof, ok bool) {
-	return k.proof(r, adapterapi.CatalogSubject(k.podUID))
+// Proof verifies the proof of a request to the admin port. The proof does not cover the body.
+func (k *Keys) Proof(r *http.Request, subject func(podUID string) adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
+	return k.verify(r.Header[adapterapi.HeaderProof], subject)
 }
 
-// SettingsProof verifies a push of settings to the admin port, but for its body.
-func (k *Keys) SettingsProof(r *http.Request) (proof adapterapi.Proof, ok bool) {
-	return k.proof(r, adapterapi.SettingsSubject(k.podUID))
-}
-
-func (k *Keys) proof(r *http.Request, subject adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
-	presented := r.Header[adapterapi.HeaderProof]
+func (k *Keys) verify(presented []string, subject func(podUID string) adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
 	if len(presented) != 1 || !k.shared {
 		return adapterapi.Proof{}, false
 	}
-	return k.held.Load().ring.Verify(presented[0], subject, time.Now())
+	return k.current.Load().ring.Verify(presented[0], subject(k.podUID), time.Now())
 }
 
-// Shared says whether a manager has the keys, too.
+// Shared reports whether the manager has the keys, too.
 func (k *Keys) Shared() bool { return k.shared }

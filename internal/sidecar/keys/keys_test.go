@@ -78,9 +78,9 @@ func TestKeysAreReadAgain(t *testing.T) {
 	check := func(step string, accepted map[adapterapi.Key]bool) {
 		t.Helper()
 		for key, want := range accepted {
-			_, proved := k.CatalogProof(catalog(key))
+			_, proved := k.Proof(catalog(key), adapterapi.CatalogSubject)
 			if got := k.IsProbe(probe(key)); got != want || proved != want {
-				t.Errorf("%s: a probe of %s is taken: %t, for the catalogue: %t, want %t", step, key, got, proved, want)
+				t.Errorf("%s: a probe of %s is taken: %t, for the catalog: %t, want %t", step, key, got, proved, want)
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 			t.Errorf("%s: read again, nothing changes: %t, %v", step.name, changed, err)
 		}
 		check(step.name, map[adapterapi.Key]bool{step.current: true, step.accepted: true})
-		if _, err := k.held.Load().ids.Parse(id); (err == nil) != step.readable {
+		if _, err := k.current.Load().ids.Parse(id); (err == nil) != step.readable {
 			t.Errorf("%s: an id of the old key: %v", step.name, err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestUnreadableKeysChangeNothing(t *testing.T) {
 		var lines []string
 		go k.Run(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 		pass := func() {
-			time.Sleep(lookInterval)
+			time.Sleep(readInterval)
 			synctest.Wait()
 		}
 		pass()
@@ -168,8 +168,8 @@ func TestKeyOfThisProcessAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := k.held.Load().ring.Current
-	if _, proved := k.CatalogProof(catalog(own)); proved || k.IsProbe(probe(own)) || k.Shared() {
+	own := k.current.Load().ring.Current
+	if _, proved := k.Proof(catalog(own), adapterapi.CatalogSubject); proved || k.IsProbe(probe(own)) || k.Shared() {
 		t.Error("there is no manager that could have this key")
 	}
 }

@@ -1,7 +1,6 @@
-// Package settings holds what an adapter takes over while it runs. A document with it
-// comes two ways: a ConfigMap that is mounted as a directory, so that an adapter has it
-// from its start, and pushes of the manager, because the kubelet takes a minute or more
-// to bring a mounted directory up to date.
+// Package settings holds the configuration that can change while an adapter runs. The manager writes
+// it as a document, which reaches the adapter in two ways. A mounted ConfigMap has it from the start.
+// The manager also pushes it, because the kubelet takes a minute or more to update a mount.
 package settings
 
 import (
@@ -22,14 +21,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
-// lookInterval is how often the directory is looked at. It matters only when no push
+// readInterval is how often the adapter reads the mounted document. It matters only if no push
 // arrives.
-const lookInterval = 5 * time.Second
+const readInterval = 5 * time.Second
 
-// ErrOlder is for a document that is older than the one in effect.
+// ErrOlder refuses a document that is older than the one in effect.
 var ErrOlder = errors.New("the settings are older than those in effect")
 
-// Values are what an adapter goes by. They are never changed, but replaced.
+// Values are the settings in effect. They are immutable.
 type Values struct {
 	Generation int64  // of the document; 0 if there is none
 	Digest     string // of the document
@@ -37,28 +36,28 @@ type Values struct {
 	Verbosity  int
 }
 
-// Options are where settings come from and who hears of them.
+// Options configure Live settings.
 type Options struct {
-	// Start is what holds without a document: that of the flags.
+	// Start are the values of the flags, which are in effect until there is a document.
 	Start Values
-	// Dir is the directory that the document is mounted in; empty if there is none.
+	// Dir is the directory with the mounted document; may be empty.
 	Dir string
-	// Changed is called with each new value, in their order, before Take returns; may be nil.
+	// Changed is called with each new value, in order, before Take returns; may be nil.
 	Changed func(*Values)
 	Log     logr.Logger
 }
 
-// Live is the settings as they are now.
+// Live are settings that change while the adapter runs.
 type Live struct {
 	options Options
 	values  atomic.Pointer[Values]
 
-	taking     sync.Mutex // one document is taken after the other
-	seen       string     // digest of what the directory had when last looked at
-	unreadable bool       // it had something then that could not be read
+	taking     sync.Mutex // held while a document is taken
+	seen       string     // digest of the mounted document when last read
+	unreadable bool       // the last read failed
 }
 
-// New returns settings that are those of the start, until a document is taken.
+// New returns settings with the values of the start.
 func New(options Options) *Live {
 	l := &Live{options: options}
 	start := options.Start
@@ -67,21 +66,21 @@ func New(options Options) *Live {
 	return l
 }
 
-// Load is what holds now.
+// Load returns the values in effect.
 func (l *Live) Load() *Values { return l.values.Load() }
 
-// Origins says which origins and hosts are allowed now.
+// Origins returns the allowed origins and hosts.
 func (l *Live) Origins() *origin.Policy { return &l.values.Load().Origins }
 
-// State says which document is in effect.
+// State returns which document is in effect.
 func (l *Live) State() adapterapi.SettingsState {
 	values := l.values.Load()
 	return adapterapi.SettingsState{Version: adapterapi.SettingsVersion, Generation: values.Generation, Digest: values.Digest}
 }
 
-// Take makes a document hold, all of it at once. What cannot be read, or is older than
-// what is in effect, changes nothing. Another document of the same generation is taken:
-// what the manager adds to a spec can change, too.
+// Take puts a whole document into effect. An invalid document, or one that is older than the one in
+// effect, changes nothing. Take accepts another document of the same generation, because the manager
+// adds values of its own to those of the spec.
 func (l *Live) Take(document []byte) error {
 	l.taking.Lock()
 	defer l.taking.Unlock()
@@ -114,38 +113,37 @@ func (l *Live) take(document []byte, how string) error {
 	}
 	log := l.options.Log
 	if next.same(now) {
-		log = log.V(1) // the generation counts changes of all of the spec
+		log = log.V(1) // another field of the spec has changed
 	}
 	log.Info("Took settings", "generation", next.Generation, "how", how, "hosts", len(next.Origins.Hosts),
 		"origins", len(next.Origins.Origins), "verbosity", next.Verbosity)
 	return nil
 }
 
-// same says whether nothing but the document is another one.
+// same reports whether the values are equal, whatever documents they are from.
 func (v *Values) same(other *Values) bool {
 	return v.Verbosity == other.Verbosity && slices.Equal(v.Origins.Hosts, other.Origins.Hosts) && slices.Equal(v.Origins.Origins, other.Origins.Origins)
 }
 
-// Run looks at the directory again and again, until the context ends.
+// Run reads the mounted document again and again, until the context ends.
 func (l *Live) Run(ctx context.Context) {
 	if l.options.Dir == "" {
 		return
 	}
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
+	tick := time.Tick(readInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-tick:
 			l.Reload()
 		}
 	}
 }
 
-// Reload looks at the directory. What it has counts only when that is not what it had the
-// last time: the kubelet is behind the manager, and what it has yet to replace must not
-// undo a push. A document that is broken leaves in effect what is, and is told of once.
+// Reload reads the mounted document, and takes it if it has changed since the last time. An unchanged
+// one may be older than a push, because the kubelet is behind the manager. An invalid document
+// changes nothing, and Reload logs it once.
 func (l *Live) Reload() {
 	if l.options.Dir == "" {
 		return
@@ -154,7 +152,7 @@ func (l *Live) Reload() {
 	defer l.taking.Unlock()
 	document, err := os.ReadFile(filepath.Join(l.options.Dir, adapterapi.SettingsFile))
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // nothing is mounted
+	case errors.Is(err, fs.ErrNotExist): // there is no document yet
 		l.seen, l.unreadable = "", false
 		return
 	case err != nil:

@@ -156,7 +156,7 @@ func TestDirectoryIsReadAgain(t *testing.T) {
 		want(t, l, "an empty directory", 0, "flag", 1)
 		go l.Run(t.Context())
 		pass := func() []string {
-			time.Sleep(lookInterval)
+			time.Sleep(readInterval)
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
