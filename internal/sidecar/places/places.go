@@ -1,10 +1,9 @@
-// Package places gives the sessions of one instance their places, and makes room for a
-// newcomer when every place is taken.
+// Package places bounds the sessions of one instance, and evicts idle sessions for newcomers.
 //
-// Many clients leave without a word, and their sessions hold their places until they have
-// been idle for long. So a newcomer that finds no place waits for a while. Meanwhile
-// sessions end that lose little by it, one for each newcomer and never more. A session with
-// an open stream or a call in flight never ends for another.
+// Many clients leave without ending their sessions, which then hold their places until they have been
+// idle for long. So a newcomer that finds no place waits for a while, and an idle session ends for it:
+// one for each newcomer, and never more. A session with an open stream or a call in flight never ends
+// for another.
 package places
 
 import (
@@ -15,25 +14,25 @@ import (
 	"time"
 )
 
-// Use is what a client has done with its session: the less, the less is lost if the
-// session ends.
+// Use is how far a client has used its session. The less it has, the less it loses if the session
+// ends.
 type Use uint8
 
 // The uses, from the least.
 const (
-	Opened Use = iota // it has not said that it is initialized
-	Listed            // it has at most asked what there is
+	Opened Use = iota // the client has not sent notifications/initialized
+	Listed            // the client has at most listed what the server offers
 	Worked
 	uses
 )
 
-// Uses are all of them.
+// Uses returns all uses.
 func Uses() []Use { return []Use{Opened, Listed, Worked} }
 
 func (u Use) String() string { return [...]string{"opened", "listed", "worked"}[u] }
 
-// UseOf is what a message with that method does with a session. Answers, which have none,
-// are work.
+// UseOf returns the use that a message with the method makes of a session. An answer has no method
+// and counts as work.
 func UseOf(method string) Use {
 	switch method {
 	case "initialize":
@@ -46,38 +45,37 @@ func UseOf(method string) Use {
 
 // Occupant is a session that has a place.
 type Occupant interface {
-	// Idle says since when its client has not used it, and what it has done with it. It
+	// Idle returns since when the client has not used the session, and how far it has used it. It
 	// returns false while a stream is open or a call is in flight.
 	Idle() (since time.Time, use Use, idle bool)
-	// Yield ends it for another, and says whether it did. It does not if the session was
-	// used after the given time. Its place is given back before Yield returns.
+	// Yield ends the session for another one, unless the client has used it after the given time. It
+	// reports whether the session has ended. The session leaves its place before Yield returns.
 	Yield(since time.Time) bool
 }
 
 const (
 	// leastIdle is how long a session must be idle before it may end for another.
 	leastIdle = 5 * time.Second
-	// workedIdle is the same for a session that its client has put to use.
+	// workedIdle is the same for a session that has Worked.
 	workedIdle = time.Minute
-	// lookInterval is how often waiting newcomers have the sessions looked at.
-	lookInterval = 100 * time.Millisecond
-	// mostWaiting is how many newcomers wait at a time, and mostOfKey how many of one key.
+	// evictInterval is how often waiting newcomers look for sessions that may end.
+	evictInterval = 100 * time.Millisecond
+	// mostWaiting bounds the newcomers that wait, and mostOfKey those of one key.
 	mostWaiting = 128
 	mostOfKey   = 16
 	// busyRetry is when to try again if every session is in use.
 	busyRetry = 10 * time.Second
 )
 
-// Patience is how long most clients wait for an answer without trouble, and so how long a
-// newcomer should wait.
+// Patience is how long a newcomer should wait: most clients wait that long for an answer.
 const Patience = 10 * time.Second
 
-// ErrFull says that every place is taken. It is wrapped by a *FullError.
+// ErrFull says that every place is taken. A *FullError wraps it.
 var ErrFull = errors.New("every session slot is taken")
 
 // FullError refuses a newcomer.
 type FullError struct {
-	Err        error         // ErrFull, or what Options.Full has instead
+	Err        error         // ErrFull, or Options.Full
 	RetryAfter time.Duration // until a place may be free, in whole seconds
 }
 
@@ -87,13 +85,12 @@ func (e *FullError) Error() string {
 
 func (e *FullError) Unwrap() error { return e.Err }
 
-// Options are what Places need.
+// Options configure Places.
 type Options struct {
 	Max int
-	// Full wraps ErrFull and says which limit it is; nil is ErrFull itself.
+	// Full wraps ErrFull and says which limit applies; nil means ErrFull itself.
 	Full error
-	// Patience is how long a newcomer waits for a place; see Patience. If it is 0, no session
-	// ends for another.
+	// Patience is how long a newcomer waits for a place. If it is 0, no session ends for another.
 	Patience time.Duration
 }
 
@@ -101,12 +98,12 @@ type Options struct {
 type Places struct {
 	options Options
 
-	mu      sync.Mutex
-	taken   map[*Place]struct{}
-	held    map[string]int // places by key
-	waiting []*waiter
-	making  bool  // a newcomer makes room for all of them
-	closed  error // why there are no more places; nil if there are
+	mu       sync.Mutex
+	taken    map[*Place]struct{}
+	held     map[string]int // places by key
+	waiting  []*waiter
+	evicting bool  // a newcomer evicts sessions for all that wait
+	closed   error // why there are no more places; nil while there are
 
 	evicted [uses]uint64
 	refused uint64
@@ -120,29 +117,31 @@ func New(options Options) *Places {
 	return &Places{options: options, taken: map[*Place]struct{}{}, held: map[string]int{}}
 }
 
-// Place is one place that is taken.
+// Place is one taken place.
 type Place struct {
 	places   *Places
 	key      string
-	occupant Occupant // nil until it is filled
-	goesTo   *waiter  // it is given up for this one
+	occupant Occupant // nil until Fill
+	goesTo   *waiter  // the newcomer that the occupant ends for; nil if there is none
 	left     bool
 }
 
-// waiter is a newcomer that waits.
+// waiter is a newcomer that waits for a place.
 type waiter struct {
 	key   string
-	given chan *Place // has room for one
+	done  chan struct{} // closed once place or err is set
+	place *Place
+	err   error
 }
 
-// Take takes a place for a client with the key, which names whose share it is taken of. If
-// there is none, it waits for one until the context ends, but no longer than its patience
-// lasts. The error is the one of Close, that of the context, or a *FullError.
+// Take takes a place for a client. The key names the share that the place counts for. If no place is
+// free, Take waits for one until the context ends or the patience is over. The error is that of Close,
+// that of the context, or a *FullError.
 func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	p.mu.Lock()
 	switch {
 	case p.closed != nil:
-		p.mu.Unlock()
+		defer p.mu.Unlock()
 		return nil, p.closed
 	case len(p.taken) < p.options.Max:
 		defer p.mu.Unlock()
@@ -151,36 +150,33 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 		defer p.mu.Unlock()
 		return nil, p.refuseLocked(key)
 	}
-	w := &waiter{key, make(chan *Place, 1)}
+	w := &waiter{key: key, done: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 	return p.await(ctx, w)
 }
 
-// await waits for a place. The first of those who wait makes room for all.
+// await waits for a place.
 func (p *Places) await(ctx context.Context, w *waiter) (*Place, error) {
 	patience := time.NewTimer(p.options.Patience)
 	defer patience.Stop()
-	look := time.NewTicker(lookInterval)
-	defer look.Stop()
+	tick := time.NewTicker(evictInterval)
+	defer tick.Stop()
 	for {
-		p.makeRoom(w)
+		p.evict(w)
 		select {
-		case place := <-w.given:
-			return p.given(place)
+		case <-w.done:
+			return w.place, w.err
 		case <-ctx.Done():
-			return p.giveUp(w, func() error {
-				p.refused++
-				return ctx.Err()
-			})
+			return p.giveUp(w, ctx.Err())
 		case <-patience.C:
-			return p.giveUp(w, func() error { return p.refuseLocked(w.key) })
-		case <-look.C:
+			return p.giveUp(w, nil)
+		case <-tick.C:
 		}
 	}
 }
 
-// mayWaitLocked says whether one more newcomer with the key may wait.
+// mayWaitLocked reports whether one more newcomer with the key may wait.
 func (p *Places) mayWaitLocked(key string) bool {
 	count := 0
 	for _, w := range p.waiting {
@@ -191,35 +187,30 @@ func (p *Places) mayWaitLocked(key string) bool {
 	return len(p.waiting) < mostWaiting && count < mostOfKey
 }
 
-// giveUp returns the error, unless the newcomer is given a place in that moment.
-func (p *Places) giveUp(w *waiter, failure func() error) (*Place, error) {
-	p.mu.Lock()
-	if p.dropLocked(w) {
-		defer p.mu.Unlock()
-		return nil, failure()
-	}
-	p.mu.Unlock()
-	return p.given(<-w.given)
-}
-
-// given is what a newcomer gets: a place, or the reason why there are no more.
-func (p *Places) given(place *Place) (*Place, error) {
-	if place != nil {
-		return place, nil
-	}
+// giveUp ends the wait of a newcomer with an error: that of its context, or if it is nil, a *FullError.
+// If the newcomer has just got a place, giveUp returns the place.
+func (p *Places) giveUp(w *waiter, err error) (*Place, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return nil, p.closed
+	switch {
+	case !p.dropLocked(w):
+		return w.place, w.err
+	case err == nil:
+		return nil, p.refuseLocked(w.key)
+	default:
+		p.refused++
+		return nil, err
+	}
 }
 
-// Fill says which session is in the place.
+// Fill puts a session into the place.
 func (p *Place) Fill(occupant Occupant) {
 	p.places.mu.Lock()
 	defer p.places.mu.Unlock()
 	p.occupant = occupant
 }
 
-// Leave gives the place back. Only the first call has an effect.
+// Leave frees the place. Only the first call has an effect.
 func (p *Place) Leave() {
 	all := p.places
 	all.mu.Lock()
@@ -233,12 +224,13 @@ func (p *Place) Leave() {
 		delete(all.held, p.key)
 	}
 	next := p.goesTo
-	if next == nil || !all.isWaitingLocked(next) {
+	if next == nil || !slices.Contains(all.waiting, next) {
 		next = all.nextLocked()
 	}
 	if next != nil && len(all.taken) < all.options.Max {
 		all.dropLocked(next)
-		next.given <- all.giveLocked(next.key)
+		next.place = all.giveLocked(next.key)
+		close(next.done)
 	}
 }
 
@@ -249,7 +241,7 @@ func (p *Places) giveLocked(key string) *Place {
 	return place
 }
 
-// nextLocked is who gets the next place: one of those who have fewest, the first of them.
+// nextLocked returns the newcomer that gets the next place: the first of those whose keys have fewest.
 func (p *Places) nextLocked() (next *waiter) {
 	for _, w := range p.waiting {
 		if next == nil || p.held[w.key] < p.held[next.key] {
@@ -259,7 +251,7 @@ func (p *Places) nextLocked() (next *waiter) {
 	return next
 }
 
-// Close takes no more newcomers, and sends those away who wait.
+// Close refuses all newcomers from now on, and those that wait.
 func (p *Places) Close(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,16 +260,13 @@ func (p *Places) Close(reason error) {
 	}
 	p.closed = reason
 	for _, w := range p.waiting {
-		close(w.given)
+		w.err = reason
+		close(w.done)
 	}
 	p.waiting = nil
 }
 
-func (p *Places) isWaitingLocked(w *waiter) bool {
-	return slices.Contains(p.waiting, w)
-}
-
-// dropLocked says whether a newcomer was waiting, and does not any more.
+// dropLocked ends the wait of a newcomer. It returns false if the newcomer does not wait any more.
 func (p *Places) dropLocked(w *waiter) bool {
 	i := slices.Index(p.waiting, w)
 	if i < 0 {
@@ -287,21 +276,21 @@ func (p *Places) dropLocked(w *waiter) bool {
 	return true
 }
 
-// Taken is how many places are taken.
+// Taken returns how many places are taken.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.taken)
 }
 
-// Refused is how many newcomers found no place, those who did not wait that long included.
+// Refused returns how many newcomers got no place, with those that stopped waiting.
 func (p *Places) Refused() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refused
 }
 
-// Evicted is how many sessions ended for others that had been put to that use.
+// Evicted returns how many sessions of that use ended for others.
 func (p *Places) Evicted(use Use) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

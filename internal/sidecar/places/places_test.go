@@ -107,7 +107,7 @@ func TestWhoMakesRoom(t *testing.T) {
 				}
 				began := time.Now()
 				place, err := p.Take(t.Context(), test.key)
-				if took := time.Since(began); took < test.waits || took > test.waits+lookInterval {
+				if took := time.Since(began); took < test.waits || took > test.waits+evictInterval {
 					t.Errorf("it took %s, want %s", took, test.waits)
 				}
 				if full := test.ends < 0; full != errors.Is(err, ErrFull) || full != (place == nil) {
@@ -309,7 +309,7 @@ func TestFewWait(t *testing.T) {
 		if len(p.waiting) != mostWaiting || !refusedAtOnce("another") {
 			t.Errorf("%d wait, and one more", len(p.waiting))
 		}
-		time.Sleep(Patience + lookInterval)
+		time.Sleep(Patience + evictInterval)
 	})
 }
 

@@ -9,23 +9,23 @@ import (
 // candidate is a session that may end for another.
 type candidate struct {
 	place *Place
-	since time.Time // it is idle
+	since time.Time // when it became idle
 	use   Use
 }
 
-// makeRoom ends one session for each newcomer that waits, if there is one that may end. It
-// does nothing unless it is called for the first of them.
-func (p *Places) makeRoom(first *waiter) {
+// evict ends one idle session for each newcomer that waits, if there is one that may end. Only the
+// first newcomer does that, for all of them.
+func (p *Places) evict(first *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.making || len(p.waiting) == 0 || p.waiting[0] != first {
+	if p.evicting || len(p.waiting) == 0 || p.waiting[0] != first {
 		return
 	}
-	p.making = true // also while the lock is given back
-	defer func() { p.making = false }()
+	p.evicting = true // yieldLocked releases the lock
+	defer func() { p.evicting = false }()
 	idle := p.idleLocked()
 	for _, w := range slices.Clone(p.waiting) {
-		for p.isWaitingLocked(w) {
+		for slices.Contains(p.waiting, w) {
 			i := p.chooseLocked(idle, w.key)
 			if i < 0 {
 				break
@@ -37,7 +37,8 @@ func (p *Places) makeRoom(first *waiter) {
 	}
 }
 
-// yieldLocked has a session end for a newcomer, unless it is used in that moment.
+// yieldLocked ends a session for a newcomer, unless the client has just used it. It releases the lock
+// meanwhile.
 func (p *Places) yieldLocked(chosen candidate, w *waiter) {
 	if chosen.place.left {
 		return
@@ -52,8 +53,8 @@ func (p *Places) yieldLocked(chosen candidate, w *waiter) {
 	chosen.place.goesTo = nil
 }
 
-// idleLocked returns the sessions without an open stream or a call in flight. A place whose
-// session is still being opened has none.
+// idleLocked returns the sessions without an open stream or a call in flight. A place without an
+// occupant belongs to a session that is still opening.
 func (p *Places) idleLocked() (idle []candidate) {
 	for place := range p.taken {
 		if place.occupant == nil {
@@ -66,9 +67,9 @@ func (p *Places) idleLocked() (idle []candidate) {
 	return idle
 }
 
-// chooseLocked returns the index of the session that ends for a newcomer with the key, or -1.
-// If another key has a greater share, it is one of the key that has most. Then it is the one
-// that was used least, and then the one that is idle longest.
+// chooseLocked returns the index of the session that ends for a newcomer with the key, or -1. It
+// prefers sessions of the key with the greatest share, then those with the least use, and then the
+// one that is idle longest.
 func (p *Places) chooseLocked(idle []candidate, key string) int {
 	now, best := time.Now(), -1
 	for i, c := range idle {
@@ -90,18 +91,18 @@ func (p *Places) compareLocked(a, b candidate, key string) int {
 	)
 }
 
-// mayTakeLocked says whether a newcomer may have a place of the key: its own, or that of a key
-// that has more.
+// mayTakeLocked reports whether a newcomer may take a place of the key: of its own key, or of one that
+// has more places.
 func (p *Places) mayTakeLocked(key, newcomer string) bool {
 	return key == newcomer || p.held[key] > p.held[newcomer]
 }
 
-// excessLocked is by how much a key has more than a newcomer would have, or 0.
+// excessLocked returns how many places more a key has than the newcomer's key will have, or 0.
 func (p *Places) excessLocked(key, newcomer string) int {
 	return max(p.held[key]-p.held[newcomer]-1, 0)
 }
 
-// dueLocked is how long a session must have been idle to end for a newcomer with the key.
+// dueLocked returns how long a session must have been idle to end for a newcomer with the key.
 func (p *Places) dueLocked(c candidate, key string) time.Duration {
 	if c.use == Worked && p.excessLocked(c.place.key, key) == 0 {
 		return workedIdle
@@ -109,7 +110,7 @@ func (p *Places) dueLocked(c candidate, key string) time.Duration {
 	return leastIdle
 }
 
-// refuseLocked refuses a newcomer with the key.
+// refuseLocked refuses a newcomer with the key. The error says when the first session may end for it.
 func (p *Places) refuseLocked(key string) error {
 	p.refused++
 	soonest := time.Duration(-1)
