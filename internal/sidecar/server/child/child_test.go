@@ -150,7 +150,7 @@ func TestProcessesAreApart(t *testing.T) {
 	if got := two.hear(); !strings.Contains(got, `"text":"1"`) {
 		t.Errorf("second session: %s", got)
 	}
-	if one.PID() == two.PID() {
+	if one.process.PID == two.process.PID {
 		t.Error("both have one process")
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 )
 
-// ExitError says how a server's process ended, and what it wrote to standard error about
-// that. The status of a server shows it. Clients are told what fault.ForClients returns.
+// ExitError says how a server's process ended, and what it wrote to standard error last. The status of
+// an MCPServer shows it. Clients get what fault.ForClients makes of it.
 type ExitError struct{ launcher.Exit }
 
-// Brief is the error without what the process wrote.
+// Brief returns the error without what the process wrote.
 func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
 
 func (e *ExitError) Error() string {

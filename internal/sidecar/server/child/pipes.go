@@ -5,21 +5,20 @@ import (
 	"io"
 )
 
-// ErrTaken says that another reader has the process's output, or that the process is
-// dead.
-var ErrTaken = errors.New("the server's output is not to be had")
+// errTaken says that another reader has the process's output, or that the process is dead.
+var errTaken = errors.New("the server's output is not to be had")
 
-// Pipes returns the process's output and input, for callers that use them instead of
-// Serve and Send. The caller calls Close in the end.
+// Pipes returns the process's output and input, for callers that use them instead of Serve and Send.
+// The caller must call Close.
 func (s *Server) Pipes() (output io.Reader, input io.WriteCloser, err error) {
 	if !s.outputTaken.CompareAndSwap(false, true) {
-		return nil, nil, ErrTaken
+		return nil, nil, errTaken
 	}
 	s.process.AfterEnd(func() { _ = s.process.Stdout.Close() })
-	return &startedReader{s}, &askingWriter{s}, nil
+	return &startedReader{s}, &stoppingWriter{s}, nil
 }
 
-// startedReader takes the first output of a process as the end of its start.
+// startedReader lets the next process start at the first output.
 type startedReader struct{ server *Server }
 
 func (r *startedReader) Read(p []byte) (int, error) {
@@ -27,32 +26,32 @@ func (r *startedReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		r.server.started()
 	}
-	r.server.noteOutput(err)
+	r.server.notePipe(err)
 	return n, err
 }
 
-// askingWriter takes the closing of the input as a request to end.
-type askingWriter struct{ server *Server }
+// stoppingWriter asks the process to end by closing its input.
+type stoppingWriter struct{ server *Server }
 
-func (w *askingWriter) Write(p []byte) (int, error) {
+func (w *stoppingWriter) Write(p []byte) (int, error) {
 	n, err := w.server.process.Stdin.Write(p)
-	w.server.noteInput(err)
+	w.server.notePipe(err)
 	return n, err
 }
 
-func (w *askingWriter) Close() error {
-	w.server.ask()
+func (w *stoppingWriter) Close() error {
+	w.server.noteStop()
 	return w.server.process.Stdin.Close()
 }
 
 // Done returns a channel that closes when the process has ended.
 func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
-// Reason waits for the end of the process and returns how it ended. It returns nil if the
-// adapter has asked the process to end.
+// Reason waits for the end of the process and returns how it ended, or nil if the adapter has asked
+// it to end.
 func (s *Server) Reason() error {
 	exit := s.process.Exit()
-	if s.asked.Load() {
+	if s.stopped.Load() {
 		return nil
 	}
 	return &ExitError{exit}

@@ -1,5 +1,5 @@
-// Package child turns processes into servers for sessions. It keeps spare processes warm,
-// bounds starts and processes, reads messages from their output, and says why they ended.
+// Package child turns child processes into servers for sessions. It keeps spare processes, bounds
+// processes and starts, reads the messages of a process, and says why it ended.
 package child
 
 import (
@@ -28,17 +28,16 @@ type Starter interface {
 
 // Options are the limits of a Pool and its processes.
 type Options struct {
-	Framing   rpc.Framing
-	LineBytes int // largest message that a process may send
-	// LineBytesName is the setting by which a user changes LineBytes; may be empty.
-	LineBytesName string
+	Framing       rpc.Framing
+	LineBytes     int            // largest message that a process may send
+	LineBytesName string         // the setting by which a user changes LineBytes
 	Memory        *budget.Budget // for large messages while the adapter reads them; nil is no limit
-	MemoryName    string         // the setting by which a user changes it; may be empty
+	MemoryName    string         // the setting by which a user changes Memory
 	Warm          int            // spare processes for new sessions
 	Max           int            // processes in all, with spares
 	Starts        int            // processes that may be starting at a time
 
-	StartHold time.Duration // after which a silent process no longer counts as starting
+	StartHold time.Duration // after which a process without output no longer counts as starting
 	EOFGrace  time.Duration // for a process to end after its input is closed
 	TermGrace time.Duration // for a process to end after TERM, before KILL
 	// SendTimeout is for a process to read a message. A message right after another may
@@ -52,11 +51,11 @@ type Options struct {
 type Metrics struct {
 	Starts        atomic.Uint64
 	StartFailures atomic.Uint64
-	Crashes       atomic.Uint64 // ends without a request of the adapter, of the output too
+	Crashes       atomic.Uint64 // processes that ended, or closed their output, by themselves
 	JunkLines     atomic.Uint64 // lines of output other than messages
 	Oversized     atomic.Uint64 // messages over the limit
 	Unaffordable  atomic.Uint64 // messages without room in the budget
-	Panics        atomic.Uint64 // of the adapter, while it reads output
+	Panics        atomic.Uint64 // of the adapter, while it handles output
 	Running       atomic.Int64
 }
 
@@ -68,14 +67,13 @@ type Pool struct {
 
 	starting chan struct{} // holds one element for each starting process
 
-	mu     sync.Mutex
-	number uint64
-	alive  int // running or starting
-	spares []*Server
-	closed bool
-	wanted chan struct{} // receives when a spare may be missing
-
-	shortLived atomic.Pointer[launcher.Exit] // of a spare that ended soon after its start
+	mu         sync.Mutex
+	number     uint64
+	alive      int // running or starting
+	spares     []*Server
+	shortLived error // of a spare that ended soon after its start
+	closed     bool
+	wanted     chan struct{} // receives when a spare may be missing
 }
 
 // NewPool returns a Pool without processes. Run keeps its spares.
@@ -87,7 +85,7 @@ func NewPool(starter Starter, options Options) *Pool {
 	}
 }
 
-// Metrics are the pool's counters.
+// Metrics returns the pool's counters.
 func (p *Pool) Metrics() *Metrics { return &p.metrics }
 
 // Acquire returns an unused server: a spare, or a new one. It waits while too many
@@ -172,17 +170,15 @@ func (p *Pool) ended(server *Server) {
 	if i := slices.Index(p.spares, server); i >= 0 {
 		p.spares = slices.Delete(p.spares, i, i+1)
 		if time.Since(server.begin) < mux.Lasting {
-			exit := server.process.Exit()
-			p.shortLived.Store(&exit)
+			p.shortLived = shortLived(server)
 		}
 	}
 	p.mu.Unlock()
 	p.release()
 }
 
-// Run keeps spares until the context ends, and then ends them. It backs off while the
-// command cannot start, or its processes end before a session uses them. The pool is no
-// mux.Supervisor, which has one process for all clients: it has many, and gives each away.
+// Run keeps spares until the context ends, and then ends them. It backs off while processes cannot
+// start, or end before a session uses them.
 func (p *Pool) Run(ctx context.Context) {
 	defer p.close()
 	var backOff mux.BackOff
@@ -191,9 +187,6 @@ func (p *Pool) Run(ctx context.Context) {
 			err := p.addSpare(ctx)
 			if errors.Is(err, fault.ErrFull) || ctx.Err() != nil {
 				break
-			}
-			if err == nil {
-				err = shortLived(p.shortLived.Swap(nil)) // the one before
 			}
 			if err == nil {
 				backOff.Reset()
@@ -217,32 +210,29 @@ func (p *Pool) missing() bool {
 }
 
 // shortLived returns the error that makes Run back off, for a spare that has ended soon.
-func shortLived(exit *launcher.Exit) error {
-	if exit == nil {
-		return nil
-	}
-	return fmt.Errorf("the process ended while it waited to be used: %s", exit)
+func shortLived(spare *Server) error {
+	return fmt.Errorf("the process ended while it waited to be used: %s", spare.process.Exit())
 }
 
+// addSpare starts a spare. It also returns an error if the spare, or the one before it, is short-lived.
 func (p *Pool) addSpare(ctx context.Context) error {
 	spare, err := p.start(ctx)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		p.mu.Unlock()
 		spare.Close()
 		return fault.ErrDraining
 	case spare.dead():
-		p.mu.Unlock()
-		exit := spare.process.Exit()
-		return shortLived(&exit)
+		return shortLived(spare)
 	}
 	p.spares = append(p.spares, spare)
-	p.mu.Unlock()
-	return nil
+	before := p.shortLived
+	p.shortLived = nil
+	return before
 }
 
 func (p *Pool) close() {

@@ -27,12 +27,12 @@ type Server struct {
 	label   string
 	begin   time.Time
 
-	startedOnce sync.Once
+	started     func() // lets the next process start; only the first call has an effect
 	closeOnce   sync.Once
 	closing     chan struct{}
-	outputTaken atomic.Bool // by a reader, or at the end of the process
-	broke       atomic.Bool // a pipe has ended without the adapter, as both do with the process
-	asked       atomic.Bool // by the adapter to end, while it lived
+	outputTaken atomic.Bool // a reader has the output, or the process has ended
+	broke       atomic.Bool // the process has closed a pipe
+	stopped     atomic.Bool // the adapter has asked the process to end, while it ran
 
 	writing  chan struct{} // holds an element while a goroutine writes
 	frame    []byte
@@ -44,11 +44,12 @@ type Server struct {
 
 func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 	s := &Server{pool: pool, process: process, label: label, begin: time.Now(), closing: make(chan struct{}), writing: make(chan struct{}, 1)}
+	s.started = sync.OnceFunc(func() { <-pool.starting })
 	hold := time.AfterFunc(pool.options.StartHold, s.started)
 	process.AfterEnd(func() {
 		hold.Stop()
 		s.started()
-		if !s.asked.Load() {
+		if !s.stopped.Load() {
 			pool.metrics.Crashes.Add(1)
 		}
 		_ = process.Stdin.Close()
@@ -60,11 +61,6 @@ func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 	return s
 }
 
-// started lets the next process start.
-func (s *Server) started() {
-	s.startedOnce.Do(func() { <-s.pool.starting })
-}
-
 func (s *Server) dead() bool {
 	select {
 	case <-s.process.Done():
@@ -74,32 +70,29 @@ func (s *Server) dead() bool {
 	}
 }
 
-// ask records that the adapter asks the process to end. A dead process has ended by
-// itself. So has one with an ended pipe, since a pipe often ends a moment earlier.
-func (s *Server) ask() {
+// noteStop records that the adapter asks the process to end. A dead process has ended by itself. So
+// has one that has closed a pipe, because pipes often end a moment before the process.
+func (s *Server) noteStop() {
 	if !s.dead() && !s.broke.Load() {
-		s.asked.Store(true)
+		s.stopped.Store(true)
 	}
 }
 
-// stop ends the process by TERM, and by KILL after the grace.
+// stop ends the process by TERM, and by KILL after the grace period.
 func (s *Server) stop(grace time.Duration) {
-	s.ask()
+	s.noteStop()
 	s.process.Stop(grace)
 }
 
-// Label is the number in front of each line of the process's standard error.
+// Label returns the number in front of each line of the process's standard error.
 func (s *Server) Label() string { return s.label }
-
-// PID is the process's number in the PID namespace of the program that started it.
-func (s *Server) PID() int { return s.process.PID }
 
 // smallFrame is the size up to which a message and its frame are one write. For a larger
 // message the copy costs more than a second write.
 const smallFrame = 64 << 10
 
-// Send writes one message. Messages never mix. If a process does not read in time and has
-// got a part of the message, Send ends it.
+// Send writes one message. Messages never mix. If a process does not read in time and has got a part
+// of the message, Send ends the process.
 func (s *Server) Send(ctx context.Context, message session.Message) error {
 	now := time.Now()
 	due := now.Add(s.pool.options.SendTimeout)
@@ -120,7 +113,7 @@ func (s *Server) Send(ctx context.Context, message session.Message) error {
 	if err == nil {
 		return nil
 	}
-	s.noteInput(err)
+	s.notePipe(err)
 	err = fmt.Errorf("write to server process: %w", err)
 	if written > 0 {
 		s.broken = err
@@ -129,8 +122,7 @@ func (s *Server) Send(ctx context.Context, message session.Message) error {
 	return err
 }
 
-// lockWriting waits for its turn to write. It returns false if the turn does not come in
-// time.
+// lockWriting waits until no other goroutine writes. It returns false if that takes too long.
 func (s *Server) lockWriting(due time.Time) bool {
 	select {
 	case s.writing <- struct{}{}:
@@ -157,16 +149,9 @@ func (s *Server) limitWrite(now, due time.Time) error {
 	return s.process.Stdin.SetWriteDeadline(due)
 }
 
-// noteInput records that the process has closed its input.
-func (s *Server) noteInput(err error) {
-	if errors.Is(err, syscall.EPIPE) {
-		s.broke.Store(true)
-	}
-}
-
-// noteOutput records that the process has closed its output.
-func (s *Server) noteOutput(err error) {
-	if errors.Is(err, io.EOF) {
+// notePipe records that the process has closed its input or its output, if the error says so.
+func (s *Server) notePipe(err error) {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) {
 		s.broke.Store(true)
 	}
 }
@@ -187,13 +172,13 @@ func (s *Server) write(message []byte) (int, error) {
 	return s.process.Stdin.Write(frame)
 }
 
-// Close asks the process to end: by the end of its input, then by TERM, then by KILL. It
-// returns at once.
+// Close asks the process to end: by the end of its input, then by TERM, then by KILL. It does not
+// wait.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		close(s.closing)
-		s.ask()
-		_ = s.process.Stdin.Close() // an error changes nothing: the process has no input afterwards
+		s.noteStop()
+		_ = s.process.Stdin.Close() // the process has no input afterwards, even if this fails
 		go func() {
 			select {
 			case <-s.process.Done():
@@ -212,15 +197,15 @@ const reasonGrace = time.Second
 // Serve reads the process's messages until it ends, and then calls ended with the reason.
 // Each caller of Acquire calls Serve, ServeSession or Pipes once.
 //
-// A panic in receive ends the adapter, and the kubelet restarts it: receive may hold a lock that
-// all clients need, and without it they would hang.
+// A panic in receive ends the adapter, and the kubelet restarts it. If the adapter recovered, a lock
+// that receive holds could stay locked, and all clients would hang.
 func (s *Server) Serve(receive func(session.Message), ended func(error)) {
 	s.serve(s.read, receive, ended)
 }
 
-// ServeSession is Serve for a process that one session has to itself. A panic ends that
-// session and no other, so receive must hold no lock that others need, and must release its
-// own when it panics.
+// ServeSession is Serve for a process that serves one session. A panic in receive ends only that
+// session. So receive must hold no lock that other sessions need, and must release its own locks when
+// it panics.
 func (s *Server) ServeSession(receive func(session.Message), ended func(error)) {
 	s.serve(s.readSafely, receive, ended)
 }
@@ -238,7 +223,7 @@ func (s *Server) serve(read func(func(session.Message)) error, receive func(sess
 	}()
 }
 
-// readSafely recovers from panics, so that a bug of the adapter ends one session only.
+// readSafely recovers from panics, so that a bug of the adapter ends only one session.
 func (s *Server) readSafely(receive func(session.Message)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -253,7 +238,7 @@ func (s *Server) readSafely(receive func(session.Message)) (err error) {
 
 func (s *Server) read(receive func(session.Message)) error {
 	options := &s.pool.options
-	reader := rpc.NewFrameReader(&lastWords{s.process.Stdout, lastBytes}, options.Framing, options.LineBytes, s.junk)
+	reader := rpc.NewFrameReader(&remainingReader{s.process.Stdout, remainingBytes}, options.Framing, options.LineBytes, s.junk)
 	room := budget.Room{Account: options.Memory.Account(nil), Stop: s.closing}
 	reader.Bound(room.Reserve)
 	defer func() { _ = room.Reserve(0) }()
@@ -262,7 +247,7 @@ func (s *Server) read(receive func(session.Message)) error {
 	for {
 		message, err := reader.Next()
 		if err != nil {
-			s.noteOutput(err)
+			s.notePipe(err)
 			return err
 		}
 		turn.took(reader.Waited())
@@ -308,8 +293,8 @@ func (s *Server) receiveBatch(batch []byte, room *budget.Account, receive func(s
 	}
 }
 
-// loudJunk is how many lines of junk the log has at its default level: enough to
-// understand why a server does not answer, and no flood.
+// loudJunk is how many lines that are no messages the log shows at its default level. They explain why
+// a server does not answer.
 const loudJunk = 5
 
 func (s *Server) junk(line []byte) {
@@ -323,45 +308,29 @@ func (s *Server) junk(line []byte) {
 		"session", s.label, "line", rpc.Legible(line, most))
 }
 
-// tooLong is why Serve ends a process that sends too large a message.
-func (o *Options) tooLong() error {
-	text := fmt.Sprintf("the server sent a message of more than %d bytes, the limit", o.LineBytes)
-	if o.LineBytesName != "" {
-		text += ", which " + o.LineBytesName + " sets"
-	}
-	return errors.New(text)
-}
-
-// noRoom is why Serve ends a process whose message has no room in memory.
-func (o *Options) noRoom(err error) error {
-	if o.MemoryName == "" {
-		return err
-	}
-	return fmt.Errorf("%w: raise %s", err, o.MemoryName)
-}
-
-// reason returns why the process's output has ended. It ends a process that lives on.
+// reason returns why the process's output has ended. It ends a process that still runs.
 func (s *Server) reason(readErr error) error {
 	select {
 	case <-s.closing:
 		return session.ErrEnded
 	default:
 	}
-	if errors.Is(readErr, rpc.ErrFrameTooLong) {
+	options := &s.pool.options
+	switch {
+	case errors.Is(readErr, rpc.ErrFrameTooLong):
 		s.pool.metrics.Oversized.Add(1)
 		s.stop(0)
-		return s.pool.options.tooLong()
-	}
-	if errors.Is(readErr, budget.ErrNoRoom) {
+		return fmt.Errorf("the server sent a message of more than %d bytes, the limit, which %s sets", options.LineBytes, options.LineBytesName)
+	case errors.Is(readErr, budget.ErrNoRoom):
 		s.pool.metrics.Unaffordable.Add(1)
 		s.stop(0)
-		return s.pool.options.noRoom(readErr)
+		return fmt.Errorf("%w: raise %s", readErr, options.MemoryName)
 	}
 	select {
 	case <-s.process.Done():
 	case <-time.After(reasonGrace):
-		// The process has closed its output and lives on. Without output it is of no use.
-		s.stop(s.pool.options.TermGrace)
+		// The process has closed its output and runs on. Without output it can serve no session.
+		s.stop(options.TermGrace)
 		if errors.Is(readErr, io.EOF) {
 			return errors.New("the server closed its standard output")
 		}

@@ -13,7 +13,7 @@ import (
 //
 // During a long flood the goroutine also pauses, to leave CPU to other sessions.
 type turns struct {
-	messages int // since the goroutine has waited
+	messages int // read since the goroutine last waited for one
 	file     *os.File
 	raw      syscall.RawConn
 	writer   int
@@ -44,10 +44,10 @@ func (t *turns) took(waited bool) {
 	case t.file == nil && !t.open():
 		return
 	}
-	told := false
-	_ = t.raw.Read(func(fd uintptr) bool { // if that fails, others wait a little longer
-		if !told {
-			told = true
+	woken := false
+	_ = t.raw.Read(func(fd uintptr) bool { // if this fails, other sessions wait a little longer
+		if !woken {
+			woken = true
 			_, err := syscall.Write(t.writer, []byte{1})
 			return err != nil
 		}
@@ -56,7 +56,7 @@ func (t *turns) took(waited bool) {
 	})
 }
 
-// open makes a pipe. Without one, others wait a little longer.
+// open makes the pipe. Without one, other sessions wait a little longer.
 func (t *turns) open() bool {
 	var ends [2]int
 	if syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC) != nil {

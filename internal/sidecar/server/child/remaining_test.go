@@ -158,7 +158,7 @@ func TestLastWordsAfterTheDeadline(t *testing.T) {
 			if err := output.SetReadDeadline(time.Now().Add(-time.Hour)); err != nil {
 				t.Fatal(err)
 			}
-			got, err := io.ReadAll(iotest.OneByteReader(&lastWords{output, lastBytes}))
+			got, err := io.ReadAll(iotest.OneByteReader(&remainingReader{output, remainingBytes}))
 			if string(got) != words || !errors.Is(err, test.want) {
 				t.Errorf("got %q, %v", got, err)
 			}

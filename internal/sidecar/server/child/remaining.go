@@ -1,0 +1,62 @@
+package child
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// exitGrace is how long Serve reads on after the end of a process. All output is in the pipe by then,
+// but a grandchild may hold the pipe open.
+const exitGrace = 50 * time.Millisecond
+
+// remainingBytes bounds what a process can leave in its pipe: it is the largest size of a pipe.
+const remainingBytes = 1 << 20
+
+// remainingReader reads all output of a process, also if the receiver of its messages is slow. An
+// os.File would not read what remains in the pipe once the read deadline has passed.
+type remainingReader struct {
+	output *os.File
+	left   int // bytes that may be read after the deadline
+}
+
+// SyscallConn is for readers that wait without a buffer. They call Read, too.
+func (r *remainingReader) SyscallConn() (syscall.RawConn, error) { return r.output.SyscallConn() }
+
+func (r *remainingReader) Read(p []byte) (int, error) {
+	n, err := r.output.Read(p)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || r.left <= 0 || len(p) == 0 {
+		return n, err
+	}
+	n, err = readNow(r.output, p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// readNow reads what is in the pipe, and ignores the deadline. A later deadline would not help,
+// because a slow receiver could miss that, too.
+func readNow(output *os.File, p []byte) (n int, err error) {
+	connection, err := output.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var readErr error
+	err = connection.Control(func(fd uintptr) {
+		for n, readErr = syscall.Read(int(fd), p); errors.Is(readErr, syscall.EINTR); {
+			n, readErr = syscall.Read(int(fd), p)
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(readErr, syscall.EAGAIN):
+		return 0, os.ErrDeadlineExceeded
+	case readErr != nil:
+		return 0, readErr
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
