@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,21 +21,23 @@ import (
 
 func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:16270", "`address` for MCP clients, at "+sidecar.Path+"; port 0 picks a free one")
-	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalogue; port 0 picks a free one")
+	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalog; port 0 picks a free one")
 	flags.StringVar(&o.socket, "socket", "", "`path` of the socket that the launcher in the server's container connects to")
-	flags.Var(uids{&o.serverUIDs}, "server-uid", "user `number` that the server's container runs as: the adapter accepts no other user on the socket; may be repeated; without it every user that reaches the socket may use it")
-	flags.StringVar(&o.transport, "transport", "stdio", "what the server speaks: stdio, streamable-http or sse")
+	flags.Func("server-uid", "user `number` that the server's container runs as: the adapter accepts no other user on the socket; may be repeated; without it every user that reaches the socket may use it", o.addServerUIDs)
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
-	flags.StringVar(&o.isolation, "isolation", "PerSession", "which process serves a session of a stdio server: PerSession or Shared")
-	flags.StringVar(&o.framing, "framing", "Newline", "how the server tells messages apart: Newline or ContentLength")
-	flags.StringVar(&o.keysDir, "keys-dir", "", "`directory` with the server's keys, in hexadecimal: the file current has one, accepted any number, one a line; they are read again when they change; without it a key is made up, and the catalogue is not served")
-	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity are taken instead of those of the flags; it is read again when it changes, and with --keys-dir the manager can send another")
+	flags.StringVar(&o.keysDir, "keys-dir", "", "`directory` with the server's keys, in hexadecimal: the file current has one, accepted any number, one a line; the adapter reads them again when they change; without it the adapter makes a key, and does not serve the catalog")
+	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity replace those of the flags; the adapter reads it again when it changes, and with --keys-dir the manager can send another")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
 }
 
+var transports = map[sidecar.Transport]string{sidecar.Stdio: "stdio", sidecar.StreamableHTTP: "streamable-http", sidecar.SSE: "sse"}
+
 func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
+	flags.Var(choice[sidecar.Transport]{&c.Transport, transports}, "transport", "`transport` that the server speaks: stdio, streamable-http or sse")
+	flags.Var(choice[bool]{&c.Shared, map[bool]string{false: "PerSession", true: "Shared"}}, "isolation", "which `processes` serve sessions of a stdio server: PerSession or Shared")
+	flags.Var(choice[rpc.Framing]{&c.Framing, map[rpc.Framing]string{rpc.Newline: "Newline", rpc.ContentLength: "ContentLength"}}, "framing", "`framing` of a stdio server's messages: Newline or ContentLength")
 	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end")
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which an unused session ends, and an unused process of clients without sessions")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
@@ -54,100 +58,75 @@ func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
 	flags.Var(&c.StatelessClients, "stateless-clients", "what clients of 2026-07-28 get from a server that has sessions only: `Native` refuses them, so that those that can open a session; Translate serves them, one process for all with the same token, or the same address")
 	flags.BoolVar(&c.OfferRoots, "offer-roots", c.OfferRoots, "let servers that have sessions ask clients of 2026-07-28 for their roots, which are deprecated there")
 	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+sse.StreamPath+" and "+sse.MessagesPath)
-	flags.Var(list{&c.Origins.Origins}, "allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated")
-	flags.Var(list{&c.Origins.Hosts}, "allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated")
+	flags.Func("allowed-origin", "web `origin` that may call, besides loopback ones; * allows all; may be repeated", appendTo(&c.Origins.Origins))
+	flags.Func("allowed-host", "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated", appendTo(&c.Origins.Hosts))
 }
 
-// list is a flag that users may repeat.
-type list struct{ values *[]string }
-
-func (l list) String() string { return "" }
-
-func (l list) Set(value string) error {
-	*l.values = append(*l.values, strings.Split(value, ",")...)
-	return nil
+// choice is a flag that takes one of several names.
+type choice[T comparable] struct {
+	value *T
+	names map[T]string
 }
 
-// uids is a flag for the numbers of users. Users may repeat it.
-type uids struct{ values *[]uint32 }
+func (c choice[T]) String() string { return c.names[*c.value] }
 
-func (u uids) String() string { return "" }
+func (c choice[T]) Set(text string) error {
+	for value, name := range c.names {
+		if name == text {
+			*c.value = value
+			return nil
+		}
+	}
+	return errors.New("want " + strings.Join(slices.Sorted(maps.Values(c.names)), " or "))
+}
 
-func (u uids) Set(value string) error {
-	for text := range strings.SplitSeq(value, ",") {
+// appendTo returns the function of a flag that users may repeat.
+func appendTo(values *[]string) func(string) error {
+	return func(text string) error {
+		*values = append(*values, strings.Split(text, ",")...)
+		return nil
+	}
+}
+
+func (o *options) addServerUIDs(list string) error {
+	for text := range strings.SplitSeq(list, ",") {
 		uid, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
 			return fmt.Errorf("want the number of a user, such as 1000, not %q", text)
 		}
-		*u.values = append(*u.values, uint32(uid))
+		o.serverUIDs = append(o.serverUIDs, uint32(uid))
 	}
 	return nil
 }
 
-// chooseTransport sets the transport of the server, and its command or URL.
-func chooseTransport(config *sidecar.Config, o options) (err error) {
-	switch o.transport {
-	case "stdio":
-		config.Transport = sidecar.Stdio
-		if o.upstream != "" {
-			return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
-		}
-		if (len(o.command) == 0) == (o.socket == "") {
-			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
-		}
-		return chooseStdio(config, o)
-	case "streamable-http":
-		config.Transport = sidecar.StreamableHTTP
-	case "sse":
-		config.Transport = sidecar.SSE
-	default:
-		return fmt.Errorf("transport %q: want stdio, streamable-http or sse", o.transport)
-	}
-	config.UpstreamURL, err = url.Parse(o.upstream)
-	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
-		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
-	}
-	return checkHTTP(config, o)
-}
-
-// checkHTTP refuses flags that have no meaning for a server that speaks HTTP.
-func checkHTTP(config *sidecar.Config, o options) error {
-	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != stateless.Auto {
-		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", o.transport)
-	}
-	return nil
-}
-
-func chooseStdio(config *sidecar.Config, o options) error {
-	switch o.isolation {
-	case "PerSession":
-	case "Shared":
-		config.Shared = true
-	default:
-		return fmt.Errorf("isolation %q: want PerSession or Shared", o.isolation)
-	}
-	switch o.framing {
-	case "Newline":
-		config.Framing = rpc.Newline
-	case "ContentLength":
-		config.Framing = rpc.ContentLength
-	default:
-		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
-	}
-	return nil
-}
-
-// checkSocket refuses flags for the socket that contradict each other.
-func checkSocket(o options) error {
+// checkServer refuses flags for the server that contradict each other, and sets its URL.
+func checkServer(config *sidecar.Config, o options) (err error) {
 	if o.serverUIDs != nil && o.socket == "" {
 		return errors.New("server-uid says who may use the socket: give --socket, too")
+	}
+	if config.Transport == sidecar.Stdio {
+		switch {
+		case o.upstream != "":
+			return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
+		case (len(o.command) == 0) == (o.socket == ""):
+			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
+		}
+		return nil
+	}
+	transport := transports[config.Transport]
+	config.UpstreamURL, err = url.Parse(o.upstream)
+	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
+		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", transport)
+	}
+	if config.Framing != rpc.Newline || config.Shared || config.Era != stateless.Auto {
+		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", transport)
 	}
 	return nil
 }
 
 // complete sets the configuration that depends on several flags.
 func complete(config *sidecar.Config, o *options) (err error) {
-	config.Names.Fields = o.settingsDir != "" // the manager has written that file for an MCPServer
+	config.Names.Fields = o.settingsDir != "" // the manager writes settings for an MCPServer
 	if err := config.Validate(); err != nil {
 		return err
 	}

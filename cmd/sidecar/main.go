@@ -1,5 +1,5 @@
-// Command sidecar is the adapter: it offers an MCP server that speaks on standard
-// input and output to HTTP clients, one process for each session.
+// Command sidecar is the adapter: it stands between MCP clients, which speak HTTP, and an MCP server.
+// It starts the processes of a server that speaks on standard input and output.
 package main
 
 import (
@@ -47,13 +47,10 @@ func run(ctx context.Context, args []string) error {
 	case "serve":
 		return serve(ctx, args)
 	case "install":
-		switch len(args) {
-		case 0:
-			return misused(helpCommand, "install: name the directory to put the launcher into, as in: sidecar install /slipway")
-		case 1:
-			return install(args[0])
+		if len(args) != 1 {
+			return misused(helpCommand, "install: name one directory to put the launcher into, as in: sidecar install /slipway")
 		}
-		return misused(helpCommand, "install: name one directory, not %q", args)
+		return install(args[0])
 	case "drain":
 		if len(args) > 0 {
 			return misused(helpCommand, "drain takes no arguments, and was given %q", args)

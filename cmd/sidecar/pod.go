@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// drainSignal tells a running sidecar to drain. It is a signal and not a request to a
-// port, because a client that reaches the pod must not be able to take it out of service.
+// drainSignal tells a running sidecar to drain. It is a signal and not a request to a port, because a
+// client that reaches the pod must not be able to take the pod out of service.
 const drainSignal = syscall.SIGUSR1
 
-// install copies the launcher, from the directory of this program, into the directory
-// that the server's container shares. An earlier copy may be running there, since before
-// a restart of this container. So install replaces the file and does not overwrite it.
+// install copies the launcher, from the directory of this program, into the directory that the server's
+// container shares. After a restart of this container, the server's container still runs an earlier
+// copy. So install replaces the file and does not overwrite it.
 func install(dir string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,22 +41,22 @@ func install(dir string) (err error) {
 	return nil
 }
 
-// drain signals the sidecar, PID 1 of this container. It sends no signal if PID 1 is
-// another program, such as pause in a pod with a shared PID namespace.
+// drain signals the sidecar, PID 1 of this container. It sends no signal if PID 1 is another program,
+// such as pause in a pod with a shared PID namespace.
 func drain() error {
-	const first = 1
+	const sidecarPID = 1
 	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("find sidecar: %w", err)
 	}
-	other, err := os.Stat(fmt.Sprintf("/proc/%d/exe", first))
+	other, err := os.Stat(fmt.Sprintf("/proc/%d/exe", sidecarPID))
 	if err != nil {
 		return fmt.Errorf("find sidecar: %w", err)
 	}
 	if !os.SameFile(self, other) {
 		return errors.New("find sidecar: the first process of this container is another program")
 	}
-	if err := syscall.Kill(first, drainSignal); err != nil {
+	if err := syscall.Kill(sidecarPID, drainSignal); err != nil {
 		return fmt.Errorf("signal sidecar: %w", err)
 	}
 	return nil

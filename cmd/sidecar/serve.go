@@ -29,11 +29,9 @@ import (
 // options are the flags outside the adapter's configuration.
 type options struct {
 	listen, adminListen string
-	transport, upstream string
-	isolation           string
+	upstream            string
 	socket              string
-	serverUIDs          []uint32 // nil is every user
-	framing             string
+	serverUIDs          []uint32 // nil allows every user
 	keysDir             string
 	settingsDir         string
 	podUID, podIP       string
@@ -55,7 +53,7 @@ func serve(ctx context.Context, args []string) error {
 		return flagError(err)
 	}
 	o.command = flags.Args()
-	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, &o)); err != nil {
+	if err := errors.Join(checkServer(&config, o), complete(&config, &o)); err != nil {
 		return &usageError{err, serveCommand}
 	}
 	return serveOn(ctx, config, o)
@@ -101,9 +99,9 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}
 	local := netip.MustParseAddrPort(clients.Addr().String())
-	// By default a name in the Host header must be localhost: any other one that resolves
-	// to a loopback address is DNS rebinding. The same holds in a pod until it has
-	// valid settings, which name its hosts.
+	// By default a name in the Host header must be localhost: any other name that resolves to a
+	// loopback address is DNS rebinding. The same holds in a pod until it has valid settings,
+	// which list its hosts.
 	if len(config.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
 		config.Origins.Hosts = []string{"localhost"}
 	}
@@ -111,8 +109,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
-	// The launcher's drain hook needs the adapter, and the adapter needs the launcher to
-	// start.
+	// The adapter needs the starter, and the starter's drain hook needs the adapter.
 	var adapter *sidecar.Adapter
 	made := make(chan struct{})
 	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
@@ -129,10 +126,10 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	defer func() { err = errors.Join(err, closer()) }()
 	adapter = sidecar.New(starter, config)
 	close(made)
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, drainSignal)
+	drains := make(chan os.Signal, 1)
+	signal.Notify(drains, drainSignal)
 	go func() {
-		<-told
+		<-drains
 		adapter.Leave()
 	}()
 	ctx, end := context.WithCancel(ctx)
@@ -149,13 +146,12 @@ func liveSettings(config sidecar.Config, o options) *settings.Live {
 		Changed: func(values *settings.Values) { o.level.SetLevel(levelOf(values.Verbosity)) },
 		Log:     config.Log.WithName("settings"),
 	})
-	live.Reload() // before the first request
+	live.Reload() // so that they hold for the first request
 	return live
 }
 
-// obey drains and ends the adapter at the first signal. At the second one it does not
-// wait for calls in flight any more. The third one ends the program, as signals do by
-// default.
+// obey drains and ends the adapter at the first signal. At the second one it stops waiting for calls in
+// flight. The third one ends the program, as signals do by default.
 func obey(signals chan os.Signal, end func(), adapter *sidecar.Adapter) {
 	<-signals
 	end()

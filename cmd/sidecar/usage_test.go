@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 		"era":            {[]string{"serve", "--era", "old", "--", "true"}, 2, "", "sidecar: invalid value \"old\" for flag --era: want auto, legacy or modern, not \"old\"\nsee sidecar serve --help\n"},
 		"era over HTTP":  {[]string{"serve", "--era", "modern", "--transport", "sse", "--upstream", "http://127.0.0.1:1/sse"}, 2, "", "sidecar: transport sse: framing, isolation and era are for stdio servers\nsee sidecar serve --help\n"},
 		"era, default":   {[]string{"serve", "--help"}, 0, "\n  --era era\n", ""},
-		"install where":  {[]string{"install"}, 2, "", "sidecar: install: name the directory to put the launcher into, as in: sidecar install /slipway\n"},
+		"install where":  {[]string{"install"}, 2, "", "sidecar: install: name one directory to put the launcher into, as in: sidecar install /slipway\n"},
 		"install twice":  {[]string{"install", "a", "b"}, 2, "", "sidecar: install: name one directory"},
 		"drain what":     {[]string{"drain", "it"}, 2, "", "sidecar: drain takes no arguments"},
 		"nonsense":       {[]string{"sevre"}, 2, "", "sidecar: there is no command \"sevre\"\nsee sidecar help\n"},
