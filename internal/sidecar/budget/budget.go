@@ -1,5 +1,5 @@
-// Package budget bounds the memory that the adapter holds for all of its clients and
-// servers together. A limit for each object is not enough: limits multiply.
+// Package budget bounds the memory that the adapter holds for all clients and servers together. A limit
+// for each object is not enough, because there can be many objects.
 package budget
 
 import (
@@ -10,29 +10,29 @@ import (
 
 // Budget is a number of bytes. Its methods may be called at any time from any goroutine.
 type Budget struct {
-	// Patience is how long a message that is being read waits for room.
+	// Patience is how long the reader of a message waits for room.
 	Patience time.Duration
 
 	limit int64
-	free  int64 // of what an Account holds, for which it is not charged
+	free  int64 // bytes that each Account holds free of charge
 	used  atomic.Int64
 
 	waits   atomic.Uint64
-	awaited atomic.Bool // freed has been asked for
+	awaited atomic.Bool // a goroutine may wait for freed
 	mu      sync.Mutex
 	freed   chan struct{}
-	charged map[*Account]struct{} // those that hold more than is free
-	press   func()                // has holders without an account give way; may be nil
+	charged map[*Account]struct{} // those that hold more than the free bytes
+	press   func()                // makes holders without an account give way; may be nil
 }
 
-// What an Account holds free of charge: less if there may be very many accounts.
+// Bounds of the bytes that an Account holds free of charge.
 const (
 	mostFree  = 64 << 10
 	leastFree = 4 << 10
-	freePart  = 8 // of all accounts together: one in so many bytes of the budget
+	freePart  = 8 // all accounts together hold one in so many bytes of the budget for free
 )
 
-// patience is that of a new Budget. Clients that do not read are given up within that time.
+// patience is that of a new Budget. The adapter ends sessions that do not read within that time.
 const patience = 30 * time.Second
 
 // New returns a Budget of so many bytes for so many accounts.
@@ -41,15 +41,14 @@ func New(limit int64, accounts int) *Budget {
 	return &Budget{Patience: patience, limit: limit, free: free, freed: make(chan struct{}), charged: map[*Account]struct{}{}}
 }
 
-// Take takes bytes, all or none, and says whether it did.
+// Take takes bytes. It returns false, and takes none, if there are too few.
 func (b *Budget) Take(bytes int64) bool { return b.take(bytes, 0) }
 
-// smallPart is the part of the budget that large objects leave to small ones: one in so many
-// bytes.
+// smallPart is the part of the budget that large objects leave to small ones: one in so many bytes.
 const smallPart = 8
 
-// TakeLarge is Take for an object that is large. It leaves some of the budget to small
-// objects, which come and go quickly.
+// TakeLarge is Take for a large object. It leaves some of the budget to small objects, which come and
+// go quickly.
 func (b *Budget) TakeLarge(bytes int64) bool { return b.take(bytes, b.limit/smallPart) }
 
 // take takes bytes if it leaves so many to others. It never takes bytes only to give them
@@ -93,7 +92,7 @@ func (b *Budget) announce() {
 	}
 }
 
-// Freed returns a channel that is closed when bytes are given back from now on.
+// Freed returns a channel that closes with the next call of Give.
 func (b *Budget) Freed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,37 +100,46 @@ func (b *Budget) Freed() <-chan struct{} {
 	return b.freed
 }
 
-// Waits is how many times a message of a server found no room and had to wait.
+// Waits returns how many times a message of a server had to wait for room.
 func (b *Budget) Waits() uint64 { return b.waits.Load() }
 
-// Used is how many bytes are taken.
+// Used returns how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Limit is how many bytes there are.
+// Limit returns how many bytes there are in all.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// OnPress has a function called, in a goroutine of its own, when a holder finds no room. It is
-// for holders that have no accounts.
+// OnPress sets a function that makes holders without an account give way. The budget calls it, in a new
+// goroutine, when an account finds no room.
 func (b *Budget) OnPress(press func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.press = press
 }
 
-// Press has the account that holds most give way to a holder that has no account.
+// Press makes the account that holds most give way to a holder without an account.
 func (b *Budget) Press() { b.pressMost(nil, 0) }
 
-func (b *Budget) pressMost(but *Account, least int64) {
-	most, others := b.most(but, least)
+// pressMost makes the account that holds most give way to another one, if it holds more than so many
+// bytes. It also makes holders without an account give way, unless the other is one of these.
+func (b *Budget) pressMost(to *Account, least int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var most *Account
+	for a := range b.charged {
+		if held := a.held.Load(); a != to && a.giveWay != nil && held > least {
+			most, least = a, held
+		}
+	}
 	if most != nil {
 		go most.giveWay()
 	}
-	if others != nil && but != nil {
-		go others()
+	if b.press != nil && to != nil {
+		go b.press()
 	}
 }
 
-// list notes whether an account is charged.
+// list records whether an account is charged.
 func (b *Budget) list(a *Account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,17 +148,4 @@ func (b *Budget) list(a *Account) {
 	} else {
 		delete(b.charged, a)
 	}
-}
-
-// most is the account that holds most and can give way, if that is more than so many bytes,
-// and what has those without an account give way.
-func (b *Budget) most(but *Account, least int64) (most *Account, others func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for a := range b.charged {
-		if held := a.held.Load(); a != but && a.giveWay != nil && held > least {
-			most, least = a, held
-		}
-	}
-	return most, b.press
 }

@@ -1,4 +1,4 @@
-// Package caller says who makes a request. It has only the value; package edge makes it.
+// Package caller identifies the client that makes a request. Package edge makes the values.
 package caller
 
 import (
@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Principal names the person or program that a request is made for. Two requests of one
-// principal have the same one, also after the client has refreshed its token.
+// Principal names the person or program that a client makes a request for. It stays the same when the
+// client refreshes its token.
 type Principal string
 
 const (
-	// Nobody is the principal of clients that show no token.
+	// Nobody is the principal of clients without a token.
 	Nobody Principal = ""
-	// SomeToken is the principal of clients whose token does not say whose it is.
+	// SomeToken is the principal of clients whose token names no owner.
 	SomeToken Principal = "token"
 )
 
@@ -25,17 +25,17 @@ type Caller struct {
 	Principal     Principal
 	Address       string   // of the client, without the port
 	Probe         bool     // the manager makes the request
-	Authorization []string // what the client shows, as it came
+	Authorization []string // the client's headers, unchanged
 
-	// Trace are the headers by which the request belongs to a trace, as they came, by their
-	// canonical names. It is nil if there are none.
+	// Trace are the client's headers for tracing, unchanged, by their canonical names. It is nil if
+	// there are none.
 	Trace map[string][]string
 
-	// Accepted is called when a server that checks tokens itself has let a request of this
-	// caller in. It may be nil.
+	// Accepted is called when a server that checks tokens itself has accepted a request of this
+	// caller. It may be nil.
 	Accepted func()
 
-	group string // once it was asked for
+	group string // the result of Group, once it was called
 }
 
 // Clone returns a copy that outlives the request. It is nil for the adapter itself.
@@ -47,8 +47,8 @@ func (c *Caller) Clone() *Caller {
 	return &clone
 }
 
-// Lasting is Clone without what is about one request: it is for requests that the adapter
-// makes on behalf of the caller later.
+// Lasting is Clone without the values of one request. It is for requests that the adapter makes on
+// behalf of the caller later.
 func (c *Caller) Lasting() *Caller {
 	clone := c.Clone()
 	if clone != nil {
@@ -57,8 +57,8 @@ func (c *Caller) Lasting() *Caller {
 	return clone
 }
 
-// Group names the callers that may share processes of a server that keeps state: those
-// that show the same token, or that have the same address and show none. It is no secret.
+// Group names the callers that may share processes of a server that keeps state: those with the same
+// token, or with the same address and no token. It holds no secret.
 func (c *Caller) Group() string {
 	switch {
 	case c == nil:
@@ -73,8 +73,9 @@ func (c *Caller) Group() string {
 	return c.group
 }
 
-// ShareKey names the client that shares of what there is are counted for: its address, or
-// for IPv6 the network, which one client may have all of. The adapter itself has none.
+// ShareKey names the client whose share of the adapter's capacity a session counts for. It is the
+// address, or for IPv6 the network, because one client may use all addresses of its network. It is
+// empty for the adapter itself.
 func (c *Caller) ShareKey() string {
 	if c == nil {
 		return ""
@@ -82,7 +83,7 @@ func (c *Caller) ShareKey() string {
 	return ShareOf(c.Address)
 }
 
-// ShareOf is the ShareKey of clients with the address.
+// ShareOf returns the ShareKey of clients with the address.
 func ShareOf(client string) string {
 	address, err := netip.ParseAddr(client)
 	if err != nil || address.Unmap().Is4() {
@@ -98,25 +99,25 @@ func ShareOf(client string) string {
 func (c *Caller) digest() (digest [sha256.Size]byte) {
 	hash := sha256.New()
 	for _, value := range c.Authorization {
-		_, _ = hash.Write(append([]byte(value), 0)) // which never fails
+		_, _ = hash.Write(append([]byte(value), 0)) // never fails
 	}
 	hash.Sum(digest[:0])
 	return digest
 }
 
-// mostTokens is how many tokens of one session are remembered. Clients use one at a time.
+// mostTokens bounds the tokens that an Owner knows. Clients use one at a time.
 const mostTokens = 8
 
-// Owner is the caller that a session belongs to. For all others the session does not
-// exist: knowing its id gives no rights.
+// Owner is the caller that a session belongs to. All other callers get the answer for an unknown
+// session, even if they know its id.
 type Owner struct {
 	principal Principal
 
 	mu     sync.Mutex
-	tokens [][sha256.Size]byte // that the server accepted, oldest first
+	tokens [][sha256.Size]byte // digests of those that the server has accepted, oldest first
 }
 
-// NewOwner is for a session that the caller opens.
+// NewOwner returns the owner of a session that the caller opens.
 func NewOwner(c *Caller) *Owner {
 	o := &Owner{principal: c.Principal}
 	o.Accepted(c)
@@ -133,8 +134,8 @@ func (o *Owner) Is(c *Caller) bool {
 	return c.Principal == o.principal
 }
 
-// IsNobody reports whether the client opened the session without a token, and no caller
-// has claimed it since.
+// IsNobody reports whether a client opened the session without a token, and no caller has claimed it
+// since.
 func (o *Owner) IsNobody() bool {
 	if o == nil {
 		return false
@@ -144,8 +145,8 @@ func (o *Owner) IsNobody() bool {
 	return o.principal == Nobody
 }
 
-// Claim makes the caller the owner of a session that a client opened without a token. The
-// server has accepted a token that it asked for later.
+// Claim makes the caller the owner of a session that a client opened without a token. It is for a
+// server that asks for a token later, and has accepted that of the caller.
 func (o *Owner) Claim(c *Caller) {
 	o.mu.Lock()
 	if o.principal == Nobody {
@@ -155,9 +156,8 @@ func (o *Owner) Claim(c *Caller) {
 	o.Accepted(c)
 }
 
-// IsVerified is Is for servers that check tokens themselves: a token that does not say
-// whose it is counts only if the server has accepted it in this session. What a JWT says
-// is not verified here either.
+// IsVerified is Is for servers that check tokens themselves. A token that names no owner counts only if
+// the server has accepted it in this session. The adapter does not verify a JWT here either.
 func (o *Owner) IsVerified(c *Caller) bool {
 	if is := o.Is(c); !is || c.Principal != SomeToken {
 		return is
@@ -168,15 +168,15 @@ func (o *Owner) IsVerified(c *Caller) bool {
 	return slices.Contains(o.tokens, digest)
 }
 
-// Accepted notes that the server has accepted the caller's token in this session.
+// Accepted records that the server has accepted the caller's token in this session.
 func (o *Owner) Accepted(c *Caller) {
-	if c.Principal != SomeToken || !o.Is(c) {
+	if c.Principal != SomeToken {
 		return
 	}
 	digest := c.digest()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if slices.Contains(o.tokens, digest) {
+	if o.principal != SomeToken || slices.Contains(o.tokens, digest) {
 		return
 	}
 	if len(o.tokens) == mostTokens {

@@ -1,26 +1,27 @@
-// Package fault has the errors that one package gives and another recognizes. A package that
-// only recognizes an error need not know which package gives it.
+// Package fault has the errors that one package returns and another recognizes. A package that
+// recognizes an error need not import the package that returns it.
 //
-// ErrDraining, ErrBusy and ErrFull are kinds, to be found with errors.Is. Brief and ForClients
-// give the words of an error that others than its cause's owner may read.
+// Find ErrDraining, ErrBusy and ErrFull with errors.Is. Brief and ForClients remove from an error what
+// logs and clients must not see.
 package fault
 
 import "errors"
 
 var (
-	// ErrDraining says that the instance takes nothing new any more.
+	// ErrDraining says that the instance accepts no new work.
 	ErrDraining = errors.New("this instance is going away")
-	// ErrBusy says that a message was not taken, and may be later: a limit is reached.
+	// ErrBusy says that a limit is reached, so that the server did not get a message. A later try may
+	// succeed.
 	ErrBusy = errors.New("the server is busy")
-	// ErrFull says that no process was started, and one may be later: others have all that
-	// there may be.
+	// ErrFull says that as many processes run as may run, so that no other one started. A later try may
+	// succeed.
 	ErrFull = errors.New("as many server processes run as may run")
 )
 
 // Busy returns an ErrBusy with words that say which limit is reached.
 func Busy(words string) error { return &wordedError{words, ErrBusy} }
 
-// wordedError is an error in other words than those of its cause.
+// wordedError is an error with another text than its cause.
 type wordedError struct {
 	words string
 	cause error
@@ -30,23 +31,23 @@ func (e *wordedError) Error() string { return e.words }
 
 func (e *wordedError) Unwrap() error { return e.cause }
 
-// Discreet returns an error with words that hold no secret. The cause stays for errors.As.
+// Discreet returns an error with a text that holds no secret. errors.As finds the cause.
 func Discreet(words string, cause error) error { return &discreetError{wordedError{words, cause}} }
 
 type discreetError struct{ wordedError }
 
-// Brief is for logs, which have the rest already.
+// Brief returns the text for logs.
 func (e *discreetError) Brief() string { return e.words }
 
-// briefError is an error with words that may be secret, such as what a server wrote to its
-// standard error. Brief has none of these.
+// briefError is an error whose text may hold secrets, such as what a server wrote to standard error.
+// The result of its method Brief holds none.
 type briefError interface {
 	error
 	Brief() string
 }
 
-// Brief is what all may know of an error. What a server wrote to its standard
-// error may be secret: it is in the log already, line by line.
+// Brief returns the text of an error without what a server wrote, which may be secret. The log has each
+// line of a server's standard error already.
 func Brief(err error) string {
 	if brief, ok := errors.AsType[briefError](err); ok {
 		return brief.Brief()
@@ -54,9 +55,9 @@ func Brief(err error) string {
 	return err.Error()
 }
 
-// ForClients returns the error as clients may read it: how a process ended, and nothing
-// of what it wrote. Stack traces hold tokens and connection strings, and a client can
-// often make a process crash. The cause stays for errors.As.
+// ForClients returns the error that clients may see: how a process ended, but nothing of what it wrote.
+// A client can often make a process crash, and stack traces hold tokens and connection strings.
+// errors.As finds the cause.
 func ForClients(err error) error {
 	if _, ok := errors.AsType[*discreetError](err); ok {
 		return err

@@ -1,21 +1,20 @@
 package mux
 
-// Attribution tells which call a message of a server belongs to, where the message itself does
-// not say so. Log messages do not. It knows the calls that the server works on, by their numbers.
-// The zero value has none. The mutex of the code that uses it guards it.
+// Attribution finds the call that a message of a server belongs to, if the message does not name one.
+// Log messages do not. It knows the numbers of the calls that the server works on. The zero value has
+// none. Its user must guard it.
 //
-// A call that a client has cancelled counts until the server answers it: until then the server may
-// still write about it.
+// A cancelled call counts until the server answers it, because the server may still write about it.
 type Attribution struct {
 	open map[uint64]struct{}
-	full bool   // open had no room for a call, so that its end is not noticed
-	only uint64 // the call that the server has worked on alone since the call began, or 0
+	full bool   // open had too many calls once, so that it cannot be relied on
+	only uint64 // the only call that the server has worked on since that call began, or 0
 }
 
-// mostOpen bounds the calls that a server never answers, as many do not answer cancelled ones.
+// mostOpen bounds the calls that a server never answers. Many servers do not answer cancelled calls.
 const mostOpen = 1 << 14
 
-// Begin notes that the server gets a call.
+// Begin records that the adapter sends the server a call.
 func (a *Attribution) Begin(number uint64) {
 	a.only = 0
 	if len(a.open) == mostOpen {
@@ -33,8 +32,7 @@ func (a *Attribution) Begin(number uint64) {
 	a.open[number] = struct{}{}
 }
 
-// End notes that the server works on a call no more, or never got it. Numbers of no call
-// are ignored.
+// End records that the server no longer works on a call, or never got it. It ignores unknown numbers.
 func (a *Attribution) End(number uint64) {
 	delete(a.open, number)
 	if a.only == number {
@@ -42,6 +40,6 @@ func (a *Attribution) End(number uint64) {
 	}
 }
 
-// Only is the call that a message must belong to: the server has worked on no other call
-// since this one began. It is 0 if there is no such call.
+// Only returns the call that a message must belong to, because the server has worked on no other one
+// since that call began. It returns 0 if there is no such call.
 func (a *Attribution) Only() uint64 { return a.only }

@@ -6,43 +6,40 @@ import (
 	"time"
 )
 
-// Pace is how tries follow failures in a row: the first that costs anything costs First,
-// each one after it twice as much, and none more than Last.
+// Pace says how long to wait after failures in a row. The wait is First, and doubles with each failure
+// up to Last.
 type Pace struct {
 	First, Last time.Duration
-	Free        int // failures that cost nothing
+	Free        int // failures without a wait
 }
 
 var (
-	// OnDemand is the pace of what a client asks for. The first failure costs nothing: the
-	// client tries again at once, and many processes end for a reason that ends with them.
+	// OnDemand is the pace of starts that clients ask for. The first failure costs no wait, because
+	// many processes end for a reason that the next one does not have.
 	OnDemand = Pace{First: time.Second, Last: 30 * time.Second, Free: 1}
-	// Background is the pace of what the adapter repeats by itself, where a failure that
-	// costs nothing would be a busy loop.
+	// Background is the pace of tries that the adapter makes by itself. A failure without a wait would
+	// be a busy loop.
 	Background = Pace{First: time.Second, Last: 30 * time.Second}
 )
 
-// Lasting is how long a process must have lasted, its start included, for its end to be no
-// reason to wait with the next: starts that are as far apart as this are no load.
+// Lasting is how long a process must have lasted, with its start, for the next one to start at once.
+// Starts that are this far apart are no load.
 const Lasting = 10 * time.Second
 
-// After is how long to wait after so many failures in a row.
+// After returns how long to wait after so many failures in a row.
 func (p Pace) After(failures int) time.Duration {
 	if failures <= p.Free {
 		return 0
 	}
 	wait := p.First
-	for range failures - p.Free - 1 {
-		if wait >= p.Last {
-			break
-		}
+	for i := p.Free + 1; i < failures && wait < p.Last; i++ {
 		wait *= 2
 	}
 	return min(wait, p.Last)
 }
 
-// BackOff counts failures in a row and says when to try again. The zero value has none.
-// It has no lock of its own.
+// BackOff counts failures in a row and says when to try again. The zero value has none. Its user must
+// guard it.
 type BackOff struct {
 	failures int
 	retryAt  time.Time
@@ -60,10 +57,10 @@ func (b *BackOff) Failed(reason error, pace Pace) time.Duration {
 // Reset forgets all failures.
 func (b *BackOff) Reset() { *b = BackOff{} }
 
-// Wait is how long it is until the next try. It is negative if that is overdue.
+// Wait returns the time until the next try. It is negative if the try is overdue.
 func (b *BackOff) Wait() time.Duration { return time.Until(b.retryAt) }
 
-// Err says why nothing is started now; it is nil if there is no need to wait.
+// Err returns why to wait, or nil if there is no need to wait.
 func (b *BackOff) Err() error {
 	if wait := b.Wait(); wait > 0 {
 		return fmt.Errorf("the next start is in %s, because of the last: %w", wait.Round(time.Millisecond), b.last)
@@ -71,8 +68,7 @@ func (b *BackOff) Err() error {
 	return nil
 }
 
-// Pause waits between two tries, and says whether there should be another: the context has
-// not ended.
+// Pause waits. It returns false if the context ends meanwhile.
 func Pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

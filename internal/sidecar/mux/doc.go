@@ -1,7 +1,6 @@
-// Package mux has what servers have in common that many callers use at the same time.
+// Package mux lets many callers use one server at the same time.
 //
-// A Conn multiplexes the requests of the callers over one connection. A Supervisor starts the
-// process behind it when a caller first needs one, and another when it has ended. A BackOff keeps
-// starts that fail apart. Supervisor and BackOff know nothing of messages. An Attribution tells
-// which call a message belongs to that does not say so.
+// A Conn multiplexes the requests of the callers over one connection. A Supervisor starts the process
+// behind it when a caller needs one and none runs. A BackOff delays starts after failures. An
+// Attribution finds the call that a message belongs to, if the message does not name one.
 package mux

@@ -9,33 +9,32 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 )
 
-// Policy is how a Supervisor starts and judges processes of one kind. The Supervisor calls
-// Start and Fail without its lock, and every other function with its lock held, so that no
-// other function may call the Supervisor.
+// Policy says how a Supervisor starts and judges processes. The Supervisor calls Start and Fail
+// without its lock, and every other function with it. So the other functions must not call the
+// Supervisor.
 type Policy[T comparable] struct {
-	// Start starts a process. The context ends after Timeout, and when the Supervisor is
-	// closed; a caller that goes away does not end it.
+	// Start starts a process. The context ends after Timeout and with Close. It does not end with the
+	// caller of Get, since all callers wait for the same start.
 	Start   func(ctx context.Context) (T, error)
 	Timeout time.Duration
-	// Dead says why a process has ended. It is nil for one that has not.
+	// Dead returns why a process has ended, or nil if it runs.
 	Dead func(T) error
-	// Retired says that a process takes no more work, although it goes on with what it has.
-	// May be nil: no process does that.
+	// Retired reports whether a process takes no more work, although it finishes what it has. If it is
+	// nil, no process retires.
 	Retired func(T) bool
-	// Fail ends a process that was started in vain, because the Supervisor is closed.
+	// Fail ends a process whose start succeeds after Close.
 	Fail func(T, error)
-	// Harmless says that the error of a start, or the reason for a process's end, is no
-	// reason to wait with the next start. May be nil: every error is one.
+	// Harmless reports whether the next start need not wait after an error of a start, or after the
+	// reason for a process's end. If it is nil, every error counts.
 	Harmless func(error) bool
-	// Started counts starts, and Failed those that failed: not those with an error that is
-	// harmless, nor those that Close ended.
+	// Started counts starts that succeed, and Failed those that fail. Starts with a harmless error, or
+	// that Close ends, count as neither.
 	Started, Failed func()
-	// Ended is told why a process ended that was in use. It is not told after Close.
+	// Ended is called when a process in use has ended, but not after Close.
 	Ended func(reason error)
 }
 
-// Supervisor has one process of a kind at a time, for all callers. The zero value of T
-// stands for no process.
+// Supervisor keeps one process at a time, for all callers. The zero value of T means no process.
 type Supervisor[T comparable] struct {
 	policy Policy[T]
 	ctx    context.Context // of starts
@@ -49,10 +48,9 @@ type Supervisor[T comparable] struct {
 	closed   bool
 }
 
-// start is a process that is being started, for all callers that wait for it. The others
-// are set when done is closed.
+// start is a start in progress, for all callers that wait for it.
 type start[T any] struct {
-	done    chan struct{}
+	done    chan struct{} // closed once process and err are set
 	process T
 	err     error
 }
@@ -63,8 +61,8 @@ func NewSupervisor[T comparable](policy Policy[T]) *Supervisor[T] {
 	return &Supervisor[T]{policy: policy, ctx: ctx, cancel: cancel}
 }
 
-// Get returns the process that runs, or starts one. All callers wait for the same start,
-// and it goes on when the context of any of them ends. The process may end at any time.
+// Get returns the process that runs, or starts one. All callers wait for the same start, which goes on
+// if the context of a caller ends. The process may end at any time.
 func (s *Supervisor[T]) Get(ctx context.Context) (T, error) {
 	var none T
 	s.mu.Lock()
@@ -94,8 +92,8 @@ func (s *Supervisor[T]) Get(ctx context.Context) (T, error) {
 	}
 }
 
-// checkLocked lets go of a process that is of no more use. One that is dead calls Ended in
-// a moment, but a caller that knows already must not get it again.
+// checkLocked forgets a process that is dead or retired. A dead process calls Ended soon, but a caller
+// that knows of its end must not get it again before that.
 func (s *Supervisor[T]) checkLocked() {
 	var none T
 	if s.current == none {
@@ -115,17 +113,17 @@ func (s *Supervisor[T]) start(into *start[T]) {
 	began := time.Now()
 	process, err := s.policy.Start(ctx)
 	if closed := s.settle(into, process, began, err); closed && err == nil {
-		s.policy.Fail(process, fault.ErrDraining) // which calls Ended, so the lock is free
+		s.policy.Fail(process, fault.ErrDraining) // without the lock, because the process calls Ended
 	}
 }
 
-// settle makes the outcome of a start known, and says whether it comes too late.
+// settle records the outcome of a start. It reports whether the Supervisor is closed.
 func (s *Supervisor[T]) settle(into *start[T], process T, began time.Time, err error) (closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = nil
 	if err == nil {
-		err = s.policy.Dead(process) // it called Ended while it was unknown here
+		err = s.policy.Dead(process) // a process that ended before this called Ended in vain
 	}
 	switch {
 	case s.closed:
@@ -148,12 +146,12 @@ func (s *Supervisor[T]) harmless(err error) bool {
 	return s.policy.Harmless != nil && s.policy.Harmless(err)
 }
 
-// Ended is told why a process has ended. A process must call it before it tells its users,
-// so that one that tries again at once does not get the same process.
-func (s *Supervisor[T]) Ended(over T, reason error) {
+// Ended records that a process has ended. A process must call it before it tells its users, so that a
+// user that tries again at once does not get the same process.
+func (s *Supervisor[T]) Ended(process T, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == over { // or else it is known, or settle finds it dead
+	if s.current == process { // otherwise checkLocked or settle finds out
 		s.endedLocked(reason)
 	}
 }
@@ -172,7 +170,7 @@ func (s *Supervisor[T]) endedLocked(reason error) {
 	s.policy.Ended(reason)
 }
 
-// Current is the process that is in use, if there is one.
+// Current returns the process in use, if there is one.
 func (s *Supervisor[T]) Current() (process T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,11 +178,11 @@ func (s *Supervisor[T]) Current() (process T, ok bool) {
 	return s.current, s.current != none
 }
 
-// Context ends with Close.
+// Context returns a context that ends with Close.
 func (s *Supervisor[T]) Context() context.Context { return s.ctx }
 
-// Close starts nothing more, ends a start that is under way, and returns the process that
-// is in use, if there is one, for the caller to end. It does not wait.
+// Close ends all starts, and returns the process in use, if there is one. The caller must end that
+// process. Close does not wait.
 func (s *Supervisor[T]) Close() (process T, ok bool) {
 	s.mu.Lock()
 	s.closed = true

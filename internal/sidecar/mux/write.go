@@ -15,22 +15,21 @@ import (
 // ErrUnread says that the server does not read what it is sent.
 var ErrUnread = errors.New("the server does not read what it is sent")
 
-// outgoing is a message that no caller waits for to be written.
+// outgoing is a message of the queue.
 type outgoing struct {
 	text    []byte
 	request bool
 }
 
 const (
-	// BusyPause is before what was not taken is sent again.
-	BusyPause = 50 * time.Millisecond
-	// ReasonGrace is how long a failed write waits for the reader of the server's output to say
-	// that the server has ended, and why. The reader itself waits a second for the exit code.
+	// busyPause is between two tries to send a message to a busy server.
+	busyPause = 50 * time.Millisecond
+	// ReasonGrace is how long a failed write waits for the reader of the server's output, which may
+	// find out why the server has ended. The reader itself waits a second for the exit code.
 	ReasonGrace = 3 * time.Second
 )
 
-// PostLocked has a message written after those that were posted before, without waiting. The
-// message must not change any more.
+// PostLocked queues a message. It does not wait. The caller must not change the message afterwards.
 func (c *Conn[Call]) PostLocked(message []byte) { c.postLocked(outgoing{text: message}) }
 
 func (c *Conn[Call]) postLocked(message outgoing) {
@@ -45,16 +44,16 @@ func (c *Conn[Call]) postLocked(message outgoing) {
 	}
 }
 
-// QueuedLocked is how many bytes wait for the server to read them.
+// QueuedLocked returns how many bytes wait for the server to read them.
 func (c *Conn[Call]) QueuedLocked() int { return c.queued }
 
-// WritingLocked says whether anything waits for the server to read.
+// WritingLocked reports whether a message waits for the server to read it.
 func (c *Conn[Call]) WritingLocked() bool { return c.writing }
 
-// write sends what waits. A server may take no requests for as long as it has too many calls. Then
-// messages that may end these go first.
+// write sends the messages of the queue. A server with too many calls is busy and refuses requests.
+// Then other messages, which may end calls, go first.
 func (c *Conn[Call]) write() {
-	held := false // requests have to wait
+	held := false // requests wait
 	for {
 		next, more := c.next(held)
 		switch {
@@ -95,8 +94,8 @@ func (c *Conn[Call]) send(message []byte) error {
 	return c.server.Send(ctx, session.Message{Bytes: message})
 }
 
-// next is what is to be written next: the oldest message, or if requests have to wait, the oldest
-// other one. It says whether any waits.
+// next takes the oldest message from the queue, or if requests are held, the oldest other one. more is
+// true if any message waits.
 func (c *Conn[Call]) next(held bool) (next *outgoing, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *Conn[Call]) next(held bool) (next *outgoing, more bool) {
 		if held && message.request {
 			continue
 		}
-		if i == 0 { // as nearly always
+		if i == 0 { // nearly always
 			c.queue[0] = outgoing{}
 			c.queue = c.queue[1:]
 		} else {
@@ -119,7 +118,7 @@ func (c *Conn[Call]) next(held bool) (next *outgoing, more bool) {
 	return nil, true
 }
 
-// putBack has a message sent again. It was the oldest of its kind.
+// putBack returns a message to the queue. The message was the oldest of its kind, so it goes first.
 func (c *Conn[Call]) putBack(message outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +127,7 @@ func (c *Conn[Call]) putBack(message outgoing) {
 	}
 }
 
-// wrote notes that the server has read a message of the queue.
+// wrote records that the server has read a message of the queue.
 func (c *Conn[Call]) wrote(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,18 +144,18 @@ func (c *Conn[Call]) wrote(size int) {
 func (c *Conn[Call]) pause() {
 	select {
 	case <-c.over:
-	case <-time.After(BusyPause):
+	case <-time.After(busyPause):
 	}
 }
 
-// IsUnread says whether an error means that the server did not read a message in time. It has not
-// seen the message.
+// IsUnread reports whether an error means that the server did not read a message in time. Then the
+// server has got no part of the message.
 func IsUnread(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// UnreadLocked notes that the server did not read a message, and returns for how long it has not
-// read any.
+// UnreadLocked records that the server did not read a message, and returns for how long it has read
+// none.
 func (c *Conn[Call]) UnreadLocked() time.Duration {
 	if c.unread.IsZero() {
 		c.unread = time.Now()
@@ -164,10 +163,10 @@ func (c *Conn[Call]) UnreadLocked() time.Duration {
 	return time.Since(c.unread)
 }
 
-// ReadsLocked says whether the server reads, as far as is known.
+// ReadsLocked reports whether the server read the last message.
 func (c *Conn[Call]) ReadsLocked() bool { return c.unread.IsZero() }
 
-// ReadLocked notes that the server has read a message.
+// ReadLocked records that the server has read a message.
 func (c *Conn[Call]) ReadLocked() {
 	if c.unread.IsZero() {
 		return
@@ -178,16 +177,16 @@ func (c *Conn[Call]) ReadLocked() {
 	}
 }
 
-// stillUnread is for a message of the queue that the server did not read. It says whether the
-// server has not read for too long.
+// stillUnread records that the server did not read a message of the queue. It reports whether the
+// server has read none for too long.
 func (c *Conn[Call]) stillUnread() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.UnreadLocked() >= c.options.StuckTimeout
 }
 
-// AwaitReason fails the connection because of a write that failed. The end of the server, if that
-// is why, tells more than that it cannot be written to, so AwaitReason waits for it first.
+// AwaitReason fails the connection after a failed write. If the server has ended, the reader of its
+// output fails the connection with a better reason, so AwaitReason waits for that first.
 func (c *Conn[Call]) AwaitReason(err error) {
 	if IsUnread(err) {
 		c.options.Fail(fmt.Errorf("%w: %w", ErrUnread, err))

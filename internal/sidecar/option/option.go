@@ -1,11 +1,11 @@
-// Package option names what users can set, for texts that tell them to. A user who runs the
-// adapter on a laptop sets flags. A user of Kubernetes sets fields of an MCPServer, and has
-// never seen the flags that the manager makes of them.
+// Package option names the options of the adapter in texts for users. A user who runs the adapter on a
+// laptop sets flags. A user of Kubernetes sets fields of an MCPServer, and does not see the flags that
+// the manager derives from them.
 package option
 
 import "fmt"
 
-// Option is one thing to set.
+// Option is an option of the adapter.
 type Option struct {
 	Flag  string // of sidecar serve
 	Field string // of an MCPServer
@@ -23,7 +23,7 @@ var (
 	StatelessClients = Option{"--stateless-clients", "spec.session.statelessClients"}
 )
 
-// All are the options, for tests.
+// All returns the options, for tests.
 func All() []Option {
 	return []Option{MaxSessions, LegacySSE, AllowedHosts, AllowedOrigins, BodyBytes, LineBytes, StatelessClients}
 }
@@ -33,7 +33,7 @@ type Names struct {
 	Fields bool // an MCPServer configures the adapter
 }
 
-// Of is what the user calls the option.
+// Of returns the name that the user sets.
 func (n Names) Of(o Option) string {
 	if n.Fields {
 		return o.Field
@@ -41,7 +41,7 @@ func (n Names) Of(o Option) string {
 	return o.Flag
 }
 
-// Reached says which limit made an error, and what it is.
+// Reached adds the name and the value of the limit that caused an error.
 func (n Names) Reached(err error, o Option, limit int) error {
 	return fmt.Errorf("%w: %s is %d", err, n.Of(o), limit)
 }

@@ -1,6 +1,5 @@
-// Package origin checks the Origin and Host headers of requests. Without it, a web page
-// could use a visitor's browser to reach a server in the visitor's network, by DNS
-// rebinding.
+// Package origin checks the Origin and Host headers of requests. Without these checks, a web page could
+// reach a server in its visitor's network through the visitor's browser, by DNS rebinding.
 package origin
 
 import (
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -25,12 +25,11 @@ const opaque = "null"
 
 // Policy is the set of allowed origins and hosts.
 //
-// A Policy always allows a request without an Origin header, which does not come from a
-// web page. It also allows loopback origins: their pages come from a program that runs on
-// the machine anyway.
+// A Policy always allows a request without an Origin header, because no web page sends it. It also
+// allows loopback origins, because their pages come from a program on the same machine.
 //
-// It allows addresses and loopback names as Host, because DNS cannot rebind those. Other
-// names must be in the list, unless the list is empty.
+// It allows addresses and localhost as Host, because DNS cannot rebind those. Other names must be in
+// the list, unless the list is empty.
 type Policy struct {
 	Origins []string // such as https://chat.example.com
 	Hosts   []string // names, with or without a port
@@ -58,15 +57,15 @@ func isOrigin(text string) bool {
 	return ok && scheme != "" && host != "" && !strings.ContainsAny(host, "/?#@ ")
 }
 
-// Names are the settings by which a user changes a Policy. Errors name them.
+// Names are the settings by which a user changes a Policy. Errors contain them.
 type Names struct {
 	Origins, Hosts string
 }
 
-// shown is how much of a header an error repeats: names of hosts can be long.
+// shown is how many bytes of a header an error repeats.
 const shown = 256
 
-// Check returns an error that names the forbidden header.
+// Check returns an error if a header of the request is forbidden.
 func (p *Policy) Check(r *http.Request, names *Names) error {
 	if !p.hostAllowed(r.Host) {
 		return fmt.Errorf("the host %q is not one that this server may be reached by: allowed hosts are %s", rpc.ClipTo(r.Host, shown), whereSet(names.Hosts))
@@ -97,25 +96,17 @@ func (p *Policy) hostAllowed(host string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
 		return true
 	}
-	for _, allowed := range p.Hosts {
-		if allowed == Any || strings.EqualFold(allowed, host) || strings.EqualFold(allowed, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Hosts, func(allowed string) bool {
+		return allowed == Any || strings.EqualFold(allowed, host) || strings.EqualFold(allowed, name)
+	})
 }
 
 func (p *Policy) originAllowed(value string) bool {
-	for _, allowed := range p.Origins {
-		if allowed == Any || strings.EqualFold(allowed, value) {
-			return true
-		}
-	}
+	listed := slices.ContainsFunc(p.Origins, func(allowed string) bool {
+		return allowed == Any || strings.EqualFold(allowed, value)
+	})
 	parsed, err := url.Parse(value)
-	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return false
-	}
-	return isLoopbackName(parsed.Hostname())
+	return listed || err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopbackName(parsed.Hostname())
 }
 
 func withoutPort(host string) string {

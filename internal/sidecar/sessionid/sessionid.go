@@ -1,9 +1,9 @@
-// Package sessionid makes session ids that name the pod with the session. Only holders of
-// the server's key can read the name.
+// Package sessionid makes session ids that name the pod with the session. Only programs with the
+// server's key can read the name.
 //
-// A client can neither guess, forge nor alter an id, and learns nothing about the cluster
-// from it. Every replica can read from an id which pod has the session, so that replicas
-// need no store of sessions. The format, base64url without padding:
+// A client can neither guess, forge nor alter an id, and learns nothing about the cluster from it.
+// Every replica can read from an id which pod has the session, so that replicas need no shared store
+// of sessions. The format, base64url without padding:
 //
 //	version   1 byte, 1
 //	key id    4 bytes, so that keys can be rotated
@@ -41,13 +41,13 @@ const (
 // Length is the length of every id.
 var Length = base64.RawURLEncoding.EncodedLen(binarySize)
 
-// ErrInvalid says that no key of the server has made the id. It does not say why, so that
-// a client learns nothing from made-up ids.
+// ErrInvalid says that no key of the server has made the id. It does not say why, so that a client
+// learns nothing from invented ids.
 var ErrInvalid = errors.New("not a session id of this server")
 
 // Owner is the pod with a session.
 type Owner struct {
-	UID     [16]byte       // of the pod; tells it from another pod that has got its address
+	UID     [16]byte       // of the pod; a later pod may have the same address
 	Address netip.AddrPort // where other replicas reach it
 }
 

@@ -8,14 +8,13 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// ErrFilter says that a message has no filter, or one that cannot be read.
+// ErrFilter says that a message has no filter, or an invalid one.
 var ErrFilter = errors.New("params.notifications is not what it must be")
 
-// Parse reads the filter in the params of a request to listen, or of the notification that
-// acknowledges one (N-02). The message must have been scanned. What the filter asks for
-// beyond what this package knows, such as changes of tasks, is left out, and more is true.
-// A member that parsers disagree on is an error, like one of another type; null counts as
-// absent.
+// Parse reads the filter in the params of a request to listen, or of the notification that acknowledges
+// one (N-02). The message must have been scanned. Parse leaves out changes that this package does not
+// know, such as those of tasks, and then returns true for more. A member of another type, or one that
+// parsers read differently, is an error. A null member counts as absent.
 func Parse(message []byte, params rpc.Span) (f Filter, more bool, err error) {
 	found, err := rpc.Find(message, params, "notifications")
 	if err != nil {
@@ -68,7 +67,7 @@ func readURIs(value []byte) ([]string, error) {
 	return slices.Compact(uris), nil
 }
 
-// Append appends the filter as it stands in a message.
+// Append appends the filter as JSON.
 func (f Filter) Append(dst []byte) []byte {
 	dst = append(dst, '{')
 	comma := ""
@@ -91,5 +90,5 @@ func (f Filter) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// String is the filter as it stands in a message.
+// String returns the filter as JSON.
 func (f Filter) String() string { return string(f.Append(nil)) }

@@ -1,6 +1,6 @@
-// Package toolindex knows what a server says of its tools, for code that must know something
-// of a tool before it passes a call on. It asks for tools/list, page by page and within
-// bounds, once for all callers that need the list, and again when the list may be another.
+// Package toolindex keeps facts about the tools of a server, for code that needs them before it
+// forwards a call. It requests tools/list, page by page and within bounds, once for all callers that
+// need the list, and again when the list may have changed.
 package toolindex
 
 import (
@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// Age is how old a list may be to be of use.
+// Age is how old a list may be.
 type Age struct {
-	Listed  time.Duration // for a tool that the index knows
-	Missing time.Duration // for one that it does not know
+	Listed  time.Duration // for a tool that the index has
+	Missing time.Duration // for a tool that the index does not have
 }
 
 var (
-	// Recent is for calls. Servers without sessions tell only listeners of changes, and some
-	// serve one listener at a time, so the adapter does not listen for its own sake.
+	// Recent is for calls. Servers without sessions report changes only to listeners, and some serve
+	// one listener at a time. So the adapter does not listen by itself.
 	Recent = Age{Listed: time.Minute, Missing: time.Second}
-	// Fresh is for a call that is to be refused because of the list.
+	// Fresh is for a call that the adapter will refuse because of the list.
 	Fresh = Age{Listed: time.Second, Missing: time.Second}
-	// Forever is for servers that tell every client of changes.
+	// Forever is for servers that report changes to every client.
 	Forever = Age{Listed: math.MaxInt64, Missing: math.MaxInt64}
 )
 
-// pause is how long after a failure the next request for the list is, at most.
-const pause = time.Minute
+// retryAfter bounds how long a failed request keeps the index from requesting the list again.
+const retryAfter = time.Minute
 
-// Index has one value for each tool that List.Keep keeps. The zero value knows no tool.
+// Index has one value for each tool that List.Keep keeps. The zero value is empty.
 type Index[V any] struct {
-	mu      sync.Mutex
-	known   map[string]V
-	asked   time.Time     // when the adapter asked for the list that known is from, or when that failed
-	failed  bool          // the last request had no list
-	changes uint64        // that the server told of
-	covered uint64        // of these, those before asked
-	asking  chan struct{} // closed when the request that is in flight is over; nil without one
+	mu         sync.Mutex
+	known      map[string]V
+	requested  time.Time     // when the adapter requested the list in known, or when that failed
+	failed     bool          // the last request failed
+	changes    uint64        // of the list, as the server reported them
+	covered    uint64        // changes before the last request
+	requesting chan struct{} // closed when the request in flight ends; nil if there is none
 }
 
-// Find returns what is known of a tool, and whether the list is of use at that age. If it is
-// not, Refresh is to be called.
+// Find returns the value of a tool, and whether the list is young enough. If it is not, the caller
+// should call Refresh.
 func (x *Index[V]) Find(name string, age Age) (v V, current bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -52,12 +52,12 @@ func (x *Index[V]) Find(name string, age Age) (v V, current bool) {
 }
 
 func (x *Index[V]) isCurrentLocked(known bool, age Age) bool {
-	since := time.Since(x.asked)
+	since := time.Since(x.requested)
 	switch {
-	case x.asked.IsZero() || x.changes != x.covered:
+	case x.requested.IsZero() || x.changes != x.covered:
 		return false
 	case x.failed:
-		return since <= min(age.Listed, pause)
+		return since <= min(age.Listed, retryAfter)
 	case known:
 		return since <= age.Listed
 	default:
@@ -65,35 +65,33 @@ func (x *Index[V]) isCurrentLocked(known bool, age Age) bool {
 	}
 }
 
-// Refresh asks for the list, unless it is of use by now, or waits for the request that
-// another caller has made. It returns what is known of a tool then, or when ctx ends.
+// Refresh requests the list if it is too old, or waits for the request of another caller. Then, or when
+// ctx ends, it returns the value of a tool.
 func (x *Index[V]) Refresh(ctx context.Context, name string, age Age, list List[V]) V {
 	x.mu.Lock()
 	v, known := x.known[name]
-	asking := x.asking
-	if asking == nil && !x.isCurrentLocked(known, age) {
-		asking = make(chan struct{})
-		x.asking = asking
-		go x.ask(&list, x.changes)
+	if x.requesting == nil && !x.isCurrentLocked(known, age) {
+		x.requesting = make(chan struct{})
+		go x.request(&list, x.changes)
 	}
+	requesting := x.requesting
 	x.mu.Unlock()
-	if asking == nil {
+	if requesting == nil {
 		return v
 	}
 	select {
-	case <-asking:
+	case <-requesting:
 	case <-ctx.Done():
 	}
 	v, _ = x.Find(name, age)
 	return v
 }
 
-// ask makes the request for the list that callers wait for. The list covers the changes
-// until now.
-func (x *Index[V]) ask(list *List[V], covered uint64) {
+// request requests the list for all callers of Refresh. The list covers so many changes.
+func (x *Index[V]) request(list *List[V], covered uint64) {
 	ctx, cancel := context.WithTimeout(list.Context, Timeout)
 	defer cancel()
-	asked := time.Now()
+	requested := time.Now()
 	found := map[string]V{}
 	err := list.each(ctx, func(tools []Tool) {
 		if list.Merge {
@@ -113,19 +111,19 @@ func (x *Index[V]) ask(list *List[V], covered uint64) {
 	defer x.mu.Unlock()
 	switch {
 	case errors.Is(err, ErrAborted):
-	case err != nil: // what was known before is better than nothing
-		x.asked, x.failed, x.covered = time.Now(), true, covered
+	case err != nil: // the old list stays
+		x.requested, x.failed, x.covered = time.Now(), true, covered
 	default:
-		x.asked, x.failed, x.covered = asked, false, covered
+		x.requested, x.failed, x.covered = requested, false, covered
 		if !list.Merge {
 			x.known = found
 		}
 	}
-	close(x.asking)
-	x.asking = nil
+	close(x.requesting)
+	x.requesting = nil
 }
 
-// Learn adds a page of the list that a client asked for: the result of its request.
+// Learn adds a page of the list: the result of a client's request.
 func (x *Index[V]) Learn(result []byte, keep func(Tool) (V, bool)) {
 	var read page
 	if json.Unmarshal(result, &read) == nil {
@@ -133,8 +131,7 @@ func (x *Index[V]) Learn(result []byte, keep func(Tool) (V, bool)) {
 	}
 }
 
-// merge adds tools to the index. It forgets all others rather than keep more than a list
-// may have.
+// merge adds tools to the index. If the index is full, merge drops all other tools.
 func (x *Index[V]) merge(tools []Tool, keep func(Tool) (V, bool)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,22 +148,22 @@ func (x *Index[V]) merge(tools []Tool, keep func(Tool) (V, bool)) {
 	}
 }
 
-// Len is how many tools the index knows.
+// Len returns how many tools the index has.
 func (x *Index[V]) Len() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.known)
 }
 
-// Outdate says that the server has told of a change.
+// Outdate records that the server has reported a change.
 func (x *Index[V]) Outdate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.changes++
 }
 
-// Doubt says that the server does something else than its list says. A server that had no
-// list is not asked again before its time, because the next call would wait for it.
+// Doubt records that the server behaves differently from its list. If the last request failed, Doubt
+// does nothing, because the next call would wait for another request.
 func (x *Index[V]) Doubt() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -110,7 +110,7 @@ func TestFailures(t *testing.T) {
 		p.fails = errors.New("played")
 		p.want("a", Recent, "", 1)
 		p.want("a", Recent, "", 0)
-		time.Sleep(pause)
+		time.Sleep(retryAfter)
 		p.want("a", Recent, "", 0)
 		p.want("a", Forever, "", 0)
 		time.Sleep(time.Millisecond)

@@ -11,14 +11,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// Method is that of the request for a page of the list.
+// Method is the method of a request for a page of the list.
 const Method = "tools/list"
 
-// Timeout is for the server to answer with every page. Until then calls wait; after it they
-// are made with what is known.
+// Timeout is for the server to answer with all pages. Calls wait for that long, and then go on with the
+// old list.
 const Timeout = 10 * time.Second
 
-// Bounds of one list. The keeper does not verify a server with more tools either.
+// Bounds of one list. The keeper does not accept more tools either.
 const (
 	maxPages = 1000
 	maxTools = 10_000
@@ -29,8 +29,8 @@ var (
 	errEndless = errors.New("the list of tools does not end")
 	errLarge   = errors.New("the list of tools is too large")
 
-	// ErrAborted is for Fetch: the process ended before it could answer, which says nothing
-	// of its list.
+	// ErrAborted is an error of Fetch: the process ended before it could answer. The index does not
+	// count that as a failure.
 	ErrAborted = errors.New("the request for the list of tools was given up")
 )
 
@@ -46,23 +46,23 @@ type page struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-// List says how to ask a server for its list, and what to keep of it.
+// List says how to request the list of a server, and what to keep of it.
 type List[V any] struct {
-	// Context ends the request. Other callers wait for the list, too, so this is not the
-	// context of the caller that asks first.
+	// Context ends the request. It must not end with one caller, because others wait for the list,
+	// too.
 	Context context.Context
-	// Fetch makes one request and returns the answer, whatever it is. The cursor is the
-	// member of params that asks for a page, with a comma behind it, or empty for the first.
+	// Fetch makes one request and returns the answer, also if it is an error. The cursor is a member of
+	// params with a comma behind it, or empty for the first page.
 	Fetch func(ctx context.Context, cursor string) (answer []byte, err error)
-	// Keep says what to keep of a tool, if anything.
+	// Keep returns the value of a tool, or false if the index does not need the tool.
 	Keep func(Tool) (V, bool)
-	// Sessions says that the server speaks a revision with sessions, where servers also end
-	// a list by an empty cursor. In the revision without, it is a cursor (P-05).
+	// Sessions says that the server speaks a revision with sessions, where an empty cursor also ends a
+	// list. In the revision without sessions, an empty cursor is a cursor (P-05).
 	Sessions bool
-	// Merge adds the list to what is known. It is for a server that may have other tools for
-	// other clients that share the index.
+	// Merge adds the list to the index instead of replacing it. It is for a server that may list other
+	// tools to other clients that share the index.
 	Merge bool
-	// Failed learns why there is no list; may be nil.
+	// Failed is called if the request fails; may be nil.
 	Failed func(reason error)
 }
 
