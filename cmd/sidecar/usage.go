@@ -4,17 +4,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
 // usageError is a mistake of the user on the command line.
 type usageError struct {
-	err error
+	error
 	see string // the command that prints help
 }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
 
 func misused(see, format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...), see}
@@ -32,16 +30,12 @@ func newFlags(name string) *flag.FlagSet {
 	return flags
 }
 
-// flagError names flags as users write them.
+// flagName finds the dash before a flag's name in an error of package flag.
+var flagName = regexp.MustCompile(`(not defined: |for flag |for |an argument: )-`)
+
+// flagError writes flags with two dashes, as users do.
 func flagError(err error) error {
-	text := err.Error()
-	for _, before := range []string{"not defined: ", "for flag ", "for ", "an argument: "} {
-		if at := strings.Index(text, before+"-"); at >= 0 {
-			text = text[:at+len(before)] + "-" + text[at+len(before):]
-			break
-		}
-	}
-	return misused(serveCommand, "%s", text)
+	return misused(serveCommand, "%s", flagName.ReplaceAllString(err.Error(), "$1--"))
 }
 
 const serveIntroduction = `Usage:

@@ -26,6 +26,8 @@ func TestCommandLine(t *testing.T) {
 		"unknown flag":   {[]string{"serve", "--nonsense"}, 2, "", "sidecar: flag provided but not defined: --nonsense\nsee sidecar serve --help\n"},
 		"bad value":      {[]string{"serve", "--warm", "many"}, 2, "", "sidecar: invalid value \"many\" for flag --warm: parse error\nsee sidecar serve --help\n"},
 		"bad boolean":    {[]string{"serve", "--legacy-sse=perhaps"}, 2, "", "sidecar: invalid boolean value \"perhaps\" for --legacy-sse: parse error\nsee sidecar serve --help\n"},
+		"bad choice":     {[]string{"serve", "--transport", "ftp"}, 2, "", "sidecar: invalid value \"ftp\" for flag --transport: want sse or stdio or streamable-http\nsee sidecar serve --help\n"},
+		"choice":         {[]string{"serve", "--help"}, 0, "\n  --isolation processes\n        which processes serve sessions of a stdio server: PerSession or Shared (default PerSession)\n", ""},
 		"no value":       {[]string{"serve", "--warm"}, 2, "", "sidecar: flag needs an argument: --warm\nsee sidecar serve --help\n"},
 		"wrong value":    {[]string{"serve", "--warm", "-1", "--", "true"}, 2, "", "sidecar: warm is -1, want 0 to 1048576\nsee sidecar serve --help\n"},
 		"no command":     {[]string{"serve"}, 2, "", "sidecar: name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod\nsee sidecar serve --help\n"},

@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ type Options struct {
 func Handler(options Options) http.Handler {
 	h := &handler{Options: options}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+adapterapi.PathLive, newLiveness(options.Parts).live)
+	mux.HandleFunc("GET "+adapterapi.PathLive, (&liveness{parts: options.Parts, turn: make(chan struct{}, 1)}).live)
 	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
 	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)
@@ -87,26 +88,22 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 			say(w, http.StatusOK, "ok")
 			return
 		}
-		if wait > 0 && r.Context().Err() == nil && h.saidReady.Swap(false) {
-			say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
-			return
+		if wait == 0 || r.Context().Err() != nil || !h.saidReady.Swap(false) {
+			select {
+			case <-changed:
+				continue
+			case <-r.Context().Done():
+				return
+			case <-timeout.C:
+			}
 		}
-		select {
-		case <-changed:
-		case <-r.Context().Done():
-			return
-		case <-timeout.C:
-			say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
-			return
-		}
+		say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
+		return
 	}
 }
 
 func parseWait(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	wait, err := time.ParseDuration(text)
+	wait, err := time.ParseDuration(cmp.Or(text, "0"))
 	if err != nil || wait < 0 || wait > longestWait {
 		return 0, errors.New("wait must be a duration of at most " + longestWait.String())
 	}

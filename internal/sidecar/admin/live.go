@@ -26,10 +26,6 @@ type liveness struct {
 	at    atomic.Int64  // the part that the check looks at, or looked at last
 }
 
-func newLiveness(parts []Part) *liveness {
-	return &liveness{parts: parts, turn: make(chan struct{}, 1)}
-}
-
 // live answers the kubelet, which restarts the adapter after three failures.
 func (l *liveness) live(w http.ResponseWriter, r *http.Request) {
 	if l.check(r.Context()) {

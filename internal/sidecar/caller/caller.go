@@ -89,10 +89,7 @@ func ShareOf(client string) string {
 	if err != nil || address.Unmap().Is4() {
 		return client
 	}
-	network, err := address.WithZone("").Prefix(64)
-	if err != nil {
-		return client
-	}
+	network, _ := address.WithZone("").Prefix(64) // never fails for IPv6
 	return network.String()
 }
 

@@ -57,7 +57,11 @@ func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt
 
 // connect gets a fresh server.
 func (k *Keeper) connect(ctx context.Context, a *attempt) {
-	a.connection, a.err = k.options.connector(a.how)(ctx)
+	connect := k.options.Connect
+	if a.how == byDiscover && k.options.ConnectStateless != nil {
+		connect = k.options.ConnectStateless
+	}
+	a.connection, a.err = connect(ctx)
 	switch {
 	case a.err == nil:
 	case errors.Is(a.err, ErrNoRoom):

@@ -261,9 +261,7 @@ func (k *Keeper) watch(ctx context.Context, a attempt) (*attempt, error) {
 		case <-a.session.Changed():
 			err = k.relist(ctx, a)
 		case <-ping.C:
-			if err = within(ctx, k.options.PingTimeout, a.session.Ping); err != nil {
-				err = fmt.Errorf("ping server: %w", err)
-			}
+			err = k.ping(ctx, a)
 		case <-recheck.due:
 			recheck.start(ctx)
 		case other := <-recheck.found:
@@ -277,23 +275,26 @@ func (k *Keeper) watch(ctx context.Context, a attempt) (*attempt, error) {
 	}
 }
 
-// relist lists again what a server offers. It pauses afterwards, for servers that keep changing.
-func (k *Keeper) relist(ctx context.Context, a attempt) error {
-	err := within(ctx, k.options.StartTimeout, func(ctx context.Context) error {
-		l, err := k.list(ctx, a.session)
-		if err == nil {
-			k.publish(a.how, l)
-		}
-		return err
-	})
-	if err == nil && !mux.Pause(ctx, k.options.Settle) {
-		err = ctx.Err()
+func (k *Keeper) ping(ctx context.Context, a attempt) error {
+	ctx, cancel := context.WithTimeout(ctx, k.options.PingTimeout)
+	defer cancel()
+	if err := a.session.Ping(ctx); err != nil {
+		return fmt.Errorf("ping server: %w", err)
 	}
-	return err
+	return nil
 }
 
-func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// relist lists again what a server offers. It pauses afterwards, for servers that keep changing.
+func (k *Keeper) relist(ctx context.Context, a attempt) error {
+	limited, cancel := context.WithTimeout(ctx, k.options.StartTimeout)
 	defer cancel()
-	return do(ctx)
+	l, err := k.list(limited, a.session)
+	if err != nil {
+		return err
+	}
+	k.publish(a.how, l)
+	if !mux.Pause(ctx, k.options.Settle) {
+		return ctx.Err()
+	}
+	return nil
 }

@@ -36,14 +36,6 @@ func (o *Options) first() opening {
 	}
 }
 
-// connector returns the function that connects to fresh servers for an opening.
-func (o *Options) connector(how opening) func(context.Context) (Connection, error) {
-	if how == byDiscover && o.ConnectStateless != nil {
-		return o.ConnectStateless
-	}
-	return o.Connect
-}
-
 // probe returns the options of mcpprobe for an opening.
 func (k *Keeper) probe(how opening) mcpprobe.Options {
 	options := k.options.Probe

@@ -89,7 +89,7 @@ func newKey(secret []byte) (key, error) {
 	if err != nil {
 		return key{}, err
 	}
-	aead, err := cipher.NewGCM(block)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return key{}, err
 	}
@@ -101,19 +101,18 @@ func newKey(secret []byte) (key, error) {
 
 // Mint returns a new id for a session of the owner.
 func (c *Codec) Mint(owner Owner) string {
-	raw := make([]byte, headSize+nonceSize, binarySize)
+	raw := make([]byte, headSize, binarySize)
 	raw[0] = formatVersion
 	copy(raw[1:], c.current.id[:])
-	_, _ = rand.Read(raw[headSize:]) // never fails: without randomness the program ends
 
 	var plain [sealedSize]byte
 	copy(plain[:], owner.UID[:])
 	address := owner.Address.Addr().As16()
 	copy(plain[16:], address[:])
 	binary.BigEndian.PutUint16(plain[32:], owner.Address.Port())
-	_, _ = rand.Read(plain[34:])
+	_, _ = rand.Read(plain[34:]) // never fails: without randomness the program ends
 
-	raw = c.current.aead.Seal(raw, raw[headSize:], plain[:], raw[:headSize])
+	raw = c.current.aead.Seal(raw, nil, plain[:], raw)
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
@@ -131,8 +130,7 @@ func (c *Codec) Parse(id string) (Owner, error) {
 	if !ok {
 		return Owner{}, ErrInvalid
 	}
-	sealed := raw[headSize+nonceSize:]
-	plain, err := k.aead.Open(sealed[:0], raw[headSize:headSize+nonceSize], sealed, raw[:headSize])
+	plain, err := k.aead.Open(nil, nil, raw[headSize:], raw[:headSize])
 	if err != nil {
 		return Owner{}, ErrInvalid
 	}

@@ -126,3 +126,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Clients hold ids across an upgrade of the adapter, so that the format must not change.
+func TestFormatIsStable(t *testing.T) {
+	const id = "Aa_A-h26kt_j4Ey44jP7rqc7sFj1kxPrlF-FRs8q1BTjm1ICFoXnm5Ob5QlIf-a-98NFg32EsmjSpyUCZuH8qi3hv3V5ZV_zVoTZuSUk5oeHGFQ"
+	if got, err := newCodec(t, 1).Parse(id); err != nil || got != owner {
+		t.Errorf("got %v, %v, want %v", got, err, owner)
+	}
+}

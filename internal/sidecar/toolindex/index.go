@@ -52,17 +52,16 @@ func (x *Index[V]) Find(name string, age Age) (v V, current bool) {
 }
 
 func (x *Index[V]) isCurrentLocked(known bool, age Age) bool {
-	since := time.Since(x.requested)
+	limit := age.Listed
 	switch {
 	case x.requested.IsZero() || x.changes != x.covered:
 		return false
 	case x.failed:
-		return since <= min(age.Listed, retryAfter)
-	case known:
-		return since <= age.Listed
-	default:
-		return since <= min(age.Listed, age.Missing)
+		limit = min(limit, retryAfter)
+	case !known:
+		limit = min(limit, age.Missing)
 	}
+	return time.Since(x.requested) <= limit
 }
 
 // Refresh requests the list if it is too old, or waits for the request of another caller. Then, or when

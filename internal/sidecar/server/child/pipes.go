@@ -43,16 +43,3 @@ func (w *stoppingWriter) Close() error {
 	w.server.noteStop()
 	return w.server.process.Stdin.Close()
 }
-
-// Done returns a channel that closes when the process has ended.
-func (s *Server) Done() <-chan struct{} { return s.process.Done() }
-
-// Reason waits for the end of the process and returns how it ended, or nil if the adapter has asked
-// it to end.
-func (s *Server) Reason() error {
-	exit := s.process.Exit()
-	if s.stopped.Load() {
-		return nil
-	}
-	return &ExitError{exit}
-}

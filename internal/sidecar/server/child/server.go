@@ -179,13 +179,8 @@ func (s *Server) Close() {
 		close(s.closing)
 		s.noteStop()
 		_ = s.process.Stdin.Close() // the process has no input afterwards, even if this fails
-		go func() {
-			select {
-			case <-s.process.Done():
-			case <-time.After(s.pool.options.EOFGrace):
-				s.stop(s.pool.options.TermGrace)
-			}
-		}()
+		terminate := time.AfterFunc(s.pool.options.EOFGrace, func() { s.stop(s.pool.options.TermGrace) })
+		s.process.AfterEnd(func() { terminate.Stop() })
 	})
 }
 

@@ -6,7 +6,38 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/diagnosis"
+	"github.com/slipway-mcp/slipway/internal/launcher"
 )
+
+// ExitError says how a server's process ended, and what it wrote to standard error last. The status of
+// an MCPServer shows it. Clients get what fault.ForClients makes of it.
+type ExitError struct{ launcher.Exit }
+
+// Brief returns the error without what the process wrote.
+func (e *ExitError) Brief() string { return "the server's process ended: " + e.String() }
+
+func (e *ExitError) Error() string {
+	text := e.Brief()
+	if lines := diagnosis.Lines(e.StderrHead, e.Stderr); lines != "" {
+		text += "; it wrote on standard error: " + lines // the manager looks for "on standard error: "
+	}
+	return text
+}
+
+// Done returns a channel that closes when the process has ended.
+func (s *Server) Done() <-chan struct{} { return s.process.Done() }
+
+// Reason waits for the end of the process and returns how it ended, or nil if the adapter has asked
+// it to end.
+func (s *Server) Reason() error {
+	exit := s.process.Exit()
+	if s.stopped.Load() {
+		return nil
+	}
+	return &ExitError{exit}
+}
 
 // exitGrace is how long Serve reads on after the end of a process. All output is in the pipe by then,
 // but a grandchild may hold the pipe open.
