@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// R52: unless it is told otherwise, the adapter is there for its own machine only.
+// R52: by default the adapter accepts connections from its own machine only.
 func TestR52DefaultIsLoopback(t *testing.T) {
 	var o options
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -47,8 +47,8 @@ func TestR52DefaultIsLoopback(t *testing.T) {
 	}
 }
 
-// R52: the same of the program itself, asked of the kernel. It has a network of its
-// own, so that nobody else's sockets are there, and its ports are free.
+// R52: the same for the program itself, as the kernel reports it. The program has a network namespace of
+// its own, so that no other sockets are there and its ports are free.
 func TestR52ProgramListensOnLoopback(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can have a network of its own")

@@ -105,8 +105,8 @@ func TestThreadsAreThereFromTheStart(t *testing.T) {
 	}
 }
 
-// Architecture §4.11: everybody in the pod can reach the socket, and only the user of
-// the server's container may use it.
+// Architecture §4.11: every container of the pod can reach the socket, and only the user of the server's
+// container may use it.
 func TestServerUID(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("to run a process as another user takes root")

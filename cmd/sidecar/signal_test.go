@@ -35,7 +35,7 @@ func post(t *testing.T, url, session, body string) *http.Response {
 	return response
 }
 
-// Somebody who does not want to wait for calls in flight does not have to.
+// A second signal ends the sidecar without waiting for calls in flight.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p, admin := startSidecar(t, "--drain-timeout", "1h", "--", echoServer)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is said on the command line is answered there, briefly.
+// A mistake on the command line gets a short answer there.
 func TestCommandLine(t *testing.T) {
 	for name, test := range map[string]struct {
 		args           []string
@@ -61,7 +61,7 @@ func TestCommandLine(t *testing.T) {
 				}
 			}
 			if strings.HasSuffix(test.stderr, "--help\n") && strings.Count(stderr.String(), "\n") != 2 {
-				t.Errorf("more is said than asked for: %s", stderr.String())
+				t.Errorf("the answer is too long: %s", stderr.String())
 			}
 		})
 	}

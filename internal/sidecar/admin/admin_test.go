@@ -130,11 +130,11 @@ type talkative struct{}
 func (talkative) Error() string { return "exit code 3; last words: password=hunter2" }
 func (talkative) Brief() string { return "exit code 3" }
 
-// What a server wrote to standard error is not for everybody.
+// The readiness check does not show what a server wrote to standard error.
 func TestReadinessIsDiscreet(t *testing.T) {
 	h := newHandler(newSource(keeper.State{Err: fmt.Errorf("start: %w", talkative{})}))
 	if got := ask(h, "/readyz"); strings.Contains(got.Body.String(), "hunter2") || !strings.Contains(got.Body.String(), "exit code 3") {
-		t.Errorf("everybody reads %s", got.Body)
+		t.Errorf("the kubelet reads %s", got.Body)
 	}
 	if got := read(t, h); !strings.Contains(got.Body.String(), "hunter2") {
 		t.Errorf("the manager reads %s", got.Body)
@@ -194,8 +194,7 @@ func TestReadinessIsHeld(t *testing.T) {
 	}
 }
 
-// The loss of a server is told with the next check, and whatever comes after it with
-// the check that waits for it.
+// The next check reports the loss of a server at once. Later checks wait for a change.
 func TestLossIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(keeper.State{Ready: true})
@@ -210,7 +209,7 @@ func TestLossIsNotHeld(t *testing.T) {
 		}
 		check(200, 0)
 		s.set(keeper.State{Err: errors.New("gone")})
-		ask(h, "/readyz") // of somebody who does not wait, and takes nothing from those who do
+		ask(h, "/readyz") // a request without ?wait does not affect those with it
 		check(503, 0)
 		check(503, 1800*time.Millisecond)
 		time.AfterFunc(time.Second, func() { s.set(keeper.State{Ready: true}) })

@@ -47,7 +47,7 @@ func TestAcceptedTokens(t *testing.T) {
 	theirs := NewOwner(with("anna", "Bearer a"))
 	theirs.Accepted(with(SomeToken, "Bearer x"))
 	if theirs.IsVerified(with(SomeToken, "Bearer x")) {
-		t.Error("a token of nobody in particular is taken for the owner's")
+		t.Error("a token that names no owner is taken for the owner's")
 	}
 }
 
@@ -63,6 +63,6 @@ func TestGroup(t *testing.T) {
 		groups[c.Group()] = name
 	}
 	if with("anna", "a").Group() != with(SomeToken, "a").Group() {
-		t.Error("a group is that of a token, whoever shows it")
+		t.Error("callers with the same token have different groups")
 	}
 }

@@ -220,8 +220,8 @@ func TestKeeperOfASilentServer(t *testing.T) {
 	})
 }
 
-// What the first server printed in place of an answer is named, in the same words
-// before and after it is given up, and whatever the next ones print; but not to everybody.
+// The error shows what the first server printed in place of an answer. Its text is the same before and
+// after the keeper gives the server up, whatever later servers print. The brief text has none of it.
 func TestKeeperOfANoisyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}

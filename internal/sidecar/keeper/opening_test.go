@@ -218,9 +218,9 @@ func expectFirsts(t *testing.T, g *gate, want ...string) {
 	}
 }
 
-// B-02, L-27: a server without sessions is ready after two starts, of which the first
-// failed, and nobody is told that it did. The next process of one that has surely none
-// is not asked again; of others some are while it is kept.
+// B-02, L-27: a server without sessions is ready after two starts. The state does not show that the
+// first one failed. If the server certainly has no sessions, the keeper does not ask the next process
+// to initialize. Otherwise it asks some processes while it keeps one.
 func TestKeeperOfAServerWithoutSessions(t *testing.T) {
 	for name, test := range map[string]struct {
 		initialize string
@@ -257,8 +257,8 @@ func TestKeeperOfAServerWithoutSessions(t *testing.T) {
 	}
 }
 
-// A server with sessions is asked for nothing else, whatever else it speaks; and when
-// it refuses them later it is broken, which is said at once.
+// The keeper opens a server with sessions by initialize only. If the server refuses that later, the
+// state says at once that it is broken.
 func TestKeeperOfAServerWithSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{start: time.Second}
@@ -353,8 +353,8 @@ func TestKeeperOfAPinnedServer(t *testing.T) {
 	}
 }
 
-// A process that sessions share is asked to initialize before the keeper has it. If it
-// refuses, the keeper takes one that nobody has asked, and only then.
+// The adapter asks a process that sessions share to initialize before the keeper gets it. Only if that
+// process refuses does the keeper take one that has got no request.
 func TestKeeperOfASharedServerWithoutSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
@@ -384,7 +384,7 @@ func TestKeeperOfASharedServerWithoutSessions(t *testing.T) {
 	})
 }
 
-// No room for the second process says nothing of the server, so nothing is said of it.
+// If there is no room for the second process, the state does not call the server broken.
 func TestKeeperWithoutRoomForTheSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32603"}}
@@ -402,8 +402,8 @@ func TestKeeperWithoutRoomForTheSecond(t *testing.T) {
 	})
 }
 
-// What clients can use is said in the catalog, under a digest of its own, and is not
-// taken for what the server lists.
+// The catalog has the revisions that clients can use, under a digest of its own. The keeper does not
+// take them for those that the server lists.
 func TestKeeperSaysWhatIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{initializeFirst: true}

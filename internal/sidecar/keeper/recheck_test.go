@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// seldom is for tests that last for hours, which would ask all the time.
+// seldom is for tests that last for hours.
 func seldom(o *Options) { o.PingInterval = time.Minute }
 
-// A server that could not initialize for a reason of its own has sessions as soon as that
-// is over, and serves clients without them until then.
-func TestKeeperDoubts(t *testing.T) {
+// A server that cannot initialize for a while has sessions as soon as it can, and serves clients without
+// sessions until then.
+func TestKeeperRechecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32000"}}
 		w := watch(t, g, seldom)
@@ -32,7 +32,7 @@ func TestKeeperDoubts(t *testing.T) {
 	})
 }
 
-// One that says later on what it is, is not asked any more, and neither is the next.
+// Once a server's answer proves that it has no sessions, the keeper stops the rechecks.
 func TestKeeperIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32000"}}

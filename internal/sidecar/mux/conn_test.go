@@ -304,7 +304,7 @@ func TestBusy(t *testing.T) {
 		const cancellation = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the \"client\" has gone"}}`
 		p.wantSent(t, cancellation)
 		p.server.refuses(nil)
-		time.Sleep(busyPause)
+		time.Sleep(BusyPause)
 		p.wantSent(t, cancellation, `{"jsonrpc":"2.0","id":7,"method":"m","params":{}}`)
 	})
 }
@@ -332,7 +332,7 @@ func TestUnread(t *testing.T) {
 				})
 				time.Sleep(test.after)
 				p.server.refuses(nil)
-				time.Sleep(busyPause)
+				time.Sleep(BusyPause)
 				synctest.Wait()
 				if test.fails {
 					p.wantSent(t)

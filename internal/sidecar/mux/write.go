@@ -22,8 +22,8 @@ type outgoing struct {
 }
 
 const (
-	// busyPause is between two tries to send a message to a busy server.
-	busyPause = 50 * time.Millisecond
+	// BusyPause is between two tries to send a message to a busy server.
+	BusyPause = 50 * time.Millisecond
 	// ReasonGrace is how long a failed write waits for the reader of the server's output, which may
 	// find out why the server has ended. The reader itself waits a second for the exit code.
 	ReasonGrace = 3 * time.Second
@@ -144,7 +144,7 @@ func (c *Conn[Call]) wrote(size int) {
 func (c *Conn[Call]) pause() {
 	select {
 	case <-c.over:
-	case <-time.After(busyPause):
+	case <-time.After(BusyPause):
 	}
 }
 

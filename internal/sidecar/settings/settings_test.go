@@ -95,8 +95,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Whoever reads has one document or the other, and never something of both. The race
-// detector looks on.
+// A reader gets the values of one document or of the other, and never a mix of both.
 func TestSwapIsAtomic(t *testing.T) {
 	l := New(Options{Start: flags})
 	const documents = 200

@@ -49,13 +49,13 @@ func TestCrashesAreCounted(t *testing.T) {
 			c.Close()
 			_ = c.end()
 		}, 0},
-		"one that nobody uses": {func(t *testing.T, pool *Pool) {
+		"one that no session uses": {func(t *testing.T, pool *Pool) {
 			server := acquire(t, pool)
 			server.process.Stop(0)
 			<-server.Done()
 			server.Close()
 		}, 1},
-		"one that nobody uses, which is closed": {func(t *testing.T, pool *Pool) {
+		"one that no session uses, which is closed": {func(t *testing.T, pool *Pool) {
 			acquire(t, pool).Close()
 		}, 0},
 		"the keeper's": {func(t *testing.T, pool *Pool) {

@@ -6,7 +6,7 @@ import (
 )
 
 // errTaken says that another reader has the process's output, or that the process is dead.
-var errTaken = errors.New("the server's output is not to be had")
+var errTaken = errors.New("the output of the server process has another reader, or the process has ended")
 
 // Pipes returns the process's output and input, for callers that use them instead of Serve and Send.
 // The caller must call Close.

@@ -27,8 +27,8 @@ const (
 	floodPause    = 200 * time.Microsecond
 )
 
-// took counts a message that the goroutine has read. waited says whether it had to wait
-// for it.
+// took counts a message that the goroutine has read. waited is true if the goroutine had to wait for
+// the message.
 func (t *turns) took(waited bool) {
 	if t.messages++; waited {
 		t.messages = 0

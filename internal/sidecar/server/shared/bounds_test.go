@@ -90,8 +90,8 @@ func TestCancelledCallsAreBounded(t *testing.T) {
 	}
 }
 
-// A process that does not read holds nobody up for longer than they want to wait,
-// and is ended when it has not read for too long.
+// A child process that does not read delays a call until the caller's deadline. The adapter ends the
+// process when it has not read for too long.
 func TestProcessThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := testOptions()

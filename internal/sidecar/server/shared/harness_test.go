@@ -219,7 +219,7 @@ func (c *client) call(text string) *session.Stream {
 	return stream
 }
 
-// tool is the request for a tool; everybody's has the same id.
+// tool is a request for a tool; all sessions use the same id.
 func tool(name, arguments string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{` + arguments + `}}}`
 }

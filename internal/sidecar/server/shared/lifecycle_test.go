@@ -109,7 +109,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// R06: whoever opens a session is told at once why the process did not start.
+// R06: a client that opens a session gets the reason at once why the child process did not start.
 func TestR06EndWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := testOptions()
@@ -171,8 +171,8 @@ type silent struct{ fake }
 
 func (s *silent) Send(context.Context, session.Message) error { return nil }
 
-// R10, T-27: a process's end ends every session, after what it still said, and the
-// next session has a fresh process.
+// R10, T-27: the end of the child process ends every session, after the messages that it sent before.
+// The next session has a fresh process.
 func TestR10ProcessEnds(t *testing.T) {
 	p, fakes := newFake(t, testOptions(), nil)
 	one, two := connect(t, p), connect(t, p)
@@ -196,7 +196,7 @@ func TestR10ProcessEnds(t *testing.T) {
 	}
 }
 
-// A session that does not read is ended; the others do not notice.
+// The adapter ends a session whose client does not read. Other sessions go on.
 func TestSlowSession(t *testing.T) {
 	options := testOptions()
 	options.Session.TotalBytes = 64 << 10
@@ -235,7 +235,7 @@ func TestSlowSession(t *testing.T) {
 	expect(t, "brisk session afterwards", brisk.ask(request("1", "m")), `"id":1,"result":{}`)
 }
 
-// A slow session does not outlive its process either.
+// A slow session ends soon after its child process.
 func TestSlowSessionOfADeadProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := testOptions()

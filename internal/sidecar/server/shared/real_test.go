@@ -83,7 +83,7 @@ func TestRealSharing(t *testing.T) {
 	}
 }
 
-// R10, R06, T-27: whatever ends the process, every call in flight is told, and the next
+// R10, R06, T-27: whatever ends the child process, every call in flight gets an error, and the next
 // session has a fresh process.
 func TestRealEnds(t *testing.T) {
 	for name, test := range map[string]struct {

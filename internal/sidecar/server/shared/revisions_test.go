@@ -19,9 +19,8 @@ func revisionServer(revision string) *mcp.Server {
 	return server
 }
 
-// L-02: all sessions have the revision that the process speaks, because it was
-// initialized with that one and nobody translates. Official clients that ask for any
-// other take it, and go on with it.
+// L-02: all sessions have the revision that the child process speaks, because the adapter initializes
+// the process once and does not translate. Official clients that ask for another revision accept it.
 func TestOfficialClientsOfEveryRevision(t *testing.T) {
 	for _, speaks := range front.Revisions() {
 		t.Run("server "+speaks, func(t *testing.T) {

@@ -272,7 +272,7 @@ func TestL01InitializeComesFirst(t *testing.T) {
 	}
 }
 
-// Everybody is told that a list has changed.
+// Every session gets the notification that a list has changed.
 func TestListChanges(t *testing.T) {
 	p, fakes := newFake(t, testOptions(), echo)
 	one, two := connect(t, p), connect(t, p)

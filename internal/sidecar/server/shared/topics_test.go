@@ -175,7 +175,7 @@ func TestSubscriptionsThatMeet(t *testing.T) {
 		t.Helper()
 		return strings.Join(all(t, stream), "\n")
 	}
-	t.Run("both wait for one answer, and news come first", func(t *testing.T) {
+	t.Run("both wait for one answer, and an update comes first", func(t *testing.T) {
 		l, f, one, two := setUp(t)
 		first, second := one.call(about(`"x"`, "subscribe", "a")), two.call(about("7", "subscribe", "a"))
 		expectChanges(t, f, "subscribe a")
@@ -210,7 +210,7 @@ func TestSubscriptionsThatMeet(t *testing.T) {
 		two.End(errors.New("gone"))
 		expectChanges(t, f, "subscribe a", "unsubscribe a")
 	})
-	t.Run("everybody goes before the answer", func(t *testing.T) {
+	t.Run("all sessions end before the answer", func(t *testing.T) {
 		l, f, one, _ := setUp(t)
 		one.call(about("1", "subscribe", "a"))
 		one.End(errors.New("gone"))
