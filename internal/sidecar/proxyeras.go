@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -66,29 +65,12 @@ func (a *Adapter) newProxyEras() *proxyEras {
 // clients that are not translated have their own.
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
-	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
-		return p.dialLegacy(ctx, from)
-	})
-	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (mux.Server, error) {
-		connection, err := p.server.DialStateless(ctx, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", notReached, err)
-		}
-		return connection, nil
-	})
+	e := a.newEras(stateless.Legacy, nil, p.server.DialStateful)
+	below := a.statelessOptions(stateless.Modern, p.server.DialStateless)
 	below.Limits.Processes = 1 // there is one server, however many connections
 	below.ManyListens = true   // each by whoever wants it, with what they have shown
 	e.below = stateless.New(below)
 	return e
-}
-
-// dialLegacy is for one session of the caller's.
-func (p *proxyEras) dialLegacy(ctx context.Context, from *caller.Caller) (*remote.Stateful, error) {
-	connection, err := p.server.DialStateful(ctx, from)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", notReached, err)
-	}
-	return connection, nil
 }
 
 // spoken is the revision by which the keeper speaks with the server, and what the server
@@ -146,7 +128,7 @@ func (p *proxyEras) ask(ctx context.Context, into *question, digest string) {
 	defer close(into.answered)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	sessions, certain, err := p.server.Initializes(ctx, nil)
+	sessions, certain, err := p.server.Initializes(ctx)
 	said := opinion{of: digest, sessions: sessions || err != nil}
 	if !certain {
 		said.until = time.Now().Add(askAgain)
@@ -211,7 +193,7 @@ func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	if !p.hasSessions(ctx) {
 		return p.openTranslated(from), nil
 	}
-	connection, err := p.dialLegacy(ctx, from)
+	connection, err := p.server.DialStateful(ctx, from)
 	if err != nil {
 		return nil, err
 	}

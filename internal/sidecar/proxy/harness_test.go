@@ -33,13 +33,11 @@ type (
 
 var (
 	newBackend       = remotetest.NewBackend
-	testServer       = remotetest.NewServer
 	streamableServer = remotetest.NewStreamable
 	connect          = remotetest.Connect
 	script           = remotetest.Script
 	ok               = remotetest.OK
 	text             = remotetest.Text
-	said             = remotetest.Said
 	revisions        = remotetest.Revisions
 )
 

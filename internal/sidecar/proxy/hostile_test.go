@@ -136,7 +136,7 @@ func TestHostileServer(t *testing.T) {
 		"nothing":              {"", 502, "-32603"},
 		"endless header":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20), 502, "-32603"},
 		"many 1xx":             {strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n", 1000), 502, "-32603"},
-		"id too long":          {ok(typeJSON, agreed, headerSession+": "+strings.Repeat("x", 5000)+"\r\n"), 502, "an id that is too long"},
+		"id too long":          {ok(typeJSON, agreed, headerSession+": "+strings.Repeat("x", 5000)+"\r\n"), 502, "id of the session is too long"},
 		"id with a blank":      {ok(typeJSON, agreed, headerSession+": a b\r\n"), 502, "characters"},
 		"T-15 error, with id":  {ok(typeJSON, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}`, headerSession+": abc\r\n"), 200, "-32602"},
 		"T-15 no JSON, id":     {ok("text/html", "<html>", headerSession+": abc\r\n"), 200, "<html>"},

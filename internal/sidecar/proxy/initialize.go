@@ -17,7 +17,7 @@ import (
 // initialize takes a request that opens a session.
 func (p *Proxy) initialize(x *exchange) {
 	if x.r.Header.Get(front.HeaderSession) != "" {
-		front.Refuse(x.w, http.StatusBadRequest, x.message.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
+		front.Refuse(x.w, http.StatusBadRequest, x.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
 		return
 	}
 	if p.Initialize == nil || !p.Initialize(x.w, x.r) {
@@ -25,10 +25,9 @@ func (p *Proxy) initialize(x *exchange) {
 	}
 }
 
-// forwardInitialize forwards a request that opens a session. The answer is read before
-// anything is passed on, so that a session that fails to open leaves nothing
-// behind (T-15). The client may go away meanwhile; the server's answer is awaited
-// all the same, since nobody else could end the session then.
+// forwardInitialize forwards a request that opens a session. It reads the answer before it passes
+// anything on, so that a session that fails to open leaves nothing behind (T-15). If the client goes
+// away meanwhile, it still waits for the answer: without the id in it, no code could end the session.
 func (p *Proxy) forwardInitialize(x *exchange) {
 	slot, err := p.Sessions.Reserve(x.r.Context(), &x.r.Caller)
 	if err != nil {
@@ -46,9 +45,9 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
-	serverID := response.Header.Get(front.HeaderSession)
-	if serverID != "" && !remote.IsHeaderValue(serverID) {
-		x.fail(ctx, fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", remote.ErrUnusable))
+	serverID, err := remote.SessionID(response)
+	if err != nil {
+		x.fail(ctx, err)
 		return
 	}
 	revision, agreed, err := x.readAgreement(response)
@@ -73,8 +72,8 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 	x.relay(ctx, cancel, response)
 }
 
-// readAgreement reads the answer to initialize up to where it says whether client
-// and server agree, and on what revision. Then the answer can be read again.
+// readAgreement reads the answer to initialize until it is known whether client and server agree, and
+// on which revision. Then the answer can be read again.
 func (x *exchange) readAgreement(response *http.Response) (revision string, agreed bool, err error) {
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return "", false, nil
@@ -102,7 +101,7 @@ func agreementInEvents(events *rpc.EventReader) (revision string, agreed bool, e
 	for {
 		event, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			return "", false, nil // the stream ends without an answer; the client will see
+			return "", false, nil // the stream ends without an answer, which the client will see
 		}
 		if err != nil {
 			return "", false, err

@@ -157,13 +157,13 @@ func TestMetadataThatIsNone(t *testing.T) {
 		"none":               {"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nevil", 404, "publishes no metadata here: it answers with status 404"},
 		"only with a token":  {"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 4\r\n\r\nevil", 404, "status 401"},
 		"no content":         {"HTTP/1.1 204 No Content\r\n\r\n", 404, "status 204"},
-		"a page":             {ok("text/html", "<script>evil</script>", ""), 404, "no JSON"},
-		"no type":            {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", 404, "no JSON"},
-		"events":             {ok(typeEvents, "data: evil\n\n", ""), 404, "no JSON"},
+		"a page":             {ok("text/html", "<script>evil</script>", ""), 404, "not JSON"},
+		"no type":            {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", 404, "not JSON"},
+		"events":             {ok(typeEvents, "data: evil\n\n", ""), 404, "not JSON"},
 		"elsewhere":          {"HTTP/1.1 302 Found\r\nLocation: https://x.example/\r\nContent-Length: 0\r\n\r\n", 502, `redirection to "https://x.example/"`},
 		"broken":             {"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nevil", 502, "status 500"},
 		"cut off":            {"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\nevil", 502, "unexpected EOF"},
-		"not HTTP":           {"SSH-2.0-OpenSSH\r\n\r\n", 502, "cannot be had"},
+		"not HTTP":           {"SSH-2.0-OpenSSH\r\n\r\n", 502, "cannot get the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response, body := askMetadata(t, "GET", metadataOf(t, newBackend(t, script(test.answer)), "/mcp"))
@@ -193,7 +193,7 @@ func TestMetadataInTime(t *testing.T) {
 			return ours, nil
 		}
 		began := time.Now()
-		if _, err := m.fetch(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != metadataTimeout {
+		if _, _, err := m.fetch(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != metadataTimeout {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

@@ -7,61 +7,42 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 )
 
-const revision20260728 = "2026-07-28"
-
-// message is a body that was found to be one or more messages.
-type message struct {
-	body       []byte
-	id         []byte // of a single request
-	method     string // of a single request
-	single     bool   // it belongs to no session: revisions since 2026-07-28 have none
-	initialize bool
-}
-
-// post forwards what the edge has scanned, so that nothing malformed reaches the server.
-// What the revision of a session makes of a batch is for the server to say.
+// post forwards messages. The edge has scanned them, so nothing malformed reaches the server. The
+// server decides whether the revision of a session allows a batch.
 func (p *Proxy) post(w http.ResponseWriter, r *edge.Request) {
-	m := messageIn(r)
+	x := p.newPost(w, r)
 	switch {
-	case m.single && p.Translate != nil && p.Translate(w, r):
-	case m.single:
-		p.postSingle(w, r, m)
-	case m.initialize:
-		p.initialize(p.exchange(w, r, m))
-	default:
-		p.pass(p.exchange(w, r, m))
+	case !isStateless(r) && x.method == rpc.MethodInitialize:
+		p.initialize(x)
+	case !isStateless(r):
+		p.pass(x)
+	case p.Translate == nil || !p.Translate(w, r):
+		p.passStateless(x)
 	}
 }
 
-func (p *Proxy) exchange(w http.ResponseWriter, r *edge.Request, m message) *exchange {
-	return &exchange{proxy: p, w: w, r: r, message: m, timeout: p.CallTimeout}
+// ServeStateless forwards a message of a revision without sessions.
+func (p *Proxy) ServeStateless(w http.ResponseWriter, r *edge.Request) {
+	r.Record.Front = edge.HTTPServer
+	p.passStateless(p.newPost(w, r))
 }
 
-// postSingle forwards a message that belongs to no session.
-func (p *Proxy) postSingle(w http.ResponseWriter, r *edge.Request, m message) {
-	x := p.exchange(w, r, m)
-	if m.method == "subscriptions/listen" { // it is answered when nobody listens any more
+// isStateless says whether a message is of a revision without sessions, 2026-07-28 or later.
+func isStateless(r *edge.Request) bool {
+	return !r.Batch && r.Messages[0].Envelope.ProtocolVersion != nil
+}
+
+func (p *Proxy) newPost(w http.ResponseWriter, r *edge.Request) *exchange {
+	x := &exchange{proxy: p, w: w, r: r, body: r.Body, timeout: p.CallTimeout}
+	if e := &r.Messages[0].Envelope; !r.Batch && e.Kind == rpc.Request {
+		x.id, x.method = e.ID.Of(r.Body), string(e.Method)
+	}
+	return x
+}
+
+func (p *Proxy) passStateless(x *exchange) {
+	if x.method == "subscriptions/listen" { // its answer comes when the client stops to listen
 		x.stream, x.timeout = true, p.MaxLifetime
 	}
 	p.passSingle(x)
-}
-
-// ServeStateless forwards a message of the stateless revision.
-func (p *Proxy) ServeStateless(w http.ResponseWriter, r *edge.Request) {
-	r.Record.Front = edge.HTTPServer
-	p.postSingle(w, r, messageIn(r))
-}
-
-// messageIn is what a request carries.
-func messageIn(r *edge.Request) message {
-	if r.Batch {
-		return message{body: r.Body}
-	}
-	envelope := &r.Messages[0].Envelope
-	m := message{body: r.Body, single: envelope.ProtocolVersion != nil}
-	if envelope.Kind == rpc.Request {
-		m.id, m.method = envelope.ID.Of(r.Body), string(envelope.Method)
-		m.initialize = m.method == "initialize" && !m.single
-	}
-	return m
 }

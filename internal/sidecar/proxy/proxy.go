@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Limits bound what a Proxy does at a time, and for how long. The zero value of a
-// field is not a default.
+// Limits bound how much a Proxy does at a time, and for how long. The zero value of a field is not a
+// default.
 type Limits struct {
 	Calls   int // POST requests in flight in one session
 	Streams int // GET requests in flight in one session
@@ -34,38 +34,36 @@ type Limits struct {
 	KeepAlive    time.Duration // between comments on a silent stream
 }
 
-// Metrics count what went wrong.
+// Metrics count failures.
 type Metrics struct {
 	Refused     session.Counter // requests beyond a limit
 	Unavailable session.Counter // requests that found no server at its port
 	Broken      session.Counter // requests that the server failed to answer, or to its end
-	Timeouts    session.Counter // calls that took longer than they may
+	Timeouts    session.Counter // calls that took too long
 	Forgotten   session.Counter // sessions that the server no longer knew
 }
 
-// Options are what a Proxy needs and how it behaves.
+// Options say which server a Proxy is for, and how it behaves.
 type Options struct {
 	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
 	MintID func() string // makes the id of a session that was opened
 	Number func() string // makes its number in the log
 	// Sessions has the server's sessions, and may have others.
 	Sessions *session.Registry
-	// Translate answers a message that belongs to no session in the server's place, or
-	// says that the server is to answer it; may be nil.
+	// Translate answers a message that belongs to no session in the server's place. It returns
+	// false if the server is to answer it; may be nil.
 	Translate func(w http.ResponseWriter, r *edge.Request) bool
-	// Initialize opens a session in the server's place, or says that the server is to; may
-	// be nil.
+	// Initialize opens a session in the server's place. It returns false if the server is to open
+	// it; may be nil.
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
 	Limits
 }
 
 // Proxy is the MCP endpoint of a server that speaks Streamable HTTP.
 //
-// A session has two ids: the client's, which is minted here, and the server's.
-// Only the former ever reaches a client, and nothing that a client says is taken
-// for the latter. A server that assigns no ids gets requests that belong to no
-// session; so it does from clients of the stateless protocol revisions, whose
-// requests it answers if it speaks them.
+// A session has two ids: the adapter's and the server's. Clients see only the former, and the server
+// only the latter. A server that gives no ids gets requests that belong to no session. Clients of
+// stateless revisions send such requests, too.
 type Proxy struct {
 	Options
 	Metrics Metrics
@@ -84,8 +82,7 @@ func New(options Options) *Proxy {
 	return &Proxy{Options: options, server: remote.NewEndpoint(options.URL), ending: make(chan struct{}, endingAtATime)}
 }
 
-// InFlight is the number of requests in flight that belong to no session. The probe's are
-// not counted.
+// InFlight is the number of requests in flight that belong to no session, without those of the probe.
 func (p *Proxy) InFlight() int { return int(p.single.Load() + p.listens.Load()) }
 
 // Reach says whether the server's port accepts connections.
@@ -97,15 +94,15 @@ func (p *Proxy) Reach(ctx context.Context) error {
 	return err
 }
 
-// noteOutage remembers that sessions may have been lost.
+// noteOutage remembers that the server may have lost its sessions.
 func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
-// Route is the proxy's place at the edge.
+// Route is the route of the proxy at the edge.
 func (p *Proxy) Route() edge.Route {
 	return edge.Route{Methods: front.Methods, Check: p.Check, Serve: p.Serve}
 }
 
-// Check refuses what the head of a request makes no sense of.
+// Check refuses a request by its head.
 func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
 	return front.NamesOnce(w, r.Request, nil) && front.TakesMethod(w, r.Request)
@@ -124,7 +121,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *edge.Request) {
 	}
 }
 
-// pass forwards a request in the session that it names, if it names one.
+// pass forwards a request in the session that it names, or else in none.
 func (p *Proxy) pass(x *exchange) {
 	id := x.r.Header.Get(front.HeaderSession)
 	if id == "" {
@@ -155,7 +152,7 @@ func (p *Proxy) pass(x *exchange) {
 	x.run()
 }
 
-// useOf is what a request does with its session.
+// useOf is how a request uses its session.
 func useOf(x *exchange) places.Use {
 	switch messages := x.r.Messages; {
 	case x.stream:
@@ -166,14 +163,14 @@ func useOf(x *exchange) places.Use {
 	return places.Worked
 }
 
-// probeSingles are the requests of a probe that may be in flight without a session:
-// it asks for one thing after the other, and may listen meanwhile.
+// probeSingles are the requests of a probe that may be in flight without a session. A probe makes
+// them one after the other, and may listen meanwhile.
 const probeSingles = 4
 
 var errTooManyRequests = fault.Busy("too many requests are in flight")
 
-// passSingle forwards a request that belongs to no session. Streams do not take the places
-// of calls: clients hold on to them.
+// passSingle forwards a request that belongs to no session. Streams do not take the places of calls,
+// because clients keep them open.
 func (p *Proxy) passSingle(x *exchange) {
 	if err := p.Sessions.Enter(); err != nil {
 		x.turnAway(err)
@@ -196,14 +193,14 @@ func (p *Proxy) passSingle(x *exchange) {
 	x.run()
 }
 
-// delete ends a session. It is over here even if the server does not end its own.
+// delete ends a session. It ends in the adapter even if the server keeps its own.
 func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	id := r.Header.Get(front.HeaderSession)
 	if id == "" {
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the "+front.HeaderSession+" header is missing")
 		return
 	}
-	// The session ends whatever the server says, so the server must have let the caller in.
+	// The session ends whatever the server answers, so the server must have accepted the caller.
 	found, ok := p.Sessions.Find(id).(*proxySession)
 	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.finish(session.ErrClient, always) {
 		p.gone(w, r)
@@ -214,12 +211,10 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// tell sends the server something that nobody waits for the answer to.
+// tell sends a request whose answer is of no use.
 func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, header http.Header, body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), remote.EndTimeout)
 	defer cancel()
-	request := remote.NewRequest(ctx, method, p.URL, body)
-	request.Header = header
 	if about != nil {
 		header.Set(front.HeaderSession, about.serverID)
 		if about.Revision != "" && header.Get(front.HeaderRevision) == "" {
@@ -230,7 +225,15 @@ func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, he
 		header.Set("Content-Type", front.TypeJSON)
 		header.Set("Accept", remote.AcceptBoth)
 	}
-	if response, err := p.server.Send(request); err == nil {
+	response, err := p.server.Send(remote.NewRequest(ctx, method, p.URL, header, body)) //nolint:bodyclose // Discard closes it.
+	if err == nil {
 		remote.Discard(response)
 	}
+}
+
+// gone answers that there is no such session. It names no request: clients of the Go SDK would take
+// the error for that request's answer and keep the session.
+func (p *Proxy) gone(w http.ResponseWriter, r *edge.Request) {
+	text := p.Sessions.Ended.Text(r.Header.Get(front.HeaderSession), &r.Caller)
+	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, text)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote/remotetest"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -88,21 +89,21 @@ func TestStatelessRevision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, streamableServer(&test.options))
 			e := newEndpoint(t, b, nil)
-			response := e.Do("POST", list, headerRevision, revision20260728, "Mcp-Method", "tools/list", headerSession, "whatever")
+			response := e.Do("POST", list, headerRevision, front.Revision20260728, "Mcp-Method", "tools/list", headerSession, "whatever")
 			if body := text(t, response); response.StatusCode != test.status || !strings.Contains(body, test.want) || response.Header.Get(headerSession) != "" {
 				t.Errorf("got %s %v: %s", response.Status, response.Header, body)
 			}
 			if got := b.Requests("POST")[0].Header; got.Get(headerSession) != "" || got.Get("Mcp-Method") != "tools/list" {
 				t.Errorf("the server saw %v", got)
 			}
-			if got := e.Do("GET", "", headerRevision, revision20260728); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "POST" {
+			if got := e.Do("GET", "", headerRevision, front.Revision20260728); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "POST" {
 				t.Errorf("M-01 GET: %s", got.Status)
 			}
 		})
 	}
 	t.Run("by a client", func(t *testing.T) {
 		e := newEndpoint(t, newBackend(t, streamableServer(&mcp.StreamableHTTPOptions{Stateless: true})), nil)
-		if got := connect(t, e.URL, revision20260728).Call(t, "echo", "hello"); got != "hello" {
+		if got := connect(t, e.URL, front.Revision20260728).Call(t, "echo", "hello"); got != "hello" {
 			t.Errorf("echo: %q", got)
 		}
 	})

@@ -13,19 +13,19 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
-// relaySize is how much of an answer is held at a time.
+// relaySize is how much of an answer the proxy holds at a time.
 const relaySize = 32 << 10
 
 var buffers = sync.Pool{New: func() any { return new([relaySize]byte) }}
 
-// commitAfter is how long the headers of a call's stream wait for its first event,
-// so that both can be sent in one go.
+// commitAfter is how long the headers of a call's stream wait for its first event, so that the proxy
+// can send both in one write.
 const commitAfter = 100 * time.Millisecond
 
 var errClientSlow = errors.New("the client does not read")
 
-// relay sends the server's answer to the client, as it comes. If it breaks off in
-// the middle the client sees that.
+// relay sends the server's answer to the client, as it comes. If it breaks off in the middle, the
+// client sees that.
 func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response) {
 	write, end := x.begin(response, func() { cancel(errClientSlow) })
 	err := copyBody(write, response.Body)
@@ -45,17 +45,18 @@ func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, re
 	}
 }
 
-// begin sends the head of the answer, or has it ready to be sent. It returns what writes
-// the body, and what ends the writing and says whether the client may take what is written
-// for the whole. slow is called when the client does not read while the server is silent.
+// begin sends the head of the answer, or prepares it to be sent. It returns a function that writes
+// the body. It also returns one that ends the writing, and says whether the client may take the part
+// that was written for the whole. slow is called when the client does not read while the server is
+// silent.
 func (x *exchange) begin(response *http.Response, slow func()) (write func([]byte) error, end func() (whole bool)) {
-	answered(x.w.Header(), response.Header)
+	passHeaders(x.w.Header(), response.Header)
 	if remote.IsEvents(response.Header) {
 		events := front.StartEvents(x.w, response.StatusCode, x.proxy.WriteTimeout, nil)
 		if response.Header.Get("Content-Encoding") == "" {
 			first := commitAfter
 			if x.stream {
-				first = 0 // proxies hold headers back until something follows them (T-13)
+				first = 0 // proxies hold headers back until a byte follows them (T-13)
 			}
 			events.KeepAlive(first, x.proxy.KeepAlive, slow)
 		}
@@ -70,9 +71,9 @@ func (x *exchange) begin(response *http.Response, slow func()) (write func([]byt
 	return write, func() bool { out.Close(); return false }
 }
 
-// copyBody writes everything that can be read.
+// copyBody writes everything that it can read.
 func copyBody(write func([]byte) error, from io.Reader) error {
-	buffer := buffers.Get().(*[relaySize]byte) //nolint:forcetypeassert // nothing else is put there
+	buffer := buffers.Get().(*[relaySize]byte) //nolint:forcetypeassert // the pool has nothing else
 	defer buffers.Put(buffer)
 	for {
 		n, err := from.Read(buffer[:])

@@ -17,21 +17,21 @@ var (
 	errForgotten = errors.New("the server no longer knows the session")
 )
 
-// proxySession is a session that the server keeps. The registry has it by the id that its
-// client knows. Only the proxy knows the server's id of it.
+// proxySession is a session that the server keeps. The registry has it by the id that its client
+// knows. Only the proxy knows the server's id.
 type proxySession struct {
 	session.Identity
 	proxy    *Proxy
 	serverID string
 
-	// over ends when the session has ended and the server was told; its cause is the reason.
+	// over ends when the session has ended and the server knows it. Its cause is the reason.
 	over context.Context
 	cut  context.CancelCauseFunc
 
 	mu        sync.Mutex
 	touched   time.Time
 	use       places.Use
-	confirmed time.Time // when the server last did what it was asked in this session
+	confirmed time.Time // when the server last accepted a request of this session
 	calls     int       // POST requests in flight
 	streams   int       // GET requests in flight
 	endedBy   error
@@ -54,7 +54,7 @@ func (s *proxySession) enter(from *caller.Caller, stream bool, use places.Use) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	// The server sees tokens that do not say whose they are, and those that it asked for
+	// The server itself checks tokens that do not say whose they are, and those that it asked for
 	// after the session was opened.
 	case s.endedBy != nil || !s.Owner.Is(from) && !s.Owner.IsNobody():
 		return errUnknown
@@ -91,8 +91,7 @@ func (s *proxySession) confirm() {
 	s.confirmed = time.Now()
 }
 
-// confirmedBefore says whether the server has not been seen to know the session
-// since the given time.
+// confirmedBefore says whether the server has last known the session before the given time.
 func (s *proxySession) confirmedBefore(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,7 @@ func (s *proxySession) Busy() bool {
 	return s.calls > 0
 }
 
-// Sweep is that of session.Member. Each exchange keeps its own time.
+// Sweep is that of session.Member. Each exchange has its own timer.
 func (s *proxySession) Sweep(context.Context, time.Time) {}
 
 // Yield is that of session.Member.
@@ -131,7 +130,7 @@ func always() bool { return true }
 // endingAtATime bounds how many sessions the server is asked to end at a time.
 const endingAtATime = 16
 
-// endIf ends the session if the condition holds. The server is told later.
+// endIf ends the session if the condition holds. A goroutine of its own tells the server.
 func (s *proxySession) endIf(reason error, holds func() bool) bool {
 	if !s.finish(reason, holds) {
 		return false
@@ -144,8 +143,8 @@ func (s *proxySession) endIf(reason error, holds func() bool) bool {
 	return true
 }
 
-// finish takes the session out of the registry if it is there and the condition, which is
-// asked under the session's lock, holds. The code that finishes a session closes it.
+// finish takes the session out of the registry, unless it has ended before or the condition does not
+// hold. It asks the condition with the mutex. The code that finishes a session closes it.
 func (s *proxySession) finish(reason error, holds func() bool) bool {
 	s.mu.Lock()
 	if s.endedBy != nil || !holds() {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -18,19 +20,14 @@ import (
 // conversation is a connection as whoever translates uses it.
 type conversation struct {
 	t       *testing.T
-	server  served
+	server  mux.Server
+	from    *caller.Caller // that sends; nil is the adapter
 	answers chan string
 	others  chan string // notifications and requests of the server
 	ended   chan error
 }
 
-// served is what a connection looks like; child.Server looks the same.
-type served interface {
-	session.Server
-	Serve(receive func(session.Message), ended func(error))
-}
-
-func converse(t *testing.T, server served) *conversation {
+func converse(t *testing.T, server mux.Server) *conversation {
 	t.Helper()
 	c := &conversation{t: t, server: server, answers: make(chan string, 64), others: make(chan string, 64), ended: make(chan error, 2)}
 	var receiving sync.Mutex
@@ -55,7 +52,7 @@ func converse(t *testing.T, server served) *conversation {
 
 func (c *conversation) send(message string) {
 	c.t.Helper()
-	if err := c.server.Send(c.t.Context(), session.Message{Bytes: []byte(message)}); err != nil {
+	if err := c.server.Send(c.t.Context(), session.Message{Bytes: []byte(message), From: c.from}); err != nil {
 		c.t.Fatalf("send %s: %v", message, err)
 	}
 }
@@ -124,5 +121,5 @@ func newPipeServer(t *testing.T, handler http.Handler) *Server {
 // pipeStateful is a connection to such a server.
 func pipeStateful(t *testing.T, handler http.Handler) *Stateful {
 	t.Helper()
-	return newStateful(newLink(newPipeServer(t, handler), nil))
+	return &Stateful{link: newLink(newPipeServer(t, handler), nil)}
 }

@@ -61,7 +61,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			return c
 		}, func(id int) string { return toolCall(id, "echo", "x") }, 10},
 		"modern": {statelessServer(), func(t *testing.T, at *url.URL) *conversation {
-			dialed, err := New(connectionOptions(at)).DialStateless(t.Context(), nil)
+			dialed, err := New(connectionOptions(at)).DialStateless(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

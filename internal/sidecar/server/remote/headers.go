@@ -10,35 +10,37 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
+// AcceptBoth is the Accept header of a POST. Servers look for both types by name.
 const AcceptBoth = front.TypeJSON + ", " + front.TypeEvents
 
-// Headers that repeat what stands in the body of a request.
+// Headers that repeat parts of the body of a request.
 const (
 	headerMethod = "Mcp-Method"
 	headerName   = "Mcp-Name"
 	headerParam  = "Mcp-Param-"
 )
 
-// hopByHop are the headers that concern one connection only.
+// hopByHop are the headers that concern one TCP connection only.
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// notForwarded are further headers of a request that the server does not get.
+// notForwarded are the other headers of a client that the server does not get. It gets all that
+// neither list has, except X-Forwarded-* and names with an underscore.
 var notForwarded = []string{
-	front.HeaderSession,    // names a session to us; the server's own id takes its place
-	adapterapi.HeaderProbe, // is between the manager and us
-	// We have checked where the request comes from. The server would refuse every
-	// place that it has not been told of.
+	front.HeaderSession,    // the adapter's id of the session; the server's id takes its place
+	adapterapi.HeaderProbe, // from the manager to the adapter
+	// The adapter has checked where the request comes from. A server refuses every origin that it
+	// is not configured for.
 	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",
-	// The body was read and is sent anew.
+	// The adapter has read the body and sends it anew.
 	"Expect", "Content-Length", "Content-Encoding",
-	// Anybody can say anything in these, and servers believe a peer on loopback.
+	// A client can write any address into these, and servers believe a peer on loopback.
 	"Forwarded", "X-Real-Ip",
 }
 
-// ForwardedHeaders are the headers without those that the server does not get.
+// ForwardedHeaders are the headers of a client's request that the server gets with it.
 func ForwardedHeaders(header http.Header) http.Header {
 	header = header.Clone()
 	RemoveHopByHop(header)
@@ -54,20 +56,7 @@ func ForwardedHeaders(header http.Header) http.Header {
 	return header
 }
 
-// shownBy are the headers that every request on behalf of a caller has: whatever else its
-// client sends is about one request, and not about all that share a connection.
-func shownBy(from *caller.Caller) http.Header {
-	header := http.Header{
-		"Accept-Encoding": {"identity"},
-		"User-Agent":      {""}, // as for the requests that are forwarded
-	}
-	if from != nil && len(from.Authorization) > 0 {
-		header["Authorization"] = slices.Clone(from.Authorization)
-	}
-	return header
-}
-
-// RemoveHopByHop removes the headers that concern one connection only.
+// RemoveHopByHop removes the headers that concern one TCP connection only.
 func RemoveHopByHop(header http.Header) {
 	for _, value := range header.Values("Connection") {
 		for name := range strings.SplitSeq(value, ",") {
@@ -79,17 +68,22 @@ func RemoveHopByHop(header http.Header) {
 	}
 }
 
-// IsHeaderValue says whether what a server said may stand in a header of ours. For
-// the ids of sessions that is what they may consist of (T-14).
+// shownBy are the headers of every request that the adapter makes on behalf of a caller. The other
+// headers of the client are about one of its requests, and many share a connection.
+func shownBy(from *caller.Caller) http.Header {
+	header := http.Header{
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {""}, // net/http would send its own
+	}
+	if from != nil && len(from.Authorization) > 0 {
+		header["Authorization"] = slices.Clone(from.Authorization)
+	}
+	return header
+}
+
+// IsHeaderValue says whether text of a server may stand in a header that the adapter sends. Ids of
+// sessions must consist of such text (T-14).
 func IsHeaderValue(value string) bool {
 	const longest = 4096
-	if value == "" || len(value) > longest {
-		return false
-	}
-	for i := range len(value) {
-		if value[i] < 0x21 || value[i] > 0x7e {
-			return false
-		}
-	}
-	return true
+	return value != "" && len(value) <= longest && !strings.ContainsFunc(value, func(r rune) bool { return r < 0x21 || r > 0x7e })
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // L-34: whether a server has sessions is known once it was asked to open one.
@@ -46,14 +44,14 @@ func TestInitializes(t *testing.T) {
 		"401":                   {status("401 Unauthorized", ""), false, false, "status 401", 0},
 		"429":                   {status("429 Too Many Requests", ""), false, false, "status 429", 0},
 		"503":                   {status("503 Service Unavailable", ""), false, false, "status 503", 0},
-		"HTML":                  {script(ok("text/html", "<html>")), false, false, "is none", 0},
+		"HTML":                  {script(ok("text/html", "<html>")), false, false, "no answer to the request", 0},
 		"stream ends":           {script(ok(typeEvents, ": hello\n\n")), false, false, "EOF", 0},
 		"redirect":              {http.RedirectHandler("http://evil.example/", http.StatusTemporaryRedirect), false, false, "redirection", 0},
 		"hostile id":            {script(ok(typeJSON, agreed, headerSession+": a b\r\n")), false, false, "characters", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, test.handler)
-			got, certain, err := New(connectionOptions(b.URL("/mcp"))).Initializes(t.Context(), &caller.Caller{Authorization: []string{"Bearer x"}})
+			got, certain, err := New(connectionOptions(b.URL("/mcp"))).Initializes(t.Context())
 			if got != test.want || certain != test.certain || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, certain %v, %v, want %v, %v, %q", got, certain, err, test.want, test.certain, test.err)
 			}
@@ -62,7 +60,7 @@ func TestInitializes(t *testing.T) {
 				t.Errorf("%d DELETE, want %d", len(deleted), test.deleted)
 			}
 			for _, got := range append(deleted, b.Requests("POST")...) {
-				if got.Header.Get("Authorization") != "Bearer x" {
+				if got.Header.Get("Authorization") != "" || got.Header.Get("User-Agent") != "" {
 					t.Errorf("the server sees %v", got.Header)
 				}
 			}
@@ -70,7 +68,7 @@ func TestInitializes(t *testing.T) {
 	}
 	b := newBackend(t, http.NotFoundHandler())
 	b.Stop()
-	if _, _, err := New(connectionOptions(b.URL("/mcp"))).Initializes(t.Context(), nil); err == nil {
+	if _, _, err := New(connectionOptions(b.URL("/mcp"))).Initializes(t.Context()); err == nil {
 		t.Error("a server that is not there: no error")
 	}
 }

@@ -3,158 +3,122 @@ package remote
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// link is what connections have in common that have a POST of its own for each message:
-// to whoever uses one it looks like a process that is written to and read from.
+// link is the part that all connections have in common: each message to the server has a POST of
+// its own, and messages of the server come by several ways at a time.
 type link struct {
+	senders
 	server *Server
-	header http.Header // of every request
 	posts  poster
-	live   context.Context
-	end    context.CancelFunc
+	live   context.Context // ends with the connection; its cause is the reason
+	end    context.CancelCauseFunc
 
-	receiving sync.Mutex // streams come side by side, messages one after the other
+	receive   func(session.Message)
+	receiving sync.Mutex // receive takes one message at a time
 
-	mu       sync.Mutex
-	receive  func(session.Message)
-	ended    func(error)
-	endedBy  error
-	inFlight map[string]*call // by id
+	mu    sync.Mutex
+	calls map[string]*call // requests without an answer, by id
 }
 
 // call is a request that the server has not answered.
 type call struct {
-	id       []byte
-	ctx      context.Context // ends with the connection, or when nobody waits any more
-	cancel   context.CancelFunc
-	answered bool // of interest only to whoever reads the answer
-	by       sender
-	// learn is shown the answer before anybody else is; may be nil.
+	id     []byte
+	by     sender
+	ctx    context.Context // ends with the connection, or when the caller waits no more
+	cancel context.CancelFunc
+	// answered is for the goroutine that reads the answer only.
+	answered bool
+	// learn is called with the answer before receive is; may be nil.
 	learn func(answer session.Message)
 }
 
 func newLink(to *Server, from *caller.Caller) *link {
-	live, end := context.WithCancel(context.Background())
+	live, end := context.WithCancelCause(context.Background())
 	return &link{
-		server: to, header: shownBy(from), live: live, end: end,
-		posts: newPoster(to.Calls, to.SendTimeout), inFlight: map[string]*call{},
+		senders: senders{opener: shownBy(from)}, server: to, posts: newPoster(to.Calls, to.SendTimeout),
+		live: live, end: end, calls: map[string]*call{},
 	}
 }
 
-// Serve has the server's messages received until the connection ends, and then calls
-// ended with the reason, once. It must be called once, before the first Send. A message
-// is valid until receive returns.
+// Serve has the server's messages received until the connection ends, and then calls ended with
+// the reason, once. It must be called once, before the first Send. A message is valid until
+// receive returns.
 func (l *link) Serve(receive func(session.Message), ended func(error)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.receive, l.ended = receive, ended
-	if l.endedBy != nil {
-		go ended(l.endedBy)
-	}
+	l.receive = receive
+	context.AfterFunc(l.live, func() { ended(context.Cause(l.live)) })
 }
 
-// finish ends the connection, and says whether it had not ended before. Whoever finds
-// out that it must may be sending just now, so ended is told by somebody else.
-func (l *link) finish(reason error) bool {
-	l.end()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.endedBy != nil {
-		return false
+// Close ends the connection, and with it all requests.
+func (l *link) Close() { l.end(session.ErrEnded) }
+
+// kept are the bytes of a message that the connection may use after Send.
+func kept(message session.Message) []byte {
+	if message.Owned {
+		return message.Bytes
 	}
-	l.endedBy = reason
-	if l.ended != nil {
-		go l.ended(reason)
-	}
-	return true
+	return bytes.Clone(message.Bytes)
 }
 
-// begin notes a request, so that it can be cancelled. It lasts no longer than live does.
-func (l *link) begin(live context.Context, id []byte, learn func(session.Message)) (*call, error) {
-	c := &call{id: bytes.Clone(id), learn: learn}
+// begin notes a request, so that it can be cancelled. It lasts no longer than live does. The id must
+// not change any more.
+func (l *link) begin(live context.Context, id []byte, by sender) *call {
+	c := &call{id: id, by: by}
 	c.ctx, c.cancel = context.WithCancel(live)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlight[string(id)] != nil {
-		c.cancel()
-		return nil, session.ErrDuplicateID
-	}
-	l.inFlight[string(id)] = c
-	return c, nil
+	l.calls[string(id)] = c
+	return c
 }
 
-// forget is for a call that nothing is done for any more.
+// forget is for a call that has its answer: its id may be used again.
 func (l *link) forget(c *call) {
-	c.cancel()
-	l.settle(c)
-}
-
-// settle is for a call that has its answer: its id may be used again.
-func (l *link) settle(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlight[string(c.id)] == c {
-		delete(l.inFlight, string(c.id))
+	if l.calls[string(c.id)] == c {
+		delete(l.calls, string(c.id))
 	}
 }
 
-// find is the request with the id, if it is in flight.
-func (l *link) find(id []byte) *call {
+// find is the request that a notification cancels, if it has no answer.
+func (l *link) find(cancellation session.Message) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.inFlight[string(id)]
+	return l.calls[string(cancellation.Envelope.RequestID.Of(cancellation.Bytes))]
 }
 
-// request posts a request: do sends it and has its answer received. An error of do means
-// that it was never sent.
+// request posts a request. do sends it, and has its answer received. An error of do means that the
+// server has not read the request.
 func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context) error) error {
-	err := l.posts.post(ctx, c.ctx, posting{
-		do: func(ctx context.Context) error {
-			err := do(ctx)
-			if err == nil {
-				l.forget(c)
-			}
-			return err
-		},
-		late: func(over <-chan error, _ context.CancelFunc) {
-			go func() {
-				if err := <-over; err != nil { // it was to be sent once more
-					l.fail(c, err.Error())
-					l.forget(c)
-				}
-			}()
-		},
-	})
-	if err != nil {
+	over := func() {
+		c.cancel()
 		l.forget(c)
+	}
+	err := l.posts.post(ctx, c.ctx, posting{do: func(ctx context.Context) error {
+		defer over()
+		return do(ctx)
+	}})
+	if err != nil {
+		over() // perhaps do was not called
 	}
 	return err
 }
 
-// deliver has messages received that came on the stream of a call, or on one that belongs
-// to none. Answers to anything but the call are none.
-// The messages may be kept if they are owned.
+// deliver has messages received that came on the stream of a call, or on one that belongs to no
+// call. The messages may be kept if they are owned.
 func (l *link) deliver(c *call, data []byte, owned bool) {
 	if !rpc.IsBatch(data) {
 		l.deliverOne(c, data, owned)
 		return
 	}
-	// Servers of revision 2025-03-26 may put several into one.
+	// A server of revision 2025-03-26 may put several messages into one.
 	err := rpc.Batch(data, func(message []byte) error {
 		l.deliverOne(c, message, false)
 		return nil
@@ -164,176 +128,68 @@ func (l *link) deliver(c *call, data []byte, owned bool) {
 	}
 }
 
-func (l *link) deliverOne(c *call, message []byte, owned bool) {
-	if !utf8.Valid(message) {
-		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
-	}
-	envelope, err := rpc.ScanLenient(message)
-	if err != nil {
-		l.server.Junk.Inc()
+// deliverOne has one message received. The only answer that a stream may carry is that to its call.
+func (l *link) deliverOne(c *call, data []byte, owned bool) {
+	message, ok := l.message(data, owned)
+	if !ok {
 		return
 	}
-	received := session.Message{Bytes: message, Envelope: envelope, Owned: owned, Charged: owned}
 	if c != nil {
-		received.Call = c.id // whatever it is: the stream says whose
+		message.Call = c.id
 	}
-	if envelope.Kind == rpc.Response {
-		if c == nil || c.answered || !rpc.SameID(envelope.ID.Of(message), c.id) {
+	if message.Envelope.Kind == rpc.Response {
+		if c == nil || c.answered || !rpc.SameID(message.Envelope.ID.Of(message.Bytes), c.id) {
 			l.server.Junk.Inc()
 			return
 		}
 		c.answered = true
-		l.settle(c)
+		l.forget(c)
 		if c.learn != nil {
-			c.learn(received)
+			c.learn(message)
 		}
 	}
-	l.hand(received)
+	l.hand(message)
 }
 
-// hand gives a message to whoever receives.
+// message is a message of the server. Data that are none are counted.
+func (l *link) message(data []byte, owned bool) (message session.Message, ok bool) {
+	if !utf8.Valid(data) {
+		data = []byte(strings.ToValidUTF8(string(data), "\ufffd"))
+	}
+	envelope, err := rpc.ScanLenient(data)
+	if err != nil {
+		l.server.Junk.Inc()
+	}
+	return session.Message{Bytes: data, Envelope: envelope, Owned: owned, Charged: owned}, err == nil
+}
+
+// hand has a message received, unless the connection has ended.
 func (l *link) hand(message session.Message) {
 	l.receiving.Lock()
 	defer l.receiving.Unlock()
-	l.mu.Lock()
-	receive := l.receive
-	over := l.endedBy != nil
-	l.mu.Unlock()
-	if !over && receive != nil {
-		receive(message)
+	if l.live.Err() == nil {
+		l.receive(message)
 	}
 }
 
-// failed is for a request that could not be made: it says why if it was never sent, and
-// answers the call otherwise, as the server may have done what it was asked to.
+// answer answers a call in the server's place, if its caller still waits.
+func (l *link) answer(c *call, message []byte) {
+	if !c.answered && c.ctx.Err() == nil {
+		l.deliverOne(c, message, true)
+	}
+}
+
+// fail is answer with an error.
+func (l *link) fail(c *call, text string) {
+	l.answer(c, rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil))
+}
+
+// failed is for a POST that has no answer. It returns the error if the server has not read the
+// request, and otherwise answers the call: the server may have done the work.
 func (l *link) failed(ctx context.Context, c *call, err error) error {
 	if ctx.Err() != nil || IsDown(err) {
 		return err
 	}
 	l.fail(c, "the server did not answer: "+err.Error())
 	return nil
-}
-
-// fail answers a call in the server's place, if anybody waits for that.
-func (l *link) fail(c *call, text string) {
-	l.answer(c, rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil))
-}
-
-func (l *link) answer(c *call, message []byte) {
-	if c.answered || c.ctx.Err() != nil {
-		return
-	}
-	if envelope, err := rpc.ScanLenient(message); err == nil {
-		c.answered = true
-		l.settle(c)
-		l.hand(session.Message{Bytes: message, Envelope: envelope, Owned: true, Charged: true})
-	}
-}
-
-var errMessageTooLarge = errors.New("an answer is larger than the limit")
-
-// readBody reads an answer that is no stream.
-func (l *link) readBody(response *http.Response) ([]byte, error) {
-	limit := int64(l.server.MessageBytes)
-	body, err := l.readAll(io.LimitReader(response.Body, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the server's answer: %w", err)
-	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("%w of %d bytes", errMessageTooLarge, limit)
-	}
-	return body, nil
-}
-
-// readAll is io.ReadAll for a body that may be large.
-func (l *link) readAll(from io.Reader) ([]byte, error) {
-	room := budget.Room{Account: l.server.Memory.Account(nil)}
-	defer func() { _ = room.Reserve(0) }() // the body is for the session to count
-	body := make([]byte, 0, 512)
-	for {
-		n, err := from.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if errors.Is(err, io.EOF) {
-			return body, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(body) < cap(body) {
-			continue
-		}
-		size := min(2*cap(body), max(l.server.MessageBytes+bytes.MinRead, cap(body)+1))
-		if err := room.Reserve(size); err != nil {
-			return nil, err
-		}
-		body = append(make([]byte, 0, size), body...)
-	}
-}
-
-// errorIn is the answer to a call that stands in the body of a HTTP error: the error of
-// the body, if it is one about this call or about none, or else one that has the status.
-func errorIn(c *call, status int, body []byte) []byte {
-	envelope, err := rpc.ScanLenient(body)
-	if err == nil && envelope.Kind == rpc.Response && envelope.Error.Present() && (!envelope.ID.Present() || rpc.SameID(envelope.ID.Of(body), c.id)) {
-		return rpc.AppendErrorObject(nil, c.id, envelope.Error.Of(body))
-	}
-	text := fmt.Sprintf("the server answers with status %d", status)
-	if said := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), longestSaid)]), "?")), " "); said != "" {
-		text += ": " + rpc.Clip(said)
-	}
-	return rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil)
-}
-
-// codeOf is the code of the error in an answer.
-func codeOf(answer []byte) int {
-	var response struct {
-		Error struct {
-			Code int `json:"code"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(answer, &response) != nil {
-		return 0
-	}
-	return response.Error.Code
-}
-
-// longestSaid is how much is looked at of what a server says that is no message.
-const longestSaid = 512
-
-// newEventReader reads a stream of the server. No event may have more bytes than the limit.
-// Large ones take memory of the budget while they are read.
-func newEventReader(stream io.Reader, limit int, memory *budget.Budget) *rpc.EventReader {
-	events := rpc.NewEventReader(stream, limit)
-	events.Bound((&budget.Room{Account: memory.Account(nil)}).Reserve)
-	return events
-}
-
-// readEvents has the messages of a stream received, until the call has its answer or the
-// stream ends, and returns how many events there were.
-func (l *link) readEvents(events *rpc.EventReader, c *call) (count int, err error) {
-	for c == nil || !c.answered {
-		event, err := events.Next()
-		if err != nil {
-			return count, err
-		}
-		count++
-		if event.Type != rpc.EventMessage {
-			l.server.Junk.Inc()
-			continue
-		}
-		l.deliver(c, event.Data, event.Owned)
-	}
-	return count, nil
-}
-
-// endWait is how long the end of a stream is awaited that has nothing more to say. Most
-// servers end it at once, and then its connection can be used again.
-const endWait = 100 * time.Millisecond
-
-// awaitEnd reads what is left of a stream, which is not much, or else is not wanted.
-func awaitEnd(stream io.ReadCloser) {
-	const most = 4 << 10
-	timer := time.AfterFunc(endWait, func() { _ = stream.Close() })
-	defer timer.Stop()
-	_, _ = io.CopyN(io.Discard, stream, most)
 }

@@ -21,7 +21,7 @@ func TestErrorsWithoutAnID(t *testing.T) {
 
 // What comes on the stream of a call belongs to it, and nothing else does.
 func TestMessagesOfACall(t *testing.T) {
-	l := newLink(New(Options{}), nil)
+	l := newLink(&Server{}, nil)
 	var got []string
 	l.Serve(func(m session.Message) { got = append(got, string(m.Bytes)+" of "+string(m.Call)) }, func(error) {})
 	const log, answer = `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"a","result":{}}`

@@ -13,9 +13,9 @@ import (
 
 const methodCallTool = "tools/call"
 
-// mirroredTools is what is known of a server's tools: which of their arguments are
-// repeated by headers. It is learnt from every list of tools that comes by, and from one
-// that is asked for when a call is refused. A tool that is not known is called without.
+// mirroredTools knows which arguments of a server's tools are repeated by headers. It learns from
+// every list of tools that a client gets, and from one that the adapter asks for when the server
+// refuses a call. The adapter calls a tool that it does not know without such headers.
 type mirroredTools struct {
 	toolindex.Index[[]paramheader.Param] // of tools that have any
 }
@@ -33,10 +33,11 @@ func mirroredParams(tool toolindex.Tool) ([]paramheader.Param, bool) {
 	return params, len(params) > 0
 }
 
-// mirror are the headers that repeat what stands in a request (M-11 to M-17).
-func (t *mirroredTools) mirror(request session.Message) http.Header {
+// mirror are the headers of a request: those of its sender, and those that repeat parts of its body
+// (M-11 to M-17).
+func (t *mirroredTools) mirror(request session.Message, sender http.Header) http.Header {
 	e := &request.Envelope
-	header := http.Header{}
+	header := sender.Clone()
 	header.Set("Content-Type", front.TypeJSON)
 	header.Set("Accept", AcceptBoth)
 	header.Set(front.HeaderRevision, front.Revision20260728)
@@ -56,7 +57,7 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	}
 	found, err := rpc.Find(request.Bytes, e.Params, "arguments")
 	if err != nil {
-		return header // it is not clear which the server would compare with
+		return header // servers differ in which of two values they compare with
 	}
 	for _, p := range params {
 		argument, err := p.Argument(found[0].Of(request.Bytes))
@@ -70,7 +71,7 @@ func (t *mirroredTools) mirror(request session.Message) http.Header {
 	return header
 }
 
-// nameIn is what a request is about, for methods that have a header for it (M-13).
+// nameIn is the name, URI or task that a request is about, for methods with a header for it (M-13).
 func nameIn(request session.Message) []byte {
 	e := &request.Envelope
 	switch string(e.Method) {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestMirrorNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		var known mirroredTools
-		header := known.mirror(session.Message{Bytes: text, Envelope: envelope})
+		header := known.mirror(session.Message{Bytes: text, Envelope: envelope}, http.Header{})
 		got := "-"
 		if values, ok := header[headerName]; ok {
 			got = values[0]
@@ -57,7 +58,7 @@ func TestMirrorArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := "-"
-		if values, ok := known.mirror(session.Message{Bytes: text, Envelope: envelope})["Mcp-Param-A"]; ok {
+		if values, ok := known.mirror(session.Message{Bytes: text, Envelope: envelope}, http.Header{})["Mcp-Param-A"]; ok {
 			got = values[0]
 		}
 		if got != want {

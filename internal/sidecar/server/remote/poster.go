@@ -8,15 +8,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// ackWait is how long a message waits for the server to say that it has it. Most
-// say so at once, and in that order messages arrive. Some say so only when they
-// have answered the call, which may need the client's help: that is not awaited.
+// ackWait is how long a message waits for the server to accept it. Most servers accept at once, and
+// so messages arrive in order. Some accept a call only with its answer, which may depend on the
+// client. A message does not wait for that.
 const ackWait = 250 * time.Millisecond
 
 // poster posts messages, so many at a time.
 type poster struct {
 	slots   chan struct{}
-	timeout time.Duration // for the server to take a message
+	timeout time.Duration // for the server to read a message
 }
 
 func newPoster(most int, timeout time.Duration) poster {
@@ -27,16 +27,17 @@ func newPoster(most int, timeout time.Duration) poster {
 type posting struct {
 	// do makes the request with the context that it is given.
 	do func(ctx context.Context) error
-	// ackWait is how long its end is awaited once the request has been written.
+	// ackWait is how long post waits for do after the server has read the request.
 	ackWait time.Duration
-	// late is told where what do returns will be, if that was not awaited. It must not wait.
-	late func(over <-chan error, cancel context.CancelFunc)
+	// late is called with the channel that the error of do comes on, if post did not wait for it.
+	// It must not block; may be nil.
+	late func(over <-chan error)
 }
 
-// post does a posting, which lasts no longer than live does. It returns what do returns,
-// or nil when the request has been written and nobody waits any longer. The context
-// bounds how long the server may take to read.
-func (p poster) post(ctx, live context.Context, what posting) error {
+// post does a posting, which lasts no longer than live does. It returns the error of do, or nil when
+// the server has read the request and post waits no longer. The context bounds how long the server
+// may take to read.
+func (p poster) post(ctx, live context.Context, message posting) error {
 	select {
 	case p.slots <- struct{}{}:
 	default:
@@ -59,7 +60,7 @@ func (p poster) post(ctx, live context.Context, what posting) error {
 	over := make(chan error, 1)
 	go func() {
 		defer cancel()
-		err := what.do(doing)
+		err := message.do(doing)
 		<-p.slots
 		over <- err
 	}()
@@ -71,8 +72,8 @@ func (p poster) post(ctx, live context.Context, what posting) error {
 		return ctx.Err()
 	case <-written:
 	}
-	if what.ackWait > 0 {
-		patience := time.NewTimer(what.ackWait)
+	if message.ackWait > 0 {
+		patience := time.NewTimer(message.ackWait)
 		defer patience.Stop()
 		select {
 		case err := <-over:
@@ -81,6 +82,8 @@ func (p poster) post(ctx, live context.Context, what posting) error {
 		case <-patience.C:
 		}
 	}
-	what.late(over, cancel)
+	if message.late != nil {
+		message.late(over)
+	}
 	return nil
 }

@@ -8,20 +8,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
-// sender is on whose behalf a message is sent, and what the server is shown for that.
+// sender is the caller on whose behalf the adapter sends a message, and the headers that the server
+// gets for that.
 type sender struct {
 	from   *caller.Caller // nil is the adapter
 	header http.Header
 }
 
-func senderOf(from *caller.Caller) sender {
-	header := shownBy(from)
-	maps.Copy(header, from.Trace)
-	return sender{from: from.Clone(), header: header}
-}
-
-// isAccepted says whether the server has let the sender in by an answer with the status,
-// and tells the sender.
+// isAccepted says whether a response with the status means that the server has let the sender in. If
+// so, it tells the caller.
 func (s sender) isAccepted(status int) bool {
 	if s.from == nil || status >= http.StatusMultipleChoices {
 		return false
@@ -32,23 +27,25 @@ func (s sender) isAccepted(status int) bool {
 	return true
 }
 
-// senders are those of the messages of one session.
+// senders are those of the messages of one connection.
 type senders struct {
-	opener   http.Header                 // of the caller that the session was opened for
+	opener   http.Header                 // of the caller that opened the connection
 	accepted atomic.Pointer[http.Header] // of the caller that the server has let in last
 }
 
-// sender returns the sender of a message. Knowing the id of a session gives no rights: the
-// server is shown what the client shows that has sent the message.
+// sender returns the sender of a message. Knowing the id of a session gives no rights: the server
+// sees the token of the client that has sent the message.
 func (s *senders) sender(from *caller.Caller) sender {
 	if from == nil {
 		return sender{header: s.lastHeader()}
 	}
-	return senderOf(from)
+	header := shownBy(from)
+	maps.Copy(header, from.Trace)
+	return sender{from: from.Clone(), header: header}
 }
 
-// lastHeader is for what no message asks for. What clients show expires, so it is not the
-// one that the session was opened with.
+// lastHeader is for requests that the adapter makes by itself. Tokens expire, so it prefers one that
+// the server has accepted since the connection was opened.
 func (s *senders) lastHeader() http.Header {
 	if accepted := s.accepted.Load(); accepted != nil {
 		return *accepted

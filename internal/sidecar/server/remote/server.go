@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"time"
 
@@ -40,3 +41,10 @@ func New(options Options) *Server {
 
 // Check says whether the server's port accepts connections.
 func (s *Server) Check(ctx context.Context) error { return s.endpoint.Check(ctx) }
+
+func (s *Server) reach(ctx context.Context) error {
+	if err := s.Check(ctx); err != nil {
+		return fmt.Errorf("the server could not be reached: %w", err)
+	}
+	return nil
+}

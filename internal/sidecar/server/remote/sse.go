@@ -10,9 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
@@ -21,89 +19,55 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Errors that end a session.
+// Errors that end a connection.
 var (
 	errStreamEnded = errors.New("the server ended its event stream")
 	errStreamLost  = errors.New("the server's event stream broke off")
 	errNoSession   = errors.New("the server does not know the session any more")
 )
 
-// DialSSE connects to the server and waits until it has said where it takes messages. The
-// server is shown what the caller shows, and with each message what its own sender shows. The
-// context bounds the wait only; the connection lives until it ends.
+// DialSSE connects to a server of HTTP+SSE and waits until it has named its endpoint for messages.
+// The event stream carries the caller's token, and each message that of its own sender. The context
+// bounds the wait only.
 func (s *Server) DialSSE(ctx context.Context, from *caller.Caller) (*SSE, error) {
-	live, end := context.WithCancel(context.WithoutCancel(ctx))
-	abandon := context.AfterFunc(ctx, end)
-	c, err := s.connectSSE(live, shownBy(from))
-	if !abandon() { // it was given up, perhaps just now
+	c := &SSE{link: newLink(s, from)}
+	c.posts = newPoster(postsPerCall*s.Calls, s.SendTimeout)
+	abandon := context.AfterFunc(ctx, func() { c.end(ctx.Err()) })
+	err := c.connect()
+	if !abandon() { // the context has ended, perhaps just now
 		err = errors.Join(ctx.Err(), err)
 	}
 	if err != nil {
-		end()
+		c.end(err)
+		if c.stream != nil {
+			_ = c.stream.Close() // it is not read any further
+		}
 		return nil, fmt.Errorf("connect to the server's event stream: %w", err)
 	}
-	c.live, c.end = live, end
 	return c, nil
 }
 
-// SSE is a connection to the server, which takes it for one session.
+// SSE is one session with a server of HTTP+SSE, the transport of revision 2024-11-05: one event
+// stream from the server, and a POST for each message to it.
 type SSE struct {
-	senders
-	server *Server
-	body   io.Closer
+	*link
+	stream io.Closer
 	events *rpc.EventReader
-	to     *url.URL    // where the server takes messages
+	to     *url.URL    // the endpoint for messages
 	known  atomic.Bool // the server has accepted a message, so it knew the session
-	posts  poster
-	live   context.Context
-	end    context.CancelFunc
-
-	receive func(session.Message)
-	ended   func(error)
 }
 
-// Serve reads the server's messages until the connection ends, and then calls ended with
-// the reason, once. It must be called once, before the first Send.
-func (c *SSE) Serve(receive func(session.Message), ended func(error)) {
-	var once sync.Once
-	var one sync.Mutex // late refusals are received, too
-	c.receive = func(message session.Message) {
-		one.Lock()
-		defer one.Unlock()
-		receive(message)
-	}
-	c.ended = func(reason error) { once.Do(func() { ended(reason) }) }
-	go c.run()
-}
-
-func (s *Server) connectSSE(ctx context.Context, header http.Header) (*SSE, error) {
-	request := NewRequest(ctx, http.MethodGet, s.URL, nil)
-	request.Header = header.Clone()
-	request.Header.Set("Accept", front.TypeEvents)
-	request.Header.Set("Cache-Control", "no-store")
-	response, err := s.endpoint.Send(request)
+// connect opens the event stream and waits for the event that names the endpoint for messages (E-02).
+func (c *SSE) connect() error {
+	response, err := c.server.endpoint.Send(newGET(c.live, c.server.URL, c.opener)) //nolint:bodyclose // The connection keeps it as its stream.
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c := &SSE{
-		senders: senders{opener: header}, server: s, posts: newPoster(postsPerCall*s.Calls, s.SendTimeout),
-		body: response.Body, events: newEventReader(response.Body, s.MessageBytes, s.Memory),
-	}
+	c.stream, c.events = response.Body, c.server.events(response.Body)
 	if response.StatusCode != http.StatusOK || !IsEvents(response.Header) {
-		err = fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
-			s.URL.Path, response.StatusCode, rpc.Clip(response.Header.Get("Content-Type")))
-	} else {
-		err = c.readEndpoint()
+		return fmt.Errorf("the server answers %s with status %d and content type %q, not with an event stream",
+			c.server.URL.Path, response.StatusCode, rpc.Clip(response.Header.Get("Content-Type")))
 	}
-	if err != nil {
-		_ = response.Body.Close() // it is not read any further
-		return nil, err
-	}
-	return c, nil
-}
-
-// readEndpoint waits for the event that says where messages go (E-02).
-func (c *SSE) readEndpoint() error {
 	event, err := c.events.Next()
 	if err != nil {
 		return fmt.Errorf("wait for the endpoint event: %w", err)
@@ -115,8 +79,16 @@ func (c *SSE) readEndpoint() error {
 	return err
 }
 
-// resolveEndpoint returns where to send messages. The server may only name a place
-// on itself; by which of the names for loopback it calls itself does not matter.
+// newGET asks for an event stream.
+func newGET(ctx context.Context, from *url.URL, header http.Header) *http.Request {
+	request := NewRequest(ctx, http.MethodGet, from, header.Clone(), nil)
+	request.Header.Set("Accept", front.TypeEvents)
+	request.Header.Set("Cache-Control", "no-store")
+	return request
+}
+
+// resolveEndpoint returns the URL for messages. The server may only name a place on itself. It may
+// use any of the names for loopback.
 func resolveEndpoint(stream *url.URL, said string) (*url.URL, error) {
 	named, err := stream.Parse(said)
 	if err != nil {
@@ -136,71 +108,70 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && address.IsLoopback()
 }
 
-// run delivers what the server says, until the stream or the session ends.
-func (c *SSE) run() {
-	defer c.end()
-	defer func() { _ = c.body.Close() }()
+// Serve reads the server's messages until the connection ends, and then calls ended with the reason,
+// once. It must be called once, before the first Send.
+func (c *SSE) Serve(receive func(session.Message), ended func(error)) {
+	c.link.Serve(receive, ended)
+	go c.read()
+}
+
+// read has the server's messages received until the stream or the connection ends.
+func (c *SSE) read() {
+	defer func() { _ = c.stream.Close() }()
 	for {
 		event, err := c.events.Next()
-		switch {
-		case err != nil && c.live.Err() != nil:
-			c.ended(session.ErrEnded)
-			return
-		case errors.Is(err, io.EOF):
-			c.ended(errStreamEnded)
-			return
-		case errors.Is(err, rpc.ErrEventTooLarge), errors.Is(err, budget.ErrNoRoom):
-			c.ended(err)
-			return
-		case err != nil:
-			c.ended(fmt.Errorf("%w: %w", errStreamLost, err))
+		if err != nil {
+			c.end(endOf(err))
 			return
 		}
-		envelope, err := rpc.ScanLenient(event.Data)
-		if err != nil || event.Type != rpc.EventMessage {
+		if event.Type != rpc.EventMessage {
 			c.server.Junk.Inc()
 			continue
 		}
-		c.receive(session.Message{Bytes: event.Data, Envelope: envelope, Owned: event.Owned, Charged: event.Owned})
+		if message, ok := c.message(event.Data, event.Owned); ok {
+			c.hand(message)
+		}
 	}
 }
 
-// Close ends the connection, which ends the server's session (E-06).
-func (c *SSE) Close() { c.end() }
+// endOf is why a connection ends whose stream cannot be read.
+func endOf(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return errStreamEnded
+	case errors.Is(err, rpc.ErrEventTooLarge), errors.Is(err, budget.ErrNoRoom):
+		return err
+	}
+	return fmt.Errorf("%w: %w", errStreamLost, err)
+}
 
-// postsPerCall is for the answers that calls may need before the server accepts them.
+// postsPerCall leaves room for the answers of a client that the server waits for before it accepts a
+// call.
 const postsPerCall = 2
 
-// Send posts one message. It returns when the server has accepted it, or has read
-// it and not said anything for a while. What the server then says is noted later.
+// Send posts one message. It returns when the server has accepted it, or has read it and been silent
+// for a while. If the server then refuses a request, the connection answers it.
 func (c *SSE) Send(ctx context.Context, sent session.Message) error {
-	message := sent.Bytes
-	from := sent.From
-	by := c.sender(from)
+	by := c.sender(sent.From)
 	return c.posts.post(ctx, c.live, posting{
 		do: func(ctx context.Context) error {
-			request := NewRequest(ctx, http.MethodPost, c.to, message)
-			request.Header = by.header.Clone()
+			ctx, cancel := context.WithTimeout(ctx, c.server.SendTimeout+c.server.AcceptTimeout)
+			defer cancel()
+			request := NewRequest(ctx, http.MethodPost, c.to, by.header.Clone(), sent.Bytes)
 			request.Header.Set("Content-Type", front.TypeJSON)
 			return c.accept(request, by)
 		},
 		ackWait: ackWait,
-		late: func(accepted <-chan error, cancel context.CancelFunc) {
-			go c.acceptLate(requestID(message), accepted, cancel)
+		late: func(accepted <-chan error) {
+			message, err := sent.Scanned()
+			if err == nil && message.Envelope.Kind == rpc.Request {
+				go c.acceptLate(bytes.Clone(message.Envelope.ID.Of(message.Bytes)), accepted)
+			}
 		},
 	})
 }
 
-// requestID is the id of a request, in bytes of its own, or nil for anything else.
-func requestID(message []byte) []byte {
-	envelope, err := rpc.Scan(message)
-	if err != nil || envelope.Kind != rpc.Request {
-		return nil
-	}
-	return bytes.Clone(envelope.ID.Of(message))
-}
-
-// accept makes the request and judges the answer, whose text means nothing.
+// accept makes the request and judges the status of the response. The body means nothing.
 func (c *SSE) accept(request *http.Request, by sender) error {
 	response, err := c.server.endpoint.Send(request)
 	if err != nil {
@@ -208,31 +179,34 @@ func (c *SSE) accept(request *http.Request, by sender) error {
 	}
 	Discard(response)
 	c.noteAnswer(by, response.StatusCode)
-	switch status := response.StatusCode; {
-	case status == http.StatusNotFound || status == http.StatusGone:
-		c.ended(errNoSession)
+	if response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusGone {
+		c.end(errNoSession)
 		if c.known.Load() {
 			return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
 		}
 		return errNoSession
-	case status >= http.StatusMultipleChoices:
-		return fmt.Errorf("the server refuses the message with status %d", status)
 	}
-	c.known.Store(true)
-	return nil
+	err = refusal(response.StatusCode)
+	if err == nil {
+		c.known.Store(true)
+	}
+	return err
 }
 
-// acceptLate awaits what the server says to a message that it has read, and
-// answers a call in its place if it refuses it.
-func (c *SSE) acceptLate(id []byte, accepted <-chan error, cancel context.CancelFunc) {
-	timer := time.AfterFunc(c.server.AcceptTimeout, cancel)
-	defer timer.Stop()
-	err := <-accepted
-	if err == nil || id == nil {
-		return
+// refusal is an error if the status means that the server refuses a message.
+func refusal(status int) error {
+	if status < http.StatusMultipleChoices {
+		return nil
 	}
-	b := rpc.AppendError(nil, id, rpc.CodeInternal, err.Error(), nil)
-	if answer, scanErr := rpc.Scan(b); scanErr == nil {
-		c.receive(session.Message{Bytes: b, Envelope: answer})
+	return fmt.Errorf("the server refuses the message with status %d", status)
+}
+
+// acceptLate answers a request in the server's place, if the server refuses it after Send has
+// returned.
+func (c *SSE) acceptLate(id []byte, accepted <-chan error) {
+	if err := <-accepted; err != nil {
+		if answer, ok := c.message(rpc.AppendError(nil, id, rpc.CodeInternal, err.Error(), nil), true); ok {
+			c.hand(answer)
+		}
 	}
 }

@@ -418,3 +418,15 @@ func TestUnacceptedMessagesAreBounded(t *testing.T) {
 	close(accept)
 	gomega.NewWithT(t).Eventually(tell).WithTimeout(hang.Guard).Should(gomega.Succeed())
 }
+
+// R44: a message with bytes that are no UTF-8 is received, as valid JSON.
+func TestSSEInvalidUTF8(t *testing.T) {
+	server := newScripted("event: endpoint\ndata: /m\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"n\",\"params\":{\"text\":\"\xff\"}}\n\n")
+	dialed, err := newSSEStage(t, newBackend(t, server), nil).server.DialSSE(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := within(t, "notification", converse(t, dialed).others); !strings.Contains(got, "\"text\":\"\ufffd\"") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,30 +13,26 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// DialStateful returns a connection for one session, if the server's port accepts connections.
-// The server is shown what the caller shows, until others are let in on the connection.
-// The user of the connection sends initialize.
-func (s *Server) DialStateful(ctx context.Context, from *caller.Caller) (*Stateful, error) {
-	if err := s.Check(ctx); err != nil {
+// DialStateful returns a connection for one session, if the server's port accepts connections. The
+// user of the connection sends initialize. Requests that the adapter makes by itself carry the
+// caller's token, until the server accepts that of another caller.
+func (s *Server) DialStateful(ctx context.Context, from *caller.Caller) (mux.Server, error) {
+	if err := s.reach(ctx); err != nil {
 		return nil, err
 	}
-	return newStateful(newLink(s, from)), nil
+	return &Stateful{link: newLink(s, from)}, nil
 }
 
-func newStateful(by *link) *Stateful {
-	return &Stateful{link: by, senders: senders{opener: by.header}}
-}
-
-// Stateful is one session with a server.
+// Stateful is one session with a server of Streamable HTTP.
 type Stateful struct {
 	*link
-	senders
 	listening sync.Once
 	streams   atomic.Bool // the server is known to answer GET with a stream
-	away      atomic.Bool // the server was not there when it was last asked
+	away      atomic.Bool // the server did not answer the last request
 
 	agreed struct { // with the server
 		sync.Mutex
@@ -45,63 +40,47 @@ type Stateful struct {
 	}
 }
 
-// cancelGrace is for the server to answer a request that was cancelled. It need not, and
-// then nobody else would end the stream.
+// cancelGrace is for the server to answer a request that was cancelled. It need not answer. Then the
+// connection ends the stream.
 const cancelGrace = 5 * time.Second
 
-// Send posts one message. It returns when the server has read it, and for what is not a
-// request, has accepted it or not said anything for a while.
+// Send posts one message. For a request it returns when the server has read it. For any other
+// message it returns when the server has accepted it, or has read it and been silent for a while.
 func (c *Stateful) Send(ctx context.Context, sent session.Message) error {
-	message := sent.Bytes
-	from := sent.From
-	message = bytes.Clone(message) // it may be sent again when the caller has gone on
-	envelope, err := rpc.Scan(message)
+	message, err := sent.Scanned()
 	if err != nil {
-		return fmt.Errorf("send message to the server: %w", err)
+		return err
 	}
-	if envelope.Kind == rpc.Request {
-		return c.sendRequest(ctx, from, message, envelope)
+	text, by := kept(message), c.sender(message.From)
+	if message.Envelope.Kind == rpc.Request {
+		return c.sendRequest(ctx, by, text, message.Envelope)
 	}
-	by := c.sender(from)
 	err = c.posts.post(ctx, c.live, posting{
-		do:      func(ctx context.Context) error { return c.tell(ctx, message, by) },
+		do:      func(ctx context.Context) error { return c.tell(ctx, text, by) },
 		ackWait: ackWait,
-		late:    func(<-chan error, context.CancelFunc) {}, // it is on its way, and nobody waits for more
 	})
 	if err != nil {
 		return err
 	}
-	switch string(envelope.Method) {
+	switch string(message.Envelope.Method) {
 	case "notifications/initialized":
 		c.listening.Do(func() { go c.listen() })
 	case rpc.MethodCancelled:
-		if cancelled := c.find(envelope.RequestID.Of(message)); cancelled != nil {
-			timer := time.AfterFunc(cancelGrace, cancelled.cancel)
-			context.AfterFunc(cancelled.ctx, func() { timer.Stop() })
+		if cancelled := c.find(message); cancelled != nil {
+			time.AfterFunc(cancelGrace, cancelled.cancel)
 		}
 	}
 	return nil
 }
 
-// isKnown says whether the server refuses the sender for the session's sake. A token that
-// does not say whose it is may be another's, as long as the server has not accepted it.
-func (c *Stateful) isKnown(by sender) bool {
-	return by.from == nil || by.from.Principal != caller.SomeToken ||
-		slices.Equal(by.header["Authorization"], c.lastHeader()["Authorization"])
-}
-
-func (c *Stateful) sendRequest(ctx context.Context, from *caller.Caller, message []byte, envelope rpc.Envelope) error {
-	id := envelope.ID.Of(message)
-	if string(envelope.Method) == "initialize" {
-		return c.sendInitialize(ctx, from, id, message)
+func (c *Stateful) sendRequest(ctx context.Context, by sender, text []byte, envelope rpc.Envelope) error {
+	id := envelope.ID.Of(text)
+	if string(envelope.Method) == rpc.MethodInitialize {
+		return c.sendInitialize(ctx, by, id, text)
 	}
-	flight, err := c.begin(c.live, id, nil)
-	if err != nil {
-		return err
-	}
-	flight.by = c.sender(from)
+	flight := c.begin(c.live, id, by)
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		response, err := c.post(ctx, message, flight.by.header)
+		response, err := c.post(ctx, text, by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
@@ -113,19 +92,15 @@ func (c *Stateful) sendRequest(ctx context.Context, from *caller.Caller, message
 
 // post posts a message in the session.
 func (c *Stateful) post(ctx context.Context, message []byte, header http.Header) (*http.Response, error) {
-	request := NewRequest(ctx, http.MethodPost, c.server.URL, message)
-	request.Header = header.Clone()
+	request := NewRequest(ctx, http.MethodPost, c.server.URL, header.Clone(), message)
 	request.Header.Set("Content-Type", front.TypeJSON)
 	request.Header.Set("Accept", AcceptBoth)
 	return c.do(request)
 }
 
-// get asks for a stream of the session, from after an event on if it has a name.
+// get asks for a stream of the session. If an event is named, the stream begins after it.
 func (c *Stateful) get(ctx context.Context, lastEventID string, header http.Header) (*http.Response, error) {
-	request := NewRequest(ctx, http.MethodGet, c.server.URL, nil)
-	request.Header = header.Clone()
-	request.Header.Set("Accept", front.TypeEvents)
-	request.Header.Set("Cache-Control", "no-store")
+	request := newGET(ctx, c.server.URL, header)
 	if lastEventID != "" {
 		request.Header.Set(front.HeaderLastEventID, lastEventID)
 	}
@@ -134,13 +109,9 @@ func (c *Stateful) get(ctx context.Context, lastEventID string, header http.Head
 
 // do makes a request in the session.
 func (c *Stateful) do(request *http.Request) (*http.Response, error) {
-	id, revision := c.known()
-	if id != "" {
-		request.Header.Set(front.HeaderSession, id)
-	}
-	if revision != "" {
-		request.Header.Set(front.HeaderRevision, revision)
-	}
+	c.agreed.Lock()
+	nameSession(request.Header, c.agreed.session, c.agreed.revision)
+	c.agreed.Unlock()
 	response, err := c.server.endpoint.Send(request)
 	if err != nil && request.Context().Err() == nil && !errors.Is(err, ErrUnusable) {
 		c.away.Store(true)
@@ -148,56 +119,57 @@ func (c *Stateful) do(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func (c *Stateful) known() (id, revision string) {
-	c.agreed.Lock()
-	defer c.agreed.Unlock()
-	return c.agreed.session, c.agreed.revision
+// nameSession sets the headers by which a request belongs to a session.
+func nameSession(header http.Header, id, revision string) {
+	if id != "" {
+		header.Set(front.HeaderSession, id)
+	}
+	if revision != "" {
+		header.Set(front.HeaderRevision, revision)
+	}
 }
 
 // take has the answer to a request received.
 func (c *Stateful) take(ctx context.Context, flight *call, response *http.Response) {
 	c.noteAnswer(flight.by, response.StatusCode)
-	if response.StatusCode < http.StatusMultipleChoices && IsEvents(response.Header) {
+	if isStream(response) {
 		c.away.Store(false)
 		c.follow(ctx, flight, response)
 		return
 	}
-	body, err := c.readBody(response)
+	body, err := c.server.readBody(response)
 	switch {
 	case err != nil:
 		c.fail(flight, err.Error())
-	case c.forgotten(response.StatusCode, false) && c.isKnown(flight.by) && !isAboutCall(flight, response.StatusCode, body):
-		c.finish(errNoSession)
-	case response.StatusCode >= http.StatusMultipleChoices:
-		c.answer(flight, errorIn(flight, response.StatusCode, body))
+	case c.isForgotten(response.StatusCode, false) && c.isKnown(flight.by) && !isAboutCall(flight, response.StatusCode, body):
+		c.end(errNoSession)
 	default:
-		c.deliver(flight, body, true)
-		if !flight.answered {
-			c.fail(flight, fmt.Sprintf("the server's answer with status %d has no answer to the request in it", response.StatusCode))
-		}
+		c.takeBody(flight, response.StatusCode, body)
 	}
 }
 
-// isAboutCall says whether an error is about the call, and not about its session. By 404
-// later revisions say that there is no such method (M-20); some servers use it for a
-// session, and name the call all the same.
+// isAboutCall says whether an error is about the call, and not about its session. By 404 later
+// revisions say that there is no such method (M-20). Some servers use 404 for a session, and name
+// the call all the same.
 func isAboutCall(flight *call, status int, body []byte) bool {
 	envelope, err := rpc.ScanLenient(body)
 	if err != nil || !envelope.Error.Present() || !rpc.SameID(envelope.ID.Of(body), flight.id) {
 		return false
 	}
-	return status == http.StatusBadRequest || codeOf(body) == rpc.CodeMethodNotFound
+	return status == http.StatusBadRequest || rpc.ErrorCode(body, &envelope) == rpc.CodeMethodNotFound
 }
 
-// forgotten says whether a status means that the server does not know the session any
-// more, which is told by the same signs as in Proxy.
-func (c *Stateful) forgotten(status int, stream bool) bool {
-	id, _ := c.known()
-	switch {
-	case status < http.StatusMultipleChoices:
+// isForgotten says whether a status means that the server does not know the session any more. The
+// signs are those that the package proxy goes by.
+func (c *Stateful) isForgotten(status int, stream bool) bool {
+	if status < http.StatusMultipleChoices {
 		c.away.Store(false)
 		return false
-	case id == "":
+	}
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	switch {
+	case c.agreed.session == "":
 		return false
 	case status == http.StatusNotFound:
 		return !stream || c.streams.Load() // R35
@@ -205,7 +177,14 @@ func (c *Stateful) forgotten(status int, stream bool) bool {
 	return status == http.StatusBadRequest && !stream && c.away.Load()
 }
 
-// tell posts what has no answer.
+// isKnown says whether a refusal of the sender is about the session. A token that does not say whose
+// it is may be another caller's, as long as the server has not accepted it.
+func (c *Stateful) isKnown(by sender) bool {
+	return by.from == nil || by.from.Principal != caller.SomeToken ||
+		slices.Equal(by.header["Authorization"], c.lastHeader()["Authorization"])
+}
+
+// tell posts a message that has no answer.
 func (c *Stateful) tell(ctx context.Context, message []byte, by sender) error {
 	response, err := c.post(ctx, message, by.header)
 	if err != nil {
@@ -213,19 +192,17 @@ func (c *Stateful) tell(ctx context.Context, message []byte, by sender) error {
 	}
 	Discard(response)
 	c.noteAnswer(by, response.StatusCode)
-	switch status := response.StatusCode; {
-	case c.forgotten(status, false) && c.isKnown(by):
-		c.finish(errNoSession)
+	if c.isForgotten(response.StatusCode, false) && c.isKnown(by) {
+		c.end(errNoSession)
 		return fmt.Errorf("%w: %w", session.ErrEnded, errNoSession)
-	case status >= http.StatusMultipleChoices:
-		return fmt.Errorf("the server refuses the message with status %d", status)
 	}
-	return nil
+	return refusal(response.StatusCode)
 }
 
-// Close ends the connection, and the session at the server.
+// Close ends the connection, and the session at the server if the server still has it.
 func (c *Stateful) Close() {
-	if c.finish(session.ErrEnded) {
+	if c.live.Err() == nil {
+		c.end(session.ErrEnded)
 		go c.leave()
 	}
 }

@@ -74,7 +74,7 @@ func TestStateful(t *testing.T) {
 					t.Fatalf("initialize: %s", got)
 				}
 				c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-				gomega.NewWithT(t).Eventually(dialed.streams.Load).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+				gomega.NewWithT(t).Eventually(dialed.(*Stateful).streams.Load).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 				useStateful(t, c)
 				dialed.Close()
 				if err := within(t, "end", c.ended); !errors.Is(err, session.ErrEnded) {

@@ -8,32 +8,25 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
-// sendInitialize opens the session. If the connection is closed meanwhile, the head of
-// the answer is awaited a little all the same: nobody else could end the session then.
-func (c *Stateful) sendInitialize(ctx context.Context, from *caller.Caller, id, message []byte) error {
-	outlasting, stop := context.WithCancel(context.WithoutCancel(c.live))
-	flight, err := c.begin(outlasting, id, c.agree)
-	if err != nil {
-		stop()
-		return err
-	}
-	flight.by = c.sender(from)
-	wait := context.AfterFunc(c.live, func() { time.AfterFunc(EndTimeout, stop) })
+// sendInitialize opens the session. If the connection is closed meanwhile, it still waits a little
+// for the head of the response: without the id in it, no code could end the session.
+func (c *Stateful) sendInitialize(ctx context.Context, by sender, id, message []byte) error {
+	flight := c.begin(context.WithoutCancel(c.live), id, by)
+	flight.learn = c.agree
+	wait := context.AfterFunc(c.live, func() { time.AfterFunc(EndTimeout, flight.cancel) })
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		defer stop()
 		defer wait()
-		response, err := c.post(ctx, message, flight.by.header)
+		response, err := c.post(ctx, message, by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
 		defer func() { _ = response.Body.Close() }()
-		if err := c.enter(response.Header.Get(front.HeaderSession)); err != nil {
+		if err := c.enter(response); err != nil {
 			c.fail(flight, err.Error())
 			return nil
 		}
@@ -41,31 +34,35 @@ func (c *Stateful) sendInitialize(ctx context.Context, from *caller.Caller, id, 
 			c.leave()
 			return nil
 		}
-		defer context.AfterFunc(c.live, stop)()
+		defer context.AfterFunc(c.live, flight.cancel)()
 		c.take(ctx, flight, response)
 		return nil
 	})
 }
 
-var errSessionID = fmt.Errorf("%w: it calls the session by an id that is too long or has characters that it must not have", ErrUnusable)
-
-// enter notes how the server calls the session, if it has one.
-func (c *Stateful) enter(id string) error {
+// SessionID is the server's id of the session that a response opens. It is empty if the server gives
+// none.
+func SessionID(response *http.Response) (string, error) {
+	id := response.Header.Get(front.HeaderSession)
 	if id != "" && !IsHeaderValue(id) {
-		return errSessionID
+		return "", fmt.Errorf("%w: its id of the session is too long or has characters that ids must not have", ErrUnusable)
 	}
-	c.agreed.Lock()
-	defer c.agreed.Unlock()
-	c.agreed.session = id
-	return nil
+	return id, nil
 }
 
-// agree notes the revision that the server answers initialize with.
-func (c *Stateful) agree(answer session.Message) {
-	revision, _, _ := Agreement(answer.Bytes)
+// enter notes the server's id of the session, if it has one.
+func (c *Stateful) enter(response *http.Response) (err error) {
 	c.agreed.Lock()
 	defer c.agreed.Unlock()
-	c.agreed.revision = revision
+	c.agreed.session, err = SessionID(response)
+	return err
+}
+
+// agree notes the revision in the server's answer to initialize.
+func (c *Stateful) agree(answer session.Message) {
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	c.agreed.revision, _, _ = Agreement(answer.Bytes)
 }
 
 // leave ends the session at the server, once.
@@ -79,39 +76,37 @@ func (c *Stateful) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), EndTimeout)
 	defer cancel()
-	request := NewRequest(ctx, http.MethodDelete, c.server.URL, nil)
-	request.Header = c.lastHeader().Clone()
-	request.Header.Set(front.HeaderSession, id)
-	if revision != "" {
-		request.Header.Set(front.HeaderRevision, revision)
-	}
+	request := NewRequest(ctx, http.MethodDelete, c.server.URL, c.lastHeader().Clone(), nil)
+	nameSession(request.Header, id, revision)
 	if response, err := c.server.endpoint.Send(request); err == nil {
 		Discard(response)
 	}
 }
 
-// Initializes says whether the server lets clients initialize, which servers of the
-// stateless revision do or do not, whatever versions they name (L-34). Unless that is
-// certain it may be otherwise when the server is asked again. An error means that it did
-// not say.
-func (s *Server) Initializes(ctx context.Context, from *caller.Caller) (has, certain bool, err error) {
-	c, err := s.DialStateful(ctx, from)
-	if err != nil {
-		return false, false, err
-	}
-	defer c.finish(session.ErrEnded)
-	response, err := c.post(ctx, initializeRequest(), c.header)
+// Initializes says whether the server lets clients initialize. A server of the stateless revision may
+// or may not, whatever versions it names (L-34). If certain is false, the server may say otherwise
+// when it is asked again. An error means that the server did not say.
+func (s *Server) Initializes(ctx context.Context) (does, certain bool, err error) {
+	c := &Stateful{link: newLink(s, nil)}
+	defer c.end(session.ErrEnded)
+	id := []byte("0")
+	params := rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version)
+	response, err := c.post(ctx, rpc.AppendRequest(nil, id, rpc.MethodInitialize, params), c.opener)
 	if err != nil {
 		return false, false, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if err := c.enter(response.Header.Get(front.HeaderSession)); err != nil {
+	if err := c.enter(response); err != nil {
 		return false, false, err
 	}
 	defer c.leave()
-	answer, err := c.readAgreement(response)
+	read := s.readAnswer
+	if response.StatusCode >= http.StatusMultipleChoices {
+		read = func(response *http.Response, _ []byte) ([]byte, error) { return s.readBody(response) }
+	}
+	answer, err := read(response, id)
 	if err != nil {
-		return false, false, err
+		return false, false, fmt.Errorf("read the answer to initialize: %w", err)
 	}
 	if _, agreed, _ := Agreement(answer); agreed && response.StatusCode < http.StatusMultipleChoices {
 		return true, true, nil
@@ -120,15 +115,15 @@ func (s *Server) Initializes(ctx context.Context, from *caller.Caller) (has, cer
 	return false, certain, err
 }
 
-// judgeRefusal looks at how a server refuses to initialize: as only those do that have no
-// sessions, as they may, or for a reason that has nothing to do with it.
+// judgeRefusal looks at how a server refuses to initialize. It is certain if only servers without
+// sessions refuse so. It returns an error if the reason has nothing to do with sessions.
 func judgeRefusal(status, code int) (certain bool, err error) {
 	switch code {
 	case rpc.CodeMethodNotFound, rpc.CodeUnsupportedRevision:
 		return true, nil
 	case rpc.CodeInvalidRequest, rpc.CodeInvalidParams, rpc.CodeHeaderMismatch, rpc.CodeMissingCapability:
-		return false, nil // it lacks what requests of the other era have
-	case 0:
+		return false, nil // the server misses members that requests of 2026-07-28 have
+	case 0: // the body is no error message
 		if status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 			return false, nil
 		}
@@ -137,36 +132,8 @@ func judgeRefusal(status, code int) (certain bool, err error) {
 	return false, fmt.Errorf("the server answers initialize with status %d and error %d", status, code)
 }
 
-// readAgreement reads the answer to initialize. An error over HTTP may have any text.
-func (c *Stateful) readAgreement(response *http.Response) ([]byte, error) {
-	failed := response.StatusCode >= http.StatusMultipleChoices
-	if IsEvents(response.Header) && !failed {
-		events := newEventReader(response.Body, c.server.MessageBytes, c.server.Memory)
-		for {
-			event, err := events.Next()
-			if err != nil {
-				return nil, fmt.Errorf("wait for the server to answer initialize: %w", err)
-			}
-			if _, _, answered := Agreement(event.Data); answered {
-				return event.Data, nil
-			}
-		}
-	}
-	body, err := c.readBody(response)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, answered := Agreement(body); !answered && !failed {
-		return nil, fmt.Errorf("the server's answer to initialize, with status %d, is none", response.StatusCode)
-	}
-	return body, nil
-}
-
-func initializeRequest() []byte {
-	return rpc.AppendRequest(nil, []byte("0"), rpc.MethodInitialize, rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version))
-}
-
-// Agreement reads the answer to initialize, if that is what it is.
+// Agreement reads the answer to initialize. It says whether the message is an answer, whether client
+// and server agree, and on which revision.
 func Agreement(answer []byte) (revision string, agreed, answered bool) {
 	var response struct {
 		Method *string

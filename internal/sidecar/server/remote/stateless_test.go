@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -43,9 +42,9 @@ func enveloped(id any, method, params string) string {
 		id, method, params, id, rpc.MetaProtocolVersion, rpc.MetaClientCapabilities)
 }
 
-func dialStateless(t *testing.T, b *backend, from *caller.Caller) *conversation {
+func dialStateless(t *testing.T, b *backend) *conversation {
 	t.Helper()
-	dialed, err := New(connectionOptions(b.URL("/mcp"))).DialStateless(t.Context(), from)
+	dialed, err := New(connectionOptions(b.URL("/mcp"))).DialStateless(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +54,8 @@ func dialStateless(t *testing.T, b *backend, from *caller.Caller) *conversation 
 // A connection is to a real server what a client is.
 func TestStateless(t *testing.T) {
 	b := newBackend(t, statelessServer())
-	c := dialStateless(t, b, &caller.Caller{Authorization: []string{"Bearer x"}})
+	c := dialStateless(t, b)
+	c.from = &caller.Caller{Authorization: []string{"Bearer x"}}
 	for request, want := range map[string]string{
 		enveloped(1, "server/discover", ""):                                         `"supportedVersions"`,
 		enveloped(2, "tools/call", `"name":"echo","arguments":{"text":"hello"},`):   `"text":"hello"`,
@@ -96,7 +96,7 @@ func TestStatelessListen(t *testing.T) {
 		context.AfterFunc(r.Context(), func() { left <- r.Header.Get(headerMethod) })
 		handler.ServeHTTP(w, r)
 	}))
-	c := dialStateless(t, b, nil)
+	c := dialStateless(t, b)
 	c.send(enveloped(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`))
 	if got := within(t, "acknowledgement", c.others); !strings.Contains(got, "notifications/subscriptions/acknowledged") {
 		t.Fatalf("got %s", got)
@@ -156,7 +156,7 @@ func TestStatelessParams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, statelessServer())
-			c := dialStateless(t, b, nil)
+			c := dialStateless(t, b)
 			if test.before != "" {
 				c.ask(test.before)
 			}
@@ -181,7 +181,7 @@ func TestStatelessParams(t *testing.T) {
 // Servers of the Go SDK do not decode names.
 func TestStatelessName(t *testing.T) {
 	b := newBackend(t, statelessServer())
-	c := dialStateless(t, b, nil)
+	c := dialStateless(t, b)
 	if got := c.ask(enveloped(1, "prompts/get", `"name":"größe",`)); !strings.Contains(got, "large") {
 		t.Errorf("got %s", got)
 	}
@@ -199,7 +199,7 @@ func TestStatelessBehindEndpoint(t *testing.T) {
 	b := newBackend(t, statelessServer())
 	server := New(connectionOptions(b.URL("/mcp")))
 	endpoint := stateless.New(stateless.Options{
-		Acquire: func(ctx context.Context) (mux.Server, error) { return server.DialStateless(ctx, nil) },
+		Acquire: server.DialStateless,
 		Limits: stateless.Limits{
 			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
 			CallTimeout: hang.Guard, IdleTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -78,7 +79,7 @@ func TestStatelessServerAway(t *testing.T) {
 	// A request on a connection that the server closes in that moment may have been read. It
 	// has an answer, which says so.
 	server.endpoint.Transport.DisableKeepAlives = true
-	dialed, err := server.DialStateless(t.Context(), nil)
+	dialed, err := server.DialStateless(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestStatelessServerAway(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	b.Stop()
-	if _, err := server.DialStateless(t.Context(), nil); err == nil {
+	if _, err := server.DialStateless(t.Context()); err == nil {
 		t.Error("dial: no error")
 	}
 }
@@ -107,7 +108,7 @@ func TestStatelessEndlessEvents(t *testing.T) {
 			say(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n")
 		}
 	}))
-	c := dialStateless(t, b, nil)
+	c := dialStateless(t, b)
 	c.send(enveloped(1, "tools/list", ""))
 	within(t, "an event", c.others)
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
@@ -270,9 +271,9 @@ func TestStatelessListsToolsAgain(t *testing.T) {
 
 // What is no message is not sent.
 func TestSendChecksMessages(t *testing.T) {
-	for name, server := range map[string]served{
-		"stateful":  newStateful(newLink(New(Options{}), nil)),
-		"stateless": &Stateless{link: newLink(New(Options{}), nil)},
+	for name, server := range map[string]mux.Server{
+		"stateful":  &Stateful{link: newLink(&Server{}, nil)},
+		"stateless": &Stateless{link: newLink(&Server{}, nil)},
 	} {
 		if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc"`)}); err == nil {
 			t.Errorf("S-04: %s: sent", name)

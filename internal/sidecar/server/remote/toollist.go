@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,15 +15,19 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-// better are other headers for a request that was refused for its own, or nil. They are looked
-// for in a fresh list of tools; and a name is sent as it is, because servers of the Go
-// SDK (measured with v1.8.0) do not decode it.
-func (c *Stateless) better(ctx context.Context, request session.Message, header, refused http.Header) http.Header {
-	if string(request.Envelope.Method) == methodCallTool {
-		// There are servers that refuse every call, so a list that is fresh will do.
-		c.tools.Refresh(ctx, string(request.Envelope.Name), toolindex.Fresh, c.toolList(request, header))
+// better are other headers for a request that the server refused for its own, or nil. They come from
+// a fresh list of tools. The last resort is to send a name unencoded, because servers of the Go SDK
+// (measured with v1.8.0) do not decode it.
+func (c *Stateless) better(ctx context.Context, text []byte, sender, refused http.Header) http.Header {
+	request, err := session.Message{Bytes: text}.Scanned()
+	if err != nil {
+		return nil // it was scanned before
 	}
-	other := c.tools.mirror(request)
+	if string(request.Envelope.Method) == methodCallTool {
+		// Some servers refuse every call, so a list that is still fresh is not asked for again.
+		c.tools.Refresh(ctx, string(request.Envelope.Name), toolindex.Fresh, c.toolList(request, sender))
+	}
+	other := c.tools.mirror(request, sender)
 	sent, named := refused[headerName]
 	if named {
 		other[headerName] = sent
@@ -40,67 +43,32 @@ func (c *Stateless) better(ctx context.Context, request session.Message, header,
 	return other
 }
 
-// toolList asks for the list of tools in the name of the client whose call was refused, and
-// by that call's id, which the server is done with.
-func (c *Stateless) toolList(refused session.Message, header http.Header) toolindex.List[[]paramheader.Param] {
+// toolList asks for the list of tools on behalf of the client whose call the server refused. It uses
+// the id of that call, which is free again at the server.
+func (c *Stateless) toolList(refused session.Message, sender http.Header) toolindex.List[[]paramheader.Param] {
 	e := &refused.Envelope
-	head := `{"jsonrpc":"2.0","id":` + string(e.ID.Of(refused.Bytes)) + `,"method":"` + toolindex.Method + `","params":{`
-	meta := `"_meta":` + string(e.Meta.Of(refused.Bytes)) + `}}`
+	id := e.ID.Of(refused.Bytes)
+	meta := `"_meta":` + string(e.Meta.Of(refused.Bytes))
 	return toolindex.List[[]paramheader.Param]{
 		Context: c.live, Keep: mirroredParams, Merge: true, // every client of the connection has its own list
 		Fetch: func(ctx context.Context, cursor string) ([]byte, error) {
-			return c.fetchPage(ctx, []byte(head+cursor+meta), header)
+			return c.fetchPage(ctx, id, rpc.AppendRequest(nil, id, toolindex.Method, cursor+meta), sender)
 		},
 	}
 }
 
-func (c *Stateless) fetchPage(ctx context.Context, text []byte, header http.Header) ([]byte, error) {
-	envelope, err := rpc.Scan(text)
+func (c *Stateless) fetchPage(ctx context.Context, id, text []byte, sender http.Header) ([]byte, error) {
+	request, err := session.Message{Bytes: text}.Scanned()
 	if err != nil {
-		return nil, fmt.Errorf("ask for the list of tools: %w", err)
+		return nil, err
 	}
-	response, err := c.post(ctx, text, withAll(header, c.tools.mirror(session.Message{Bytes: text, Envelope: envelope})))
+	response, err := c.post(ctx, text, c.tools.mirror(request, sender))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	return c.readAnswer(response, envelope.ID.Of(text))
-}
-
-var errNoAnswer = errors.New("the server does not answer " + toolindex.Method)
-
-// readAnswer reads an answer that no client gets.
-func (c *Stateless) readAnswer(response *http.Response, id []byte) ([]byte, error) {
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return nil, fmt.Errorf("%w: status %d", errNoAnswer, response.StatusCode)
+		return nil, fmt.Errorf("ask for the list of tools: the server answers with status %d", response.StatusCode)
 	}
-	if !IsEvents(response.Header) {
-		body, err := c.readBody(response)
-		if err == nil && !isAnswer(body, id) {
-			err = errNoAnswer
-		}
-		return body, err
-	}
-	events := newEventReader(response.Body, c.server.MessageBytes, c.server.Memory)
-	for {
-		event, err := events.Next()
-		if err != nil {
-			return nil, fmt.Errorf("wait for the list of tools: %w", err)
-		}
-		if isAnswer(event.Data, id) {
-			return event.Data, nil
-		}
-	}
-}
-
-func isAnswer(message, id []byte) bool {
-	envelope, err := rpc.ScanLenient(message)
-	return err == nil && envelope.Kind == rpc.Response && rpc.SameID(envelope.ID.Of(message), id)
-}
-
-// withAll is a copy of the header with more.
-func withAll(header, more http.Header) http.Header {
-	all := header.Clone()
-	maps.Copy(all, more)
-	return all
+	return c.server.readAnswer(response, id)
 }

@@ -45,6 +45,7 @@ type Backend struct {
 	got     []Seen
 }
 
+// NewBackend starts a server in the pod, until the test ends.
 func NewBackend(t *testing.T, handler http.Handler) *Backend {
 	t.Helper()
 	b := &Backend{t: t, Address: "127.0.0.1:0"}
@@ -53,6 +54,7 @@ func NewBackend(t *testing.T, handler http.Handler) *Backend {
 	return b
 }
 
+// Start has a handler serve at the address.
 func (b *Backend) Start(handler http.Handler) {
 	b.t.Helper()
 	var config net.ListenConfig
@@ -70,8 +72,10 @@ func (b *Backend) Start(handler http.Handler) {
 	go func(server *http.Server) { _ = server.Serve(listener) }(b.http)
 }
 
+// Stop ends the server, and all of its connections.
 func (b *Backend) Stop() { _ = b.http.Close() }
 
+// Requests are those with a method that the server has seen.
 func (b *Backend) Requests(method string) (got []Seen) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,6 +87,7 @@ func (b *Backend) Requests(method string) (got []Seen) {
 	return got
 }
 
+// URL is that of a path at the server.
 func (b *Backend) URL(path string) *url.URL {
 	return &url.URL{Scheme: "http", Host: b.Address, Path: path}
 }
@@ -99,6 +104,7 @@ func (e *Front) Do(method, body string, headers ...string) *http.Response {
 	return e.DoContext(e.T.Context(), method, body, headers...)
 }
 
+// DoContext is Do with a context.
 func (e *Front) DoContext(ctx context.Context, method, body string, headers ...string) *http.Response {
 	e.T.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, e.URL, strings.NewReader(body))
@@ -138,6 +144,7 @@ func (e *Front) Open(headers ...string) string {
 	return id
 }
 
+// Text is the body of a response.
 func Text(t *testing.T, response *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(response.Body)
@@ -147,10 +154,12 @@ func Text(t *testing.T, response *http.Response) string {
 	return string(body)
 }
 
+// Input is that of every tool.
 type Input struct {
 	Text string `json:"text,omitempty"`
 }
 
+// Said is the result of a tool that returns a text.
 func Said(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
@@ -202,6 +211,7 @@ func NewServer() *mcp.Server {
 	return server
 }
 
+// NewStreamable is a NewServer that speaks Streamable HTTP.
 func NewStreamable(options *mcp.StreamableHTTPOptions) http.Handler {
 	server := NewServer()
 	if options == nil {
@@ -218,6 +228,7 @@ type Client struct {
 	Changed  chan struct{}
 }
 
+// Connect returns a client that has opened a session in a revision.
 func Connect(t *testing.T, endpoint, revision string, change ...func(*mcp.StreamableClientTransport)) *Client {
 	t.Helper()
 	c := &Client{Progress: make(chan float64, 16), Changed: make(chan struct{}, 16)}
@@ -247,8 +258,10 @@ func Connect(t *testing.T, endpoint, revision string, change ...func(*mcp.Stream
 	return c
 }
 
+// WithoutGET is a client that opens no stream of its own.
 func WithoutGET(t *mcp.StreamableClientTransport) { t.DisableStandaloneSSE = true }
 
+// Call calls a tool and returns the text of its result.
 func (c *Client) Call(t *testing.T, tool, text string) string {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: tool, Arguments: Input{text}}
@@ -275,6 +288,7 @@ func Within[T any](t *testing.T, what string, from <-chan T) (value T) {
 	return value
 }
 
+// Big is a text of at least n bytes that JSON and event streams must escape in many ways.
 func Big(n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -296,6 +310,7 @@ func Script(answer string) http.Handler {
 	})
 }
 
+// OK is an answer for Script.
 func OK(contentType, body string, headers ...string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + strings.Join(headers, "") + "\r\n" + body
 }
