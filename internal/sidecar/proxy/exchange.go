@@ -104,7 +104,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 	}
 	switch {
 	case status < http.StatusMultipleChoices:
-		s.confirm()
+		s.confirmed.Store(time.Now().UnixNano())
 		s.Owner.Claim(&x.r.Caller)
 		if x.stream {
 			p.streams.Store(true)
@@ -117,7 +117,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 		front.Refuse(x.w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the server offers no stream")
 		return true
 	case status == http.StatusNotFound,
-		status == http.StatusBadRequest && s.confirmedBefore(time.Unix(0, p.outage.Load())):
+		status == http.StatusBadRequest && s.confirmed.Load() < p.outage.Load():
 		if s.Owner.IsVerified(&x.r.Caller) { // otherwise the server may refuse only this caller
 			p.forget(s)
 		}

@@ -83,9 +83,18 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 	limit := x.proxy.AnswerBytes
 	limited := io.TeeReader(io.LimitReader(body, limit), &seen)
 	if remote.IsEvents(response.Header) {
-		revision, agreed, err = agreementInEvents(rpc.NewEventReader(limited, int(limit)))
+		events := rpc.NewEventReader(limited, int(limit))
+		for answered := false; !answered && err == nil; {
+			var event rpc.Event
+			if event, err = events.Next(); err == nil {
+				revision, agreed, answered = rpc.Agreement(event.Data)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil // the stream ends without an answer, which the client will see
+		}
 	} else if _, err = io.Copy(io.Discard, limited); err == nil {
-		revision, agreed, _ = remote.Agreement(seen.Bytes())
+		revision, agreed, _ = rpc.Agreement(seen.Bytes())
 	}
 	if err == nil && !agreed && int64(seen.Len()) == limit {
 		err = fmt.Errorf("%w: its answer to initialize is larger than %d bytes", remote.ErrUnusable, limit)
@@ -95,19 +104,4 @@ func (x *exchange) readAgreement(response *http.Response) (revision string, agre
 		io.Closer
 	}{io.MultiReader(&seen, body), body}
 	return revision, agreed, err
-}
-
-func agreementInEvents(events *rpc.EventReader) (revision string, agreed bool, err error) {
-	for {
-		event, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return "", false, nil // the stream ends without an answer, which the client will see
-		}
-		if err != nil {
-			return "", false, err
-		}
-		if revision, agreed, answered := remote.Agreement(event.Data); answered {
-			return revision, agreed, nil
-		}
-	}
 }

@@ -211,15 +211,13 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// tell sends a request whose answer is of no use.
+// tell sends a request about a session whose answer is of no use.
 func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, header http.Header, body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), remote.EndTimeout)
 	defer cancel()
-	if about != nil {
-		header.Set(front.HeaderSession, about.serverID)
-		if about.Revision != "" && header.Get(front.HeaderRevision) == "" {
-			header.Set(front.HeaderRevision, about.Revision)
-		}
+	header.Set(front.HeaderSession, about.serverID)
+	if remote.IsHeaderValue(about.Revision) && header.Get(front.HeaderRevision) == "" {
+		header.Set(front.HeaderRevision, about.Revision)
 	}
 	if body != nil {
 		header.Set("Content-Type", front.TypeJSON)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -28,14 +29,16 @@ type proxySession struct {
 	over context.Context
 	cut  context.CancelCauseFunc
 
-	mu        sync.Mutex
-	touched   time.Time
-	use       places.Use
-	confirmed time.Time // when the server last accepted a request of this session
-	calls     int       // POST requests in flight
-	streams   int       // GET requests in flight
-	endedBy   error
-	onEnd     []func()
+	// confirmed is when the server last accepted a request of this session, in Unix nanoseconds.
+	confirmed atomic.Int64
+
+	mu      sync.Mutex
+	touched time.Time
+	use     places.Use
+	calls   int // POST requests in flight
+	streams int // GET requests in flight
+	endedBy error
+	onEnd   []func()
 }
 
 // newSession returns a session with one call in flight, which opens it.
@@ -43,8 +46,9 @@ func (p *Proxy) newSession(serverID, revision string, from *caller.Caller) *prox
 	now := time.Now()
 	s := &proxySession{
 		Identity: session.Identity{Revision: revision, Number: p.Number(), Owner: caller.NewOwner(from), Began: now},
-		proxy:    p, serverID: serverID, touched: now, confirmed: now, calls: 1,
+		proxy:    p, serverID: serverID, touched: now, calls: 1,
 	}
+	s.confirmed.Store(now.UnixNano())
 	s.over, s.cut = context.WithCancelCause(context.Background())
 	return s
 }
@@ -82,20 +86,6 @@ func (s *proxySession) countLocked(stream bool, by int) {
 	} else {
 		s.calls += by
 	}
-}
-
-// confirm notes that the server knows the session.
-func (s *proxySession) confirm() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.confirmed = time.Now()
-}
-
-// confirmedBefore says whether the server has last known the session before the given time.
-func (s *proxySession) confirmedBefore(at time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.confirmed.Before(at)
 }
 
 // Idle is that of session.Member.

@@ -124,7 +124,7 @@ func nameSession(header http.Header, id, revision string) {
 	if id != "" {
 		header.Set(front.HeaderSession, id)
 	}
-	if revision != "" {
+	if IsHeaderValue(revision) {
 		header.Set(front.HeaderRevision, revision)
 	}
 }

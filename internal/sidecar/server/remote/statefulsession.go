@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -62,7 +61,7 @@ func (c *Stateful) enter(response *http.Response) (err error) {
 func (c *Stateful) agree(answer session.Message) {
 	c.agreed.Lock()
 	defer c.agreed.Unlock()
-	c.agreed.revision, _, _ = Agreement(answer.Bytes)
+	c.agreed.revision, _, _ = rpc.Agreement(answer.Bytes)
 }
 
 // leave ends the session at the server, once.
@@ -108,7 +107,7 @@ func (s *Server) Initializes(ctx context.Context) (does, certain bool, err error
 	if err != nil {
 		return false, false, fmt.Errorf("read the answer to initialize: %w", err)
 	}
-	if _, agreed, _ := Agreement(answer); agreed && response.StatusCode < http.StatusMultipleChoices {
+	if _, agreed, _ := rpc.Agreement(answer); agreed && response.StatusCode < http.StatusMultipleChoices {
 		return true, true, nil
 	}
 	certain, err = judgeRefusal(response.StatusCode, codeOf(answer))
@@ -130,26 +129,4 @@ func judgeRefusal(status, code int) (certain bool, err error) {
 		return false, fmt.Errorf("the server answers initialize with status %d", status)
 	}
 	return false, fmt.Errorf("the server answers initialize with status %d and error %d", status, code)
-}
-
-// Agreement reads the answer to initialize. It says whether the message is an answer, whether client
-// and server agree, and on which revision.
-func Agreement(answer []byte) (revision string, agreed, answered bool) {
-	var response struct {
-		Method *string
-		Error  json.RawMessage
-		Result *struct {
-			ProtocolVersion string
-		}
-	}
-	if err := json.Unmarshal(answer, &response); err != nil || response.Method != nil {
-		return "", false, false
-	}
-	if response.Result == nil {
-		return "", false, response.Error != nil
-	}
-	if revision = response.Result.ProtocolVersion; !IsHeaderValue(revision) {
-		revision = ""
-	}
-	return revision, true, true
 }
