@@ -198,6 +198,7 @@ func TestServerRestarts(t *testing.T) {
 // A 400 of a server that never was away means what it says.
 func TestBadRequestKeepsTheSession(t *testing.T) {
 	e := newEndpoint(t, newBackend(t, streamableServer(nil)), nil)
+	e.proxy.noteOutage() // before the session
 	id := e.Open()
 	if got := e.Do("POST", `[`+ping+`]`, headerSession, id, headerRevision, "2025-11-25"); got.StatusCode != 400 {
 		t.Errorf("J-09 batch: %s", got.Status)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -265,6 +266,30 @@ func TestStatelessListsToolsAgain(t *testing.T) {
 				t.Errorf("%+v: got %s, %d calls, %d lists", test, got, server.calls, server.lists)
 			}
 			synctest.Wait()
+		}
+	})
+}
+
+// A server that refuses a request for its headers, and is away when the request comes again, has the
+// request answered: its caller was told that the server has read it.
+func TestStatelessServerAwayAfterRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipeServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}`)
+		}))
+		transport := s.endpoint.Transport
+		dial, dials := transport.DialContext, 0
+		transport.DisableKeepAlives = true
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return nil, &net.OpError{Op: "dial", Err: net.ErrClosed}
+			}
+			return dial(ctx, network, address)
+		}
+		c := converse(t, &Stateless{link: newLink(s, nil)})
+		if got := c.ask(enveloped(1, "prompts/get", `"name":"größe",`)); !strings.Contains(got, `"id":1,"error"`) || dials != 2 {
+			t.Errorf("after %d tries: %s", dials, got)
 		}
 	})
 }
