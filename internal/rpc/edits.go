@@ -115,3 +115,12 @@ func (e Edits) Moved(at Span) Span {
 	}
 	return moved
 }
+
+// MovedEnvelope is the envelope of a text once the edits are made. The edits must leave alone the
+// strings that the envelope has. These still alias the text as it was.
+func (e Edits) MovedEnvelope(of Envelope) Envelope {
+	for _, at := range []*Span{&of.ID, &of.Params, &of.Result, &of.Error, &of.ProgressToken, &of.RequestID, &of.Meta, &of.SubscriptionID} {
+		*at = e.Moved(*at)
+	}
+	return of
+}

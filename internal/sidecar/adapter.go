@@ -31,12 +31,12 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // Path is where MCP clients connect.
@@ -337,7 +337,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 	}
 	routes[Path] = introducing(routes[Path])
 	if c.Transport != Stdio {
-		maps.Copy(routes, upstream.Metadata(c.UpstreamURL, Path))
+		maps.Copy(routes, proxy.Metadata(c.UpstreamURL, Path))
 	}
 	return routes
 }

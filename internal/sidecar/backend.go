@@ -16,18 +16,19 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // backend is one way to have a server. Those that give sessions have open; the
 // proxy answers clients itself.
 type backend struct {
 	open    opener
-	proxy   *upstream.Proxy
+	proxy   *proxy.Proxy
 	connect connector                 // for the keeper
 	run     func(ctx context.Context) // until the drain is over
 	close   func()                    // after it
@@ -215,18 +216,18 @@ func (a *Adapter) newSharedBackend(starter child.Starter) backend {
 // newProxyBackend stands in front of a server that speaks Streamable HTTP.
 func (a *Adapter) newProxyBackend() backend {
 	eras := a.newProxyEras()
-	proxy := upstream.NewProxy(upstream.Options{
+	forward := proxy.New(proxy.Options{
 		Translate: eras.translate, Initialize: eras.initialize,
 		URL: a.config.UpstreamURL, MintID: a.mintID, Number: a.nextNumber, Sessions: a.sessions,
-		Limits: upstream.Limits{
+		Limits: proxy.Limits{
 			Calls: a.config.CallsPerSession, Streams: a.config.StreamsPerSession, Single: statelessCalls, Listens: statelessListens,
 			AnswerBytes: a.config.BodyBytes, MaxLifetime: a.config.MaxLifetime,
 			OpenTimeout: a.config.OpenTimeout, CallTimeout: a.config.CallTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		},
 	})
 	return backend{
-		proxy: proxy, proxyEras: eras, eras: eras.newEras(), open: a.numbered(eras.open),
-		connect: keepAddress(proxy.Reach, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
+		proxy: forward, proxyEras: eras, eras: eras.newEras(), open: a.numbered(eras.open),
+		connect: keepAddress(forward.Reach, mcpprobe.HTTP(a.config.UpstreamURL.String(), http.Header{})),
 		run:     idle,
 		close:   nothing,
 	}
@@ -234,12 +235,12 @@ func (a *Adapter) newProxyBackend() backend {
 
 // newSSEBackend translates for a server that speaks the transport of 2024-11-05.
 func (a *Adapter) newSSEBackend() backend {
-	server := upstream.NewSSE(upstream.SSEOptions{
-		URL: a.config.UpstreamURL, Limits: a.sessionLimits(),
-		EventBytes: a.config.LineBytes, SendTimeout: sendTimeout,
+	server := remote.New(remote.Options{
+		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, Memory: a.memory, SendTimeout: sendTimeout,
+		Calls: a.config.CallsPerSession, AcceptTimeout: a.config.CallTimeout,
 	})
 	open := opener(func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
-		connection, err := server.Dial(ctx, from)
+		connection, err := server.DialSSE(ctx, from)
 		if err != nil {
 			return nil, err
 		}

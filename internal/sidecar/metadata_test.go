@@ -13,12 +13,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 )
 
 const (
 	resourceURL = "https://mcp.example.com/mcp" // as clients know the server
-	metadataURL = "https://mcp.example.com" + upstream.MetadataPath + "/mcp"
+	metadataURL = "https://mcp.example.com" + proxy.MetadataPath + "/mcp"
 )
 
 // guardedServer checks tokens itself and publishes its metadata for the path that it has.
@@ -31,7 +31,7 @@ func guardedServer(path string, endpoint http.Handler) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(path, auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: metadataURL})(endpoint))
-	mux.Handle(upstream.MetadataPath+path, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
+	mux.Handle(proxy.MetadataPath+path, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
 		Resource: resourceURL, AuthorizationServers: []string{"https://issuer.example.com"},
 	}))
 	return mux
@@ -59,14 +59,14 @@ func TestServerPublishesMetadata(t *testing.T) {
 				checkChallenges(t, url)
 			}
 			var got oauthex.ProtectedResourceMetadata
-			status, body := getPath(t, url, upstream.MetadataPath+Path)
+			status, body := getPath(t, url, proxy.MetadataPath+Path)
 			if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 || got.Resource != resourceURL || len(got.AuthorizationServers) != 1 {
 				t.Errorf("metadata of the path: %d %s, %v", status, body, err)
 			}
-			if status, body := getPath(t, url, upstream.MetadataPath); status != 404 || !strings.Contains(body, "publishes no metadata here") {
+			if status, body := getPath(t, url, proxy.MetadataPath); status != 404 || !strings.Contains(body, "publishes no metadata here") {
 				t.Errorf("metadata of the host, which the server has not: %d %s", status, body)
 			}
-			for _, path := range []string{upstream.MetadataPath + "/", upstream.MetadataPath + test.path, "/.well-known/oauth-authorization-server"} {
+			for _, path := range []string{proxy.MetadataPath + "/", proxy.MetadataPath + test.path, "/.well-known/oauth-authorization-server"} {
 				if status, body := getPath(t, url, path); status != 404 || !strings.HasPrefix(body, "there is nothing at ") {
 					t.Errorf("%s: %d %s", path, status, body)
 				}
@@ -122,7 +122,7 @@ func getPath(t *testing.T, url, path string) (status int, body string) {
 func TestProcessesPublishNoMetadata(t *testing.T) {
 	t.Parallel()
 	_, url := startAdapter(t, nil)
-	for _, path := range []string{upstream.MetadataPath, upstream.MetadataPath + Path} {
+	for _, path := range []string{proxy.MetadataPath, proxy.MetadataPath + Path} {
 		if status, body := getPath(t, url, path); status != 404 || !strings.HasPrefix(body, "there is nothing at "+path+": ") {
 			t.Errorf("%s: %d %s", path, status, body)
 		}

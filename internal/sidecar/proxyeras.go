@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -13,17 +12,17 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
-	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // proxyEras decides which clients of a server that speaks Streamable HTTP speak with it
 // themselves, and which are translated.
 type proxyEras struct {
 	adapter *Adapter
-	legacy  *upstream.Legacy
-	modern  *upstream.Modern
+	server  *remote.Server
 
 	// translated has the sessions that the server does not have.
 	translated *streamable.Handler
@@ -55,40 +54,23 @@ type question struct {
 const ownCalls = 64
 
 func (a *Adapter) newProxyEras() *proxyEras {
-	options := upstream.ConnectionOptions{
+	options := remote.Options{
 		URL: a.config.UpstreamURL, MessageBytes: a.config.LineBytes, Memory: a.memory, SendTimeout: sendTimeout,
 		Calls: statelessCalls + statelessListens + ownCalls, // what may be asked of one connection
 	}
-	return &proxyEras{adapter: a, legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
+	return &proxyEras{adapter: a, server: remote.New(options)}
 }
 
 // newEras has what is translated share connections with the server, as sessions of
 // clients that are not translated have their own.
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
-	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
-		return p.dialLegacy(ctx, from)
-	})
-	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (mux.Server, error) {
-		connection, err := p.modern.Dial(ctx, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", notReached, err)
-		}
-		return connection, nil
-	})
+	e := a.newEras(stateless.Legacy, nil, p.server.DialStateful)
+	below := a.statelessOptions(stateless.Modern, p.server.DialStateless)
 	below.Limits.Processes = 1 // there is one server, however many connections
 	below.ManyListens = true   // each by whoever wants it, with what they have shown
 	e.below = stateless.New(below)
 	return e
-}
-
-// dialLegacy is for one session of the caller's.
-func (p *proxyEras) dialLegacy(ctx context.Context, from *caller.Caller) (*upstream.Connection, error) {
-	connection, err := p.legacy.Dial(ctx, from)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", notReached, err)
-	}
-	return connection, nil
 }
 
 // spoken is the revision by which the keeper speaks with the server, and what the server
@@ -146,7 +128,7 @@ func (p *proxyEras) ask(ctx context.Context, into *question, digest string) {
 	defer close(into.answered)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	sessions, certain, err := p.legacy.Sessions(ctx, nil)
+	sessions, certain, err := p.server.Initializes(ctx)
 	said := opinion{of: digest, sessions: sessions || err != nil}
 	if !certain {
 		said.until = time.Now().Add(askAgain)
@@ -183,24 +165,24 @@ func (p *proxyEras) translate(w http.ResponseWriter, r *edge.Request) bool {
 }
 
 // route sends what belongs to a session of ours there, and all else to the proxy.
-func (p *proxyEras) route(proxy *upstream.Proxy) edge.Route {
+func (p *proxyEras) route(to *proxy.Proxy) edge.Route {
 	ours := func(r *edge.Request) bool {
 		_, ok := p.adapter.sessions.Find(r.Head(front.HeaderSession)).(*session.Session)
 		return ok
 	}
-	route := proxy.Route()
+	route := to.Route()
 	route.Check = func(w http.ResponseWriter, r *edge.Request) bool {
 		if ours(r) {
 			return p.translated.Check(w, r)
 		}
-		return proxy.Check(w, r)
+		return to.Check(w, r)
 	}
 	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
 		if ours(r) {
 			p.translated.Serve(w, r)
 			return
 		}
-		proxy.Serve(w, r)
+		to.Serve(w, r)
 	}
 	return route
 }
@@ -211,7 +193,7 @@ func (p *proxyEras) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	if !p.hasSessions(ctx) {
 		return p.openTranslated(from), nil
 	}
-	connection, err := p.dialLegacy(ctx, from)
+	connection, err := p.server.DialStateful(ctx, from)
 	if err != nil {
 		return nil, err
 	}

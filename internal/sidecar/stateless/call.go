@@ -95,13 +95,16 @@ func newCall(r *run, request session.Message) *call {
 }
 
 // toProcess is the client's request with the number in place of id and progress token.
-func (c *call) toProcess(request session.Message) []byte {
+func (c *call) toProcess(request session.Message) session.Message {
 	text := strconv.AppendUint(nil, c.number, 10)
-	edits := []rpc.Edit{{Span: request.Envelope.ID, With: text}}
+	edits := rpc.Edits{{Span: request.Envelope.ID, With: text}}
 	if len(c.token) > 0 {
 		edits = append(edits, rpc.Edit{Span: request.Envelope.ProgressToken, With: text})
 	}
-	return rpc.Edited(request.Bytes, edits...)
+	return session.Message{
+		Bytes: rpc.Edited(request.Bytes, edits...), Envelope: edits.MovedEnvelope(request.Envelope),
+		From: request.From, Owned: true,
+	}
 }
 
 // ID is for Translators.

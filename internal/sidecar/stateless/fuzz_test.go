@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -34,8 +36,12 @@ func FuzzRequest(f *testing.F) {
 		_ = checkParams(header, request, params)
 		c := newCall(nil, request)
 		c.number = 18446744073709551615
-		sent := c.toProcess(request)
+		message := c.toProcess(request)
+		sent := message.Bytes
 		there, err := rpc.Scan(sent)
+		if diff := cmp.Diff(there, message.Envelope); diff != "" {
+			t.Errorf("the envelope of %s (-scanned +moved):\n%s", sent, diff)
+		}
 		if err != nil || string(there.ID.Of(sent)) != "18446744073709551615" {
 			t.Fatalf("the process is sent %s: %v", sent, err)
 		}

@@ -146,7 +146,7 @@ func (r *run) send(ctx context.Context, c *call, request session.Message) (*call
 	} else {
 		// A client's deadline must not leave half a message behind, which would be the
 		// end of all.
-		err = r.server.Send(context.Background(), session.Message{Bytes: c.toProcess(request), From: request.From}) //nolint:contextcheck // see above
+		err = r.server.Send(context.Background(), c.toProcess(request)) //nolint:contextcheck // see above
 	}
 	r.mu.Lock()
 	r.sending -= len(request.Bytes)

@@ -3,7 +3,6 @@ package sse
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -49,14 +48,8 @@ func (c *connection) note(message []byte) {
 	if err != nil || envelope.Kind != rpc.Response || string(envelope.ID.Of(message)) != *id {
 		return
 	}
-	var answer struct {
-		Result struct {
-			ProtocolVersion string `json:"protocolVersion"`
-		} `json:"result"`
-	}
-	// A malformed answer agrees on no revision, as an error does.
-	_ = json.Unmarshal(message, &answer)
-	c.agreed.Store(&answer.Result.ProtocolVersion)
+	revision, _, _ := rpc.Agreement(message) // empty for a malformed answer, as for an error
+	c.agreed.Store(&revision)
 }
 
 // revision is the protocol revision of the session; empty before client and server agree

@@ -2,7 +2,6 @@ package streamable
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -56,7 +55,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 		return
 	}
 	answer := events[len(events)-1]
-	revision, agreed := agreedRevision(answer.Message)
+	revision, agreed, _ := rpc.Agreement(answer.Message)
 	if agreed && r.Context().Err() == nil { // a client that has gone never learns the id
 		opened.Revision = revision
 		opened.Owner = caller.NewOwner(&r.Caller)
@@ -89,18 +88,4 @@ func collect(ctx context.Context, stream *session.Stream) (events []session.Even
 		}
 		events = append(events, event)
 	}
-}
-
-// agreedRevision returns the revision in the answer to initialize, and false for an
-// error.
-func agreedRevision(answer []byte) (string, bool) {
-	var response struct {
-		Result *struct {
-			ProtocolVersion string `json:"protocolVersion"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal(answer, &response); err != nil || response.Result == nil {
-		return "", false
-	}
-	return response.Result.ProtocolVersion, true
 }

@@ -1,0 +1,132 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// sendInitialize opens the session. If the connection is closed meanwhile, it still waits a little
+// for the head of the response: without the id in it, no code could end the session.
+func (c *Stateful) sendInitialize(ctx context.Context, by sender, id, message []byte) error {
+	flight := c.begin(context.WithoutCancel(c.live), id, by)
+	flight.learn = c.agree
+	wait := context.AfterFunc(c.live, func() { time.AfterFunc(EndTimeout, flight.cancel) })
+	return c.request(ctx, flight, func(ctx context.Context) error {
+		defer wait()
+		response, err := c.post(ctx, message, by.header)
+		if err != nil {
+			return c.failed(ctx, flight, err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		if err := c.enter(response); err != nil {
+			c.fail(flight, err.Error())
+			return nil
+		}
+		if c.live.Err() != nil {
+			c.leave()
+			return nil
+		}
+		defer context.AfterFunc(c.live, flight.cancel)()
+		c.take(ctx, flight, response)
+		return nil
+	})
+}
+
+// SessionID is the server's id of the session that a response opens. It is empty if the server gives
+// none.
+func SessionID(response *http.Response) (string, error) {
+	id := response.Header.Get(front.HeaderSession)
+	if id != "" && !IsHeaderValue(id) {
+		return "", fmt.Errorf("%w: its id of the session is too long or has characters that ids must not have", ErrUnusable)
+	}
+	return id, nil
+}
+
+// enter notes the server's id of the session, if it has one.
+func (c *Stateful) enter(response *http.Response) (err error) {
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	c.agreed.session, err = SessionID(response)
+	return err
+}
+
+// agree notes the revision in the server's answer to initialize.
+func (c *Stateful) agree(answer session.Message) {
+	c.agreed.Lock()
+	defer c.agreed.Unlock()
+	c.agreed.revision, _, _ = rpc.Agreement(answer.Bytes)
+}
+
+// leave ends the session at the server, once.
+func (c *Stateful) leave() {
+	c.agreed.Lock()
+	id, revision := c.agreed.session, c.agreed.revision
+	c.agreed.session = ""
+	c.agreed.Unlock()
+	if id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), EndTimeout)
+	defer cancel()
+	request := NewRequest(ctx, http.MethodDelete, c.server.URL, c.lastHeader().Clone(), nil)
+	nameSession(request.Header, id, revision)
+	if response, err := c.server.endpoint.Send(request); err == nil {
+		Discard(response)
+	}
+}
+
+// Initializes says whether the server lets clients initialize. A server of the stateless revision may
+// or may not, whatever versions it names (L-34). If certain is false, the server may say otherwise
+// when it is asked again. An error means that the server did not say.
+func (s *Server) Initializes(ctx context.Context) (does, certain bool, err error) {
+	c := &Stateful{link: newLink(s, nil)}
+	defer c.end(session.ErrEnded)
+	id := []byte("0")
+	params := rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version)
+	response, err := c.post(ctx, rpc.AppendRequest(nil, id, rpc.MethodInitialize, params), c.opener)
+	if err != nil {
+		return false, false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := c.enter(response); err != nil {
+		return false, false, err
+	}
+	defer c.leave()
+	read := s.readAnswer
+	if response.StatusCode >= http.StatusMultipleChoices {
+		read = func(response *http.Response, _ []byte) ([]byte, error) { return s.readBody(response) }
+	}
+	answer, err := read(response, id)
+	if err != nil {
+		return false, false, fmt.Errorf("read the answer to initialize: %w", err)
+	}
+	if _, agreed, _ := rpc.Agreement(answer); agreed && response.StatusCode < http.StatusMultipleChoices {
+		return true, true, nil
+	}
+	certain, err = judgeRefusal(response.StatusCode, codeOf(answer))
+	return false, certain, err
+}
+
+// judgeRefusal looks at how a server refuses to initialize. It is certain if only servers without
+// sessions refuse so. It returns an error if the reason has nothing to do with sessions.
+func judgeRefusal(status, code int) (certain bool, err error) {
+	switch code {
+	case rpc.CodeMethodNotFound, rpc.CodeUnsupportedRevision:
+		return true, nil
+	case rpc.CodeInvalidRequest, rpc.CodeInvalidParams, rpc.CodeHeaderMismatch, rpc.CodeMissingCapability:
+		return false, nil // the server misses members that requests of 2026-07-28 have
+	case 0: // the body is no error message
+		if status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+			return false, nil
+		}
+		return false, fmt.Errorf("the server answers initialize with status %d", status)
+	}
+	return false, fmt.Errorf("the server answers initialize with status %d and error %d", status, code)
+}
