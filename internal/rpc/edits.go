@@ -56,8 +56,8 @@ func (e *Edits) drop(at Span) {
 
 // Take drops the members with these names from an object, and returns their values. It
 // refuses what Find refuses, and then the edits must not be made.
-func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) {
-	f := finder{picker: picker{names: names}, found: make([]Span, len(names))}
+func (e *Edits) Take(text []byte, object Span, names ...string) (Found, error) {
+	f := finder{picker: picker{names: names}}
 	if !object.IsObject(text) {
 		return f.found, nil
 	}
@@ -68,7 +68,7 @@ func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) 
 		return !taken
 	})
 	if refused != nil {
-		return nil, refused
+		return Found{}, refused
 	}
 	return f.found, nil
 }

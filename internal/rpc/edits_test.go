@@ -94,7 +94,7 @@ func TestTake(t *testing.T) {
 			continue
 		}
 		var taken []string
-		for _, at := range found {
+		for _, at := range found[:2] {
 			taken = append(taken, text[at.Start:at.End])
 		}
 		if diff := cmp.Diff(want.taken, taken); diff != "" {

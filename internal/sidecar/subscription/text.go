@@ -45,8 +45,13 @@ func Parse(message []byte, params rpc.Span) (f Filter, more bool, err error) {
 	if json.Unmarshal(object.Of(message), &all) != nil {
 		return Filter{}, false, ErrFilter
 	}
-	known := slices.DeleteFunc(values, func(value rpc.Span) bool { return !value.Present() })
-	return f, len(all) > len(known), nil
+	known := 0
+	for _, value := range values {
+		if value.Present() {
+			known++
+		}
+	}
+	return f, len(all) > known, nil
 }
 
 func readURIs(value []byte) ([]string, error) {

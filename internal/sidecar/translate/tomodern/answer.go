@@ -153,7 +153,7 @@ func namesCapabilities(text []byte, data rpc.Span) bool {
 
 // notFound makes the error of a resource that there is not what it is without sessions.
 // It says which, if the process does not.
-func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span, edits *rpc.Edits) {
+func notFound(c *call, text []byte, found rpc.Found, at rpc.Span, edits *rpc.Edits) {
 	code, data := found[0], found[2]
 	edits.Replace(code, []byte(strconv.Itoa(rpc.CodeInvalidParams)))
 	if c.method != methodRead {

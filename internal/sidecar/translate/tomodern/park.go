@@ -199,8 +199,8 @@ func (s *Server) callAnew(ctx context.Context, g *group, r *request, p *park) er
 // that are not known are ignored, and questions without an answer stay (I-06).
 func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 	given := map[string]rpc.Span{}
-	for i := 0; i < len(c.questions); i += findable {
-		some := c.questions[i:min(i+findable, len(c.questions))]
+	for i := 0; i < len(c.questions); i += rpc.MostNames {
+		some := c.questions[i:min(i+rpc.MostNames, len(c.questions))]
 		keys := make([]string, len(some))
 		for j, q := range some {
 			keys[j] = q.key
@@ -209,7 +209,7 @@ func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for j, at := range found {
+		for j, at := range found[:len(keys)] {
 			given[keys[j]] = at
 		}
 	}
@@ -230,9 +230,6 @@ func (c *call) answersLocked(r *request) (answers [][]byte, err error) {
 	c.questions = left
 	return answers, nil
 }
-
-// findable is how many members can be looked for at a time.
-const findable = 8
 
 // resume gives a parked call to the client that came back, and the answers to the
 // process. It is called with the server's mutex, which it gives back.
