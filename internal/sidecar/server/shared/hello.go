@@ -81,7 +81,7 @@ func readHello(answer session.Message) (hello, error) {
 	var edits rpc.Edits
 	edits.Filter(text, capabilities, func(m rpc.Member) bool { return string(m.Name) != "tasks" })
 	return hello{
-		answer: rpc.Edited(text, edits...), id: edits.Moved(envelope.ID),
+		answer: edits.Edited(text), id: edits.Moved(envelope.ID),
 		logging: rpc.Lookup(text, capabilities, "logging").Present(),
 	}, nil
 }

@@ -24,7 +24,7 @@ func readAbilities(declared []byte, revision string) (told []byte, can abilities
 	edits.Filter(declared, rpc.Whole(declared), func(m rpc.Member) bool {
 		return keepAbility(declared, m, revision, &edits, &can)
 	})
-	return rpc.Edited(declared, edits...), can
+	return edits.Edited(declared), can
 }
 
 func keepAbility(declared []byte, m rpc.Member, revision string, edits *rpc.Edits, can *abilities) bool {
@@ -86,5 +86,5 @@ func readOffer(offered []byte) (told []byte, lists subscription.Set) {
 		}
 		return name != "tasks"
 	})
-	return rpc.Edited(offered, edits...), lists
+	return edits.Edited(offered), lists
 }

@@ -149,7 +149,7 @@ func (q *question) identify() {
 	}
 	var edits rpc.Edits
 	edits.Insert(q.params, rpc.Whole(q.params), []byte(`"elicitationId":"`+rand.Text()+`"`))
-	q.params = rpc.Edited(q.params, edits...)
+	q.params = edits.Edited(q.params)
 }
 
 // request is the question as the client gets it.

@@ -22,7 +22,7 @@ func enveloped(request session.Message, meta []byte) []byte {
 	if !e.Params.Present() {
 		end := bytes.LastIndexByte(text, '}')
 		edits.Replace(rpc.Span{Start: end, End: end}, surrounded(`,"params":{"_meta":{`, meta, "}}"))
-		return rpc.Edited(text, edits...)
+		return edits.Edited(text)
 	}
 	edits.Filter(text, e.Params, func(m rpc.Member) bool {
 		switch string(m.Name) {
@@ -33,11 +33,11 @@ func enveloped(request session.Message, meta []byte) []byte {
 	})
 	if !e.Meta.Present() {
 		edits.Insert(text, e.Params, surrounded(`"_meta":{`, meta, "}"))
-		return rpc.Edited(text, edits...)
+		return edits.Edited(text)
 	}
 	dropReserved(text, e.Meta, &edits)
 	edits.Insert(text, e.Meta, meta)
-	return rpc.Edited(text, edits...)
+	return edits.Edited(text)
 }
 
 // dropReserved drops what is reserved from a _meta, and returns how much is left.

@@ -40,7 +40,7 @@ func (c *call) complete(answer session.Message) session.Message {
 		}
 		return down.keep(m, e.Result)
 	})
-	edited := session.Message{Bytes: rpc.Edited(text, down.edits...), Envelope: *e, Owned: true}
+	edited := session.Message{Bytes: down.edits.Edited(text), Envelope: *e, Owned: true}
 	edited.Envelope.ID, edited.Envelope.Result = down.edits.Moved(e.ID), down.edits.Moved(e.Result)
 	return edited
 }
@@ -48,11 +48,11 @@ func (c *call) complete(answer session.Message) session.Message {
 // keepMeta keeps what is not reserved in a _meta. It says whether to keep the _meta: one
 // with nothing else in it goes.
 func keepMeta(text []byte, meta rpc.Span, edits *rpc.Edits) bool {
-	before := len(*edits)
-	if dropReserved(text, meta, edits) > 0 || len(*edits) == before {
+	before := edits.Len()
+	if dropReserved(text, meta, edits) > 0 || edits.Len() == before {
 		return true
 	}
-	*edits = (*edits)[:before]
+	edits.Truncate(before)
 	return false
 }
 

@@ -112,7 +112,7 @@ func (c *call) retry(responses, state []byte) session.Message {
 	if len(state) > 0 {
 		edits.Insert(text, params, surrounded(`"requestState":`, state, ""))
 	}
-	return scanned(rpc.Edited(text, edits...))
+	return scanned(edits.Edited(text))
 }
 
 // pause waits before a call is repeated for a server that wants it later.

@@ -197,7 +197,7 @@ func (l *listener) tellOne(message []byte, told map[string]struct{}) (about stri
 	edits.Filter(message, e.Params, func(m rpc.Member) bool {
 		return string(m.Name) != "_meta" || keepMeta(message, m.Value, &edits)
 	})
-	news := scanned(rpc.Edited(message, edits...))
+	news := scanned(edits.Edited(message))
 	news.Unrelated = true
 	l.server.receive(news)
 	return about

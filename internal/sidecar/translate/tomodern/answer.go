@@ -70,7 +70,7 @@ func resultFor(method string, id []byte, m session.Message, serverInfo []byte) (
 	if method == methodTools {
 		dropExecution(text, tools, &edits)
 	}
-	return rpc.Edited(text, edits...), nil
+	return edits.Edited(text), nil
 }
 
 // nameServer names the server in the result's _meta, unless it has done so itself.
@@ -101,9 +101,9 @@ func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 		return
 	}
 	for tool := range rpc.Members(text, tools) {
-		before := len(*edits)
+		before := edits.Len()
 		if _, err := edits.Take(text, tool.Value, "execution"); err != nil {
-			*edits = (*edits)[:before]
+			edits.Truncate(before)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 		to.Answer(rpc.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
 		return
 	}
-	to.Answer(rpc.Edited(text, edits...), code, rpc.ErrorTypeOf(code))
+	to.Answer(edits.Edited(text), code, rpc.ErrorTypeOf(code))
 }
 
 // isReserved says whether an error has a code that means something else to clients

@@ -120,7 +120,7 @@ func forClient(m session.Message) ([]byte, error) {
 	if _, err := edits.Take(params, meta[0], "progressToken", metaRelatedTask); err != nil {
 		return nil, err
 	}
-	return rpc.Edited(params, edits...), nil
+	return edits.Edited(params), nil
 }
 
 // withdraw is for a question that the process has no use for any more.

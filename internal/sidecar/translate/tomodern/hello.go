@@ -55,7 +55,7 @@ func readHello(answer session.Message, serves func(spoken string) []string) (hel
 	if _, err := edits.Take(capabilities, rpc.Whole(capabilities), "tasks"); err != nil {
 		return hello{}, fmt.Errorf("read the server's capabilities: %w", err)
 	}
-	h.discovery = h.discover(serves(revision), rpc.Edited(capabilities, edits...), rpc.Text(text, found[3]))
+	h.discovery = h.discover(serves(revision), edits.Edited(capabilities), rpc.Text(text, found[3]))
 	return h, nil
 }
 

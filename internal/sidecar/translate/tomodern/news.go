@@ -49,7 +49,7 @@ func tagged(m session.Message, id []byte) []byte {
 		edits.Filter(text, e.Params, func(m rpc.Member) bool { return string(m.Name) != "_meta" }) // some write null
 		edits.Insert(text, e.Params, []byte(`"_meta":{`+tag(id)+`}`))
 	}
-	return rpc.Edited(text, edits...)
+	return edits.Edited(text)
 }
 
 // notification is one of ours, with params that each end with a comma.

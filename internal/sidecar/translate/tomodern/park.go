@@ -313,5 +313,5 @@ func visit(i int, params json.RawMessage) (*question, bool) {
 	if _, err := edits.Take(params, all, "elicitationId"); err != nil {
 		return nil, false
 	}
-	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: rpc.Edited(params, edits...)}, true
+	return &question{key: "u" + strconv.Itoa(i+1), method: methodElicit, params: edits.Edited(params)}, true
 }

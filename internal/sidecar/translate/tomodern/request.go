@@ -92,12 +92,12 @@ func (r *request) name() []byte {
 // id and progress token.
 func (r *request) translated(number uint64) []byte {
 	text := strconv.AppendUint(nil, number, 10)
-	edits := append(make(rpc.Edits, 0, len(r.cuts)+2), r.cuts...)
+	edits := r.cuts
 	edits.Replace(r.Envelope.ID, text)
 	if len(r.to.Token()) > 0 {
 		edits.Replace(r.Envelope.ProgressToken, text)
 	}
-	return rpc.Edited(r.Bytes, edits...)
+	return edits.Edited(r.Bytes)
 }
 
 // Call answers a request of m.From, or passes it on. What is said of it goes to the recipient.

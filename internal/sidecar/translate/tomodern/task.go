@@ -37,7 +37,7 @@ func withTask(text []byte) []byte {
 	}
 	var edits rpc.Edits
 	edits.Insert(text, envelope.Params, []byte(`"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`}`))
-	return rpc.Edited(text, edits...)
+	return edits.Edited(text)
 }
 
 // withoutTask is an answer that does not name the task that it came from.
@@ -47,10 +47,10 @@ func withoutTask(m session.Message) session.Message {
 		return m // which is found out again
 	}
 	var edits rpc.Edits
-	if _, err := edits.Take(m.Bytes, meta[0], metaRelatedTask); err != nil || len(edits) == 0 {
+	if _, err := edits.Take(m.Bytes, meta[0], metaRelatedTask); err != nil || edits.Len() == 0 {
 		return m
 	}
-	text := rpc.Edited(m.Bytes, edits...)
+	text := edits.Edited(m.Bytes)
 	envelope, err := rpc.ScanLenient(text)
 	if err != nil {
 		return m // it was scanned before
