@@ -10,3 +10,16 @@ const (
 	MetaServerInfo         = "io.modelcontextprotocol/serverInfo"
 	MetaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
 )
+
+// Methods that the adapter translates from one era to the other.
+const (
+	MethodCallTool     = "tools/call"
+	MethodGetPrompt    = "prompts/get"
+	MethodReadResource = "resources/read"
+	MethodElicit       = "elicitation/create"
+	MethodSample       = "sampling/createMessage"
+	MethodListRoots    = "roots/list"
+)
+
+// LogLevels are the levels of log messages, from the least severe to the most severe.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

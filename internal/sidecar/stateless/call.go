@@ -96,7 +96,7 @@ func newCall(r *run, request session.Message) *call {
 
 // toProcess is the client's request with the number in place of id and progress token.
 func (c *call) toProcess(request session.Message) []byte {
-	text := strconv.AppendUint(nil, c.number, 10)
+	text := strconv.AppendUint(c.token[len(c.token):], c.number, 10) // nearly always into names
 	edits := []rpc.Edit{{Span: request.Envelope.ID, With: text}}
 	if len(c.token) > 0 {
 		edits = append(edits, rpc.Edit{Span: request.Envelope.ProgressToken, With: text})

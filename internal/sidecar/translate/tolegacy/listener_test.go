@@ -106,7 +106,7 @@ func TestSubscribe(t *testing.T) {
 		s.send(subscribing("4", "subscribe", "a://not"))
 		third := s.next()
 		third.agree(`{` + lists + `,"resourceSubscriptions":["a://x"]}`)
-		s.want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"the server does not tell changes of this resource"}}`)
+		s.want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"the server does not announce changes of this resource"}}`)
 		third.news(updated, `"uri":"a://x",`)
 		s.want(update("a://x"))
 
