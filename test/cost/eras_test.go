@@ -19,7 +19,7 @@ const (
 	sessionObjects           = 37.8 // 37.0
 	sessionTranslatedObjects = 44.8 // 44.0
 	singleObjects            = 48.8 // 48.0
-	singleTranslatedObjects  = 60.8 // 60.0
+	singleTranslatedObjects  = 52.8 // 52.0
 )
 
 // eraClient calls a tool again and again, by one revision.

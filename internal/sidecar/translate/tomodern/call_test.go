@@ -56,7 +56,7 @@ func TestTranslation(t *testing.T) {
 			`"error":{"code":-32602,"message":"m"}`, failure(-32602, "m"),
 		},
 		"unknown method":          {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32601,"message":"m","data":[1.0]}`, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"m","data":[1.0]}}`},
-		"no object":               {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"result":null`, failure(-32603, "the server's answer cannot be translated: the result is no object")},
+		"no object":               {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"result":null`, failure(-32603, "the server's answer cannot be translated: the result is not an object")},
 		"code 0":                  {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":0,"message":"m"}`, failure(0, "m")},
 		"-32000 to -32019":        {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32019,"message":"m"}`, failure(-32019, "m")},
 		"-32022 is not for it":    {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32022,"message":"m","data":1}`, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"m","data":{"code":-32022,"message":"m","data":1}}}`},

@@ -27,7 +27,7 @@ func testLimits() Limits {
 	return Limits{
 		Memory:   budget.New(64<<20, 1),
 		Children: 4, PerKey: 3, KeysPerPrincipal: 2, URIs: 4,
-		StartTimeout: 10 * time.Second, LeaseTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
+		StartTimeout: 10 * time.Second, AcquireTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
 		ParkTTL: 10 * time.Minute, StuckTimeout: 10 * time.Second, CancelGrace: 10 * time.Second,
 	}
 }
@@ -197,9 +197,9 @@ func (s *stage) empty() {
 	v := s.server
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.calls)+len(v.parks)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.held.Held()) != 0 {
+	if len(v.calls)+len(v.parked)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.kept.Held()) != 0 {
 		s.Errorf("left are %d calls, %d parks, %d listens, %d groups, %d children, %d waiters, %d bytes",
-			len(v.calls), len(v.parks), len(v.listens), len(v.groups), v.children, v.waiters, v.held.Held())
+			len(v.calls), len(v.parked), len(v.listens), len(v.groups), v.children, v.waiters, v.kept.Held())
 	}
 }
 
@@ -253,7 +253,7 @@ func (p *posted) Answer(message []byte, code int, failed string) {
 	if err := json.Unmarshal(message, &read); err != nil || read.Error.Code != code {
 		p.stage.Errorf("code %d, %v: %s", code, err, message)
 	}
-	if want := rpc.ErrorType(message, &e, p.method == methodCall); failed != want {
+	if want := rpc.ErrorType(message, &e, p.method == rpc.MethodCallTool); failed != want {
 		p.stage.Errorf("failed by %q, want %q: %s", failed, want, message)
 	}
 }

@@ -256,7 +256,7 @@ func TestListenAtEndedProcess(t *testing.T) {
 		var g *group
 		for _, g = range s.server.groups {
 		}
-		w := g.workers[0]
+		w := g.processes[0]
 		s.server.mu.Unlock()
 		s.process(1).end(errPlayed)
 		synctest.Wait()
@@ -307,13 +307,13 @@ func TestHoldersAreCountedAnew(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		const filter = `"notifications":{"toolsListChanged":true},`
 		first := s.post(mute, "subscriptions/listen", filter)
-		for i := range holders {
+		for i := range mostShort {
 			s.process(i + 1).end(errPlayed)
 			synctest.Wait()
 		}
 		first.abandon()
 		second := s.post(mute, "subscriptions/listen", filter)
-		s.process(holders + 1).end(errPlayed)
+		s.process(mostShort + 1).end(errPlayed)
 		second.want(acknowledged(`{"toolsListChanged":true}`), change())
 	})
 }
@@ -391,7 +391,7 @@ func TestUnansweredOwnRequests(t *testing.T) {
 			s.server.mu.Lock()
 			defer s.server.mu.Unlock()
 			for _, g := range s.server.groups {
-				for _, w := range g.workers {
+				for _, w := range g.processes {
 					n += w.LenLocked()
 				}
 			}
