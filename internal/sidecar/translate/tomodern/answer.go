@@ -53,6 +53,9 @@ func resultFor(method string, id []byte, m session.Message, serverMeta []byte) (
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, id)
 	isList := method == toolindex.Method || method == "prompts/list" || method == "resources/list" || method == "resources/templates/list"
+	if isList {
+		dropEmptyCursor(text, result, &edits)
+	}
 	if kind.Present() {
 		edits.Replace(kind, memberComplete[len(`"resultType":`):])
 	} else {
@@ -72,6 +75,14 @@ func resultFor(method string, id []byte, m session.Message, serverMeta []byte) (
 		dropExecution(text, tools, &edits)
 	}
 	return edits.Edited(text), nil
+}
+
+// dropEmptyCursor drops the cursor by which servers with sessions say that a list has ended. In
+// the stateless revision an empty cursor is a cursor like any other (P-05).
+func dropEmptyCursor(text []byte, result rpc.Span, edits *rpc.Edits) {
+	edits.Filter(text, result, func(m rpc.Member) bool {
+		return string(m.Name) != "nextCursor" || string(m.Value.Of(text)) != `""`
+	})
 }
 
 // nameServer names the server in the result's _meta, unless the server has done so itself.

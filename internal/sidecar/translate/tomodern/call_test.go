@@ -1,6 +1,7 @@
 package tomodern
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,18 @@ func TestTranslation(t *testing.T) {
 			"tools/list", `"cursor":"c",`, "", `{"jsonrpc":"2.0","id":N,"method":"tools/list","params":{"cursor":"c","_meta":{}}}`,
 			`"result":{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"execution":{},"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"}`,
 			result(`"resultType":"complete",` + hints + info + `,"tools":[{"name":"a"},{"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"`),
+		},
+		"P-05 an empty cursor": {
+			"tools/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"tools/list","params":{"_meta":{}}}`,
+			`"result":{"tools":[], "nextCursor" : "" }`, result(`"resultType":"complete",` + hints + info + `,"tools":[] `),
+		},
+		"P-05 an empty cursor and no more": {
+			"resources/templates/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/templates/list","params":{"_meta":{}}}`,
+			`"result":{"nextCursor":""}`, result(`"resultType":"complete",` + strings.TrimSuffix(hints+info, ",")),
+		},
+		"P-05 an empty cursor of no list": {
+			"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`,
+			`"result":{"nextCursor":""}`, result(`"resultType":"complete",` + info + `,"nextCursor":""`),
 		},
 		"C-01 prompts":   {"prompts/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"prompts/list","params":{"_meta":{}}}`, `"result":{"prompts":[]}`, result(`"resultType":"complete",` + hints + info + `,"prompts":[]`)},
 		"C-01 resources": {"resources/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/list","params":{"_meta":{}}}`, `"result":{"resources":[]}`, result(`"resultType":"complete",` + hints + info + `,"resources":[]`)},
