@@ -96,5 +96,20 @@ func (f Filter) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// Notification announces a change that Each has named. The member _meta may be empty.
+func Notification(method, uri, meta string) []byte {
+	var members []string
+	if method == MethodUpdated {
+		members = append(members, `"uri":`+string(rpc.AppendString(nil, uri)))
+	}
+	if meta != "" {
+		members = append(members, meta)
+	}
+	if members == nil {
+		return []byte(`{"jsonrpc":"2.0","method":"` + method + `"}`)
+	}
+	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":` + rpc.Object(members...) + `}`)
+}
+
 // String is the filter as it stands in a message.
 func (f Filter) String() string { return string(f.Append(nil)) }

@@ -132,10 +132,3 @@ func serverInfo(discovered []byte, result rpc.Span) []byte {
 	text = rpc.AppendString(append(text, `,"version":`...), cmp.Or(known.Version, "unknown"))
 	return append(text, '}')
 }
-
-// identity are the members of _meta of the session's own requests.
-func (s *Server) identity() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.client.identity
-}

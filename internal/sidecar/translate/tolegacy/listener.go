@@ -54,10 +54,6 @@ type change struct {
 	withdrawn bool   // a later request has undone it
 }
 
-func newListener(s *Server) *listener {
-	return &listener{server: s, wake: make(chan struct{}, 1), uris: uriSet{}}
-}
-
 // subscribe subscribes the client to a resource, or ends that.
 func (s *Server) subscribe(request session.Message) error {
 	id, uri := request.Envelope.ID.Of(request.Bytes), string(request.Envelope.URI)
@@ -151,17 +147,17 @@ func (l *listener) apply(changes []change) {
 		_, isWanted := wanted[changes[i].uri]
 		changes[i].withdrawn = !isWanted
 	}
-	failed := l.arrange(wanted, adds)
+	failure := l.arrange(wanted, adds)
 	for _, c := range changes {
 		if c.id != nil {
-			l.conclude(c, failed)
+			l.conclude(c, failure)
 		}
 	}
 }
 
 // arrange has the subscription be about these resources. A subscription that already is stays.
 // If the server has no subscriptions, the adapter asks again only if the client adds a resource.
-func (l *listener) arrange(wanted uriSet, adds bool) (failed *failure) {
+func (l *listener) arrange(wanted uriSet, adds bool) (failure *session.Message) {
 	same := maps.Equal(wanted, l.uris) && !l.stale
 	switch filter := l.filter(wanted); {
 	case filter.IsEmpty():
@@ -176,7 +172,7 @@ func (l *listener) arrange(wanted uriSet, adds bool) (failed *failure) {
 }
 
 // conclude answers the request for a change. One that a later request has undone is granted.
-func (l *listener) conclude(c change, failed *failure) {
+func (l *listener) conclude(c change, failure *session.Message) {
 	var answer []byte
 	_, has := l.uris[c.uri]
 	switch {
@@ -184,8 +180,8 @@ func (l *listener) conclude(c change, failed *failure) {
 		answer = rpc.AppendError(nil, c.id, rpc.CodeInternal, c.refused, nil)
 	case !c.add || c.withdrawn || has:
 		answer = rpc.AppendResult(nil, c.id, []byte("{}"))
-	case failed != nil:
-		answer = failed.to(c.id)
+	case failure != nil:
+		answer = translateError(*failure, c.id)
 	default:
 		answer = rpc.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not announce changes of this resource", nil)
 	}
@@ -204,9 +200,9 @@ func (l *listener) lose(last []byte) {
 	l.tryLater(readFailure(last))
 }
 
-// tryLater has a subscription made again after some time, unless the server has none.
-func (l *listener) tryLater(because *failure) {
-	if l.useless = because.isNoMethod(); !l.useless {
+// tryLater has a subscription made again after some time, unless the server has none (N-07).
+func (l *listener) tryLater(failure *session.Message) {
+	if l.useless = rpc.ErrorCode(failure.Bytes, &failure.Envelope) == rpc.CodeMethodNotFound; !l.useless {
 		l.retry.Reset(l.backOff.Failed(nil, mux.Background))
 	}
 }

@@ -74,7 +74,7 @@ type Metrics struct {
 type Options struct {
 	Modern  Modern
 	Limits  Limits
-	Metrics *Metrics // nil counts nothing
+	Metrics *Metrics
 	Log     logr.Logger
 }
 
@@ -96,7 +96,7 @@ type Server struct {
 	mu           sync.Mutex
 	closed       bool
 	initializing bool    // a goroutine answers initialize
-	client       *client // nil before initialize was answered
+	client       *client // nil before initialize was answered; does not change after it
 	meta         []byte  // the member _meta of requests of the client
 	calls        map[*call]struct{}
 	inputs       map[string]*inputRequest // without an answer, by id
@@ -105,12 +105,9 @@ type Server struct {
 
 // New returns a server with a session, made of one that has none.
 func New(options Options) *Server {
-	if options.Metrics == nil {
-		options.Metrics = &Metrics{}
-	}
 	s := &Server{options: options, metrics: options.Metrics, calls: map[*call]struct{}{}, inputs: map[string]*inputRequest{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.listen = newListener(s)
+	s.listen = &listener{server: s, wake: make(chan struct{}, 1), uris: uriSet{}}
 	return s
 }
 

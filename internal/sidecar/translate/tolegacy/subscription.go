@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -14,24 +13,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-// failure is why there is no subscription: the server's answer, or else an error.
-type failure struct {
-	answer session.Message
-	err    error
-}
-
-// to is the failure as the answer to a request of the client.
-func (f *failure) to(id []byte) []byte {
-	if f.err != nil {
-		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
-	}
-	return translateError(f.answer, id)
-}
-
-// isNoMethod says whether the server does not have subscriptions at all (N-07).
-func (f *failure) isNoMethod() bool {
-	code := rpc.Lookup(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
-	return string(code) == strconv.Itoa(rpc.CodeMethodNotFound)
+// failed is the answer for the case that there is no subscription for a reason.
+func failed(reason error) *session.Message {
+	m := scanned(rpc.AppendError(nil, nil, rpc.CodeInternal, "the server does not take subscriptions now: "+reason.Error(), nil))
+	return &m
 }
 
 var (
@@ -39,16 +24,16 @@ var (
 	errListenBad   = errors.New("the server's answer to " + subscription.MethodListen + " cannot be understood")
 )
 
-// readFailure reads the answer that ends a subscription.
-func readFailure(last []byte) *failure {
+// readFailure reads the answer that ends a subscription. It returns an error.
+func readFailure(last []byte) *session.Message {
 	answer := scanned(last)
 	switch {
 	case answer.Envelope.Kind == 0:
-		return &failure{err: errListenBad}
+		return failed(errListenBad)
 	case answer.Envelope.Error.Present():
-		return &failure{answer: answer}
+		return &answer
 	}
-	return &failure{err: errListenEnded}
+	return failed(errListenEnded)
 }
 
 // filter is what a subscription asks for, for a client that is subscribed to the resources.
@@ -58,15 +43,15 @@ func (l *listener) filter(uris uriSet) subscription.Filter {
 
 // replace makes a new subscription. The old one ends when the server has acknowledged the new
 // one, so that the client misses nothing.
-func (l *listener) replace(filter subscription.Filter, wanted uriSet) *failure {
-	exchange, honored, failed := l.open(filter)
-	if failed != nil {
+func (l *listener) replace(filter subscription.Filter, wanted uriSet) (failure *session.Message) {
+	exchange, honored, failure := l.open(filter)
+	if failure != nil {
 		maps.DeleteFunc(l.uris, func(uri string, _ struct{}) bool { _, ok := wanted[uri]; return !ok })
 		l.stale = true
 		if l.current == nil {
-			l.tryLater(failed)
+			l.tryLater(failure)
 		}
-		return failed
+		return failure
 	}
 	maps.DeleteFunc(wanted, func(uri string, _ struct{}) bool {
 		_, had := l.uris[uri]
@@ -79,20 +64,20 @@ func (l *listener) replace(filter subscription.Filter, wanted uriSet) *failure {
 
 // open makes a subscription and waits for the server to acknowledge it. Messages of the old one
 // wait meanwhile.
-func (l *listener) open(filter subscription.Filter) (exchange Exchange, honored subscription.Filter, failed *failure) {
+func (l *listener) open(filter subscription.Filter) (exchange Exchange, honored subscription.Filter, failure *session.Message) {
 	limit := l.server.options.Limits.ListenTimeout
 	ctx, cancel := context.WithTimeoutCause(l.server.ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
-	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(subscription.MethodListen, `"notifications":`+filter.String()+`,`, l.server.identity()))
+	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(subscription.MethodListen, `"notifications":`+filter.String()+`,`, l.server.client.identity))
 	if err != nil {
-		return nil, honored, &failure{err: err}
+		return nil, honored, failed(err)
 	}
 	for {
 		message, last, err := await(ctx, exchange)
 		switch {
 		case err != nil:
 			exchange.Release()
-			return nil, honored, &failure{err: context.Cause(ctx)}
+			return nil, honored, failed(context.Cause(ctx))
 		case last:
 			exchange.Release()
 			return nil, honored, readFailure(message)
@@ -135,11 +120,7 @@ func (l *listener) everything(honored subscription.Filter) (events [][]byte) {
 	missed := l.filter(l.uris)
 	missed.Lists = honored.Lists
 	for method, uri := range missed.Each {
-		text := []byte(`{"jsonrpc":"2.0","method":"` + method + `"`)
-		if method == subscription.MethodUpdated {
-			text = append(rpc.AppendString(append(text, `,"params":{"uri":`...), uri), '}')
-		}
-		events = append(events, append(text, '}'))
+		events = append(events, subscription.Notification(method, uri, ""))
 	}
 	return events
 }

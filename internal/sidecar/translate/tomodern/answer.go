@@ -3,6 +3,7 @@ package tomodern
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -38,6 +39,8 @@ var (
 	memberScope    = []byte(`"cacheScope":"private"`)
 )
 
+var listMethods = []string{toolindex.Method, "prompts/list", "resources/list", "resources/templates/list"}
+
 // resultFor is a result as a client of the stateless revision wants it. Every other byte of
 // the process stays as it is.
 func resultFor(method string, id []byte, m session.Message, serverMeta []byte) ([]byte, error) {
@@ -52,7 +55,7 @@ func resultFor(method string, id []byte, m session.Message, serverMeta []byte) (
 	kind, ttl, scope, meta, tools := found[0], found[1], found[2], found[3], found[4]
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, id)
-	isList := method == toolindex.Method || method == "prompts/list" || method == "resources/list" || method == "resources/templates/list"
+	isList := slices.Contains(listMethods, method)
 	if isList {
 		dropEmptyCursor(text, result, &edits)
 	}

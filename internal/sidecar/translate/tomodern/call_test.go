@@ -140,13 +140,13 @@ func TestDiscover(t *testing.T) {
 		roots        bool
 		initialize   string
 	}{
-		"none":                             {`{}`, true, `{}`},
-		"B-04 elicitation is by form":      {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
-		"B-04 elicitation by URL only":     {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
-		"B-04 no roots":                    {`{"roots":{"listChanged":true}}`, false, `{}`},
-		"B-04 roots":                       {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
-		"B-04 what nobody can keep is not": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
-		"no object":                        {`{"sampling":null,"elicitation":true}`, false, `{}`},
+		"none":                                  {`{}`, true, `{}`},
+		"B-04 elicitation is by form":           {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
+		"B-04 elicitation by URL only":          {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
+		"B-04 no roots":                         {`{"roots":{"listChanged":true}}`, false, `{}`},
+		"B-04 roots":                            {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
+		"B-04 capabilities that cannot be kept": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
+		"no object":                             {`{"sampling":null,"elicitation":true}`, false, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(o *Options) { o.OfferRoots = test.roots }, func(p *script) { delete(p.answers, "initialize") }, func(s *stage) {
@@ -193,7 +193,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// U-05: progress goes to whom it belongs, and late one to nobody.
+// U-05: progress goes to its call, and late progress is dropped.
 func TestProgress(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		a := s.post(client{capabilities: "{}", meta: `"progressToken":TOKEN,`}, "tools/call", `"name":"a",`)
@@ -210,8 +210,8 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// A process that ends takes its own calls with it, and no others; what it said last is
-// for nobody. The next call has a fresh one.
+// A process that ends takes its own calls with it, and no others. Its standard error is not for
+// clients. The next call has a fresh process.
 func TestProcessEnds(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		one, other := s.post(mute, "tools/call", ""), s.post(client{principal: "other", capabilities: "{}"}, "tools/call", "")

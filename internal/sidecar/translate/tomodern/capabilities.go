@@ -41,27 +41,20 @@ func (c capabilities) any() bool { return c.form || c.url || c.sampling || c.roo
 // text is how the adapter declares the capabilities at initialize. Roots never change, because
 // clients without sessions do not announce that.
 func (c capabilities) text() string {
-	return object(
-		member{"elicitation", c.form || c.url, object(member{"form", c.form, "{}"}, member{"url", c.url, "{}"})},
-		member{"sampling", c.sampling, object(member{"tools", c.samplingTools, "{}"}, member{"context", c.samplingContext, "{}"})},
-		member{"roots", c.roots, "{}"})
-}
-
-type member struct {
-	name    string
-	present bool
-	value   string
-}
-
-// object is an object with those of the members that are present.
-func object(members ...member) string {
-	var texts []string
-	for _, m := range members {
-		if m.present {
-			texts = append(texts, `"`+m.name+`":`+m.value)
+	var kinds, modes, uses []string
+	add := func(to *[]string, has bool, member string) {
+		if has {
+			*to = append(*to, member)
 		}
 	}
-	return rpc.Object(texts...)
+	add(&modes, c.form, `"form":{}`)
+	add(&modes, c.url, `"url":{}`)
+	add(&uses, c.samplingTools, `"tools":{}`)
+	add(&uses, c.samplingContext, `"context":{}`)
+	add(&kinds, c.form || c.url, `"elicitation":`+rpc.Object(modes...))
+	add(&kinds, c.sampling, `"sampling":`+rpc.Object(uses...))
+	add(&kinds, c.roots, `"roots":{}`)
+	return rpc.Object(kinds...)
 }
 
 // allow says whether a server may make a request of the client (I-03), and if not, why.
@@ -69,9 +62,7 @@ func (c capabilities) allow(request session.Message) (code int, reason string) {
 	text, params := request.Bytes, request.Envelope.Params
 	switch method := string(request.Envelope.Method); {
 	case method == rpc.MethodElicit && (c.form || c.url):
-		found, err := rpc.Find(text, params, "mode")
-		url := err == nil && string(rpc.Text(text, found[0])) == "url"
-		if url && !c.url || !url && !c.form {
+		if !c.allowMode(text, params) {
 			return rpc.CodeInvalidParams, "the client does not have this mode of elicitation"
 		}
 	case method == rpc.MethodSample && c.sampling:
@@ -84,4 +75,13 @@ func (c capabilities) allow(request session.Message) (code int, reason string) {
 		return rpc.CodeMethodNotFound, "the client does not have the capability for this method"
 	}
 	return 0, ""
+}
+
+// allowMode says whether the client has the mode of an elicitation.
+func (c capabilities) allowMode(text []byte, params rpc.Span) bool {
+	found, err := rpc.Find(text, params, "mode")
+	if err == nil && string(rpc.Text(text, found[0])) == "url" {
+		return c.url
+	}
+	return c.form
 }

@@ -191,14 +191,14 @@ func play(t *testing.T, change func(*Options), script func(*script), test func(*
 	})
 }
 
-// empty checks that nothing is kept for anybody.
+// empty checks that the server keeps nothing.
 func (s *stage) empty() {
 	s.Helper()
 	v := s.server
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.calls)+len(v.parked)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.kept.Held()) != 0 {
-		s.Errorf("left are %d calls, %d parks, %d listens, %d groups, %d children, %d waiters, %d bytes",
+		s.Errorf("left are %d calls, %d parked, %d listens, %d groups, %d children, %d waiters, %d bytes",
 			len(v.calls), len(v.parked), len(v.listens), len(v.groups), v.children, v.waiters, v.kept.Held())
 	}
 }
@@ -239,7 +239,7 @@ func (p *posted) Notify(message []byte) {
 	}
 }
 
-// Answer takes the answer. It has to be valid, and what is said of it true.
+// Answer takes the answer. It has to be valid, and to match the code and the failure.
 func (p *posted) Answer(message []byte, code int, failed string) {
 	e := p.take(message)
 	if string(e.ID.Of(message)) != p.id {

@@ -51,7 +51,7 @@ func (p *process) receiveRequest(m session.Message) {
 	c := p.asking
 	switch {
 	case code != 0:
-	case c == nil || c.first == 0 || c.done: // the process does not have the call yet, or any more
+	case c == nil || c.first == 0: // the process has no such call, or does not have it yet
 		code, reason = rpc.CodeInternal, "there is no call to ask the client in"
 		if q.method == rpc.MethodListRoots {
 			code = rpc.CodeMethodNotFound

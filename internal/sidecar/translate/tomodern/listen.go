@@ -183,11 +183,11 @@ func (s *Server) leaveLocked(l *listen) {
 
 // acknowledge sends the first message of a subscription.
 func (l *listen) acknowledge() {
-	l.to.Notify(notification(subscription.MethodAcknowledged, `"notifications":`+l.filter.String()+`,`, l.to.ID()))
+	l.to.Notify([]byte(`{"jsonrpc":"2.0","method":"` + subscription.MethodAcknowledged + `","params":{"notifications":` + l.filter.String() + `,` + metaTag(l.to.ID()) + `}}`))
 }
 
 // complete sends the last message of a subscription that ends in order (N-05).
 func (l *listen) complete() {
 	id := l.to.ID()
-	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete","_meta":{`+tag(id)+`}}`)), 0, "")
+	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+metaTag(id)+`}`)), 0, "")
 }

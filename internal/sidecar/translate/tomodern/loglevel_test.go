@@ -13,7 +13,7 @@ func logs(level string) client {
 
 const logMessage = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":1.0}}`
 
-// U-06, U-07, B-06: the level is told before the call, and only if it is news. A message
+// U-06, U-07, B-06: the level is told before the call, and only if it has changed. A message
 // goes to the call if it is severe enough.
 func TestLogLevel(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {

@@ -26,29 +26,25 @@ func (p *process) receiveChange(method string, m session.Message) {
 	}
 }
 
-// tag is the member of _meta that names the subscription of a message (N-03).
-func tag(id []byte) string { return `"` + rpc.MetaSubscriptionID + `":` + string(id) }
+// metaTag is the member _meta that names the subscription of a message (N-03).
+func metaTag(id []byte) string {
+	return `"_meta":{"` + rpc.MetaSubscriptionID + `":` + string(id) + `}`
+}
 
 // tagged is a notification that names its subscription.
 func tagged(m session.Message, id []byte) []byte {
-	text, e := m.Bytes, &m.Envelope
-	if !e.Params.Present() {
-		return notification(string(e.Method), "", id)
-	}
+	text, e, meta := m.Bytes, &m.Envelope, metaTag(id)
 	var edits rpc.Edits
 	switch {
+	case !e.Params.Present():
+		return subscription.Notification(string(e.Method), "", meta)
 	case e.SubscriptionID.Present():
 		edits.Replace(e.SubscriptionID, id)
 	case e.Meta.Present():
-		edits.Insert(text, e.Meta, []byte(tag(id)))
+		edits.Insert(text, e.Meta, []byte(meta[len(`"_meta":{`):len(meta)-1]))
 	default:
 		edits.Filter(text, e.Params, func(m rpc.Member) bool { return string(m.Name) != "_meta" }) // some write null
-		edits.Insert(text, e.Params, []byte(`"_meta":{`+tag(id)+`}`))
+		edits.Insert(text, e.Params, []byte(meta))
 	}
 	return edits.Edited(text)
-}
-
-// notification is a notification of the adapter itself, with params that each end with a comma.
-func notification(method, params string, id []byte) []byte {
-	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{` + tag(id) + `}}}`)
 }

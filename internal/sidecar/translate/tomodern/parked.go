@@ -2,6 +2,7 @@ package tomodern
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -12,8 +13,7 @@ import (
 // parked is a call that waits for its client to come back with input.
 type parked struct {
 	id    string
-	call  *call // nil if the process is to be called anew
-	bound []byte
+	call  *call  // nil if the process is to be called anew
 	round uint32 // of input requests, the last
 	open  bool   // the client has not come back from that round
 	timer *time.Timer
@@ -33,30 +33,29 @@ func (s *Server) ask(c *call) {
 		return
 	}
 	if c.parked == nil {
-		c.parked = s.parkLocked(c, bound)
+		c.parked = s.parkLocked(c)
 	}
-	state := s.openLocked(c.parked)
+	state := s.openLocked(c.parked, bound)
 	result := inputRequired(c.inputs, state)
 	to := s.takeLocked(c)
 	s.mu.Unlock()
 	to.Answer(rpc.AppendResult(nil, to.ID(), result), 0, "")
 }
 
-func (s *Server) parkLocked(c *call, bound []byte) *parked {
-	k := &parked{id: newParkedID(), call: c, bound: bound}
+func (s *Server) parkLocked(c *call) *parked {
+	k := &parked{id: rand.Text(), call: c}
 	s.parked[k.id] = k
 	return k
 }
 
 // openLocked begins a round, and returns the requestState that the client must come back with.
-func (s *Server) openLocked(k *parked) string {
+func (s *Server) openLocked(k *parked, bound []byte) string {
 	s.metrics.Parks.Inc()
 	k.round++
 	k.open = true
 	round := k.round
-	ttl := s.options.Limits.ParkTTL
-	k.timer = time.AfterFunc(ttl, func() { s.expire(k, round) })
-	return s.sealer.seal(ticket{k.id, round, time.Now().Add(ttl)}, k.bound)
+	k.timer = time.AfterFunc(s.options.Limits.ParkTTL, func() { s.expire(k, round) })
+	return s.sealer.seal(k.id, round, bound)
 }
 
 func (s *Server) forgetLocked(k *parked) {

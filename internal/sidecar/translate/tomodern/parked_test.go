@@ -91,7 +91,7 @@ func TestParkAndRetry(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"r1": `{` + form + `}`}, round1.requests); diff != "" {
 			t.Error(diff)
 		}
-		progress(1) // while nobody waits
+		progress(1) // while no client waits
 		first.abandon()
 		p.expectNothing() // it has its answer
 
@@ -305,7 +305,7 @@ func TestAnswerWhileParked(t *testing.T) {
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(result(`"resultType":"complete",` + info + `,"content":["late"]`))
 		p.expectNothing()
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
-		equal(t, "bytes held", uint64(s.server.kept.Held()), 0)
+		equal(t, "bytes kept", uint64(s.server.kept.Held()), 0)
 	})
 }
 
@@ -325,7 +325,7 @@ func TestCancelledQuestion(t *testing.T) {
 	})
 }
 
-// What is asked while nobody can be asked, or of clients that cannot (I-03, Q-01).
+// Input requests without a call, or without the capability (I-03, Q-01).
 func TestUnaskable(t *testing.T) {
 	url := `"method":"elicitation/create","params":{"mode":"url","url":"https://x"}`
 	tools := `"method":"sampling/createMessage","params":{"tools":[]}`
@@ -530,8 +530,8 @@ func TestParkedArguments(t *testing.T) {
 		s.server.mu.Lock()
 		defer s.server.mu.Unlock()
 		for _, p := range s.server.parked {
-			if len(p.call.arguments) > 0 || len(p.bound) == 0 {
-				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.bound))
+			if len(p.call.arguments) > 0 || len(p.call.bound) == 0 {
+				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.call.bound))
 			}
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"time"
 )
 
 // stateBytes is how long a requestState can be.
@@ -23,7 +22,9 @@ type sealer struct{ aead cipher.AEAD }
 // newSealer makes up a key. No other instance has it, because a parked call lives in this one
 // only.
 func newSealer() sealer {
-	block, err := aes.NewCipher(randomBytes(32))
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // which never fails
+	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic(err) // the key is of the right size
 	}
@@ -34,53 +35,27 @@ func newSealer() sealer {
 	return sealer{aead}
 }
 
-// ticket is the content of a requestState.
-type ticket struct {
-	id      string // of the parked call
-	round   uint32
-	expires time.Time
-}
-
-const (
-	idBytes     = 16
-	ticketBytes = idBytes + 4 + 8
-)
-
-func newParkedID() string { return string(randomBytes(idBytes)) }
-
-func randomBytes(n int) []byte {
-	random := make([]byte, n)
-	_, _ = rand.Read(random) // which never fails
-	return random
-}
-
-func (s sealer) seal(t ticket, bound []byte) string {
-	plain := binary.BigEndian.AppendUint32([]byte(t.id), t.round)
-	plain = binary.BigEndian.AppendUint64(plain, uint64(t.expires.UnixMilli()))
+// seal makes the requestState of one round of a parked call.
+func (s sealer) seal(id string, round uint32, bound []byte) string {
+	plain := append(binary.BigEndian.AppendUint32(nil, round), id...)
 	sealed := s.aead.Seal(nil, nil, plain, bound) //nolint:gosec // It makes the nonce.
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// open reads a requestState, if this instance has sealed it, it is bound to this, and it has not
-// expired.
-func (s sealer) open(text, bound []byte) (t ticket, ok bool) {
+// open reads a requestState, if this instance has sealed it and it is bound to this.
+func (s sealer) open(text, bound []byte) (id string, round uint32, ok bool) {
 	if len(text) > stateBytes {
-		return t, false
+		return "", 0, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().AppendDecode(nil, text)
 	if err != nil {
-		return t, false
+		return "", 0, false
 	}
 	plain, err := s.aead.Open(nil, nil, sealed, bound)
-	if err != nil || len(plain) != ticketBytes {
-		return t, false
+	if err != nil {
+		return "", 0, false
 	}
-	t = ticket{
-		id:      string(plain[:idBytes]),
-		round:   binary.BigEndian.Uint32(plain[idBytes:]),
-		expires: time.UnixMilli(int64(binary.BigEndian.Uint64(plain[idBytes+4:]))), //nolint:gosec // seal has made it.
-	}
-	return t, time.Now().Before(t.expires)
+	return string(plain[4:]), binary.BigEndian.Uint32(plain), true
 }
 
 // boundTo is the binding of a call's requestState. It is worked out once, because that takes a

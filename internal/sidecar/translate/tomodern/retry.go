@@ -17,10 +17,10 @@ var errResponses = errors.New("inputResponses do not answer the input requests")
 // calls nothing: the tool may have acted.
 func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	bound := boundTo(g, r.method, r.name(), r.arguments.Of(r.Bytes))
-	t, ok := s.sealer.open(rpc.Text(r.Bytes, r.state), bound)
+	id, round, ok := s.sealer.open(rpc.Text(r.Bytes, r.state), bound)
 	s.mu.Lock()
-	k := s.parked[t.id]
-	if !ok || k == nil || !k.open || k.round != t.round {
+	k := s.parked[id]
+	if !ok || k == nil || !k.open || k.round != round {
 		s.mu.Unlock()
 		s.metrics.InvalidStates.Inc()
 		refuse(r.to, rpc.CodeInvalidParams, "requestState invalid or expired; call again")

@@ -124,11 +124,7 @@ func (g *group) notifyAllLocked() {
 			continue
 		}
 		for method, uri := range l.filter.Each {
-			params := ""
-			if method == subscription.MethodUpdated {
-				params = uriParam(uri) + ","
-			}
-			l.to.Notify(notification(method, params, l.to.ID()))
+			l.to.Notify(subscription.Notification(method, uri, metaTag(l.to.ID())))
 		}
 	}
 }

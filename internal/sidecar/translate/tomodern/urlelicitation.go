@@ -37,7 +37,7 @@ func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data r
 		s.mu.Unlock()
 		return false
 	}
-	state := s.openLocked(s.parkLocked(nil, bound))
+	state := s.openLocked(s.parkLocked(nil), bound)
 	s.mu.Unlock()
 	to.Answer(rpc.AppendResult(nil, to.ID(), inputRequired(inputs, state)), 0, "")
 	return true
