@@ -21,5 +21,10 @@ const (
 	MethodListRoots    = "roots/list"
 )
 
+// TakesInput says whether a result of the method may ask for input (I-01).
+func TakesInput(method string) bool {
+	return method == MethodCallTool || method == MethodGetPrompt || method == MethodReadResource
+}
+
 // LogLevels are the levels of log messages, from the least severe to the most severe.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

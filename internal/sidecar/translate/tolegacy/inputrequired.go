@@ -1,7 +1,6 @@
 package tolegacy
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -33,15 +32,13 @@ func (s *Server) converse(c *call, exchange Exchange) {
 	}
 }
 
-// withInput are the methods whose results may ask for input (I-01).
-var withInput = []string{rpc.MethodCallTool, rpc.MethodGetPrompt, rpc.MethodReadResource}
-
 // consider looks at an answer of the modern server. It passes the answer on to the client, or
 // returns another request.
 func (s *Server) consider(c *call, text []byte) (next session.Message, more bool) {
 	answer := scanned(text)
 	result := answer.Envelope.Result
-	kind := resultType(text, result)
+	typeAt := rpc.Lookup(text, result, "resultType") // J-14
+	kind := rpc.Text(text, typeAt)
 	switch {
 	case answer.Envelope.Kind != rpc.Response:
 		s.bad(c, "cannot be read")
@@ -49,11 +46,11 @@ func (s *Server) consider(c *call, text []byte) (next session.Message, more bool
 		s.answer(c, scanned(translateError(answer, c.id())))
 	case !result.IsObject(text):
 		s.bad(c, "is not an object")
-	case bytes.Equal(kind, typeComplete):
+	case string(kind) == "complete" || !typeAt.Present(): // J-15
 		s.answer(c, c.complete(answer))
-	case !bytes.Equal(kind, typeInputRequired):
+	case string(kind) != "input_required":
 		s.bad(c, fmt.Sprintf("is of a type that was not agreed on: %q", rpc.Clip(kind)))
-	case !slices.Contains(withInput, string(c.method())):
+	case !rpc.TakesInput(string(c.method())):
 		s.bad(c, "asks for input, which it must not for "+rpc.Clip(c.method()))
 	default:
 		return s.nextRound(c, answer)

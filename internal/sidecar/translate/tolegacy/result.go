@@ -11,20 +11,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// The types of results (J-14).
-var (
-	typeComplete      = []byte("complete")
-	typeInputRequired = []byte("input_required")
-)
-
-// resultType is the type of a result. One that does not say is complete (J-15).
-func resultType(answer []byte, result rpc.Span) []byte {
-	if at := rpc.Lookup(answer, result, "resultType"); at.Present() {
-		return rpc.Text(answer, at)
-	}
-	return typeComplete
-}
-
 // complete is a complete result as the client gets it: without what its revision does not
 // know, and otherwise byte for byte. It overwrites the answer.
 func (c *call) complete(answer session.Message) session.Message {

@@ -140,7 +140,7 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 	case code == rpc.CodeResourceNotFound:
 		notFound(c, text, found, at, &edits)
 		code = rpc.CodeInvalidParams
-	case code == rpc.CodeURLElicitation && takesInput(c.method) && s.answerURLs(c, to, text, found[2]):
+	case code == rpc.CodeURLElicitation && rpc.TakesInput(c.method) && s.answerURLs(c, to, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
 		code = rpc.CodeInternal

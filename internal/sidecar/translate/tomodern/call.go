@@ -53,7 +53,7 @@ func (s *Server) call(ctx context.Context, g *group, r *request) error {
 	return s.retryGone(func() error {
 		c := &call{
 			group: g, method: r.method, name: string(r.name()), level: r.level, to: r.to,
-			mayAsk: g.capabilities.any() && takesInput(r.method),
+			mayAsk: g.capabilities.any() && rpc.TakesInput(r.method),
 		}
 		if c.mayAsk {
 			c.arguments = bytes.Clone(r.arguments.Of(r.Bytes))

@@ -69,10 +69,6 @@ func (s *Server) join(from *caller.Caller, c capabilities) (*group, error) {
 func (g *group) leave() {
 	g.server.mu.Lock()
 	defer g.server.mu.Unlock()
-	g.leaveLocked()
-}
-
-func (g *group) leaveLocked() {
 	g.users--
 	g.lastUsed = time.Now()
 	g.tidyLocked()

@@ -13,11 +13,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-// takesInput says whether a result of the method may ask for input (I-01).
-func takesInput(method string) bool {
-	return method == rpc.MethodCallTool || method == rpc.MethodGetPrompt || method == rpc.MethodReadResource
-}
-
 // request is a client's request, as far as the adapter has read it.
 type request struct {
 	session.Message
@@ -100,7 +95,7 @@ func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recip
 		return s.discover(ctx, g, to)
 	case r.method == subscription.MethodListen:
 		return s.listen(ctx, g, &r)
-	case takesInput(r.method) && r.state.Present():
+	case rpc.TakesInput(r.method) && r.state.Present():
 		return s.retry(ctx, g, &r)
 	}
 	return s.call(ctx, g, &r)

@@ -73,11 +73,11 @@ func (g *group) subscriberEndedLocked(p *process) {
 }
 
 func (g *group) replaceSubscriber() {
+	defer g.leave()
 	s := g.server
 	p, err := g.acquire(s.ctx, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer g.leaveLocked()
 	if err == nil {
 		defer p.releaseLocked(nil)
 		err = p.DeadLocked()
