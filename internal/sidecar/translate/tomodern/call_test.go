@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -257,5 +258,33 @@ func TestCancelShared(t *testing.T) {
 		p.answer(second, `"result":{}`)
 		b.want(result(`"resultType":"complete",` + info))
 		s.processes(1)
+	})
+}
+
+// Progress of a call without a token belongs to no client, whatever token the process makes up.
+func TestProgressWithoutToken(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(mute, "tools/call", "")
+		p := s.process(1)
+		call := p.next()
+		p.emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(call.Envelope.ID.Of(call.Bytes)) + `,"progress":1}}`)
+		request.wantNothing()
+		equal(t, "late progress", s.server.Metrics().LateProgress.Value(), 1)
+	})
+}
+
+// A request that no process takes is tried a few times, and not for ever.
+func TestProcessesThatTakeNothing(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) == "tools/list" {
+				return errPlayed
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		s.post(mute, "tools/list", "").wantBusy()
+		s.processes(tries)
+		time.Sleep(mux.ReasonGrace) // for their ends
 	})
 }
