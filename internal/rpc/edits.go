@@ -7,17 +7,62 @@ import (
 )
 
 // Edits are changes to one text, which Edited makes. Their order does not matter, but no
-// two of them may replace the same bytes.
+// two of them may replace the same bytes. The zero value has none. A function that edits a
+// text and returns has its Edits on the stack, where most texts need no more room.
 //
-// They read objects as leniently as Members. Only Take is as strict as Find.
-type Edits []Edit
+// Edits read objects as leniently as Members. Only Take is as strict as Find.
+type Edits struct {
+	few  [8]Edit
+	size int    // of few
+	many []Edit // in place of few once there are more
+}
+
+func (e *Edits) all() []Edit {
+	if e.many != nil {
+		return e.many
+	}
+	return e.few[:e.size]
+}
+
+// Len is how many edits there are.
+func (e *Edits) Len() int { return len(e.all()) }
+
+// Truncate forgets the edits after the first n.
+func (e *Edits) Truncate(n int) {
+	if e.many != nil {
+		e.many = e.many[:n]
+		return
+	}
+	e.size = n
+}
+
+// Edited is a copy of the text with the edits made.
+func (e *Edits) Edited(text []byte) []byte { return Edited(text, e.all()...) }
+
+// EditedInPlace is Edited for a text that is the caller's own, of which no edit inserts
+// a part. It overwrites the text, unless an edit needs more room than those before it free.
+func (e *Edits) EditedInPlace(text []byte) []byte {
+	grown := 0
+	for _, edit := range sorted(e.all()) {
+		if grown += edit.grows(); grown > 0 {
+			return e.Edited(text)
+		}
+	}
+	return AppendEdited(text[:0], text, e.all()...)
+}
 
 // Replace puts something in the place of a range.
 func (e *Edits) Replace(at Span, with []byte) {
-	if *e == nil {
-		*e = make(Edits, 0, 8) // in one step: most texts need no more
+	edit := Edit{at, with}
+	switch {
+	case e.many != nil:
+		e.many = append(e.many, edit)
+	case e.size < len(e.few):
+		e.few[e.size] = edit
+		e.size++
+	default:
+		e.many = append(append(make([]Edit, 0, 4*len(e.few)), e.few[:]...), edit)
 	}
-	*e = append(*e, Edit{at, with})
 }
 
 // Filter drops the members of an object, or the elements of an array, for which keep
@@ -56,8 +101,8 @@ func (e *Edits) drop(at Span) {
 
 // Take drops the members with these names from an object, and returns their values. It
 // refuses what Find refuses, and then the edits must not be made.
-func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) {
-	f := finder{picker: picker{names: names}, found: make([]Span, len(names))}
+func (e *Edits) Take(text []byte, object Span, names ...string) (Found, error) {
+	f := finder{picker: picker{names: names}}
 	if !object.IsObject(text) {
 		return f.found, nil
 	}
@@ -68,7 +113,7 @@ func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) 
 		return !taken
 	})
 	if refused != nil {
-		return nil, refused
+		return Found{}, refused
 	}
 	return f.found, nil
 }
@@ -78,7 +123,7 @@ func (e *Edits) Take(text []byte, object Span, names ...string) ([]Span, error) 
 func (e *Edits) Insert(text []byte, object Span, members []byte) {
 	at := Span{object.Start + 1, object.Start + 1}
 	others := !e.empties(text, Span{at.Start, object.End - 1})
-	if !others && slices.ContainsFunc(*e, func(edit Edit) bool { return edit.Span == at }) {
+	if !others && slices.ContainsFunc(e.all(), func(edit Edit) bool { return edit.Span == at }) {
 		e.Replace(at, comma) // behind what an earlier Insert has put there
 	}
 	e.Replace(at, members)
@@ -91,7 +136,7 @@ var comma = []byte{','}
 
 // empties says whether the edits leave nothing in a range but white space.
 func (e *Edits) empties(text []byte, inside Span) bool {
-	return isBlank(inside.Of(text)) || slices.ContainsFunc(*e, func(edit Edit) bool {
+	return isBlank(inside.Of(text)) || slices.ContainsFunc(e.all(), func(edit Edit) bool {
 		at := edit.Span
 		return edit.With == nil && inside.Start <= at.Start && at.End <= inside.End &&
 			isBlank(text[inside.Start:at.Start]) && isBlank(text[at.End:inside.End])
@@ -102,9 +147,9 @@ func isBlank(text []byte) bool { return len(bytes.TrimLeft(text, " \t\r\n")) == 
 
 // Moved is where a range stands once the edits are made. No edit may have one end of its
 // own inside the range and the other outside.
-func (e Edits) Moved(at Span) Span {
+func (e *Edits) Moved(at Span) Span {
 	moved := at
-	for _, edit := range e {
+	for _, edit := range e.all() {
 		by := edit.grows()
 		if edit.Span.End <= at.Start {
 			moved.Start += by
@@ -118,7 +163,7 @@ func (e Edits) Moved(at Span) Span {
 
 // MovedEnvelope is the envelope of a text once the edits are made. The edits must leave alone the
 // strings that the envelope has. These still alias the text as it was.
-func (e Edits) MovedEnvelope(of Envelope) Envelope {
+func (e *Edits) MovedEnvelope(of Envelope) Envelope {
 	for _, at := range []*Span{&of.ID, &of.Params, &of.Result, &of.Error, &of.ProgressToken, &of.RequestID, &of.Meta, &of.SubscriptionID} {
 		*at = e.Moved(*at)
 	}

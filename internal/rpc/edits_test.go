@@ -36,7 +36,7 @@ func TestFilter(t *testing.T) {
 			edits.Filter([]byte(text), m.Value, func(m Member) bool { return !strings.HasPrefix(string(m.Name), "x") })
 			return true
 		})
-		if diff := cmp.Diff(want, string(Edited([]byte(text), edits...))); diff != "" {
+		if diff := cmp.Diff(want, string(edits.Edited([]byte(text)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
@@ -55,7 +55,7 @@ func TestFilterElements(t *testing.T) {
 	} {
 		var edits Edits
 		kept := edits.Filter([]byte(text), Span{0, len(text)}, func(m Member) bool { return text[m.Value.Start] != '0' })
-		if got := string(Edited([]byte(text), edits...)); got != want.left || kept != want.kept {
+		if got := string(edits.Edited([]byte(text))); got != want.left || kept != want.kept {
 			t.Errorf("%s: got %s with %d elements, want %s with %d", text, got, kept, want.left, want.kept)
 		}
 	}
@@ -94,13 +94,13 @@ func TestTake(t *testing.T) {
 			continue
 		}
 		var taken []string
-		for _, at := range found {
+		for _, at := range found[:2] {
 			taken = append(taken, text[at.Start:at.End])
 		}
 		if diff := cmp.Diff(want.taken, taken); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
-		if got := string(Edited([]byte(text), edits...)); got != want.left {
+		if got := string(edits.Edited([]byte(text))); got != want.left {
 			t.Errorf("%s: got %s, want %s", text, got, want.left)
 		}
 	}
@@ -122,7 +122,7 @@ func TestInsert(t *testing.T) {
 		edits.Filter([]byte(text), Span{0, len(text)}, func(m Member) bool { return string(m.Name) != "x" })
 		edits.Insert([]byte(text), Span{0, len(text)}, []byte(`"m":1`))
 		edits.Insert([]byte(text), Span{0, len(text)}, []byte(`"n":2`))
-		if got := string(Edited([]byte(text), edits...)); got != want {
+		if got := string(edits.Edited([]byte(text))); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
@@ -135,8 +135,69 @@ func TestInsertBesideOtherEdits(t *testing.T) {
 	var edits Edits
 	edits.Filter([]byte(text), Span{0, len(text)}, func(m Member) bool { return string(m.Name) != "x" })
 	edits.Insert([]byte(text), object, []byte(`"a":1`))
-	if got, want := string(Edited([]byte(text), edits...)), `{"o":{"a":1,"b":2}}`; got != want {
+	if got, want := string(edits.Edited([]byte(text))), `{"o":{"a":1,"b":2}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// More edits than Edits have room for are made all the same, and can be taken back.
+func TestManyEdits(t *testing.T) {
+	text := []byte(`[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]`)
+	var edits Edits
+	for n := range 20 {
+		edits.Replace(Whole(text), nil)
+		edits.Truncate(n)
+		edits.Replace(Span{1, 1}, []byte{'9'})
+		if edits.Len() != n+1 {
+			t.Fatalf("there are %d edits, want %d", edits.Len(), n+1)
+		}
+	}
+	if got, want := string(edits.Edited(text)), "["+strings.Repeat("9", 20)+string(text[1:]); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A text that is edited in place becomes what a copy becomes. It is overwritten only if
+// that does no harm.
+func TestEditedInPlace(t *testing.T) {
+	const text = `{"a":1,"b":22,"c":333}`
+	for name, test := range map[string]struct {
+		edit    func(*Edits)
+		inPlace bool
+	}{
+		"nothing": {func(*Edits) {}, true},
+		"shorter": {func(e *Edits) {
+			e.Filter([]byte(text), Whole([]byte(text)), func(m Member) bool { return string(m.Name) != "b" })
+		}, true},
+		"shorter, then longer": {func(e *Edits) {
+			e.Replace(Span{18, 21}, []byte("55555"))
+			e.Replace(Span{11, 13}, nil)
+		}, true},
+		"longer, then shorter": {func(e *Edits) {
+			e.Replace(Span{18, 21}, nil)
+			e.Replace(Span{5, 6}, []byte("11"))
+		}, false},
+	} {
+		var edits Edits
+		test.edit(&edits)
+		own := []byte(text)
+		want := string(edits.Edited(own))
+		got := edits.EditedInPlace(own)
+		if string(got) != want || (&got[0] == &own[0]) != test.inPlace {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestEditsAllocateOnlyTheCopy(t *testing.T) {
+	text, insert := []byte(`{"a":1,"b":{"c":2},"d":3}`), []byte(`"e":4`)
+	if objects := testing.AllocsPerRun(100, func() {
+		var edits Edits
+		_, _ = edits.Take(text, Whole(text), "a", "d")
+		edits.Insert(text, Whole(text), insert)
+		edits.Edited(text)
+	}); objects > 1 {
+		t.Errorf("they allocate %v objects", objects)
 	}
 }
 
@@ -153,7 +214,7 @@ func TestMoved(t *testing.T) {
 	edits.Replace(span(`"b"`), []byte(`"long"`))
 	after := span(`2}`)
 	edits.Replace(Span{after.Start + 1, after.Start + 1}, []byte(`,"last":3`))
-	edited := Edited([]byte(text), edits...)
+	edited := edits.Edited([]byte(text))
 	for part, want := range map[string]string{
 		`1`:               `1`,
 		`{"x":1,"a":"b"}`: `{"a":"long"}`,
@@ -199,8 +260,11 @@ func FuzzEdits(f *testing.F) {
 			edits.Insert(message, Whole(message), []byte(`"first":{}`))
 			want["a"], want["b"] = json.RawMessage(`[]`), json.RawMessage(`null`)
 		}
-		edited := Edited(message, edits...)
+		edited := edits.Edited(message)
 		at := edits.Moved(e.Params)
+		if inPlace := edits.EditedInPlace(message); string(inPlace) != string(edited) {
+			t.Fatalf("in place it becomes %s, else %s", inPlace, edited)
+		}
 		if e, err = Scan(edited); err != nil || e.Params != at {
 			t.Fatalf("%s became %s, with params at %v and not %v: %v", message, edited, at, e.Params, err)
 		}

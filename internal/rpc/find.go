@@ -2,28 +2,35 @@ package rpc
 
 import "bytes"
 
-// Find returns the values of the members with these names, of an object that stands in
-// a message that was scanned. One that is not there, or an object that is none, is
-// absent. There may be eight names; they must stand there exactly, once and without
-// escapes, as for Scan, because the adapter decides by these values. Where it does not,
-// Lookup is enough.
-func Find(message []byte, object Span, names ...string) ([]Span, error) {
-	f := finder{picker: picker{names: names}, found: make([]Span, len(names))}
+// Find returns the values of the members with these names, of an object in a scanned
+// message. A member that the object does not have is absent, and so is every member of a
+// value that is not an object. Each name may stand there once, exactly and without escapes,
+// as for Scan, because the adapter decides by these values. Where it does not, Lookup is
+// enough. There may be MostNames names.
+func Find(message []byte, object Span, names ...string) (Found, error) {
+	f := finder{picker: picker{names: names}}
 	if !object.IsObject(message) {
 		return f.found, nil
 	}
 	for m := range Members(message, object) {
 		if _, err := f.look(message, m); err != nil {
-			return nil, err
+			return Found{}, err
 		}
 	}
 	return f.found, nil
 }
 
+// MostNames is how many members Find and Take can look for at a time.
+const MostNames = 8
+
+// Found are the values of members, in the order of the names that were asked for. It is an
+// array because a slice would be an allocation for every object that the adapter reads.
+type Found [MostNames]Span
+
 // finder keeps the values of the members that it looks for.
 type finder struct {
 	picker
-	found []Span
+	found Found
 }
 
 // look says whether a member is one of those.

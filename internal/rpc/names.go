@@ -10,3 +10,21 @@ const (
 	MetaServerInfo         = "io.modelcontextprotocol/serverInfo"
 	MetaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
 )
+
+// Methods that the adapter translates from one era to the other.
+const (
+	MethodCallTool     = "tools/call"
+	MethodGetPrompt    = "prompts/get"
+	MethodReadResource = "resources/read"
+	MethodElicit       = "elicitation/create"
+	MethodSample       = "sampling/createMessage"
+	MethodListRoots    = "roots/list"
+)
+
+// TakesInput says whether a result of the method may ask for input (I-01).
+func TakesInput(method string) bool {
+	return method == MethodCallTool || method == MethodGetPrompt || method == MethodReadResource
+}
+
+// LogLevels are the levels of log messages, from the least severe to the most severe.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

@@ -6,7 +6,7 @@ import (
 )
 
 // picker goes through the members of one object and picks those with known names, of
-// which there may be eight.
+// which there may be MostNames.
 type picker struct {
 	names  []string
 	seen   uint8

@@ -35,10 +35,15 @@ func Edited(message []byte, edits ...Edit) []byte {
 	for _, edit := range edits {
 		size += edit.grows()
 	}
+	return AppendEdited(make([]byte, 0, size), message, sorted(edits)...)
+}
+
+// sorted sorts edits by their ranges, in place.
+func sorted(edits []Edit) []Edit {
 	slices.SortStableFunc(edits, func(a, b Edit) int {
 		return cmp.Or(cmp.Compare(a.Span.Start, b.Span.Start), cmp.Compare(a.Span.End, b.Span.End))
 	})
-	return AppendEdited(make([]byte, 0, size), message, edits...)
+	return edits
 }
 
 // Object is an object with these members.

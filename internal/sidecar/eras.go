@@ -94,7 +94,7 @@ func (a *Adapter) newForModern(acquire withSession) *tomodern.Server {
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: tomodern.Limits{
 			Children: a.config.MaxSessions, PerKey: perKey(a.config.MaxSessions), KeysPerPrincipal: keysPerPrincipal, URIs: subscriptions,
-			StartTimeout: a.config.OpenTimeout, LeaseTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout, EvictIdle: evictIdle,
+			StartTimeout: a.config.OpenTimeout, AcquireTimeout: leaseTimeout, IdleTimeout: a.config.IdleTimeout, EvictIdle: evictIdle,
 			ParkTTL: a.config.ParkTimeout, StuckTimeout: stuckTimeout, CancelGrace: cancelGrace, Memory: a.memory,
 		},
 	})

@@ -96,13 +96,14 @@ func newCall(r *run, request session.Message) *call {
 
 // toProcess is the client's request with the number in place of id and progress token.
 func (c *call) toProcess(request session.Message) session.Message {
-	text := strconv.AppendUint(nil, c.number, 10)
-	edits := rpc.Edits{{Span: request.Envelope.ID, With: text}}
+	text := strconv.AppendUint(c.token[len(c.token):], c.number, 10) // nearly always into names
+	var edits rpc.Edits
+	edits.Replace(request.Envelope.ID, text)
 	if len(c.token) > 0 {
-		edits = append(edits, rpc.Edit{Span: request.Envelope.ProgressToken, With: text})
+		edits.Replace(request.Envelope.ProgressToken, text)
 	}
 	return session.Message{
-		Bytes: rpc.Edited(request.Bytes, edits...), Envelope: edits.MovedEnvelope(request.Envelope),
+		Bytes: edits.Edited(request.Bytes), Envelope: edits.MovedEnvelope(request.Envelope),
 		From: request.From, Owned: true,
 	}
 }

@@ -44,8 +44,13 @@ func Parse(message []byte, params rpc.Span) (f Filter, more bool, err error) {
 	if json.Unmarshal(object.Of(message), &all) != nil {
 		return Filter{}, false, ErrFilter
 	}
-	known := slices.DeleteFunc(values, func(value rpc.Span) bool { return !value.Present() })
-	return f, len(all) > len(known), nil
+	known := 0
+	for _, value := range values {
+		if value.Present() {
+			known++
+		}
+	}
+	return f, len(all) > known, nil
 }
 
 func readURIs(value []byte) ([]string, error) {
@@ -88,6 +93,21 @@ func (f Filter) Append(dst []byte) []byte {
 		dst = append(dst, ']')
 	}
 	return append(dst, '}')
+}
+
+// Notification announces a change that Each has named. The member _meta may be empty.
+func Notification(method, uri, meta string) []byte {
+	var members []string
+	if method == MethodUpdated {
+		members = append(members, `"uri":`+string(rpc.AppendString(nil, uri)))
+	}
+	if meta != "" {
+		members = append(members, meta)
+	}
+	if members == nil {
+		return []byte(`{"jsonrpc":"2.0","method":"` + method + `"}`)
+	}
+	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":` + rpc.Object(members...) + `}`)
 }
 
 // String returns the filter as JSON.

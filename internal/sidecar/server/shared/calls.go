@@ -110,14 +110,15 @@ func replaced(message []byte, at rpc.Span, value string) ([]byte, rpc.Span) {
 // session whether the call succeeded.
 func answerFor(answer session.Message, id string) session.Message {
 	e := &answer.Envelope
-	edits := rpc.Edits{{Span: e.ID, With: []byte(id)}}
+	var edits rpc.Edits
+	edits.Replace(e.ID, []byte(id))
 	envelope := rpc.Envelope{Kind: rpc.Response, ID: edits.Moved(e.ID)}
 	if e.Error.Present() {
 		envelope.Error = edits.Moved(e.Error)
 	} else {
 		envelope.Result = edits.Moved(e.Result)
 	}
-	return session.Message{Bytes: rpc.Edited(answer.Bytes, edits...), Envelope: envelope}
+	return session.Message{Bytes: edits.Edited(answer.Bytes), Envelope: envelope}
 }
 
 const progressMethod = "notifications/progress"

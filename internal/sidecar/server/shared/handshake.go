@@ -83,7 +83,7 @@ func readInitialized(answer session.Message) (initialized, error) {
 	var edits rpc.Edits
 	edits.Filter(text, capabilities, func(m rpc.Member) bool { return string(m.Name) != "tasks" })
 	return initialized{
-		answer: rpc.Edited(text, edits...), id: edits.Moved(envelope.ID),
+		answer: edits.Edited(text), id: edits.Moved(envelope.ID),
 		logging: rpc.Lookup(text, capabilities, "logging").Present(),
 	}, nil
 }

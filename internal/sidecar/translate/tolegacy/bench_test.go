@@ -31,7 +31,7 @@ func promptSession(t testing.TB, size int) (call func()) {
 	t.Helper()
 	modern := &prompt{answer: []byte(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","capabilities":{}}}`)}
 	got := make(chan session.Message, 1)
-	server := New(Options{Modern: modern, Limits: DefaultLimits()})
+	server := New(Options{Modern: modern, Limits: DefaultLimits(), Metrics: &Metrics{}})
 	server.Serve(func(message session.Message) { got <- message }, func(error) {})
 	t.Cleanup(server.Close)
 	send := func(text []byte) session.Message {

@@ -1,7 +1,6 @@
 package tolegacy
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -14,24 +13,43 @@ import (
 
 const methodProgress = "notifications/progress"
 
-// call is a request of the client's, from when it is made until it is answered or the
-// client does not want it any more. It may take several requests to the modern server.
+// call is a request of the client, until it is answered or the client cancels it. It may take
+// several requests to the modern server.
+//
+// It is its own context, which ends when the client does not wait for the call any more. One
+// of package context would be three allocations in place of one.
 type call struct {
-	key      string
-	id       []byte // as the client spelled it
-	method   string
+	context.Context // of the session
+
+	request  session.Message // as the modern server gets it the first time
 	revision string
 	can      abilities
-	request  session.Message // as the modern server gets it the first time
-	ctx      context.Context // until nobody waits for it any more
-	cancel   context.CancelFunc
+	gone     chan struct{}  // closed when the client does not wait for the call any more
 	from     caller.Caller  // of the client's request
 	sender   *caller.Caller // of the last message that the next request is due to
 
-	progress float64 // what the client was told last
+	progress float64 // that the client has seen last
 	rounds   int
 	retries  int
 }
+
+// Done is that of a context.
+func (c *call) Done() <-chan struct{} { return c.gone }
+
+// Err is that of a context.
+func (c *call) Err() error {
+	select {
+	case <-c.gone:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// id is the id of the client's request, as the client spelled it.
+func (c *call) id() []byte { return c.request.Envelope.ID.Of(c.request.Bytes) }
+
+func (c *call) method() []byte { return c.request.Envelope.Method }
 
 // call passes a request on.
 func (s *Server) call(ctx context.Context, request session.Message) error {
@@ -42,20 +60,18 @@ func (s *Server) call(ctx context.Context, request session.Message) error {
 	exchange, err := s.options.Modern.Call(ctx, c.request)
 	if err != nil {
 		s.forget(c)
+		s.work.Done()
 		return fmt.Errorf("send request to server: %w", err)
 	}
-	if !s.do(func() { s.converse(c, exchange) }) {
-		exchange.Release()
-		return session.ErrEnded
-	}
+	go s.converse(c, exchange)
 	return nil
 }
 
+// register makes a call known. The session has no other call with the same id.
 func (s *Server) register(request session.Message) (*call, error) {
-	id := bytes.Clone(request.Envelope.ID.Of(request.Bytes))
-	c := &call{key: string(rpc.IDKey(id)), id: id, method: string(request.Envelope.Method), progress: math.Inf(-1)}
+	c := &call{Context: s.ctx, progress: math.Inf(-1), gone: make(chan struct{})}
 	if request.From != nil {
-		c.from = *request.From // which is not ours to keep
+		c.from = *request.From // the session uses its memory again
 		c.sender = &c.from
 	}
 	s.mu.Lock()
@@ -66,61 +82,61 @@ func (s *Server) register(request session.Message) (*call, error) {
 	c.request.From = c.sender
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return nil, session.ErrEnded
-	case s.calls[c.key] != nil:
-		return nil, session.ErrDuplicateID
 	}
-	c.ctx, c.cancel = context.WithCancel(s.ctx)
-	s.calls[c.key] = c
+	s.work.Add(1)
+	s.calls[c] = struct{}{}
 	return c, nil
 }
 
-// forget says whether the call was still waited for. Nobody does afterwards.
+// forget says whether the client still waited for the call. It does not afterwards.
 func (s *Server) forget(c *call) bool {
-	c.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[c.key] != c {
+	return s.forgetLocked(c)
+}
+
+func (s *Server) forgetLocked(c *call) bool {
+	if _, known := s.calls[c]; !known {
 		return false
 	}
-	delete(s.calls, c.key)
+	delete(s.calls, c)
+	close(c.gone)
 	return true
 }
 
-// cancelCall is for a call that the client does not want any more. It gets no answer
-// (U-02).
+// cancelCall ends a call that the client has cancelled. It gets no answer (U-02).
 func (s *Server) cancelCall(id []byte) {
 	s.mu.Lock()
-	c := s.calls[string(rpc.IDKey(id))]
-	s.mu.Unlock()
-	if c == nil {
-		s.metrics.DroppedMessages.Inc()
-		return
+	defer s.mu.Unlock()
+	for c := range s.calls {
+		if rpc.SameID(c.id(), id) {
+			s.forgetLocked(c)
+			return
+		}
 	}
-	s.forget(c)
+	s.metrics.DroppedMessages.Inc()
 }
 
 // answer ends a call, unless the client has.
 func (s *Server) answer(c *call, message session.Message) {
 	if s.forget(c) {
-		message.Owned = true
 		s.receive(message)
 	}
 }
 
 // fail ends a call with an error.
 func (s *Server) fail(c *call, text string) {
-	s.answer(c, scanned(rpc.AppendError(nil, c.id, rpc.CodeInternal, text, nil)))
+	s.answer(c, scanned(rpc.AppendError(nil, c.id(), rpc.CodeInternal, text, nil)))
 }
 
-// follow passes on what comes before the answer to a request, and returns that, or nil if
-// nobody waits for it any more.
+// follow passes on the notifications that come before the answer to a request. It returns the
+// answer, or nil if the client does not wait for it any more.
 func (s *Server) follow(c *call, exchange Exchange) []byte {
 	defer exchange.Release()
 	for {
-		message, last, err := await(c.ctx, exchange)
+		message, last, err := await(c, exchange)
 		switch {
 		case err != nil:
 			return nil
@@ -131,28 +147,27 @@ func (s *Server) follow(c *call, exchange Exchange) []byte {
 	}
 }
 
-// passOn gives the client a notification that belongs to a call: progress, with the
-// client's own token, or a log message.
+// passOn gives the client a notification that belongs to a call: progress, with the client's
+// own token, or a log message.
 func (s *Server) passOn(c *call, notification []byte) {
-	e, err := rpc.ScanLenient(notification)
-	if err != nil || e.Kind != rpc.Notification || string(e.Method) == methodProgress && !c.advances(notification, e.Params) {
+	m := scanned(notification)
+	e := &m.Envelope
+	if e.Kind != rpc.Notification || string(e.Method) == methodProgress && !c.advances(notification, e.Params) {
 		s.metrics.DroppedMessages.Inc()
 		return
 	}
-	s.receive(session.Message{Bytes: notification, Envelope: e, Owned: true, Call: c.id})
+	m.Call = c.id()
+	s.receive(m)
 }
 
-// advances says whether progress is more than the client was told before. To the server
-// every round is another request, whose progress may begin anew; to the client there is
-// one, whose progress must not go back (U-05).
+// advances says whether progress is more than the client has seen. Every round is another
+// request to the server, whose progress may begin anew. To the client there is one request,
+// whose progress must not go back (U-05).
 func (c *call) advances(notification []byte, params rpc.Span) bool {
 	progress, err := strconv.ParseFloat(string(rpc.Lookup(notification, params, "progress").Of(notification)), 64)
-	if err != nil {
-		return c.rounds+c.retries == 0 // the client knows best what to do with it
+	if first := c.rounds+c.retries == 0; err != nil || progress <= c.progress {
+		return first // the client decides what to do with it
 	}
-	if progress <= c.progress && c.rounds+c.retries > 0 {
-		return false
-	}
-	c.progress = max(c.progress, progress)
+	c.progress = progress
 	return true
 }

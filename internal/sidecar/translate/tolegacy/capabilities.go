@@ -6,16 +6,16 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-// tasksExtension is what became of tasks in the modern revision. A server that believes
-// the client to have it answers in a way that older clients cannot read (U-15).
+// tasksExtension names tasks in the modern revision. A server whose client declares it answers
+// in a way that older clients cannot read (U-15).
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// abilities are what the client can be asked for.
+// abilities are the kinds of input that the client can give.
 type abilities struct{ form, url, sampling, roots bool }
 
-// readAbilities reads the capabilities that a client declares. It returns what the modern
-// server is told of them: no more than there is in the revision of the client, and
-// nothing that is translated for nobody.
+// readAbilities reads the capabilities that a client declares. It returns those that the
+// modern server is told: no more than the client's revision has, and none that the adapter
+// does not translate.
 func readAbilities(declared []byte, revision string) (told []byte, can abilities) {
 	if !rpc.Whole(declared).IsObject(declared) {
 		return []byte(`{}`), can
@@ -24,7 +24,7 @@ func readAbilities(declared []byte, revision string) (told []byte, can abilities
 	edits.Filter(declared, rpc.Whole(declared), func(m rpc.Member) bool {
 		return keepAbility(declared, m, revision, &edits, &can)
 	})
-	return rpc.Edited(declared, edits...), can
+	return edits.Edited(declared), can
 }
 
 func keepAbility(declared []byte, m rpc.Member, revision string, edits *rpc.Edits, can *abilities) bool {
@@ -67,8 +67,8 @@ func dropMember(text []byte, object rpc.Span, name string, edits *rpc.Edits) {
 	edits.Filter(text, object, func(m rpc.Member) bool { return string(m.Name) != name })
 }
 
-// readOffer reads the capabilities of the modern server. It returns what the client is
-// told of them, and which lists the server tells changes of.
+// readOffer reads the capabilities of the modern server. It returns those that the client is
+// told, and the lists whose changes the server announces.
 func readOffer(offered []byte) (told []byte, lists subscription.Set) {
 	if !rpc.Whole(offered).IsObject(offered) {
 		return []byte(`{}`), lists
@@ -86,5 +86,5 @@ func readOffer(offered []byte) (told []byte, lists subscription.Set) {
 		}
 		return name != "tasks"
 	})
-	return rpc.Edited(offered, edits...), lists
+	return edits.Edited(offered), lists
 }

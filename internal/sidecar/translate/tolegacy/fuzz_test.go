@@ -1,6 +1,7 @@
 package tolegacy
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -32,8 +33,10 @@ func FuzzAnswers(f *testing.F) {
 		}
 		for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
 			for _, method := range []string{"tools/list", "tools/call", "prompts/get", "resources/read", "prompts/list", "resources/list"} {
-				c := &call{method: method, revision: revision, id: []byte("1")}
-				out := c.complete(answer)
+				c := &call{revision: revision, request: session.Message{Envelope: rpc.Envelope{Method: []byte(method)}}}
+				own := answer
+				own.Bytes = bytes.Clone(text)
+				out := c.complete(own)
 				again, err := rpc.ScanLenient(out.Bytes)
 				if err != nil {
 					t.Fatalf("%s -> %s: %v", text, out.Bytes, err)
@@ -61,7 +64,7 @@ func FuzzRequests(f *testing.F) {
 		if err != nil || e.Kind != rpc.Request {
 			return
 		}
-		out := enveloped(session.Message{Bytes: text, Envelope: e}, []byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28"`))
+		out := enveloped(session.Message{Bytes: text, Envelope: e}, metaMember([]byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28"`)))
 		again, err := rpc.ScanLenient(out)
 		if err != nil {
 			t.Fatalf("%s -> %s: %v", text, out, err)

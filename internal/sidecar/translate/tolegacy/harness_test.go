@@ -88,7 +88,7 @@ func (x *scripted) Release() {
 	}
 }
 
-// cancelled says whether nobody waited for the answer any more.
+// cancelled says whether the adapter released the request without an answer.
 func (x *scripted) cancelled() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -124,10 +124,10 @@ func (x *scripted) agree(filter string, andSay ...string) {
 	x.say(append([]string{`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"},"notifications":` + filter + `}}`}, andSay...)...)
 }
 
-// news has the server tell a change on a subscription.
-func (x *scripted) news(method, params string) { x.say(news(method, params)) }
+// announce has the server announce a change on a subscription.
+func (x *scripted) announce(method, params string) { x.say(announcement(method, params)) }
 
-func news(method, params string) string {
+func announcement(method, params string) string {
 	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/subscriptionId":"slipway"}}}`
 }
 
@@ -156,7 +156,7 @@ func staged(t *testing.T, test func(s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, modern: &script{}}
-		s.server = New(Options{Modern: s.modern, Limits: testLimits()})
+		s.server = New(Options{Modern: s.modern, Limits: testLimits(), Metrics: &Metrics{}})
 		s.server.Serve(func(message session.Message) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *stage) sendFor(ctx context.Context, principal caller.Principal, message
 		s.t.Fatalf("send %s: %v", message, err)
 	}
 	clear(text)
-	from = caller.Caller{Principal: "nobody's any more"}
+	from = caller.Caller{Principal: "of another request"}
 }
 
 // heard are the messages that the client was told since it was last asked, one by one.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // pipes is a modern server of the official SDK at the other end of two pipes, which all
@@ -72,7 +73,7 @@ func (p *pipes) Call(_ context.Context, request session.Message) (Exchange, erro
 	e := &request.Envelope
 	x := &piped{pipes: p, number: strconv.FormatUint(p.number, 10), ready: make(chan struct{}, 1)}
 	x.id, x.token = string(e.ID.Of(request.Bytes)), string(e.ProgressToken.Of(request.Bytes))
-	if string(e.Method) == methodListen {
+	if string(e.Method) == subscription.MethodListen {
 		p.listens++
 		x.listen = p.listens
 	}

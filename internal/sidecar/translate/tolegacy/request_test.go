@@ -36,7 +36,7 @@ func TestEnveloped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := enveloped(session.Message{Bytes: text, Envelope: e}, []byte("META"))
+			got := enveloped(session.Message{Bytes: text, Envelope: e}, metaMember([]byte("META")))
 			if string(got) != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
@@ -55,7 +55,7 @@ func FuzzEnveloped(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		meta := []byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`)
+		meta := metaMember([]byte(`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`))
 		got := enveloped(session.Message{Bytes: text, Envelope: e}, meta)
 		after, err := rpc.Scan(got)
 		if err != nil {

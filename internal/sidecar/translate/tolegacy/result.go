@@ -11,26 +11,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// The types of results (J-14).
-const (
-	typeComplete      = "complete"
-	typeInputRequired = "input_required"
-)
-
-// resultType is the type of a result. One that does not say is complete (J-15).
-func resultType(answer []byte, result rpc.Span) string {
-	at := rpc.Lookup(answer, result, "resultType")
-	if !at.Present() {
-		return typeComplete
-	}
-	return string(rpc.Text(answer, at))
-}
-
 // complete is a complete result as the client gets it: without what its revision does not
-// know, and otherwise byte for byte.
+// know, and otherwise byte for byte. It overwrites the answer.
 func (c *call) complete(answer session.Message) session.Message {
 	text, e := answer.Bytes, &answer.Envelope
-	down := downlevel{text: text, method: c.method, revision: c.revision}
+	down := downlevel{text: text, method: c.method(), revision: c.revision}
 	down.edits.Filter(text, e.Result, func(m rpc.Member) bool {
 		switch string(m.Name) {
 		case "resultType", "ttlMs", "cacheScope":
@@ -40,23 +25,23 @@ func (c *call) complete(answer session.Message) session.Message {
 		}
 		return down.keep(m, e.Result)
 	})
-	edited := session.Message{Bytes: rpc.Edited(text, down.edits...), Envelope: *e, Owned: true}
-	edited.Envelope.ID, edited.Envelope.Result = down.edits.Moved(e.ID), down.edits.Moved(e.Result)
-	return edited
+	e.ID, e.Result = down.edits.Moved(e.ID), down.edits.Moved(e.Result)
+	answer.Bytes = down.edits.EditedInPlace(text)
+	return answer
 }
 
-// keepMeta keeps what is not reserved in a _meta. It says whether to keep the _meta: one
-// with nothing else in it goes.
+// keepMeta drops the reserved members of a _meta. It says whether to keep the _meta: one that
+// has only such members goes.
 func keepMeta(text []byte, meta rpc.Span, edits *rpc.Edits) bool {
-	before := len(*edits)
-	if dropReserved(text, meta, edits) > 0 || len(*edits) == before {
+	before := edits.Len()
+	if dropReserved(text, meta, edits) > 0 || edits.Len() == before {
 		return true
 	}
-	*edits = (*edits)[:before]
+	edits.Truncate(before)
 	return false
 }
 
-// translateError is an error of the modern server's as the client gets it, under an id.
+// translateError is an error of the modern server as the client gets it, under an id.
 func translateError(answer session.Message, id []byte) []byte {
 	at := answer.Envelope.Error
 	text := string(rpc.Text(answer.Bytes, rpc.Lookup(answer.Bytes, at, "message")))
@@ -69,7 +54,7 @@ func translateError(answer session.Message, id []byte) []byte {
 	case err != nil:
 		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server's error has no code", nil)
 	case code == rpc.CodeUnsupportedRevision:
-		// The client would take it for a word about its own revision.
+		// The client would think that it is about the client's own revision.
 		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server does not serve protocol revision "+front.Revision20260728+" any more", nil)
 	case code == rpc.CodeMissingCapability:
 		return rpc.AppendError(nil, id, code, missing(text, data), data)
@@ -77,8 +62,8 @@ func translateError(answer session.Message, id []byte) []byte {
 	return rpc.AppendErrorObject(nil, id, at.Of(answer.Bytes))
 }
 
-// missing says which capabilities the client lacks. To modern clients the data says so;
-// older ones show their users the message.
+// missing says which capabilities the client lacks. Modern clients read that in the data.
+// Older ones show their users the message.
 func missing(text string, data []byte) string {
 	if text == "" {
 		text = "the server needs a client that can do more"

@@ -51,7 +51,7 @@ func TestErrors(t *testing.T) {
 		"no code":                     {`"error":{"message":"x"}`, `"error":{"code":-32603,"message":"the server's error has no code"}`},
 		"J-15 an unknown type":        {`"result":{"resultType":"task","task":{}}`, `"error":{"code":-32603,"message":"the server's answer is of a type that was not agreed on: \"task\""}`},
 		"J-15 a type that is none":    {`"result":{"resultType":1}`, `"error":{"code":-32603,"message":"the server's answer is of a type that was not agreed on: \"\""}`},
-		"J-14 no object":              {`"result":7`, `"error":{"code":-32603,"message":"the server's answer is no object"}`},
+		"J-14 no object":              {`"result":7`, `"error":{"code":-32603,"message":"the server's answer is not an object"}`},
 		"I-01 input for another call": {`"result":{"resultType":"input_required","requestState":"z"}`, `"error":{"code":-32603,"message":"the server's answer asks for input, which it must not for tools/list"}`},
 		"J-05 neither":                {`"method":"x"`, `"error":{"code":-32603,"message":"the server's answer cannot be read"}`},
 	} {

@@ -128,7 +128,7 @@ func serve(t *testing.T, modern Modern) (url string, metrics *session.Metrics) {
 		CommitAfter: 100 * time.Millisecond, CallTimeout: hang.Guard, CancelGrace: time.Second, DeliveryTimeout: hang.Guard,
 	}
 	open := func(context.Context, *caller.Caller) (*session.Session, error) {
-		server := New(Options{Modern: modern, Limits: DefaultLimits()})
+		server := New(Options{Modern: modern, Limits: DefaultLimits(), Metrics: &Metrics{}})
 		opened := session.New(server, limits, metrics)
 		server.Serve(opened.Deliver, opened.End)
 		return opened, nil
@@ -270,9 +270,9 @@ func wantInputs(revision, text string) string {
 
 func tellsAll(t *testing.T, client *mcp.ClientSession, heard *ears, revision string) {
 	t.Helper()
-	hello := client.InitializeResult()
-	if hello.ServerInfo.Name != "modern" || hello.Instructions != "be kind" || !hello.Capabilities.Resources.Subscribe {
-		t.Errorf("hello %+v", hello)
+	result := client.InitializeResult()
+	if result.ServerInfo.Name != "modern" || result.Instructions != "be kind" || !result.Capabilities.Resources.Subscribe {
+		t.Errorf("initialize: %+v", result)
 	}
 	if err := client.Ping(t.Context(), nil); err != nil {
 		t.Errorf("ping: %v", err)
@@ -320,7 +320,7 @@ func tellsAll(t *testing.T, client *mcp.ClientSession, heard *ears, revision str
 }
 
 // I-05, Q-02, M-23: many calls of several clients that ask back, all at once. Every round of every call
-// runs once, and everybody gets the answers to their own questions.
+// runs once, and each client gets the answers to its own questions.
 func TestParallelRounds(t *testing.T) {
 	var runs atomic.Int64
 	modern := newPipes(t, modernServer(&runs))

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// The modern server is asked on behalf of whoever sent what it is asked for: the call, and
-// for further rounds the answer that they need. That somebody else sends something in the
-// same session changes nothing.
+// The adapter makes a request on behalf of the caller that sent the call, and in further rounds
+// of the one that sent the input. Messages of other callers in the same session change nothing.
 func TestSenders(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meetAll()
 		ctx, gone := context.WithCancel(s.t.Context())
 		s.sendFor(ctx, "caller", toolCall)
-		gone() // which is no reason to do anything in another's name
+		gone() // which does not change the caller
 		expect := func(want string) *scripted {
 			s.t.Helper()
 			x := s.next()

@@ -25,9 +25,9 @@ func inSession(t *testing.T, test func(w *whole)) {
 			CallTimeout: time.Hour, CancelGrace: time.Second, DeliveryTimeout: 5 * time.Second,
 		}, &session.Metrics{})
 		s.server.Serve(w.session.Deliver, w.session.End)
-		hello := w.call(initialize(r11, `{"elicitation":{},"sampling":{}}`))
+		answer := w.call(initialize(r11, `{"elicitation":{},"sampling":{}}`))
 		s.next().answer(changing)
-		w.wantOn(hello, `"protocolVersion":"2025-11-25"`)
+		w.wantOn(answer, `"protocolVersion":"2025-11-25"`)
 		test(w)
 		w.session.End(session.ErrIdle)
 	})
@@ -81,7 +81,7 @@ func (w *whole) wantOn(stream *session.Stream, parts ...string) {
 }
 
 // Q-02, T-07, T-11, B-05: questions, log messages and answers travel on the streams of their
-// calls, news of subscriptions on the general one.
+// calls, announcements of subscriptions on the general one.
 func TestStreams(t *testing.T) {
 	inSession(t, func(w *whole) {
 		general, err := w.session.Open()
@@ -93,7 +93,7 @@ func TestStreams(t *testing.T) {
 		listen.agree(`{` + lists + `}`)
 		one := w.call(strings.Replace(toolCall, `"id":3`, `"id":1`, 1))
 		first := w.next()
-		listen.news(tools, "")
+		listen.announce(tools, "")
 		w.wantOn(general, tools)
 		two := w.call(strings.Replace(toolCall, `"id":3`, `"id":"2"`, 1))
 		second := w.next()
@@ -138,7 +138,7 @@ func TestResume(t *testing.T) {
 }
 
 // Q-03: a question that no stream takes is answered by the session, and the call goes on.
-func TestNobodyToAsk(t *testing.T) {
+func TestNoStreamToAsk(t *testing.T) {
 	inSession(t, func(w *whole) {
 		stream := w.call(toolCall)
 		x := w.next()
@@ -170,7 +170,7 @@ func TestCallTimeout(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		modern := &script{}
-		server := New(Options{Modern: modern, Limits: testLimits()})
+		server := New(Options{Modern: modern, Limits: testLimits(), Metrics: &Metrics{}})
 		block := make(chan struct{})
 		server.Serve(func(session.Message) { <-block }, func(error) {})
 		for _, text := range []string{
@@ -185,7 +185,7 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// A mistake of ours ends one session, and says why.
+// A bug of the adapter ends one session, and says why.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		modern, metrics := &script{}, &Metrics{}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -14,126 +13,100 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-const methodListen = subscription.MethodListen
-
-// failure is why there is no subscription: what the server said, or else an error.
-type failure struct {
-	answer session.Message
-	err    error
-}
-
-// to is the failure as the answer to a request of the client's.
-func (f *failure) to(id []byte) []byte {
-	if f.err != nil {
-		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server does not take subscriptions now: "+f.err.Error(), nil)
-	}
-	return translateError(f.answer, id)
-}
-
-// isNoMethod says whether the server does not have subscriptions at all (N-07).
-func (f *failure) isNoMethod() bool {
-	code := rpc.Lookup(f.answer.Bytes, f.answer.Envelope.Error, "code").Of(f.answer.Bytes)
-	return string(code) == strconv.Itoa(rpc.CodeMethodNotFound)
+// failed is the answer for the case that there is no subscription for a reason.
+func failed(reason error) *session.Message {
+	m := scanned(rpc.AppendError(nil, nil, rpc.CodeInternal, "the server does not take subscriptions now: "+reason.Error(), nil))
+	return &m
 }
 
 var (
 	errListenEnded = errors.New("the server has ended the subscription")
-	errListenBad   = errors.New("the server's answer to " + methodListen + " cannot be understood")
+	errListenBad   = errors.New("the server's answer to " + subscription.MethodListen + " cannot be understood")
 )
 
-// readFailure reads the answer that ends a subscription.
-func readFailure(last []byte) *failure {
-	e, err := rpc.ScanLenient(last)
+// readFailure reads the answer that ends a subscription. It returns an error.
+func readFailure(last []byte) *session.Message {
+	answer := scanned(last)
 	switch {
-	case err != nil:
-		return &failure{err: errListenBad}
-	case e.Error.Present():
-		return &failure{answer: session.Message{Bytes: last, Envelope: e}}
+	case answer.Envelope.Kind == 0:
+		return failed(errListenBad)
+	case answer.Envelope.Error.Present():
+		return &answer
 	}
-	return &failure{err: errListenEnded}
+	return failed(errListenEnded)
 }
 
 // filter is what a subscription asks for, for a client that is subscribed to the resources.
-func (l *listener) filter(uris map[string]struct{}) subscription.Filter {
+func (l *listener) filter(uris uriSet) subscription.Filter {
 	return subscription.Filter{Lists: l.lists, URIs: slices.Sorted(maps.Keys(uris))}
 }
 
-// replace puts a subscription in the place of the one that there is. The old one ends
-// when the server has agreed to the new one, so that nothing is missed.
-func (l *listener) replace(filter subscription.Filter, wanted map[string]struct{}) *failure {
-	exchange, agreed, failed := l.open(filter)
-	if failed != nil {
+// replace makes a new subscription. The old one ends when the server has acknowledged the new
+// one, so that the client misses nothing.
+func (l *listener) replace(filter subscription.Filter, wanted uriSet) (failure *session.Message) {
+	exchange, honored, failure := l.open(filter)
+	if failure != nil {
 		maps.DeleteFunc(l.uris, func(uri string, _ struct{}) bool { _, ok := wanted[uri]; return !ok })
 		l.stale = true
 		if l.current == nil {
-			l.tryLater(failed)
+			l.tryLater(failure)
 		}
-		return failed
+		return failure
 	}
 	maps.DeleteFunc(wanted, func(uri string, _ struct{}) bool {
 		_, had := l.uris[uri]
-		return !had && !slices.Contains(agreed.URIs, uri)
+		return !had && !slices.Contains(honored.URIs, uri)
 	})
 	l.uris, l.stale = wanted, false
-	l.exchange(exchange, agreed)
+	l.switchTo(exchange, honored)
 	return nil
 }
 
-// open asks for a subscription and waits for the server to agree. What the old one has to
-// say waits meanwhile.
-func (l *listener) open(filter subscription.Filter) (Exchange, *subscription.Filter, *failure) {
+// open makes a subscription and waits for the server to acknowledge it. Messages of the old one
+// wait meanwhile.
+func (l *listener) open(filter subscription.Filter) (exchange Exchange, honored subscription.Filter, failure *session.Message) {
 	limit := l.server.options.Limits.ListenTimeout
 	ctx, cancel := context.WithTimeoutCause(l.server.ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
-	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(methodListen, `"notifications":`+filter.String()+`,`, l.server.identity()))
+	exchange, err := l.server.options.Modern.Call(ctx, ownRequest(subscription.MethodListen, `"notifications":`+filter.String()+`,`, l.server.client.identity))
 	if err != nil {
-		return nil, nil, &failure{err: err}
+		return nil, honored, failed(err)
 	}
 	for {
 		message, last, err := await(ctx, exchange)
 		switch {
 		case err != nil:
 			exchange.Release()
-			return nil, nil, &failure{err: context.Cause(ctx)}
+			return nil, honored, failed(context.Cause(ctx))
 		case last:
 			exchange.Release()
-			return nil, nil, readFailure(message)
+			return nil, honored, readFailure(message)
 		}
-		if honored := readAgreement(message); honored != nil {
-			agreed := filter.And(*honored)
-			return exchange, &agreed, nil
+		if e := scanned(message).Envelope; string(e.Method) == subscription.MethodAcknowledged {
+			honored, _, _ = subscription.Parse(message, e.Params) // a filter that cannot be read honors nothing (N-02)
+			return exchange, filter.And(honored), nil
 		}
 	}
 }
 
-// readAgreement reads what the server honours of a subscription (N-02). It returns nil for
-// any other message.
-func readAgreement(message []byte) *subscription.Filter {
-	e, err := rpc.ScanLenient(message)
-	if err != nil || string(e.Method) != subscription.MethodAcknowledged {
-		return nil
-	}
-	honored, _, _ := subscription.Parse(message, e.Params) // of what cannot be read nothing is honored
-	return &honored
-}
-
-// exchange takes the new subscription in the place of the old one, and tells what either
-// has to say by now. What both say is told once: whatever happened, it was before that.
-func (l *listener) exchange(next Exchange, agreed *subscription.Filter) {
+// switchTo puts the new subscription in the place of the old one, and gives the client the
+// notifications that either has by now. A change that both announce is announced once: it
+// happened before.
+func (l *listener) switchTo(next Exchange, honored subscription.Filter) {
 	var old [][]byte
 	if l.current != nil {
-		news, ended := drain(l.current)
-		old, l.missed = news, l.missed || ended != nil
+		events, ended := drain(l.current)
+		old, l.missed = events, l.missed || ended != nil
 		l.release()
 	}
 	l.current, l.began = next, time.Now()
 	if l.missed {
-		old = append(old, l.everything(agreed)...)
+		old = append(old, l.everything(honored)...)
 		l.missed = false
 	}
 	fresh, ended := drain(next)
-	l.tell(old, fresh)
-	l.useless = agreed.IsEmpty()
+	l.notify(old, fresh)
+	l.useless = honored.IsEmpty()
 	switch {
 	case l.useless:
 		l.release()
@@ -142,69 +115,66 @@ func (l *listener) exchange(next Exchange, agreed *subscription.Filter) {
 	}
 }
 
-// everything are news of all that may have changed while nobody was told.
-func (l *listener) everything(agreed *subscription.Filter) (news [][]byte) {
+// everything are notifications of all changes that may have happened without a subscription.
+func (l *listener) everything(honored subscription.Filter) (events [][]byte) {
 	missed := l.filter(l.uris)
-	missed.Lists = agreed.Lists
+	missed.Lists = honored.Lists
 	for method, uri := range missed.Each {
-		text := []byte(`{"jsonrpc":"2.0","method":"` + method + `"`)
-		if method == subscription.MethodUpdated {
-			text = append(rpc.AppendString(append(text, `,"params":{"uri":`...), uri), '}')
-		}
-		news = append(news, append(text, '}'))
+		events = append(events, subscription.Notification(method, uri, ""))
 	}
-	return news
+	return events
 }
 
-// drain takes all that there is, and the answer, if that is there.
-func drain(exchange Exchange) (news [][]byte, ended []byte) {
+// drain takes all messages that have arrived, and the answer, if it has.
+func drain(exchange Exchange) (events [][]byte, ended []byte) {
 	for {
 		message, last, ok := exchange.Take()
 		switch {
 		case !ok:
-			return news, nil
+			return events, nil
 		case last:
-			return news, message
+			return events, message
 		}
-		news = append(news, message)
+		events = append(events, message)
 	}
 }
 
-// tell gives the client news, and those of a second kind that are not among the first.
-func (l *listener) tell(news, more [][]byte) {
-	told := map[string]struct{}{}
-	for _, message := range news {
-		told[l.tellOne(message, nil)] = struct{}{}
+// notify gives the client notifications, and of those in more the ones that announce other
+// changes.
+func (l *listener) notify(events, more [][]byte) {
+	announced := map[string]struct{}{}
+	for _, message := range events {
+		announced[l.notifyOf(message, nil)] = struct{}{}
 	}
 	for _, message := range more {
-		l.tellOne(message, told)
+		l.notifyOf(message, announced)
 	}
 }
 
-// tellOne gives the client one piece of news, without the tag of the subscription, unless
-// it was told, or does not want to be. It returns what the news are about.
-func (l *listener) tellOne(message []byte, told map[string]struct{}) (about string) {
-	e, err := rpc.ScanLenient(message)
-	if err != nil || e.Kind != rpc.Notification || !l.wants(string(e.Method), string(e.URI)) {
+// notifyOf gives the client one notification, without the id of the subscription, unless its
+// change was announced or the client does not want it. It returns the change.
+func (l *listener) notifyOf(message []byte, announced map[string]struct{}) (change string) {
+	e := scanned(message).Envelope
+	if e.Kind != rpc.Notification || !l.wants(string(e.Method), string(e.URI)) {
 		l.server.metrics.DroppedMessages.Inc()
 		return ""
 	}
-	about = string(e.Method) + " " + string(e.URI)
-	if _, known := told[about]; known {
-		return about
+	change = string(e.Method) + " " + string(e.URI)
+	if _, known := announced[change]; known {
+		return change
 	}
 	var edits rpc.Edits
 	edits.Filter(message, e.Params, func(m rpc.Member) bool {
 		return string(m.Name) != "_meta" || keepMeta(message, m.Value, &edits)
 	})
-	news := scanned(rpc.Edited(message, edits...))
-	news.Unrelated = true
-	l.server.receive(news)
-	return about
+	event := scanned(edits.Edited(message))
+	event.Unrelated = true
+	l.server.receive(event)
+	return change
 }
 
-// wants says whether the client wants to be told. What is part of a resource is for the
-// server to say, unless it was not told yet that the client wants less.
+// wants says whether the client wants a notification. The server decides which resources are
+// part of another, unless it does not know yet that the client wants less.
 func (l *listener) wants(method, uri string) bool {
 	switch {
 	case method != subscription.MethodUpdated:

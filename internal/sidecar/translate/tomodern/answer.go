@@ -3,14 +3,16 @@ package tomodern
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-var errNoObject = errors.New("the result is no object")
+var errNoObject = errors.New("the result is not an object")
 
 // answer gives a process's answer to the client that waits for it.
 func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
@@ -21,27 +23,27 @@ func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
 		s.answerError(c, to, m)
 		return
 	}
-	text, err := resultFor(c.method, to.ID(), m, c.worker.hello.serverInfo)
+	text, err := resultFor(c.method, to.ID(), m, c.process.offer.meta)
 	if err != nil {
 		refuse(to, rpc.CodeInternal, "the server's answer cannot be translated: "+err.Error())
 		return
 	}
-	to.Answer(text, 0, rpc.ErrorType(m.Bytes, &m.Envelope, c.method == methodCall))
+	to.Answer(text, 0, rpc.ErrorType(m.Bytes, &m.Envelope, c.method == rpc.MethodCallTool))
 }
 
-// cacheable are the methods whose results say how long they are good for (C-01). Nobody
-// knows that of a server with sessions, and whose they are depends on who asked (C-04).
-func cacheable(method string) bool {
-	switch method {
-	case methodTools, "prompts/list", "resources/list", "resources/templates/list", methodRead:
-		return true
-	}
-	return false
-}
+// Members that results of the stateless revision must have. A server with sessions does not say
+// for how long a result is valid (C-01), and the result depends on the client (C-04).
+var (
+	memberComplete = []byte(`"resultType":"complete"`)
+	memberTTL      = []byte(`"ttlMs":0`)
+	memberScope    = []byte(`"cacheScope":"private"`)
+)
 
-// resultFor is a result as a client of the stateless revision wants it. All that the
-// process said stays as it was spelled.
-func resultFor(method string, id []byte, m session.Message, serverInfo []byte) ([]byte, error) {
+var listMethods = []string{toolindex.Method, "prompts/list", "resources/list", "resources/templates/list"}
+
+// resultFor is a result as a client of the stateless revision wants it. Every other byte of
+// the process stays as it is.
+func resultFor(method string, id []byte, m session.Message, serverMeta []byte) ([]byte, error) {
 	text, result := m.Bytes, m.Envelope.Result
 	if !result.IsObject(text) {
 		return nil, errNoObject
@@ -53,63 +55,75 @@ func resultFor(method string, id []byte, m session.Message, serverInfo []byte) (
 	kind, ttl, scope, meta, tools := found[0], found[1], found[2], found[3], found[4]
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, id)
+	isList := slices.Contains(listMethods, method)
+	if isList {
+		dropEmptyCursor(text, result, &edits)
+	}
 	if kind.Present() {
-		edits.Replace(kind, []byte(`"complete"`))
+		edits.Replace(kind, memberComplete[len(`"resultType":`):])
 	} else {
-		edits.Insert(text, result, []byte(`"resultType":"complete"`))
+		edits.Insert(text, result, memberComplete)
 	}
-	if cacheable(method) && !ttl.Present() {
-		edits.Insert(text, result, []byte(`"ttlMs":0`))
+	cacheable := isList || method == rpc.MethodReadResource
+	if cacheable && !ttl.Present() {
+		edits.Insert(text, result, memberTTL)
 	}
-	if cacheable(method) && !scope.Present() {
-		edits.Insert(text, result, []byte(`"cacheScope":"private"`))
+	if cacheable && !scope.Present() {
+		edits.Insert(text, result, memberScope)
 	}
-	if err := nameServer(text, result, meta, serverInfo, &edits); err != nil {
+	if err := nameServer(text, result, meta, serverMeta, &edits); err != nil {
 		return nil, err
 	}
-	if method == methodTools {
+	if method == toolindex.Method {
 		dropExecution(text, tools, &edits)
 	}
-	return rpc.Edited(text, edits...), nil
+	return edits.Edited(text), nil
 }
 
-// nameServer names the server in the result's _meta, unless it has done so itself.
-func nameServer(text []byte, result, meta rpc.Span, serverInfo []byte, edits *rpc.Edits) error {
-	if serverInfo == nil {
-		return nil
-	}
-	info := `"` + rpc.MetaServerInfo + `":` + string(serverInfo)
+// dropEmptyCursor drops the cursor by which servers with sessions say that a list has ended. In
+// the stateless revision an empty cursor is a cursor like any other (P-05).
+func dropEmptyCursor(text []byte, result rpc.Span, edits *rpc.Edits) {
+	edits.Filter(text, result, func(m rpc.Member) bool {
+		return string(m.Name) != "nextCursor" || string(m.Value.Of(text)) != `""`
+	})
+}
+
+// nameServer names the server in the result's _meta, unless the server has done so itself.
+func nameServer(text []byte, result, meta rpc.Span, serverMeta []byte, edits *rpc.Edits) error {
+	const before = `"_meta":`
 	switch {
+	case serverMeta == nil:
+		return nil
 	case !meta.Present():
-		edits.Insert(text, result, []byte(`"_meta":{`+info+`}`))
+		edits.Insert(text, result, serverMeta)
 		return nil
 	case !meta.IsObject(text): // some write null
-		edits.Replace(meta, []byte(`{`+info+`}`))
+		edits.Replace(meta, serverMeta[len(before):])
 		return nil
 	}
 	found, err := rpc.Find(text, meta, rpc.MetaServerInfo)
 	if err == nil && !found[0].Present() {
-		edits.Insert(text, meta, []byte(info))
+		edits.Insert(text, meta, serverMeta[len(before)+1:len(serverMeta)-1])
 	}
 	return err
 }
 
-// dropExecution takes out of tools how they are run as tasks, which clients without
-// sessions are not offered. A tool that has the member twice stays as it is.
+// dropExecution takes out of tools how they run as tasks, which clients without sessions are
+// not offered. A tool that has the member twice stays as it is.
 func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 	if !bytes.Contains(tools.Of(text), []byte(`"execution"`)) {
 		return
 	}
 	for tool := range rpc.Members(text, tools) {
-		before := len(*edits)
+		before := edits.Len()
 		if _, err := edits.Take(text, tool.Value, "execution"); err != nil {
-			*edits = (*edits)[:before]
+			edits.Truncate(before)
 		}
 	}
 }
 
-// answerError translates an error: some codes mean something else without sessions, or
-// nothing (B-04).
+// answerError translates an error: some codes have another meaning without sessions, or none
+// (B-04).
 func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")
@@ -121,42 +135,37 @@ func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message)
 	var edits rpc.Edits
 	edits.Replace(m.Envelope.ID, to.ID())
 	switch {
-	case code == rpc.CodeMethodNotFound && c.method == methodCall:
-		c.group.taskTools.Doubt() // one that is to be called as a task says so
+	case code == rpc.CodeMethodNotFound && c.method == rpc.MethodCallTool:
+		c.group.taskTools.Doubt() // a tool that must be called as a task answers this
 	case code == rpc.CodeResourceNotFound:
 		notFound(c, text, found, at, &edits)
 		code = rpc.CodeInvalidParams
-	case code == rpc.CodeURLElicitation && mayAsk(c.method) && s.answerURLs(c, to, text, found[2]):
+	case code == rpc.CodeURLElicitation && rpc.TakesInput(c.method) && s.answerURLs(c, to, text, found[2]):
 		return
 	case isReserved(code, text, found[2]):
 		code = rpc.CodeInternal
 		to.Answer(rpc.AppendError(nil, to.ID(), code, string(rpc.Text(text, found[1])), at.Of(text)), code, rpc.ErrorTypeOf(code))
 		return
 	}
-	to.Answer(rpc.Edited(text, edits...), code, rpc.ErrorTypeOf(code))
+	to.Answer(edits.Edited(text), code, rpc.ErrorTypeOf(code))
 }
 
-// isReserved says whether an error has a code that means something else to clients
-// without sessions than its server can have meant.
+// isReserved says whether an error has a code with another meaning without sessions than its
+// server can have meant. -32021 has the same meaning if it names capabilities.
 func isReserved(code int, text []byte, data rpc.Span) bool {
-	if code == rpc.CodeMissingCapability && namesCapabilities(text, data) {
+	found, err := rpc.Find(text, data, "requiredCapabilities")
+	if code == rpc.CodeMissingCapability && err == nil && found[0].IsObject(text) {
 		return false
 	}
 	return code <= -32020 && code >= -32099
 }
 
-// namesCapabilities says whether the data of an error is what -32021 must have.
-func namesCapabilities(text []byte, data rpc.Span) bool {
-	found, err := rpc.Find(text, data, "requiredCapabilities")
-	return err == nil && found[0].IsObject(text)
-}
-
-// notFound makes the error of a resource that there is not what it is without sessions.
-// It says which, if the process does not.
-func notFound(c *call, text []byte, found []rpc.Span, at rpc.Span, edits *rpc.Edits) {
+// notFound translates the error of a resource that the server does not have. It names the
+// resource, if the process does not.
+func notFound(c *call, text []byte, found rpc.Found, at rpc.Span, edits *rpc.Edits) {
 	code, data := found[0], found[2]
 	edits.Replace(code, []byte(strconv.Itoa(rpc.CodeInvalidParams)))
-	if c.method != methodRead {
+	if c.method != rpc.MethodReadResource {
 		return
 	}
 	uri := `"uri":` + string(rpc.AppendString(nil, c.name))

@@ -2,20 +2,21 @@ package tomodern
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
-// mostBackOffs is of how many principals failed starts are remembered. Each has a back-off
-// of its own: what keeps its processes from starting may be its own, and is not told to
-// others.
+// mostBackOffs is how many back-offs the Server keeps: one for each group of callers that share
+// processes. What keeps the processes of one group from starting may be its own, and others must
+// not read it.
 const mostBackOffs = 1000
 
-// startFailedLocked puts off a principal's next start. The first failure costs nothing,
-// and neither does one that is not of the server, but of sessions that have all
-// processes, or of a caller that it does not let in.
-func (s *Server) startFailedLocked(principal string, reason error) {
+// startFailedLocked puts off the next start for some callers. The first failure costs nothing.
+// Neither does one for which the server is not to blame: sessions have all processes, or the
+// server does not let the caller in.
+func (s *Server) startFailedLocked(callers string, reason error) {
 	if s.closed || errors.Is(reason, fault.ErrFull) {
 		return
 	}
@@ -23,30 +24,27 @@ func (s *Server) startFailedLocked(principal string, reason error) {
 	if errors.Is(reason, errRefused) {
 		return
 	}
-	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", fault.ForClients(reason).Error())
-	backOff, known := s.backOffs[principal]
+	reason = fault.ForClients(reason)
+	s.options.Log.Info("Cannot start a server process for clients without sessions", "reason", reason.Error())
+	backOff, known := s.backOffs[callers]
 	if !known {
 		s.forgetBackOffsLocked()
 	}
-	backOff.Failed(fault.ForClients(reason), mux.OnDemand)
-	s.backOffs[principal] = backOff
+	backOff.Failed(reason, mux.OnDemand)
+	s.backOffs[callers] = backOff
 }
 
-// forgetBackOffsLocked makes room for another principal's. Those of principals that have not
-// come back go, or any if all have.
+// forgetBackOffsLocked makes room for another back-off. Those that have long ended go, or any if
+// none has.
 func (s *Server) forgetBackOffsLocked() {
 	if len(s.backOffs) < mostBackOffs {
 		return
 	}
-	for principal, backOff := range s.backOffs {
-		if backOff.Wait() < -mux.OnDemand.Last {
-			delete(s.backOffs, principal)
-		}
-	}
-	for principal := range s.backOffs {
+	maps.DeleteFunc(s.backOffs, func(_ string, b mux.BackOff) bool { return b.Wait() < -mux.OnDemand.Last })
+	for callers := range s.backOffs {
 		if len(s.backOffs) < mostBackOffs {
 			return
 		}
-		delete(s.backOffs, principal)
+		delete(s.backOffs, callers)
 	}
 }

@@ -34,7 +34,7 @@ func TestBackOffOfAnotherPrincipal(t *testing.T) {
 		}
 		s.post(good, "tools/list", "")
 		s.process(1).next()
-		s.post(bad, "tools/list", "").wantBusy() // which somebody else's start does not change
+		s.post(bad, "tools/list", "").wantBusy() // which another caller's start does not change
 		if tries != 2 {
 			t.Errorf("got %d starts, want the next to have to wait", tries)
 		}

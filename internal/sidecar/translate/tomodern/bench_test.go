@@ -79,7 +79,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	for name, capabilities := range map[string]string{"shared": `{}`, "leased": `{"elicitation":{}}`} {
+	for name, capabilities := range map[string]string{"shared": `{}`, "asking": `{"elicitation":{}}`} {
 		b.Run(name, func(b *testing.B) {
 			call := promptCall(b, capabilities)
 			b.ReportAllocs()

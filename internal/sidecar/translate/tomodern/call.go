@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -14,135 +15,118 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-// call is a client's request at a process. Between two rounds it has no client that
-// waits.
+// call is a client's request at a process. While it is parked no client waits for it.
 type call struct {
-	group  *group
-	worker *worker
-	method string
-	name   string // of what it is about
-	leased bool   // it is the one that may ask
+	group   *group
+	process *process
+	method  string
+	name    string   // of the tool or prompt, or the URI of the resource
+	mayAsk  bool     // the process may ask its client for input
+	digits  [20]byte // room for the number
 
-	// Guarded by the server's mutex.
-	// What a client carries is bound to the arguments, which are kept of a leased call
-	// until it is known what that makes.
+	// The requestState is bound to the arguments. A call that may ask keeps them until the
+	// binding is known.
+	binding   sync.Once
 	arguments []byte
 	bound     []byte
+
+	// Guarded by the server's mutex.
 	to        stateless.Recipient // the client's request that waits; nil if none does
 	level     level               // of log messages that the client wants
-	first     uint64              // of the request at the process that began it
-	number    uint64              // of the one that is to be answered next
-	tokenAt   uint64              // what the process knows as the token
+	first     uint64              // number of the request that began it, and progress token at the process
+	number    uint64              // of the request that has no answer yet
 	sent      bool                // the process has it
-	heard     uint64              // how many messages the process had sent before
+	heard     uint64              // messages that the process had sent before
 	cancelled bool
-	done      bool // the process works on it no more
+	done      bool // the process does not work on it any more
 	task      *task
-	questions []*question // of the process's, without an answer
-	lastKey   int
+	inputs    []*inputRequest // of the process, without an answer
+	lastInput int
 	gathering *time.Timer
 	kill      *time.Timer
-	park      *park
-	held      *session.Message // the answer, which came while nobody waited
+	parked    *parked
+	kept      *session.Message // the answer, which came while the call was parked
 }
-
-// tries is how many processes may end in a row without having seen a request.
-const tries = 3
 
 // call passes a request on to a process.
 func (s *Server) call(ctx context.Context, g *group, r *request) error {
-	for try := 1; ; try++ {
+	return s.retryGone(func() error {
 		c := &call{
-			group: g, method: r.method, name: string(r.name()), level: r.level,
-			leased: g.capabilities.ask() && mayAsk(r.method),
-			to:     r.to,
+			group: g, method: r.method, name: string(r.name()), level: r.level, to: r.to,
+			mayAsk: g.capabilities.any() && rpc.TakesInput(r.method),
 		}
-		if c.leased {
+		if c.mayAsk {
 			c.arguments = bytes.Clone(r.arguments.Of(r.Bytes))
 		}
-		w, err := g.acquire(ctx, c)
+		p, err := g.acquire(ctx, c)
 		if err != nil {
 			return err
 		}
-		c.worker = w
-		err = w.begin(ctx, c, r)
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return err
-		case !errors.Is(err, errGone) || try == tries:
-			return s.busy(err)
-		}
-	}
+		c.process = p
+		return p.begin(ctx, c, r)
+	})
 }
 
-// begin sends a call to the process, which it has been acquired for.
-func (w *worker) begin(ctx context.Context, c *call, r *request) error {
-	s := w.server
-	w.tellLevel(ctx, c)
-	asTask := w.needsTask(ctx, c)
+// begin sends a call to the process that was acquired for it.
+func (p *process) begin(ctx context.Context, c *call, r *request) error {
+	s := p.server
+	p.setLevel(ctx, c)
+	asTask := p.needsTask(ctx, c)
 	s.mu.Lock()
-	if w.DeadLocked() != nil || ctx.Err() != nil {
-		delete(w.logged, c)
-		w.releaseLocked(c)
+	if p.DeadLocked() != nil || ctx.Err() != nil {
+		delete(p.logging, c)
+		p.releaseLocked(c)
 		s.mu.Unlock()
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("prepare a call: %w", err)
 		}
 		return errGone
 	}
-	w.registerLocked(c, asTask)
+	p.registerLocked(c, asTask)
 	s.mu.Unlock()
-	text := r.translated(c.number)
-	if asTask {
-		text = withTask(text)
-	}
-	// Nobody's going away may leave half a message behind.
-	err := w.child.Send(context.WithoutCancel(ctx), session.Message{Bytes: text, From: r.From})
-	return w.begun(c, err)
+	// A client that goes away must not leave half a message behind.
+	err := p.child.Send(context.Background(), session.Message{Bytes: r.translated(c), From: r.From}) //nolint:contextcheck // see above
+	return p.noteSent(c, err)
 }
 
-func (w *worker) registerLocked(c *call, asTask bool) {
-	c.first, c.heard = w.NumberLocked(), w.HeardLocked()
+func (p *process) registerLocked(c *call, asTask bool) {
+	c.first, c.heard = p.NumberLocked(), p.HeardLocked()
 	c.number = c.first
-	w.working.Begin(c.first)
-	w.AddLocked(c.number, c)
-	w.calls[c] = struct{}{}
-	if len(c.to.Token()) > 0 {
-		c.tokenAt = c.number
-		w.progress[c.number] = c
-	}
+	p.working.Begin(c.first)
+	p.AddLocked(c.number, c)
+	p.calls[c.first] = c
 	if asTask {
 		c.task = &task{}
 	}
-	w.server.calls[c.to] = c
+	p.server.calls[c.to] = c
 }
 
-// begun notes whether the process has a call.
-func (w *worker) begun(c *call, err error) error {
-	s := w.server
+// noteSent notes whether the process has a call.
+func (p *process) noteSent(c *call, err error) error {
+	s := p.server
 	s.mu.Lock()
 	if c.done {
 		s.mu.Unlock()
 		return nil // it has been answered
 	}
 	c.sent = true
-	dead := w.DeadLocked()
+	dead := p.DeadLocked()
 	if err == nil && dead == nil {
-		w.ReadLocked()
+		p.ReadLocked()
 		s.mu.Unlock()
 		return nil
 	}
 	if err != nil {
-		w.working.End(c.first) // the process has not seen it
+		p.working.End(c.first) // the process has not seen it
 	}
 	s.doneLocked(c)
 	to := s.takeLocked(c)
 	busy, unread := errors.Is(err, fault.ErrBusy), mux.IsUnread(err)
 	switch {
 	case unread:
-		w.unreadLocked()
+		p.unreadLocked()
 	case err != nil && !busy:
-		w.unlistLocked() // nobody else is to try
+		p.unlistLocked() // no other call must try
 	}
 	s.mu.Unlock()
 	switch {
@@ -152,11 +136,11 @@ func (w *worker) begun(c *call, err error) error {
 		}
 		return nil
 	case busy:
-		return fmt.Errorf("%w: %w", fault.ErrBusy, err)
+		return s.busy(err)
 	case unread:
-		return mux.ErrUnread
+		return s.busy(mux.ErrUnread)
 	}
-	go w.AwaitReason(err)
+	go p.AwaitReason(err)
 	return errGone
 }
 
@@ -170,31 +154,35 @@ func (s *Server) takeLocked(c *call) stateless.Recipient {
 	return to
 }
 
-// doneLocked says that the process works on a call no more.
+// doneLocked notes that the process does not work on a call any more.
 func (s *Server) doneLocked(c *call) {
 	if c.done {
 		return
 	}
 	c.done = true
-	w := c.worker
-	delete(w.calls, c)
-	w.DropLocked(c.number)
-	delete(w.progress, c.tokenAt)
-	delete(w.logged, c)
-	c.questions = nil
-	for _, timer := range []*time.Timer{c.gathering, c.kill} {
+	p := c.process
+	delete(p.calls, c.first)
+	p.DropLocked(c.number)
+	delete(p.logging, c)
+	c.inputs = nil
+	stop(c.gathering, c.kill)
+	if c.task != nil {
+		stop(c.task.poll)
+	}
+	p.releaseLocked(c)
+}
+
+// stop stops those of the timers that there are.
+func stop(timers ...*time.Timer) {
+	for _, timer := range timers {
 		if timer != nil {
 			timer.Stop()
 		}
 	}
-	if c.task != nil && c.task.poll != nil {
-		c.task.poll.Stop()
-	}
-	w.releaseLocked(c)
 }
 
-// Abandon is for a client that has gone away from its request. One that has been asked
-// for input has its answer, so that going away means nothing.
+// Abandon notes that a client has gone away from its request. A client that was asked for
+// input has its answer, so that its going away means nothing.
 func (s *Server) Abandon(to stateless.Recipient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,46 +196,47 @@ func (s *Server) Abandon(to stateless.Recipient) {
 	}
 }
 
-// cancelLocked ends a call that nobody wants any more. A process that may ask is free
-// when it is done with it, and is ended if that takes too long: what it asks until then
-// would be taken for somebody else's. Any other is free at once.
+// cancelLocked ends a call that no client wants any more. A process that may ask is free when
+// it is done with the call, and is ended if that takes too long: the adapter would ask another
+// call's client for the input that the process still asks for. Any other process is free at
+// once.
 func (s *Server) cancelLocked(c *call) {
 	if c.done {
 		return
 	}
-	w := c.worker
+	p := c.process
 	c.cancelled = true
-	for _, q := range c.questions {
-		w.sendLocked(q.givenUp())
+	for _, q := range c.inputs {
+		p.sendLocked(q.unanswered())
 	}
-	c.questions = nil
-	if c.park != nil {
-		s.forgetParkLocked(c.park)
+	c.inputs = nil
+	if c.parked != nil {
+		s.forgetLocked(c.parked)
 	}
 	if c.task != nil && c.task.id != "" {
-		w.cancelTaskLocked(c) // U-04
+		p.cancelTaskLocked(c) // U-04
 	} else {
-		w.sendLocked(mux.Cancellation(c.number, "the client has gone"))
+		p.sendLocked(mux.Cancellation(c.number, "the client has gone"))
 	}
-	w.watchLocked(c)
-	if !c.leased && c.task == nil {
+	p.watchLocked(c)
+	if !c.mayAsk && c.task == nil {
 		s.doneLocked(c)
 		return
 	}
-	delete(w.logged, c)
+	delete(p.logging, c)
 	c.kill = time.AfterFunc(s.options.Limits.CancelGrace, func() { s.endCancelled(c) })
 }
 
-// endCancelled is for a process that is not done with a cancelled call.
+// endCancelled ends a process that is not done with a cancelled call in time.
 func (s *Server) endCancelled(c *call) {
 	s.mu.Lock()
-	stuck := !c.done && c.leased
-	if !c.leased {
-		s.doneLocked(c) // nothing of it is taken for anybody else's
+	stuck := !c.done && c.mayAsk
+	if !c.mayAsk {
+		s.doneLocked(c) // its process asks for no input, so that no other client can get its messages
 	}
 	s.mu.Unlock()
 	if stuck {
 		s.metrics.Kills.Inc()
-		c.worker.fail(errStuck)
+		c.process.fail(errStuck)
 	}
 }

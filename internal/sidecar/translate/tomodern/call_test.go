@@ -1,11 +1,13 @@
 package tomodern
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -36,6 +38,18 @@ func TestTranslation(t *testing.T) {
 			`"result":{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"execution":{},"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"}`,
 			result(`"resultType":"complete",` + hints + info + `,"tools":[{"name":"a"},{"name":"b"},{"name":"c","inputSchema":{"execution":1}},{"execution":1,"execution":2}],"nextCursor":"d"`),
 		},
+		"P-05 an empty cursor": {
+			"tools/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"tools/list","params":{"_meta":{}}}`,
+			`"result":{"tools":[], "nextCursor" : "" }`, result(`"resultType":"complete",` + hints + info + `,"tools":[] `),
+		},
+		"P-05 an empty cursor and no more": {
+			"resources/templates/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/templates/list","params":{"_meta":{}}}`,
+			`"result":{"nextCursor":""}`, result(`"resultType":"complete",` + strings.TrimSuffix(hints+info, ",")),
+		},
+		"P-05 an empty cursor of no list": {
+			"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`,
+			`"result":{"nextCursor":""}`, result(`"resultType":"complete",` + info + `,"nextCursor":""`),
+		},
 		"C-01 prompts":   {"prompts/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"prompts/list","params":{"_meta":{}}}`, `"result":{"prompts":[]}`, result(`"resultType":"complete",` + hints + info + `,"prompts":[]`)},
 		"C-01 resources": {"resources/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/list","params":{"_meta":{}}}`, `"result":{"resources":[]}`, result(`"resultType":"complete",` + hints + info + `,"resources":[]`)},
 		"C-01 templates": {"resources/templates/list", "", "", `{"jsonrpc":"2.0","id":N,"method":"resources/templates/list","params":{"_meta":{}}}`, `"result":{"resourceTemplates":[]}`, result(`"resultType":"complete",` + hints + info + `,"resourceTemplates":[]`)},
@@ -56,7 +70,7 @@ func TestTranslation(t *testing.T) {
 			`"error":{"code":-32602,"message":"m"}`, failure(-32602, "m"),
 		},
 		"unknown method":          {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32601,"message":"m","data":[1.0]}`, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"m","data":[1.0]}}`},
-		"no object":               {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"result":null`, failure(-32603, "the server's answer cannot be translated: the result is no object")},
+		"no object":               {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"result":null`, failure(-32603, "the server's answer cannot be translated: the result is not an object")},
 		"code 0":                  {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":0,"message":"m"}`, failure(0, "m")},
 		"-32000 to -32019":        {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32019,"message":"m"}`, failure(-32019, "m")},
 		"-32022 is not for it":    {"x/y", "", "", `{"jsonrpc":"2.0","id":N,"method":"x/y","params":{"_meta":{}}}`, `"error":{"code":-32022,"message":"m","data":1}`, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"m","data":{"code":-32022,"message":"m","data":1}}}`},
@@ -127,13 +141,13 @@ func TestDiscover(t *testing.T) {
 		roots        bool
 		initialize   string
 	}{
-		"none":                             {`{}`, true, `{}`},
-		"B-04 elicitation is by form":      {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
-		"B-04 elicitation by URL only":     {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
-		"B-04 no roots":                    {`{"roots":{"listChanged":true}}`, false, `{}`},
-		"B-04 roots":                       {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
-		"B-04 what nobody can keep is not": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
-		"no object":                        {`{"sampling":null,"elicitation":true}`, false, `{}`},
+		"none":                                  {`{}`, true, `{}`},
+		"B-04 elicitation is by form":           {`{"elicitation":{}}`, false, `{"elicitation":{"form":{}}}`},
+		"B-04 elicitation by URL only":          {`{"elicitation":{"url":{}}}`, false, `{"elicitation":{"url":{}}}`},
+		"B-04 no roots":                         {`{"roots":{"listChanged":true}}`, false, `{}`},
+		"B-04 roots":                            {`{"roots":{"listChanged":true}}`, true, `{"roots":{}}`},
+		"B-04 capabilities that cannot be kept": {`{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{},"sampling":{"tools":{},"context":{}}}`, false, `{"sampling":{"tools":{},"context":{}}}`},
+		"no object":                             {`{"sampling":null,"elicitation":true}`, false, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(o *Options) { o.OfferRoots = test.roots }, func(p *script) { delete(p.answers, "initialize") }, func(s *stage) {
@@ -180,7 +194,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// U-05: progress goes to whom it belongs, and late one to nobody.
+// U-05: progress goes to its call, and late progress is dropped.
 func TestProgress(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		a := s.post(client{capabilities: "{}", meta: `"progressToken":TOKEN,`}, "tools/call", `"name":"a",`)
@@ -197,8 +211,8 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// A process that ends takes its own calls with it, and no others; what it said last is
-// for nobody. The next call has a fresh one.
+// A process that ends takes its own calls with it, and no others. Its standard error is not for
+// clients. The next call has a fresh process.
 func TestProcessEnds(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		one, other := s.post(mute, "tools/call", ""), s.post(client{principal: "other", capabilities: "{}"}, "tools/call", "")
@@ -244,5 +258,33 @@ func TestCancelShared(t *testing.T) {
 		p.answer(second, `"result":{}`)
 		b.want(result(`"resultType":"complete",` + info))
 		s.processes(1)
+	})
+}
+
+// Progress of a call without a token belongs to no client, whatever token the process makes up.
+func TestProgressWithoutToken(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		request := s.post(mute, "tools/call", "")
+		p := s.process(1)
+		call := p.next()
+		p.emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(call.Envelope.ID.Of(call.Bytes)) + `,"progress":1}}`)
+		request.wantNothing()
+		equal(t, "late progress", s.server.Metrics().LateProgress.Value(), 1)
+	})
+}
+
+// A request that no process takes is tried a few times, and not for ever.
+func TestProcessesThatTakeNothing(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) == "tools/list" {
+				return errPlayed
+			}
+			return nil
+		}
+	}, func(s *stage) {
+		s.post(mute, "tools/list", "").wantBusy()
+		s.processes(tries)
+		time.Sleep(mux.ReasonGrace) // for their ends
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 // answers is a recipient that keeps the answer.
@@ -41,7 +42,7 @@ func FuzzAnswer(f *testing.F) {
 			f.Add(method, []byte(text))
 		}
 	}
-	methods := []string{methodCall, methodTools, methodRead, methodPrompt}
+	methods := []string{rpc.MethodCallTool, toolindex.Method, rpc.MethodReadResource, rpc.MethodGetPrompt}
 	f.Fuzz(func(t *testing.T, method byte, text []byte) {
 		e, err := rpc.ScanLenient(text)
 		if err != nil || e.Kind != rpc.Response || !e.ID.Present() { // without an id it answers no call
@@ -49,8 +50,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		s := New(Options{Limits: testLimits(), Serves: serves})
 		defer s.Close()
-		g := &group{server: s, caller: &caller.Caller{}, capabilities: capabilities{url: true}}
-		c := &call{group: g, worker: &worker{server: s, group: g, hello: hello{serverInfo: []byte(`{"name":"s"}`)}}, method: methods[int(method)%len(methods)], name: "x"}
+		g := &group{server: s, caller: &caller.Caller{}, groupKey: groupKey{capabilities: capabilities{url: true}}}
+		c := &call{group: g, process: &process{server: s, group: g, offer: offer{meta: []byte(`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}`)}}, method: methods[int(method)%len(methods)], name: "x"}
 		got := &answers{}
 		s.answer(c, got, session.Message{Bytes: text, Envelope: e})
 		var read struct {

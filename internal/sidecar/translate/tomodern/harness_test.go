@@ -27,7 +27,7 @@ func testLimits() Limits {
 	return Limits{
 		Memory:   budget.New(64<<20, 1),
 		Children: 4, PerKey: 3, KeysPerPrincipal: 2, URIs: 4,
-		StartTimeout: 10 * time.Second, LeaseTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
+		StartTimeout: 10 * time.Second, AcquireTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute,
 		ParkTTL: 10 * time.Minute, StuckTimeout: 10 * time.Second, CancelGrace: 10 * time.Second,
 	}
 }
@@ -191,15 +191,15 @@ func play(t *testing.T, change func(*Options), script func(*script), test func(*
 	})
 }
 
-// empty checks that nothing is kept for anybody.
+// empty checks that the server keeps nothing.
 func (s *stage) empty() {
 	s.Helper()
 	v := s.server
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.calls)+len(v.parks)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.held.Held()) != 0 {
-		s.Errorf("left are %d calls, %d parks, %d listens, %d groups, %d children, %d waiters, %d bytes",
-			len(v.calls), len(v.parks), len(v.listens), len(v.groups), v.children, v.waiters, v.held.Held())
+	if len(v.calls)+len(v.parked)+len(v.listens)+len(v.groups)+v.children+v.waiters+int(v.kept.Held()) != 0 {
+		s.Errorf("left are %d calls, %d parked, %d listens, %d groups, %d children, %d waiters, %d bytes",
+			len(v.calls), len(v.parked), len(v.listens), len(v.groups), v.children, v.waiters, v.kept.Held())
 	}
 }
 
@@ -239,7 +239,7 @@ func (p *posted) Notify(message []byte) {
 	}
 }
 
-// Answer takes the answer. It has to be valid, and what is said of it true.
+// Answer takes the answer. It has to be valid, and to match the code and the failure.
 func (p *posted) Answer(message []byte, code int, failed string) {
 	e := p.take(message)
 	if string(e.ID.Of(message)) != p.id {
@@ -253,7 +253,7 @@ func (p *posted) Answer(message []byte, code int, failed string) {
 	if err := json.Unmarshal(message, &read); err != nil || read.Error.Code != code {
 		p.stage.Errorf("code %d, %v: %s", code, err, message)
 	}
-	if want := rpc.ErrorType(message, &e, p.method == methodCall); failed != want {
+	if want := rpc.ErrorType(message, &e, p.method == rpc.MethodCallTool); failed != want {
 		p.stage.Errorf("failed by %q, want %q: %s", failed, want, message)
 	}
 }

@@ -154,7 +154,7 @@ func TestListenAnyProcess(t *testing.T) {
 }
 
 // B-04: another process takes over, and clients look again at all that they have.
-func TestHolderEnds(t *testing.T) {
+func TestSubscriberEnds(t *testing.T) {
 	play(t, nil, agree, func(s *stage) {
 		l := s.post(mute, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]},`)
 		ack := acknowledged(`{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}`)
@@ -172,7 +172,7 @@ func TestHolderEnds(t *testing.T) {
 }
 
 // The process that takes over is subscribed to what clients have.
-func TestHolderEndsResubscribes(t *testing.T) {
+func TestSubscriberEndsResubscribes(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		l := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:b"]},`)
 		s.process(1).answer(s.process(1).next(), `"result":{}`)
@@ -193,8 +193,8 @@ func TestHolderEndsResubscribes(t *testing.T) {
 
 // A client that comes while the process is replaced may be the one that brings another:
 // that one has the subscriptions of those who were there before, too.
-func TestHolderReplacedByAListener(t *testing.T) {
-	for range 300 { // since who is first is anybody's guess
+func TestSubscriberReplacedByAListener(t *testing.T) {
+	for range 300 { // since either may be first
 		started := 0
 		play(t, nil, func(p *script) {
 			agree(p)
@@ -202,14 +202,14 @@ func TestHolderReplacedByAListener(t *testing.T) {
 				delete(p.answers, "initialize")
 				delete(p.answers, "resources/subscribe")
 			}
-		}, holderReplacedByAListener)
+		}, subscriberReplacedByAListener)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-func holderReplacedByAListener(s *stage) {
+func subscriberReplacedByAListener(s *stage) {
 	first := s.post(mute, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:b"]},`)
 	ack := acknowledged(`{"resourceSubscriptions":["a:b"]}`)
 	first.want(ack)
@@ -226,7 +226,7 @@ func holderReplacedByAListener(s *stage) {
 }
 
 // Clients are told after a time that does not depend on how many subscriptions there are.
-func TestHolderTakesOverInTime(t *testing.T) {
+func TestSubscriberTakesOverInTime(t *testing.T) {
 	started := 0
 	play(t, nil, func(p *script) {
 		agree(p)
@@ -256,7 +256,7 @@ func TestListenAtEndedProcess(t *testing.T) {
 		var g *group
 		for _, g = range s.server.groups {
 		}
-		w := g.workers[0]
+		w := g.processes[0]
 		s.server.mu.Unlock()
 		s.process(1).end(errPlayed)
 		synctest.Wait()
@@ -271,7 +271,7 @@ func TestListenAtEndedProcess(t *testing.T) {
 }
 
 // If none can take over, or none lasts, it is an error, and no result.
-func TestHolderCannotBeReplaced(t *testing.T) {
+func TestSubscriberCannotBeReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		play func(n int, p *script)
 		ends int
@@ -302,18 +302,18 @@ func TestHolderCannotBeReplaced(t *testing.T) {
 	}
 }
 
-// What became of others' subscriptions is not held against those who come later.
-func TestHoldersAreCountedAnew(t *testing.T) {
+// Subscriptions of earlier clients that failed do not count for later clients.
+func TestSubscribersAreCountedAnew(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		const filter = `"notifications":{"toolsListChanged":true},`
 		first := s.post(mute, "subscriptions/listen", filter)
-		for i := range holders {
+		for i := range mostShort {
 			s.process(i + 1).end(errPlayed)
 			synctest.Wait()
 		}
 		first.abandon()
 		second := s.post(mute, "subscriptions/listen", filter)
-		s.process(holders + 1).end(errPlayed)
+		s.process(mostShort + 1).end(errPlayed)
 		second.want(acknowledged(`{"toolsListChanged":true}`), change())
 	})
 }
@@ -334,7 +334,7 @@ func TestCloseEndsListens(t *testing.T) {
 	})
 }
 
-// A server that nobody ever used has nothing to end.
+// A server without clients has nothing to end.
 func TestCloseUnused(*testing.T) {
 	New(Options{Limits: testLimits()}).Close()
 }
@@ -391,7 +391,7 @@ func TestUnansweredOwnRequests(t *testing.T) {
 			s.server.mu.Lock()
 			defer s.server.mu.Unlock()
 			for _, g := range s.server.groups {
-				for _, w := range g.workers {
+				for _, w := range g.processes {
 					n += w.LenLocked()
 				}
 			}

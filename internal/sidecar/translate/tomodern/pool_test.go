@@ -71,7 +71,7 @@ func TestLease(t *testing.T) {
 // The oldest process that is free is used, which lists come from, too, so that a client
 // with one call at a time finds what it did before (B-06).
 func TestReuse(t *testing.T) {
-	for range 50 { // since the order of starts is anybody's guess
+	for range 50 { // since starts have no order
 		play(t, nil, nil, reuse)
 	}
 }
@@ -207,13 +207,13 @@ func TestLeaveWhileStarting(t *testing.T) {
 	play(t, nil, func(p *script) { delete(p.answers, "initialize") }, func(s *stage) {
 		request := s.post(mute, "tools/call", "")
 		p := s.process(1)
-		hello := p.next()
+		initialize := p.next()
 		request.leave()
 		<-request.done
 		if request.err == nil {
 			t.Error("no error")
 		}
-		p.answer(hello, everything)
+		p.answer(initialize, everything)
 		p.expectNothing()
 		s.post(mute, "tools/list", "")
 		p.next()
@@ -254,8 +254,8 @@ func TestCancelLeased(t *testing.T) {
 	})
 }
 
-// Others may have all processes that there may be. One of ours that is not used makes
-// room, and if none is, it is nobody's fault and not a reason to wait longer.
+// Sessions may have all processes. An idle process of the server makes room. If there is none,
+// the next start does not back off.
 func TestFull(t *testing.T) {
 	var s *stage
 	running := func() (n int) {

@@ -146,7 +146,7 @@ func (p *jumbled) ask(name string) {
 }
 
 // R25, R55, Q-05: whatever happens in whichever order, each client gets what is its own
-// and nothing of anybody else's, no call is made twice, and nothing is left.
+// and nothing of another client's, no call is made twice, and nothing is left.
 func TestNeverMixedUp(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -7,44 +7,44 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-// receive routes a message of the process's. It never waits for anybody.
-func (w *worker) receive(m session.Message) {
+// receive routes a message of the process. It never waits for a client or a process.
+func (p *process) receive(m session.Message) {
 	switch m.Envelope.Kind {
 	case rpc.Response:
-		w.receiveAnswer(m)
+		p.receiveAnswer(m)
 	case rpc.Request:
-		w.receiveRequest(m)
+		p.receiveRequest(m)
 	case rpc.Notification:
-		w.receiveNotification(m)
+		p.receiveNotification(m)
 	}
 }
 
-func (w *worker) receiveAnswer(m session.Message) {
-	s := w.server
+func (p *process) receiveAnswer(m session.Message) {
+	s := p.server
 	s.mu.Lock()
-	c, number, ok := w.TakeLocked(m)
+	c, number, ok := p.TakeLocked(m)
 	switch {
 	case !ok:
-		if _, begun := readTask(m, true); !begun { // else the process works on
-			w.working.End(number)
+		if _, begun := readTask(m, true); !begun { // or else the process still works on it
+			p.working.End(number)
 		}
 		s.mu.Unlock()
 		s.metrics.LateAnswers.Inc()
 		return
-	case c.task != nil && !w.taskAnswerLocked(c, number, m):
+	case c.task != nil && !p.taskAnswerLocked(c, number, m):
 		s.mu.Unlock()
 		return
 	}
-	w.working.End(c.first)
+	p.working.End(c.first)
 	s.doneLocked(c)
 	to := s.takeLocked(c)
-	if to == nil && c.park != nil && !c.cancelled {
-		s.holdLocked(c, m)
+	if to == nil && c.parked != nil && !c.cancelled {
+		s.keepLocked(c, m)
 		s.mu.Unlock()
 		return
 	}
-	if c.park != nil {
-		s.forgetParkLocked(c.park)
+	if c.parked != nil {
+		s.forgetLocked(c.parked)
 	}
 	s.mu.Unlock()
 	if to == nil {
@@ -54,29 +54,29 @@ func (w *worker) receiveAnswer(m session.Message) {
 	s.answer(c, to, m)
 }
 
-func (w *worker) receiveNotification(m session.Message) {
+func (p *process) receiveNotification(m session.Message) {
 	switch method := string(m.Envelope.Method); method {
 	case "notifications/progress":
-		w.receiveProgress(m)
+		p.receiveProgress(m)
 	case "notifications/message":
-		w.receiveLog(m)
+		p.receiveLog(m)
 	case rpc.MethodCancelled:
-		w.withdraw(m)
+		p.receiveCancelled(m)
 	default:
-		w.receiveNews(method, m)
+		p.receiveChange(method, m)
 	}
 }
 
-func (w *worker) receiveProgress(m session.Message) {
-	s := w.server
+func (p *process) receiveProgress(m session.Message) {
+	s := p.server
 	s.mu.Lock()
-	c := w.progress[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
+	c := p.calls[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
 	var to stateless.Recipient
 	if c != nil {
 		to = c.to
 	}
 	s.mu.Unlock()
-	if to == nil || len(to.Token()) == 0 { // parked, or gone
+	if to == nil || len(to.Token()) == 0 { // no client waits, or it wants no progress
 		s.metrics.LateProgress.Inc()
 		return
 	}

@@ -1,7 +1,9 @@
 package tomodern
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -9,29 +11,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
-	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-// Methods that are not just passed on.
-const (
-	methodDiscover = "server/discover"
-	methodListen   = subscription.MethodListen
-	methodCall     = "tools/call"
-	methodPrompt   = "prompts/get"
-	methodRead     = "resources/read"
-	methodTools    = toolindex.Method
-	methodElicit   = "elicitation/create"
-	methodSample   = "sampling/createMessage"
-	methodRoots    = "roots/list"
-	prefixTasks    = "tasks/" // which neither side may take for its own
-)
-
-// mayAsk says whether input can be asked for instead of an answer (I-01).
-func mayAsk(method string) bool {
-	return method == methodCall || method == methodPrompt || method == methodRead
-}
-
-// request is a client's request, as far as it was read.
+// request is a client's request, as far as the adapter has read it.
 type request struct {
 	session.Message
 	to           stateless.Recipient
@@ -40,12 +22,12 @@ type request struct {
 	level        level
 	cuts         rpc.Edits // that take out what a server with sessions must not see
 	state        rpc.Span  // of an earlier round
-	responses    rpc.Span  // to what was asked for in that round
+	responses    rpc.Span  // to the input requests of that round
 	arguments    rpc.Span
 }
 
-// Members of a request that a server with sessions must not see. What is read of them
-// comes first.
+// Members of a request that a server with sessions must not see. Those that the adapter reads
+// come first.
 var (
 	metaCut = []string{
 		rpc.MetaClientCapabilities, rpc.MetaLogLevel,
@@ -54,60 +36,51 @@ var (
 	paramsCut = []string{"requestState", "inputResponses", "task"}
 )
 
-// read takes a request apart. The error is for the client.
-func (s *Server) read(m session.Message, to stateless.Recipient) (*request, error) {
-	e := &m.Envelope
-	r := &request{Message: m, to: to, method: string(e.Method)}
-	meta, err := r.cuts.Take(m.Bytes, e.Meta, metaCut...)
-	if err != nil {
-		return r, err
-	}
-	if r.capabilities, err = capabilitiesOf(m.Bytes, meta[0], s.options.OfferRoots); err != nil {
-		return r, err
-	}
-	if r.level, err = levelOf(m.Bytes, meta[1]); err != nil {
-		return r, err
-	}
-	params, err := r.cuts.Take(m.Bytes, e.Params, paramsCut...)
-	if err != nil {
-		return r, err
-	}
-	found, err := rpc.Find(m.Bytes, e.Params, "arguments")
-	if err != nil {
-		return r, err
-	}
+// read takes the request apart. The error is for the client.
+func (r *request) read(offerRoots bool) error {
+	e := &r.Envelope
+	meta, metaErr := r.cuts.Take(r.Bytes, e.Meta, metaCut...)
+	capabilities, capabilitiesErr := capabilitiesOf(r.Bytes, meta[0], offerRoots)
+	level, levelErr := levelOf(r.Bytes, meta[1])
+	params, paramsErr := r.cuts.Take(r.Bytes, e.Params, paramsCut...)
+	found, argumentsErr := rpc.Find(r.Bytes, e.Params, "arguments")
+	r.capabilities, r.level = capabilities, level
 	r.state, r.responses, r.arguments = params[0], params[1], found[0]
-	return r, nil
+	return cmp.Or(metaErr, capabilitiesErr, levelErr, paramsErr, argumentsErr)
 }
 
-// name is what the request is about.
+// name is the name of the tool or prompt, or the URI of the resource.
 func (r *request) name() []byte {
-	if r.method == methodRead {
+	if r.method == rpc.MethodReadResource {
 		return r.Envelope.URI
 	}
 	return r.Envelope.Name
 }
 
-// translated is the request as a process gets it, with a number of ours in place of its
-// id and progress token.
-func (r *request) translated(number uint64) []byte {
-	text := strconv.AppendUint(nil, number, 10)
-	edits := append(make(rpc.Edits, 0, len(r.cuts)+2), r.cuts...)
-	edits.Replace(r.Envelope.ID, text)
+// translated is the request as a process gets it, with the call's number in place of its id
+// and its progress token.
+func (r *request) translated(c *call) []byte {
+	number := strconv.AppendUint(c.digits[:0], c.number, 10)
+	edits := r.cuts
+	edits.Replace(r.Envelope.ID, number)
 	if len(r.to.Token()) > 0 {
-		edits.Replace(r.Envelope.ProgressToken, text)
+		edits.Replace(r.Envelope.ProgressToken, number)
 	}
-	return rpc.Edited(r.Bytes, edits...)
+	if c.task != nil {
+		edits.Insert(r.Bytes, r.Envelope.Params, memberTask)
+	}
+	return edits.Edited(r.Bytes)
 }
 
-// Call answers a request of m.From, or passes it on. What is said of it goes to the recipient.
+// Call answers a request of m.From, or passes it on. The recipient gets the answer and the
+// notifications that belong to the request.
 func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recipient) error {
-	r, err := s.read(m, to)
-	switch {
-	case err != nil:
+	r := request{Message: m, to: to, method: string(m.Envelope.Method)}
+	if err := r.read(s.options.OfferRoots); err != nil {
 		refuse(to, rpc.CodeInvalidParams, err.Error())
 		return nil
-	case strings.HasPrefix(r.method, prefixTasks):
+	}
+	if strings.HasPrefix(r.method, "tasks/") {
 		// A server with sessions may have tasks, but its clients were not told of any.
 		refuse(to, rpc.CodeMethodNotFound, "there is no "+rpc.Clip(r.method))
 		return nil
@@ -118,23 +91,39 @@ func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recip
 	}
 	defer g.leave()
 	switch {
-	case r.method == methodDiscover:
-		return s.discover(ctx, g, r)
-	case r.method == methodListen:
-		return s.listen(ctx, g, r)
-	case mayAsk(r.method) && r.state.Present():
-		return s.retry(ctx, g, r)
+	case r.method == "server/discover":
+		return s.discover(ctx, g, to)
+	case r.method == subscription.MethodListen:
+		return s.listen(ctx, g, &r)
+	case rpc.TakesInput(r.method) && r.state.Present():
+		return s.retry(ctx, g, &r)
 	}
-	return s.call(ctx, g, r)
+	return s.call(ctx, g, &r)
 }
 
-// discover answers from what a process said of itself at initialize.
-func (s *Server) discover(ctx context.Context, g *group, r *request) error {
-	w, err := g.acquire(ctx, nil)
+// discover answers from a process's answer to initialize.
+func (s *Server) discover(ctx context.Context, g *group, to stateless.Recipient) error {
+	p, err := g.acquire(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer w.release()
-	r.to.Answer(rpc.AppendResult(nil, r.to.ID(), w.hello.discovery), 0, "")
+	defer p.release()
+	to.Answer(rpc.AppendResult(nil, to.ID(), p.offer.discovery), 0, "")
 	return nil
+}
+
+// tries is how many processes may end in a row without having seen a request.
+const tries = 3
+
+// retryGone tries again if a process has ended that has not seen the request.
+func (s *Server) retryGone(try func() error) error {
+	for i := 1; ; i++ {
+		err := try()
+		switch {
+		case !errors.Is(err, errGone):
+			return err
+		case i == tries:
+			return s.busy(err)
+		}
+	}
 }

@@ -1,21 +1,20 @@
 // Package tomodern makes a server of the stateless revision 2026-07-28 out of server
 // processes that have sessions only.
 //
-// A Server is put in place of a process of that revision: Call takes a request of one
-// client after the other, each with a recipient that gets the answer. Behind it is a pool
-// of processes. Each is initialized once, with the capabilities of the clients that it
-// serves, and is used for one principal only: what such a process keeps in memory is as
-// good as a session.
+// A Server stands in for a process of that revision: Call takes the requests of all clients,
+// each with a recipient that gets the answer. The Server has a pool of processes. It
+// initializes each once, with the capabilities of the clients that the process serves, and uses
+// it for one principal only: what such a process keeps in memory is as good as a session.
 //
-// A process with sessions says of a request of its own not which call it belongs to.
-// If its clients can be asked anything, it therefore has one call at a time that may
-// ask, and others take another process. What it asks is the answer to the call
-// (input_required), the call stays in flight at the process as it is, parked, and the
-// client's retry with the answers picks it up again. Nothing is ever called twice for a
-// retry: whatever is wrong with one, it is refused.
+// A process with sessions does not say which call a request of its own belongs to. If its
+// clients can give input, the process therefore has one call at a time that may ask for some,
+// and others take another process. The process's requests are the answer to the call
+// (input_required). The call stays in flight at the process, parked, and the client's retry
+// with the answers resumes it. A retry never calls a tool twice: the Server refuses a retry
+// that is wrong in any way.
 //
-// Call returns an error that wraps fault.ErrBusy if a request was not taken: no
-// process can be had, or all are in use. Everything else is an answer. A process that
+// Call returns an error that wraps fault.ErrBusy if the Server did not take a request: it
+// cannot start a process, or all are in use. Every other failure is an answer. A process that
 // ends takes its own calls with it and nothing else; a Server ends by Close only.
 package tomodern
 
@@ -42,48 +41,48 @@ type Limits struct {
 	Children         int // processes
 	PerKey           int // of these, for clients of one principal with the same capabilities
 	KeysPerPrincipal int // different capabilities of one principal's clients at a time
-	URIs             int // resources that are subscribed to, for clients as of PerKey
+	URIs             int // subscribed resources, for clients as of PerKey
 
-	StartTimeout time.Duration // for a process to start and to answer initialize
-	LeaseTimeout time.Duration // for a process to be free, before a call is refused
-	IdleTimeout  time.Duration // without a call, after which a process ends
-	EvictIdle    time.Duration // without a call, after which a process makes room for other clients
-	ParkTTL      time.Duration // for a client to come back with what it was asked for
-	StuckTimeout time.Duration // without reading what it is sent, after which a process is ended
-	CancelGrace  time.Duration // for a process to be done with a cancelled call, before it is ended
+	StartTimeout   time.Duration // for a process to start and to answer initialize
+	AcquireTimeout time.Duration // for a process to become free, before a call is refused
+	IdleTimeout    time.Duration // without a call, after which a process ends
+	EvictIdle      time.Duration // without a call, after which a process makes room for other clients
+	ParkTTL        time.Duration // for a client to come back with the input that a parked call waits for
+	StuckTimeout   time.Duration // for a process that does not read to read again, before it is ended
+	CancelGrace    time.Duration // for a process to end a cancelled call, before the process is ended
 
-	Memory *budget.Budget // for answers to calls that are parked; nil is no limit
+	Memory *budget.Budget // for answers to parked calls; nil is no limit
 }
 
-// Options are what a Server needs and how it behaves.
+// Options are the parts and the behavior of a Server.
 type Options struct {
 	// Acquire starts a fresh server, for clients in the caller's group.
 	Acquire func(ctx context.Context, from *caller.Caller) (mux.Server, error)
 	Limits  Limits
-	// Serves are the protocol versions that clients are told of, newest first, given
-	// the one that the server has agreed to.
+	// Serves are the protocol versions that clients learn of, newest first, given the one
+	// that the server has agreed to.
 	Serves func(spoken string) []string
 	// OfferRoots lets servers ask clients for their roots.
 	OfferRoots bool
 	Log        logr.Logger
 }
 
-// Metrics are counted over all processes that there were.
+// Metrics are counted over all processes.
 type Metrics struct {
 	Starts           session.Counter // processes that were initialized
-	StartFailures    session.Counter // processes that could not be had, or did not agree
+	StartFailures    session.Counter // processes that did not start, or did not agree
 	Evictions        session.Counter // processes that made room for those of other clients
 	Kills            session.Counter // processes that did not end a cancelled call
 	Busy             session.Counter // requests that found no process
 	LateAnswers      session.Counter // answers to no call, or to one whose client has gone
-	LateProgress     session.Counter // progress of no call that anybody waits for
-	LogMessages      session.Counter // log messages that nobody asked for, or that nobody knows whose they are
-	UnroutedMessages session.Counter // other messages of processes that belong to nobody
-	RefusedRequests  session.Counter // requests of processes that no client can be asked for
-	Parks            session.Counter // times that a client was asked for input
-	Retries          session.Counter // times that one came back
-	InvalidStates    session.Counter // times that one came back with what was not to be taken
-	ExpiredParks     session.Counter // calls that ended because nobody came back
+	LateProgress     session.Counter // progress of no call that a client waits for
+	LogMessages      session.Counter // log messages that no client wants, or that may be of several calls
+	UnroutedMessages session.Counter // other messages of processes that belong to no client
+	RefusedRequests  session.Counter // requests of processes that the adapter refuses for the client
+	Parks            session.Counter // times that a call was parked
+	Retries          session.Counter // times that a client came back to one
+	InvalidStates    session.Counter // times that a client came back with a requestState that is refused
+	ExpiredParks     session.Counter // parked calls that ended because the client did not come back
 }
 
 // Server is a server of the stateless revision. Its methods may be called at any time
@@ -96,29 +95,29 @@ type Server struct {
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex
-	groups   map[string]*group
-	children int                           // processes, and those that are being started
-	calls    map[stateless.Recipient]*call // of clients that wait
+	groups   map[groupKey]*group
+	children int                           // processes, and those that are starting
+	calls    map[stateless.Recipient]*call // whose clients wait
 	listens  map[stateless.Recipient]*listen
-	parks    map[string]*park
-	held     *budget.Account        // answers to calls that are parked
+	parked   map[string]*parked     // by id
+	kept     *budget.Account        // answers to parked calls
 	changed  chan struct{}          // closed when a process may be free
-	waiters  int                    // that changed would wake
+	waiters  int                    // goroutines that wait for changed
 	queues   map[string]int         // of these, those that wait for room, by the share that their groups count in
-	alarmed  bool                   // they are woken in a while
-	backOffs map[string]mux.BackOff // by principal
+	waking   bool                   // a timer is set that wakes the waiters
+	backOffs map[string]mux.BackOff // by callers that share processes
 	closed   bool
 }
 
-// New returns a Server. Processes are started when they are needed.
+// New returns a Server. It starts processes on demand.
 func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
-		groups: map[string]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parks: map[string]*park{},
+		groups: map[groupKey]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parked: map[string]*parked{},
 		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}
-	s.held = options.Limits.Memory.Account(s.giveWay)
+	s.kept = options.Limits.Memory.Account(s.giveWay)
 	return s
 }
 
@@ -131,7 +130,7 @@ func (s *Server) Locks() {
 	defer s.mu.Unlock()
 }
 
-// Close ends all processes, with the calls that are parked there. It returns at once.
+// Close ends all processes, with their parked calls. It returns at once.
 func (s *Server) Close() {
 	s.mu.Lock()
 	if s.closed {
@@ -139,12 +138,12 @@ func (s *Server) Close() {
 		return
 	}
 	s.closed = true
-	var workers []*worker
+	var processes []*process
 	for _, g := range s.groups {
-		workers = append(workers, g.workers...)
+		processes = append(processes, g.processes...)
 	}
-	for _, p := range s.parks {
-		s.forgetParkLocked(p)
+	for _, k := range s.parked {
+		s.forgetLocked(k)
 	}
 	for _, l := range s.listens {
 		s.leaveLocked(l)
@@ -153,8 +152,8 @@ func (s *Server) Close() {
 	s.wakeLocked()
 	s.mu.Unlock()
 	s.cancel()
-	for _, w := range workers {
-		w.fail(fault.ErrDraining)
+	for _, p := range processes {
+		p.fail(fault.ErrDraining)
 	}
 }
 

@@ -12,53 +12,42 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-// task is a call of a tool that its server only runs as a task. Clients without sessions
-// are not told: it is begun, looked after and fetched for them.
+// task is a call of a tool that its server only runs as a task. Clients without sessions do
+// not know: the adapter begins the task, polls it and fetches its result for them.
 type task struct {
 	id        string // when it is known
-	fetching  bool   // its result is asked for
+	fetching  bool   // the adapter waits for its result
 	cancelled uint64 // number of the request that cancels it
 	poll      *time.Timer
 }
+
+// metaRelatedTask names the task that a message of a server with sessions is about.
+const metaRelatedTask = "io.modelcontextprotocol/related-task"
 
 const (
 	taskTTL     = time.Hour // for the process to keep the result
 	firstPoll   = 500 * time.Millisecond
 	fastestPoll = 100 * time.Millisecond
 	slowestPoll = 5 * time.Second
-	taskID      = 1 << 10 // bytes of the longest name of a task
+	taskIDBytes = 1 << 10 // of the longest id of a task
 )
 
-// withTask asks for a task.
-func withTask(text []byte) []byte {
-	envelope, err := rpc.Scan(text)
-	if err != nil {
-		return text // it was scanned before
-	}
-	var edits rpc.Edits
-	edits.Insert(text, envelope.Params, []byte(`"task":{"ttl":`+strconv.FormatInt(taskTTL.Milliseconds(), 10)+`}`))
-	return rpc.Edited(text, edits...)
-}
+// memberTask asks for a task.
+var memberTask = []byte(`"task":{"ttl":` + strconv.FormatInt(taskTTL.Milliseconds(), 10) + `}`)
 
 // withoutTask is an answer that does not name the task that it came from.
 func withoutTask(m session.Message) session.Message {
-	meta, err := rpc.Find(m.Bytes, m.Envelope.Result, "_meta")
-	if err != nil {
-		return m // which is found out again
-	}
 	var edits rpc.Edits
-	if _, err := edits.Take(m.Bytes, meta[0], metaRelatedTask); err != nil || len(edits) == 0 {
+	meta, _ := rpc.Find(m.Bytes, m.Envelope.Result, "_meta") // resultFor finds the error, too
+	if _, err := edits.Take(m.Bytes, meta[0], metaRelatedTask); err != nil || edits.Len() == 0 {
 		return m
 	}
-	text := rpc.Edited(m.Bytes, edits...)
-	envelope, err := rpc.ScanLenient(text)
-	if err != nil {
-		return m // it was scanned before
-	}
-	return session.Message{Bytes: text, Envelope: envelope, Owned: true}
+	m.Envelope.ID, m.Envelope.Result = edits.Moved(m.Envelope.ID), edits.Moved(m.Envelope.Result)
+	m.Bytes, m.Owned = edits.Edited(m.Bytes), true
+	return m
 }
 
-// taskState is what a process says of a task.
+// taskState is the state of a task as a process reports it.
 type taskState struct {
 	TaskID       string  `json:"taskId"`
 	Status       string  `json:"status"`
@@ -67,10 +56,10 @@ type taskState struct {
 
 // taskAnswerLocked takes an answer that belongs to a task. It says whether it is the
 // answer to the call.
-func (w *worker) taskAnswerLocked(c *call, number uint64, m session.Message) bool {
+func (p *process) taskAnswerLocked(c *call, number uint64, m session.Message) bool {
 	t := c.task
 	if c.cancelled {
-		return w.cancelledTaskLocked(c, number, m)
+		return p.cancelledTaskLocked(c, number, m)
 	}
 	if t.fetching || m.Envelope.Error.Present() {
 		return true
@@ -87,12 +76,12 @@ func (w *worker) taskAnswerLocked(c *call, number uint64, m session.Message) boo
 		if state.PollInterval > 0 {
 			interval = time.Duration(min(state.PollInterval, slowestPoll.Seconds()*1000)) * time.Millisecond
 		}
-		t.poll = time.AfterFunc(max(interval, fastestPoll), func() { w.pollTask(c) })
+		t.poll = time.AfterFunc(max(interval, fastestPoll), func() { p.pollTask(c) })
 		return false
 	}
-	// It is over, or needs input, which it asks for while its result is waited for.
+	// It has ended, or needs input, which the process asks for before it sends the result.
 	t.fetching = true
-	w.requestLocked(c, "tasks/result")
+	p.requestLocked(c, "tasks/result")
 	return false
 }
 
@@ -109,59 +98,56 @@ func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 	if json.Unmarshal(at.Of(m.Bytes), &state) != nil {
 		return state, false
 	}
-	return state, state.TaskID != "" && len(state.TaskID) <= taskID
+	return state, state.TaskID != "" && len(state.TaskID) <= taskIDBytes
 }
 
 // requestLocked sends a request about a call's task.
-func (w *worker) requestLocked(c *call, method string) {
-	c.number = w.NumberLocked()
-	w.AddLocked(c.number, c)
-	if !w.floodedLocked() {
-		w.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
+func (p *process) requestLocked(c *call, method string) {
+	c.number = p.NumberLocked()
+	p.AddLocked(c.number, c)
+	if !p.floodedLocked() {
+		p.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
 	}
 }
 
-func (w *worker) pollTask(c *call) {
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
+// pollTask asks for the state of a task.
+func (p *process) pollTask(c *call) {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
 	if !c.done && !c.cancelled {
-		w.requestLocked(c, "tasks/get")
+		p.requestLocked(c, "tasks/get")
 	}
 }
 
-func (w *worker) cancelTaskLocked(c *call) {
-	if c.task.poll != nil {
-		c.task.poll.Stop()
-	}
-	w.DropLocked(c.number) // its answer is late now
-	w.requestLocked(c, "tasks/cancel")
+// cancelTaskLocked cancels a task. The answer to the last request about it is late now.
+func (p *process) cancelTaskLocked(c *call) {
+	stop(c.task.poll)
+	p.DropLocked(c.number)
+	p.requestLocked(c, "tasks/cancel")
 	c.task.cancelled = c.number
 }
 
-// cancelledTaskLocked is for what a process says of a task that was cancelled, perhaps
-// before its name was known.
-func (w *worker) cancelledTaskLocked(c *call, number uint64, m session.Message) bool {
-	if c.task.cancelled == number {
-		return true
-	}
+// cancelledTaskLocked takes an answer about a task that was cancelled, perhaps before its id
+// was known.
+func (p *process) cancelledTaskLocked(c *call, number uint64, m session.Message) bool {
 	state, begun := readTask(m, true)
-	if !begun {
+	if c.task.cancelled == number || !begun {
 		return true
 	}
 	c.task.id = state.TaskID
-	w.cancelTaskLocked(c)
+	p.cancelTaskLocked(c)
 	return false
 }
 
-// needsTask says whether a call must be one of a task.
-func (w *worker) needsTask(ctx context.Context, c *call) bool {
-	if c.method != methodCall || !w.hello.tasks {
+// needsTask says whether a tool must be called as a task.
+func (p *process) needsTask(ctx context.Context, c *call) bool {
+	if c.method != rpc.MethodCallTool || !p.offer.tasks {
 		return false
 	}
-	must, current := w.group.taskTools.Find(c.name, toolindex.Forever)
+	must, current := p.group.taskTools.Find(c.name, toolindex.Forever)
 	if !current {
-		must = w.group.taskTools.Refresh(ctx, c.name, toolindex.Forever, toolindex.List[bool]{
-			Context: w.server.ctx, Fetch: w.fetchTools, Keep: mustBeTask, Sessions: true,
+		must = p.group.taskTools.Refresh(ctx, c.name, toolindex.Forever, toolindex.List[bool]{
+			Context: p.server.ctx, Fetch: p.fetchTools, Keep: mustBeTask, Sessions: true,
 		})
 	}
 	return must
@@ -176,13 +162,13 @@ func mustBeTask(tool toolindex.Tool) (must, keep bool) {
 	return must, must
 }
 
-func (w *worker) fetchTools(ctx context.Context, cursor string) ([]byte, error) {
-	w.server.mu.Lock()
-	answered := w.askLocked(methodTools, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
-	w.server.mu.Unlock()
-	answer, err := w.Await(ctx, answered)
-	if err != nil && w.Dead() != nil {
-		return nil, toolindex.ErrAborted // another process can say
+func (p *process) fetchTools(ctx context.Context, cursor string) ([]byte, error) {
+	p.server.mu.Lock()
+	answered := p.askLocked(toolindex.Method, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
+	p.server.mu.Unlock()
+	answer, err := p.Await(ctx, answered)
+	if err != nil && p.Dead() != nil {
+		return nil, toolindex.ErrAborted // another process can answer
 	}
 	return answer.Bytes, err
 }

@@ -98,7 +98,7 @@ func TestTaskAsks(t *testing.T) {
 // U-04: a task is cancelled as such, also if its name is not known yet.
 func TestTaskCancelled(t *testing.T) {
 	const cancel = `{"jsonrpc":"2.0","id":N,"method":"tasks/cancel","params":{"taskId":"t\"1"}}`
-	for name, c := range map[string]client{"shared": mute, "leased": elicits} {
+	for name, c := range map[string]client{"shared": mute, "asking": elicits} {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, slow, func(s *stage) {
 				known := s.post(c, "tools/call", `"name":"slow",`)
@@ -166,7 +166,7 @@ func TestTaskTools(t *testing.T) {
 	})
 }
 
-// A list that cannot be had does not hold up every call.
+// A list that the process does not send delays one call, not every call.
 func TestTaskToolsUnanswered(t *testing.T) {
 	play(t, nil, func(p *script) { p.answers["initialize"], p.answers["tools/list"] = withTasks, "" }, func(s *stage) {
 		s.post(mute, "tools/call", `"name":"slow",`)

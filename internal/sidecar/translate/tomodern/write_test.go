@@ -44,8 +44,8 @@ func TestSendBusy(t *testing.T) {
 	}
 }
 
-// What we have to say to such a session is said later, and what may make room for more
-// calls before them.
+// The adapter's own requests to a process that takes no more calls wait. Messages that may make
+// room for calls go first.
 func TestOwnMessagesWhileBusy(t *testing.T) {
 	var open atomic.Bool
 	play(t, nil, func(p *script) {

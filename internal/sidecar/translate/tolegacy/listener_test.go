@@ -40,11 +40,11 @@ func TestListens(t *testing.T) {
 		s.equal("asked", x.request, listening(`{`+lists+`}`))
 		x.agree(`{` + lists + `}`)
 		s.want()
-		x.news(tools, "")
-		x.news(tools, `"x":1.0,`)
+		x.announce(tools, "")
+		x.announce(tools, `"x":1.0,`)
 		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"a":1,"io.modelcontextprotocol/subscriptionId":"slipway"}}}`)
-		x.news("notifications/other", "")                // N-04
-		x.news("notifications/prompts/list_changed", "") // N-01: neither side was promised these
+		x.announce("notifications/other", "")                // N-04
+		x.announce("notifications/prompts/list_changed", "") // N-01: neither side was promised these
 		x.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":null}}`)
 		got := s.heardAll()
 		want := []string{
@@ -57,9 +57,9 @@ func TestListens(t *testing.T) {
 			t.Fatalf("the client is told %d messages, want %d", len(got), len(want))
 		}
 		for i, message := range got {
-			s.equal("news", string(message.Bytes), want[i])
+			s.equal("announcement", string(message.Bytes), want[i])
 			if !message.Unrelated {
-				t.Error("the news belong to a call")
+				t.Error("the announcement belongs to a call")
 			}
 		}
 		s.send(initialized) // once is enough
@@ -88,13 +88,13 @@ func TestSubscribe(t *testing.T) {
 		if first.cancelled() {
 			t.Error("the old one ends before the new one is there")
 		}
-		first.news(tools, "")
-		second.agree(`{`+lists+`,"resourceSubscriptions":["a://x"]}`, news(tools, ""), news(updated, `"uri":"a://x",`)) // some of it twice
+		first.announce(tools, "")
+		second.agree(`{`+lists+`,"resourceSubscriptions":["a://x"]}`, announcement(tools, ""), announcement(updated, `"uri":"a://x",`)) // some of it twice
 		s.want(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`, update("a://x"), `{"jsonrpc":"2.0","id":1`+done)
 		if !first.cancelled() {
 			t.Error("the old one goes on")
 		}
-		second.news(tools, "")
+		second.announce(tools, "")
 		s.wantIn([]string{tools})
 
 		s.send(subscribing("2", "subscribe", "a://x")) // it is
@@ -106,8 +106,8 @@ func TestSubscribe(t *testing.T) {
 		s.send(subscribing("4", "subscribe", "a://not"))
 		third := s.next()
 		third.agree(`{` + lists + `,"resourceSubscriptions":["a://x"]}`)
-		s.want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"the server does not tell changes of this resource"}}`)
-		third.news(updated, `"uri":"a://x",`)
+		s.want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"the server does not announce changes of this resource"}}`)
+		third.announce(updated, `"uri":"a://x",`)
 		s.want(update("a://x"))
 
 		s.send(subscribing("5", "unsubscribe", "a://x"))
@@ -144,7 +144,7 @@ func TestSubscribeTogether(t *testing.T) {
 		s.want(`{"jsonrpc":"2.0","id":7` + done)
 		s.wantIdle()
 		if !second.cancelled() {
-			t.Error("the server tells changes that nobody wants to know")
+			t.Error("the server announces changes that no client wants")
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestSubscribeFails(t *testing.T) {
 		"a result":      {func(_ *stage, x *scripted) { x.answer(`"result":{}`) }, []string{`-32603`, "ended the subscription"}},
 		"silence":       {func(*stage, *scripted) { time.Sleep(testLimits().ListenTimeout) }, []string{`-32603`, "did not answer within 5s"}},
 		"other words": {func(_ *stage, x *scripted) {
-			x.news(updated, `"uri":"a://y",`)
+			x.announce(updated, `"uri":"a://y",`)
 			time.Sleep(testLimits().ListenTimeout)
 		}, []string{`-32603`, "did not answer within 5s"}},
 	} {
@@ -189,13 +189,13 @@ func TestSubscribeFails(t *testing.T) {
 				s.send(subscribing("2", "subscribe", "a://2"))
 				test.fails(s, s.next())
 				s.wantIn(append(test.want, `"id":2`))
-				old.news(updated, `"uri":"a://1",`) // as before
+				old.announce(updated, `"uri":"a://1",`) // as before
 				s.want(update("a://1"))
 
 				s.send(subscribing("3", "unsubscribe", "a://1"))
 				s.want(`{"jsonrpc":"2.0","id":3` + done)
 				if !old.cancelled() {
-					t.Error("the server tells changes that nobody wants to know")
+					t.Error("the server announces changes that no client wants")
 				}
 			})
 		})
@@ -228,7 +228,7 @@ func TestUnsubscribeHolds(t *testing.T) {
 		s.next().answer(`"error":{"code":-32603,"message":"busy"}`)
 		s.want(`{"jsonrpc":"2.0","id":2` + done)
 		for _, uri := range []string{"a://1", "a://2/", "a://2/part", "a://2/#part", "a://20", "a://1/part"} {
-			old.news(updated, `"uri":"`+uri+`",`)
+			old.announce(updated, `"uri":"`+uri+`",`)
 		}
 		s.want(update("a://2/"), update("a://2/part"), update("a://2/#part"))
 		time.Sleep(time.Hour)
@@ -256,7 +256,7 @@ func TestListenIsLost(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(30 * time.Second)
 		x = s.next()
-		x.agree(`{"toolsListChanged":true,"resourceSubscriptions":["a://x"]}`, news(tools, ""), news(updated, `"uri":"a://y",`)) // some of it twice
+		x.agree(`{"toolsListChanged":true,"resourceSubscriptions":["a://x"]}`, announcement(tools, ""), announcement(updated, `"uri":"a://y",`)) // some of it twice
 		s.want(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, update("a://x"), update("a://y"))
 		time.Sleep(time.Hour)
 		s.wantIdle()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -130,7 +131,7 @@ func TestSetLevel(t *testing.T) {
 			s.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel"` + params + `}`)
 			s.want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unknown log level"}}`)
 		}
-		for _, level := range logLevels {
+		for _, level := range rpc.LogLevels {
 			s.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + level + `"}}`)
 			s.want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			s.wantIdle()
@@ -175,7 +176,7 @@ func TestClose(t *testing.T) {
 		slow := s.next()
 		s.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`)
 		s.next().answer(`"result":{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{}}}}`)
-		s.wantIn([]string{methodElicit})
+		s.wantIn([]string{rpc.MethodElicit})
 		s.server.Close()
 		s.server.Close()
 		s.heard()

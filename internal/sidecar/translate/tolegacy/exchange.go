@@ -9,20 +9,20 @@ import (
 // Modern is the server of revision 2026-07-28.
 type Modern interface {
 	// Call makes one request, which names its revision and its client, on behalf of
-	// request.From. Its id and its progress token may be any: the server sees others, and
-	// what comes back has these again. The context is for making the request, and not for
-	// waiting for the answer.
+	// request.From. Any id and any progress token will do: the server sees others, and the
+	// messages that come back have these again. The context is for making the request, and not
+	// for waiting for the answer.
 	Call(ctx context.Context, request session.Message) (Exchange, error)
 }
 
 // Exchange is a request that was made.
 type Exchange interface {
-	// Take returns the next message for the request, if there is one: notifications,
-	// and then the answer, which is the last. It belongs to whoever took it.
+	// Take returns the next message for the request, if there is one: notifications, and then
+	// the answer, which is the last. The message belongs to the code that took it.
 	Take() (message []byte, last bool, ok bool)
 	// Ready has a value when there may be something to take.
 	Ready() <-chan struct{}
-	// Release says that nobody waits any more. The server is told, unless it has
+	// Release says that the client does not wait any more. The server is told, unless it has
 	// answered.
 	Release()
 }

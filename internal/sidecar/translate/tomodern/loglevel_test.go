@@ -1,6 +1,7 @@
 package tomodern
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -13,7 +14,7 @@ func logs(level string) client {
 
 const logMessage = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":1.0}}`
 
-// U-06, U-07, B-06: the level is told before the call, and only if it is news. A message
+// U-06, U-07, B-06: the level is told before the call, and only if it has changed. A message
 // goes to the call if it is severe enough.
 func TestLogLevel(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
@@ -161,5 +162,25 @@ func TestNoLogging(t *testing.T) {
 	}, func(s *stage) {
 		s.post(logs("debug"), "tools/call", "")
 		s.process(1).expect(`{"jsonrpc":"2.0","id":N,"method":"tools/call","params":{"_meta":{}}}`)
+	})
+}
+
+// A call that was answered before its client came back wants no more log messages.
+func TestLevelOfAnsweredCall(t *testing.T) {
+	play(t, nil, func(p *script) { p.answers["logging/setLevel"] = `"result":{}` }, func(s *stage) {
+		s.post(mute, "tools/list", "")
+		s.process(1).next()
+		s.server.mu.Lock()
+		var p *process
+		for _, g := range s.server.groups {
+			p = g.processes[0]
+		}
+		s.server.mu.Unlock()
+		p.setLevel(context.Background(), &call{level: 1, done: true})
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		if len(p.logging) != 0 {
+			t.Error("its log messages are waited for")
+		}
 	})
 }

@@ -91,7 +91,7 @@ func TestParkAndRetry(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"r1": `{` + form + `}`}, round1.requests); diff != "" {
 			t.Error(diff)
 		}
-		progress(1) // while nobody waits
+		progress(1) // while no client waits
 		first.abandon()
 		p.expectNothing() // it has its answer
 
@@ -305,7 +305,7 @@ func TestAnswerWhileParked(t *testing.T) {
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(result(`"resultType":"complete",` + info + `,"content":["late"]`))
 		p.expectNothing()
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
-		equal(t, "bytes held", uint64(s.server.held.Held()), 0)
+		equal(t, "bytes kept", uint64(s.server.kept.Held()), 0)
 	})
 }
 
@@ -325,7 +325,7 @@ func TestCancelledQuestion(t *testing.T) {
 	})
 }
 
-// What is asked while nobody can be asked, or of clients that cannot (I-03, Q-01).
+// Input requests without a call, or without the capability (I-03, Q-01).
 func TestUnaskable(t *testing.T) {
 	url := `"method":"elicitation/create","params":{"mode":"url","url":"https://x"}`
 	tools := `"method":"sampling/createMessage","params":{"tools":[]}`
@@ -486,7 +486,7 @@ func TestManyQuestions(t *testing.T) {
 		request := s.post(elicits, "tools/call", toolX)
 		p := s.process(1)
 		p.next()
-		for i := range mostQuestions + 1 {
+		for i := range mostInputs + 1 {
 			p.request(strconv.Itoa(i), form)
 		}
 		p.expect(`{"jsonrpc":"2.0","id":64,"error":{"code":-32603,"message":"too many requests are open in this call"}}`)
@@ -496,7 +496,7 @@ func TestManyQuestions(t *testing.T) {
 			responses = append(responses, `"`+key+`":{"action":"accept","content":{"key":"`+key+`"}}`)
 		}
 		retry := s.post(elicits, "tools/call", toolX+round.with(strings.Join(responses, ",")))
-		for i := range mostQuestions {
+		for i := range mostInputs {
 			p.expect(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"action":"accept","content":{"key":"r%d"}}}`, i, i+1))
 		}
 		time.Sleep(time.Second)
@@ -510,7 +510,7 @@ func TestQuestionsThatAreLong(t *testing.T) {
 		request := s.post(elicits, "tools/call", toolX)
 		p := s.process(1)
 		p.next()
-		long := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("x", questionBytes/2) + `"}`
+		long := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("x", inputBytes/2) + `"}`
 		p.request("1", long)
 		p.request("2", long)
 		p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the requests that are open in this call are too long"}}`)
@@ -529,9 +529,9 @@ func TestParkedArguments(t *testing.T) {
 		s.parked(elicits, form)
 		s.server.mu.Lock()
 		defer s.server.mu.Unlock()
-		for _, p := range s.server.parks {
-			if len(p.call.arguments) > 0 || len(p.bound) == 0 {
-				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.bound))
+		for _, p := range s.server.parked {
+			if len(p.call.arguments) > 0 || len(p.call.bound) == 0 {
+				t.Errorf("%d bytes of arguments are kept besides %d that they are bound to", len(p.call.arguments), len(p.call.bound))
 			}
 		}
 	})
@@ -542,13 +542,13 @@ func TestHeldBytes(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		p, atProcess, round := s.parked(elicits, form)
 		s.server.mu.Lock()
-		s.server.held = budget.New(1<<20, 1).Account(nil)
-		s.server.held.Change(900 << 10)
+		s.server.kept = budget.New(1<<20, 1).Account(nil)
+		s.server.kept.Change(900 << 10)
 		s.server.mu.Unlock()
 		p.answer(atProcess, `"result":{"content":[]}`)
 		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
 		s.server.mu.Lock()
-		s.server.held.Change(-900 << 10)
+		s.server.kept.Change(-900 << 10)
 		s.server.mu.Unlock()
 	})
 }

@@ -14,16 +14,16 @@ import (
 )
 
 // lasting is how long a subscription must have lasted for its end to be no reason to wait
-// longer for the next. It is longer than mux.Lasting, because after each next one the client
-// asks for all lists again.
+// longer for the next. It is longer than mux.Lasting, because the client asks for all lists
+// again after each new subscription.
 const lasting = 30 * time.Second
 
-// listener has one subscription at the modern server for all that the session wants to
-// know: every list that the server tells changes of, and the resources that the client is
-// subscribed to. One goroutine does everything; it runs from when there first is something.
+// listener has one subscription at the modern server for the whole session: for every list
+// whose changes the server announces, and for the resources that the client is subscribed to.
+// One goroutine does the work. It starts with the first change.
 type listener struct {
 	server *Server
-	lists  subscription.Set // that the server tells changes of; known before it runs
+	lists  subscription.Set // whose changes the server announces; set before the goroutine runs
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -31,32 +31,28 @@ type listener struct {
 	queue   []change // as many as the session has calls in flight, at most
 
 	// Of the goroutine.
-	uris    map[string]struct{} // that the client is subscribed to
-	current Exchange            // nil without a subscription
+	uris    uriSet   // that the client is subscribed to
+	current Exchange // nil without a subscription
 	began   time.Time
-	stale   bool // it is about more than the client wants
-	missed  bool // there was none since changes were last told
-	useless bool // the server has no subscriptions, or nothing to tell
+	stale   bool // the subscription is about more than the client wants
+	missed  bool // there was no subscription since the client last got changes
+	useless bool // the server has no subscriptions, or announces nothing
 	retry   *time.Timer
 	backOff mux.BackOff
 }
 
-// change is what the client wants to be different.
+type uriSet = map[string]struct{}
+
+// change is a request of the client to subscribe to a resource, or to end that. The zero value
+// only starts the listener.
 type change struct {
-	id  []byte // of its request; none if it is only to begin
+	id  []byte // of the request
 	uri string
 	add bool
 
-	refused   string // for which reason
-	withdrawn bool   // the client has wanted something else since
+	refused   string // for this reason
+	withdrawn bool   // a later request has undone it
 }
-
-func newListener(s *Server) *listener {
-	return &listener{server: s, wake: make(chan struct{}, 1), uris: map[string]struct{}{}}
-}
-
-// begin has the client told of changes.
-func (l *listener) begin() { l.enqueue(change{}) }
 
 // subscribe subscribes the client to a resource, or ends that.
 func (s *Server) subscribe(request session.Message) error {
@@ -80,7 +76,7 @@ func (l *listener) enqueue(c change) bool {
 		return false
 	}
 	l.running = true
-	if c.id != nil || len(l.queue) == 0 { // any change is a reason to begin
+	if c.id != nil || len(l.queue) == 0 { // any change starts the listener
 		l.queue = append(l.queue, c)
 	}
 	select {
@@ -108,15 +104,15 @@ func (l *listener) run() {
 			changes := l.queue
 			l.queue = nil
 			l.mu.Unlock()
-			l.change(changes)
+			l.apply(changes)
 		case <-ready:
-			news, ended := drain(l.current)
-			l.tell(news, nil)
+			events, ended := drain(l.current)
+			l.notify(events, nil)
 			if ended != nil {
 				l.lose(ended)
 			}
 		case <-l.retry.C:
-			l.change(nil)
+			l.apply(nil)
 		}
 	}
 }
@@ -128,11 +124,10 @@ func (l *listener) release() {
 	}
 }
 
-// change makes changes, with one subscription for all of them, and answers the requests
-// for them.
-func (l *listener) change(changes []change) {
+// apply makes changes, with one subscription for all of them, and answers the client's requests.
+func (l *listener) apply(changes []change) {
 	wanted := maps.Clone(l.uris)
-	asked := false
+	adds := false
 	for i := range changes {
 		c := &changes[i]
 		_, has := wanted[c.uri]
@@ -145,30 +140,30 @@ func (l *listener) change(changes []change) {
 			c.refused = fmt.Sprintf("a session may have %d subscriptions", l.server.options.Limits.Subscriptions)
 		default:
 			wanted[c.uri] = struct{}{}
-			asked = asked || !has
+			adds = adds || !has
 		}
 	}
 	for i := range changes {
 		_, isWanted := wanted[changes[i].uri]
 		changes[i].withdrawn = !isWanted
 	}
-	failed := l.arrange(wanted, asked)
+	failure := l.arrange(wanted, adds)
 	for _, c := range changes {
 		if c.id != nil {
-			l.conclude(c, failed)
+			l.conclude(c, failure)
 		}
 	}
 }
 
-// arrange has the subscription be about these resources. It is left alone if it is already,
-// and if the server has none, unless the client asks for a resource.
-func (l *listener) arrange(wanted map[string]struct{}, asked bool) (failed *failure) {
+// arrange has the subscription be about these resources. A subscription that already is stays.
+// If the server has no subscriptions, the adapter asks again only if the client adds a resource.
+func (l *listener) arrange(wanted uriSet, adds bool) (failure *session.Message) {
 	same := maps.Equal(wanted, l.uris) && !l.stale
 	switch filter := l.filter(wanted); {
 	case filter.IsEmpty():
 		l.release()
 		l.uris, l.stale = wanted, false
-	case l.current != nil && same, l.useless && !asked:
+	case l.current != nil && same, l.useless && !adds:
 		l.uris = wanted
 	default:
 		return l.replace(filter, wanted)
@@ -176,8 +171,8 @@ func (l *listener) arrange(wanted map[string]struct{}, asked bool) (failed *fail
 	return nil
 }
 
-// conclude answers the request for a change. One that was taken back since is granted.
-func (l *listener) conclude(c change, failed *failure) {
+// conclude answers the request for a change. One that a later request has undone is granted.
+func (l *listener) conclude(c change, failure *session.Message) {
 	var answer []byte
 	_, has := l.uris[c.uri]
 	switch {
@@ -185,16 +180,16 @@ func (l *listener) conclude(c change, failed *failure) {
 		answer = rpc.AppendError(nil, c.id, rpc.CodeInternal, c.refused, nil)
 	case !c.add || c.withdrawn || has:
 		answer = rpc.AppendResult(nil, c.id, []byte("{}"))
-	case failed != nil:
-		answer = failed.to(c.id)
+	case failure != nil:
+		answer = translateError(*failure, c.id)
 	default:
-		answer = rpc.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not tell changes of this resource", nil)
+		answer = rpc.AppendError(nil, c.id, rpc.CodeInvalidParams, "the server does not announce changes of this resource", nil)
 	}
 	l.server.deliver(answer, nil)
 }
 
-// lose is for a subscription that has ended without our doing. What the server says to
-// the next one tells whether there is any use in it.
+// lose notes that the server has ended the subscription. The server's answer to the next one
+// shows whether to go on.
 func (l *listener) lose(last []byte) {
 	l.server.metrics.LostListens.Inc()
 	l.release()
@@ -205,10 +200,9 @@ func (l *listener) lose(last []byte) {
 	l.tryLater(readFailure(last))
 }
 
-// tryLater has a subscription made again in some time, unless there is no use in that.
-func (l *listener) tryLater(because *failure) {
-	if l.useless = because.isNoMethod(); l.useless {
-		return
+// tryLater has a subscription made again after some time, unless the server has none (N-07).
+func (l *listener) tryLater(failure *session.Message) {
+	if l.useless = rpc.ErrorCode(failure.Bytes, &failure.Envelope) == rpc.CodeMethodNotFound; !l.useless {
+		l.retry.Reset(l.backOff.Failed(nil, mux.Background))
 	}
-	l.retry.Reset(l.backOff.Failed(nil, mux.Background))
 }

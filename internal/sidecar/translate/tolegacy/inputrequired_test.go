@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 const (
@@ -157,7 +159,7 @@ func TestUnanswered(t *testing.T) {
 		"elicitation, no object":        {tool, elicit, `"result":7`, true, ""},
 		"sampling, an error":            {tool, sample, refused, false, fmt.Sprintf(isError, "the client did not answer sampling/createMessage: user said no")},
 		"sampling, none":                {tool, sample, "", false, fmt.Sprintf(isError, "the client did not answer sampling/createMessage within 1m0s")},
-		"sampling, no object":           {tool, sample, `"result":7`, false, fmt.Sprintf(isError, "the client did not answer sampling/createMessage: its answer is no object")},
+		"sampling, no object":           {tool, sample, `"result":7`, false, fmt.Sprintf(isError, "the client did not answer sampling/createMessage: its answer is not an object")},
 		"roots, an error":               {tool, roots, refused, false, fmt.Sprintf(isError, "the client did not answer roots/list: user said no")},
 		"roots, none":                   {tool, roots, "", false, fmt.Sprintf(isError, "the client did not answer roots/list within 1m0s")},
 		"a prompt's roots, an error":    {prompt, roots, refused, false, fmt.Sprintf(internal, "the client did not answer roots/list: user said no")},
@@ -220,7 +222,7 @@ func TestRoundLimits(t *testing.T) {
 				s.send(strings.Replace(toolCall, "tools/call", method, 1))
 				for range limits.Rounds {
 					s.next().answer(needs(`{"a":`+elicit+`}`, ""))
-					s.send(`{"jsonrpc":"2.0","id":` + idOf(s.wantIn([]string{methodElicit})[0]) + `,"result":{"action":"accept"}}`)
+					s.send(`{"jsonrpc":"2.0","id":` + idOf(s.wantIn([]string{rpc.MethodElicit})[0]) + `,"result":{"action":"accept"}}`)
 				}
 				s.next().answer(needs(`{"a":`+elicit+`}`, ""))
 				s.wantIn([]string{ends, "more than 3 times"})

@@ -1,0 +1,246 @@
+package tomodern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/version"
+)
+
+// Reasons for which the adapter ends processes, and errGone for one that has ended by itself.
+var (
+	errEvicted = errors.New("the server process made room for another")
+	errIdle    = errors.New("the server process was not used")
+	errStuck   = errors.New("the server did not end a call that was cancelled")
+	errSilent  = errors.New("the server does not answer any more")
+	errGone    = errors.New("the server process has just ended")
+)
+
+// process is one process from its start to its end.
+type process struct {
+	mux.Conn[*call] // guarded by the server's mutex
+
+	server *Server
+	group  *group
+	child  mux.Server
+	offer  offer // set before other code knows the process
+
+	// Guarded by the server's mutex.
+	calls    map[uint64]*call   // that the process works on, by their first numbers
+	working  mux.Attribution    // of all calls, cancelled ones too, by their first numbers
+	logging  map[*call]struct{} // calls that want log messages
+	level    level              // that the process was told
+	asking   *call              // the one call that may ask for input
+	inFlight int                // calls, and other uses of the process
+	listed   bool               // it is one of its group's processes
+	lastUsed time.Time
+	idle     *time.Timer
+	watch    *time.Timer // runs while the adapter waits for a sign of life
+	silent   bool        // there was none in time
+}
+
+// launch starts a process and initializes it.
+func (g *group) launch(ctx context.Context) (*process, error) {
+	server, err := g.server.obtain(ctx, g.caller)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{
+		server: g.server, group: g, child: server, lastUsed: time.Now(),
+		calls: map[uint64]*call{}, logging: map[*call]struct{}{},
+	}
+	p.Init(server, &g.server.mu, mux.Options{
+		StuckTimeout: g.server.options.Limits.StuckTimeout, Fail: p.fail, Heard: p.heardLocked, ReadsAgain: g.server.wakeLocked,
+	})
+	p.Serve(p.receive, p.fail)
+	return p, p.initialize(ctx)
+}
+
+// fullPause is between two looks for a place that a process has left.
+const fullPause = 50 * time.Millisecond
+
+// obtain starts a process. If sessions have all places, an idle process of the Server makes
+// room, which may take a moment.
+func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, error) {
+	giveUp := time.Now().Add(s.options.Limits.AcquireTimeout)
+	for try := 0; ; try++ {
+		server, err := s.options.Acquire(ctx, from)
+		if !errors.Is(err, fault.ErrFull) || time.Now().After(giveUp) {
+			return server, err
+		}
+		if try == 0 {
+			s.mu.Lock()
+			s.evictLocked(anyGroup)
+			s.mu.Unlock()
+		}
+		if !mux.Pause(ctx, fullPause) {
+			return nil, err
+		}
+	}
+}
+
+func (p *process) initialize(ctx context.Context) error {
+	s := p.server
+	params := rpc.InitializeParams(front.Revision20251125, p.group.capabilities.text(), version.Get().Version)
+	s.mu.Lock()
+	answered := p.askLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
+	s.mu.Unlock()
+	answer, err := p.Await(ctx, answered)
+	if err != nil {
+		return fmt.Errorf("initialize server: %w", err)
+	}
+	if p.offer, err = readOffer(answer, s.options.Serves); err != nil {
+		return err
+	}
+	// The process gets this before any other message.
+	if err := p.child.Send(context.WithoutCancel(ctx), session.Message{Bytes: []byte(rpc.Initialized), From: p.group.caller}); err != nil {
+		return fmt.Errorf("initialize server: %w", err)
+	}
+	return nil
+}
+
+// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
+const queueBytes = 1 << 20
+
+// sendLocked has messages written after those before them, without waiting.
+func (p *process) sendLocked(messages ...[]byte) {
+	for _, message := range messages {
+		if !p.floodedLocked() {
+			p.PostLocked(message)
+		}
+	}
+}
+
+// askLocked makes a request of the adapter's own.
+func (p *process) askLocked(method, params string, within time.Duration) <-chan session.Message {
+	if p.floodedLocked() {
+		unasked := make(chan session.Message)
+		close(unasked)
+		return unasked
+	}
+	return p.AskLocked(method, params, within)
+}
+
+// floodedLocked ends a process if too much waits for it.
+func (p *process) floodedLocked() bool {
+	if p.QueuedLocked() <= queueBytes || p.DeadLocked() != nil {
+		return false
+	}
+	p.dismissLocked(mux.ErrUnread)
+	return true
+}
+
+// usedLocked says whether the end of the process would be noticed by a client.
+func (p *process) usedLocked() bool {
+	return p.inFlight > 0 || p.asking != nil || p.group.subscriber == p && len(p.group.listens) > 0
+}
+
+func (p *process) cancelling() bool { return p.asking != nil && p.asking.cancelled }
+
+// releaseLocked ends one use of a process: by a call, or by other code if c is nil.
+func (p *process) releaseLocked(c *call) {
+	p.inFlight--
+	if c != nil && p.asking == c {
+		p.asking = nil
+	}
+	p.lastUsed = time.Now()
+	p.group.lastUsed = p.lastUsed
+	if p.silent && p.inFlight == 0 && p.listed {
+		p.endSilentLocked()
+	}
+	p.server.wakeLocked()
+}
+
+func (p *process) release() {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	p.releaseLocked(nil)
+}
+
+// endIdle ends the process if it has not been used for long enough, or looks again later.
+func (p *process) endIdle() {
+	s := p.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.options.Limits.IdleTimeout - time.Since(p.lastUsed)
+	switch {
+	case p.DeadLocked() != nil:
+	case p.usedLocked():
+		p.idle.Reset(s.options.Limits.IdleTimeout)
+	case left > 0:
+		p.idle.Reset(left)
+	default:
+		p.dismissLocked(errIdle)
+	}
+}
+
+// dismissLocked ends a process. From now on no request gets it. Another goroutine does the rest.
+func (p *process) dismissLocked(reason error) {
+	p.unlistLocked()
+	go p.fail(reason)
+}
+
+// unlistLocked gives the process's place to another.
+func (p *process) unlistLocked() {
+	if !p.listed {
+		return
+	}
+	p.listed = false
+	p.server.children--
+	p.group.processes = slices.DeleteFunc(p.group.processes, func(other *process) bool { return other == p })
+	p.server.wakeLocked()
+}
+
+// fail ends the process, once, and with it its calls.
+func (p *process) fail(reason error) {
+	s := p.server
+	s.mu.Lock()
+	reason = fault.ForClients(reason)
+	if !p.EndLocked(reason) {
+		s.mu.Unlock()
+		return
+	}
+	wasListed := p.listed
+	p.unlistLocked()
+	stop(p.idle, p.watch)
+	failed := p.endCallsLocked()
+	p.group.subscriberEndedLocked(p)
+	p.group.tidyLocked()
+	s.mu.Unlock()
+	p.child.Close()
+	if wasListed {
+		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
+	}
+	for _, to := range failed {
+		refuse(to, rpc.CodeInternal, reason.Error())
+	}
+}
+
+// endCallsLocked ends the calls that the process has, and returns the recipients that the
+// caller refuses. The goroutine that sends a call finds out by itself, and may try another
+// process.
+func (p *process) endCallsLocked() (recipients []stateless.Recipient) {
+	for _, c := range p.calls {
+		if !c.sent {
+			continue
+		}
+		p.server.doneLocked(c)
+		if to := p.server.takeLocked(c); to != nil {
+			recipients = append(recipients, to)
+		}
+		if c.parked != nil {
+			p.server.forgetLocked(c.parked)
+		}
+	}
+	return recipients
+}
