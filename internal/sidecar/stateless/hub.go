@@ -3,7 +3,6 @@ package stateless
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -24,11 +23,13 @@ type hub struct {
 	listeners map[*call]*listener
 	uris      map[string]int // of how many listeners each is
 	uriBytes  int            // of these
+	filters   int            // bytes that the filters of all listeners hold
 	upstream  *call          // the subscription at the process
 	wanted    subscription.Filter
 	agreed    *subscription.Filter // nil until the process has said so
 	lacking   bool                 // a client wants more than the process was asked for
 	changing  bool                 // the goroutine of change runs
+	paid      time.Time            // by when the replacements so far are paid for
 }
 
 // listener is a client that listens.
@@ -42,11 +43,19 @@ const (
 	// subscribedBytes how long all of their names may be.
 	subscribedURIs  = 4096
 	subscribedBytes = 1 << 20
+	// filterBytes is what the filters of all clients may hold, also of the same resources.
+	filterBytes = 16 << 20
+	// uriOverhead is what a filter holds for a resource besides its name.
+	uriOverhead = 128
 	// listenTimeout is for the process to say what it honours of a subscription.
 	listenTimeout = 10 * time.Second
 	// retireGrace is for the process to answer a subscription that was cancelled. It
 	// need not, but one that does has forgotten the subscription only then.
 	retireGrace = 100 * time.Millisecond
+	// replacePause is between two replacements of the subscription at the process, after a
+	// burst: each has all clients look again at what they are subscribed to.
+	replacePause = 250 * time.Millisecond
+	replaceBurst = 16
 )
 
 var errURIs = fault.Busy("as many resources are subscribed to as may be, or as have such long names")
@@ -77,7 +86,7 @@ func (r *run) listenLocked(c *call, f subscription.Filter) bool {
 	}
 	h.listeners[c] = &listener{filter: f}
 	h.countLocked(f, 1)
-	if len(h.uris) > subscribedURIs || h.uriBytes > subscribedBytes {
+	if len(h.uris) > subscribedURIs || h.uriBytes > subscribedBytes || h.filters > filterBytes {
 		h.removeLocked(c)
 		return false
 	}
@@ -90,6 +99,7 @@ func (r *run) listenLocked(c *call, f subscription.Filter) bool {
 // countLocked notes that so many listeners more, or less, want what a filter has.
 func (h *hub) countLocked(f subscription.Filter, by int) {
 	for _, uri := range f.URIs {
+		h.filters += by * (len(uri) + uriOverhead)
 		before := h.uris[uri]
 		h.uris[uri] = before + by
 		if before == 0 {
@@ -153,26 +163,66 @@ func (r *run) changeLocked() {
 
 // change makes the subscription at the process what it should be.
 func (r *run) change() {
-	h := &r.hub
 	for {
-		r.mu.Lock()
-		if r.DeadLocked() != nil || !h.neededLocked() {
-			h.changing = false
-			r.mu.Unlock()
+		next, needed := r.nextChange()
+		if !needed {
 			return
 		}
-		old := h.upstream
-		h.upstream, h.agreed = nil, nil
-		h.wanted, h.lacking = h.unionLocked(), false
-		empty := len(h.listeners) == 0
-		r.mu.Unlock()
-		if old != nil {
-			old.retire()
+		if next.wait > 0 {
+			select {
+			case <-time.After(next.wait):
+			case <-r.Over():
+			}
 		}
-		if !empty {
+		if next.retire != nil {
+			next.retire.retire()
+		}
+		if next.subscribe {
 			r.subscribe()
 		}
 	}
+}
+
+// step is what is to be done next for the subscription at the process.
+type step struct {
+	wait      time.Duration // and look again
+	retire    *call         // the subscription that is there; no other code knows it any more
+	subscribe bool          // after that
+}
+
+// nextChange says whether the subscription at the process has to change, and how.
+func (r *run) nextChange() (next step, needed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &r.hub
+	if r.DeadLocked() != nil || !h.neededLocked() {
+		h.changing = false
+		return step{}, false
+	}
+	if wait := h.pauseLocked(); wait > 0 {
+		return step{wait: wait}, true
+	}
+	next = step{retire: h.upstream, subscribe: len(h.listeners) > 0}
+	h.upstream, h.agreed = nil, nil
+	h.wanted, h.lacking = h.unionLocked(), false
+	return next, true
+}
+
+// pauseLocked is how long a replacement has to wait. The end of the last client's subscription
+// does not: it has no client look again.
+func (h *hub) pauseLocked() time.Duration {
+	if h.upstream == nil || len(h.listeners) == 0 {
+		return 0
+	}
+	now := time.Now()
+	if due := h.paid.Add(-(replaceBurst - 1) * replacePause); due.After(now) {
+		return due.Sub(now)
+	}
+	if h.paid.Before(now) {
+		h.paid = now
+	}
+	h.paid = h.paid.Add(replacePause)
+	return 0
 }
 
 // retire ends a subscription at the process.
@@ -242,6 +292,7 @@ func (r *run) agree(c *call, acknowledged []byte) {
 	defer r.mu.Unlock()
 	h := &r.hub
 	h.upstream, h.agreed = c, &honored
+	h.tellAllLocked() // and none of those who are told by the next line that they are subscribed
 	h.tellLocked()
 	for _, early := range c.inbox {
 		if e, err := rpc.ScanLenient(early.message); err == nil {
@@ -252,30 +303,6 @@ func (r *run) agree(c *call, acknowledged []byte) {
 	c.inbox, c.inHand = nil, 0
 	if c.done {
 		r.upstreamEndedLocked()
-	}
-}
-
-// tellLocked tells clients what is honoured of their subscriptions (N-02), as far as it
-// is known. One with nothing is over.
-func (h *hub) tellLocked() {
-	if h.agreed == nil {
-		return
-	}
-	for c, l := range h.listeners {
-		if l.told || !h.wanted.Includes(l.filter) {
-			continue
-		}
-		l.told = true
-		h.countLocked(l.filter, -1)
-		l.filter = h.agreed.And(l.filter)
-		h.countLocked(l.filter, 1)
-		text := append([]byte(`{"jsonrpc":"2.0","method":"`+subscription.MethodAcknowledged+`","params":{"_meta":{"`+rpc.MetaSubscriptionID+`":`), c.id...)
-		text = append(l.filter.Append(append(text, `},"notifications":`...)), "}}"...)
-		c.pushLocked(event{message: text, status: http.StatusOK})
-		if l.filter.IsEmpty() {
-			h.removeLocked(c)
-			c.completeLocked()
-		}
 	}
 }
 
@@ -318,18 +345,6 @@ func (r *run) upstreamEndedLocked() {
 	}
 	h.upstream, h.agreed = nil, nil
 	h.endLocked()
-}
-
-// newsLocked gives news to the clients that asked for them, each under its own id.
-func (h *hub) newsLocked(message session.Message) (told bool) {
-	method, uri := string(message.Envelope.Method), string(message.Envelope.URI)
-	for c, l := range h.listeners {
-		if l.told && l.filter.Matches(method, uri) {
-			c.pushLocked(event{message: rpc.Edited(message.Bytes, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), news: true, status: http.StatusOK})
-			told = true
-		}
-	}
-	return told
 }
 
 // answerFor is an answer to a request of our own as the answer to a client's.

@@ -144,7 +144,13 @@ func TestListenToResources(t *testing.T) {
 	s.equal("two", two.event(), newsFor("notifications/resources/updated", `"two"`, `"uri":"a://x",`))
 	s.equal("two", two.event(), newsFor("notifications/resources/updated", `"two"`, `"uri":"a://y/part",`))
 	s.equal("three", three.event(), newsFor("notifications/resources/updated", `3`, `"uri":"a://y/part",`))
+	s.equal("one, whose subscription was replaced", one.event(), mayHaveChanged(toolsChanged, `1`))
 	s.equal("one", one.event(), newsFor(toolsChanged, `1`, ""))
+}
+
+// mayHaveChanged is what a client gets whose subscription was replaced.
+func mayHaveChanged(method, id string) string {
+	return `{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 }
 
 // The subscription that takes another's place is not asked for before that is over, or
@@ -381,6 +387,7 @@ func TestListenRefusedForOthers(t *testing.T) {
 	again := s.wantUpstream(p, allKinds)
 	p.emit(news(acknowledged, again, `"notifications":{`+allKinds+`},`))
 	p.emit(news(toolsChanged, again, ""))
+	s.equal("after the replacement", first.event(), mayHaveChanged(toolsChanged, "9"))
 	s.equal("news after that", first.event(), newsFor(toolsChanged, "9", ""))
 }
 

@@ -91,5 +91,16 @@ func (f Filter) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// AppendChange appends the notification of a change to the subscription with the id (N-03). The
+// URI is that of an update.
+func AppendChange(dst []byte, method, uri string, id []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","method":"`+method+`","params":{`...)
+	if method == MethodUpdated {
+		dst = append(rpc.AppendString(append(dst, `"uri":`...), uri), ',')
+	}
+	dst = append(append(dst, `"_meta":{"`+rpc.MetaSubscriptionID+`":`...), id...)
+	return append(dst, "}}}"...)
+}
+
 // String is the filter as it stands in a message.
 func (f Filter) String() string { return string(f.Append(nil)) }

@@ -135,11 +135,7 @@ func (g *group) tellAllLocked() {
 			continue
 		}
 		for method, uri := range l.filter.Each {
-			params := ""
-			if method == subscription.MethodUpdated {
-				params = uriParam(uri) + ","
-			}
-			l.to.Notify(notification(method, params, l.to.ID()))
+			l.to.Notify(subscription.AppendChange(nil, method, uri, l.to.ID()))
 		}
 	}
 }
