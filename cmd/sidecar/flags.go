@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 func bindOptions(flags *flag.FlagSet, o *options) {
@@ -112,7 +112,7 @@ func chooseTransport(config *sidecar.Config, o options) (err error) {
 
 // checkHTTP refuses flags that have no meaning for a server that speaks HTTP.
 func checkHTTP(config *sidecar.Config, o options) error {
-	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != stateless.Auto {
+	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != sessionless.Auto {
 		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", o.transport)
 	}
 	return nil

@@ -32,10 +32,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -58,8 +58,8 @@ type Config struct {
 	Transport   Transport
 	UpstreamURL *url.URL // of a server that speaks HTTP
 	Framing     rpc.Framing
-	Era         stateless.Era // of a stdio server; Auto finds out
-	Shared      bool          // one process for all sessions of a stdio server
+	Era         sessionless.Era // of a stdio server; Auto finds out
+	Shared      bool            // one process for all sessions of a stdio server
 	// StatelessClients is for clients of 2026-07-28 of servers that have sessions only.
 	StatelessClients StatelessClients
 	OfferRoots       bool          // let servers with sessions ask clients without for their roots
@@ -189,7 +189,7 @@ const (
 
 	statelessCalls   = 4096
 	statelessListens = 1024
-	statelessCrowd   = 16
+	statelessTarget  = 16
 	statelessMost    = 4
 	statelessCommit  = 10 * time.Second
 	discoverSilence  = 5 * time.Second
@@ -260,8 +260,8 @@ func New(starter child.Starter, config Config) *Adapter {
 		ConnectStateless: a.backend.connectStateless,
 		// A server on standard input and output is asked for a session first, as most of
 		// its clients do.
-		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
-		Pinned: config.Transport == SSE || config.Era != stateless.Auto,
+		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != sessionless.Modern},
+		Pinned: config.Transport == SSE || config.Era != sessionless.Auto,
 		Serves: func(own mcpprobe.Server) []string { return a.config.serves(own, a.backend.eras.stateless.Found()) },
 		Log:    config.Log.WithName("keeper"),
 	})
@@ -282,8 +282,8 @@ func (a *Adapter) parts() []admin.Part {
 		{Name: "keeper", Locks: func() { a.keeper.State() }},
 		{Name: "translation for clients without sessions", Locks: a.backend.eras.modern.Locks},
 	}
-	for _, endpoint := range a.backend.eras.endpoints() {
-		parts = append(parts, admin.Part{Name: "endpoint for clients without sessions", Locks: endpoint.Locks})
+	for _, server := range a.backend.eras.servers() {
+		parts = append(parts, admin.Part{Name: "endpoint for clients without sessions", Locks: server.Locks})
 	}
 	return append(parts, a.backend.parts...)
 }
@@ -347,12 +347,12 @@ func (a *Adapter) routes() map[string]edge.Route {
 // what the server speaks besides.
 func (a *Adapter) serveStateless(w http.ResponseWriter, r *edge.Request) {
 	message := &r.Messages[0]
-	if a.config.Era != stateless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
+	if a.config.Era != sessionless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
 		r.Record.Front = edge.Stateless
 		front.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
 	}
-	a.backend.eras.stateless.Serve(w, r)
+	a.backend.eras.front.Serve(w, r)
 }
 
 // elsewhere tells whoever asks for another path where the server is.

@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -246,7 +246,7 @@ func (a *Adapter) newSSEBackend() backend {
 		return a.openAt(connection), nil
 	}).or(notReached)
 	return backend{
-		eras:       a.newEras(stateless.Legacy, nil, inSessions(open)), // the transport is older than the other era
+		eras:       a.newEras(sessionless.Legacy, nil, inSessions(open)), // the transport is older than the other era
 		open:       a.numbered(open),
 		connect:    keepAddress(server.Check, mcpprobe.SSE(a.config.UpstreamURL.String(), http.Header{})),
 		run:        idle,

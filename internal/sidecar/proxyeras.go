@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
@@ -66,10 +66,10 @@ func (a *Adapter) newProxyEras() *proxyEras {
 // clients that are not translated have their own.
 func (p *proxyEras) newEras() *eras {
 	a := p.adapter
-	e := a.newEras(stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
+	e := a.newEras(sessionless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 		return p.dialLegacy(ctx, from)
 	})
-	below := a.statelessOptions(stateless.Modern, func(ctx context.Context) (mux.Server, error) {
+	below := a.sessionlessOptions(sessionless.Modern, func(ctx context.Context) (mux.Server, error) {
 		connection, err := p.modern.Dial(ctx, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", notReached, err)
@@ -78,7 +78,7 @@ func (p *proxyEras) newEras() *eras {
 	})
 	below.Limits.Processes = 1 // there is one server, however many connections
 	below.ManyListens = true   // each by whoever wants it, with what they have shown
-	e.below = stateless.New(below)
+	e.below = sessionless.New(below)
 	return e
 }
 

@@ -16,9 +16,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -198,13 +199,14 @@ func TestModernName(t *testing.T) {
 func TestModernBehindEndpoint(t *testing.T) {
 	b := newBackend(t, modernServer())
 	modern := NewModern(connectionOptions(b.url("/mcp")))
-	endpoint := stateless.New(stateless.Options{
+	server := sessionless.New(sessionless.Options{
 		Acquire: func(ctx context.Context) (mux.Server, error) { return modern.Dial(ctx, nil) },
-		Limits: stateless.Limits{
+		Limits: sessionless.Limits{
 			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
-			CallTimeout: hang.Guard, IdleTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard,
+			IdleTimeout: hang.Guard,
 		},
 	})
+	endpoint := stateless.New(stateless.Options{Server: server, CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -213,7 +215,7 @@ func TestModernBehindEndpoint(t *testing.T) {
 		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		endpoint.Close()
+		server.Close()
 		front.CloseClientConnections()
 		front.Close()
 	})

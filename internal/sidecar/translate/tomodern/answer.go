@@ -6,14 +6,14 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 var errNoObject = errors.New("the result is no object")
 
 // answer gives a process's answer to the client that waits for it.
-func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
+func (s *Server) answer(c *call, to sessionless.Recipient, m session.Message) {
 	if c.task != nil {
 		m = withoutTask(m)
 	}
@@ -110,7 +110,7 @@ func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 
 // answerError translates an error: some codes mean something else without sessions, or
 // nothing (B-04).
-func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
+func (s *Server) answerError(c *call, to sessionless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")
 	if err != nil {

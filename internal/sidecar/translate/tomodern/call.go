@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // call is a client's request at a process. Between two rounds it has no client that
@@ -28,13 +28,13 @@ type call struct {
 	// until it is known what that makes.
 	arguments []byte
 	bound     []byte
-	to        stateless.Recipient // the client's request that waits; nil if none does
-	level     level               // of log messages that the client wants
-	first     uint64              // of the request at the process that began it
-	number    uint64              // of the one that is to be answered next
-	tokenAt   uint64              // what the process knows as the token
-	sent      bool                // the process has it
-	heard     uint64              // how many messages the process had sent before
+	to        sessionless.Recipient // the client's request that waits; nil if none does
+	level     level                 // of log messages that the client wants
+	first     uint64                // of the request at the process that began it
+	number    uint64                // of the one that is to be answered next
+	tokenAt   uint64                // what the process knows as the token
+	sent      bool                  // the process has it
+	heard     uint64                // how many messages the process had sent before
 	cancelled bool
 	done      bool // the process works on it no more
 	task      *task
@@ -161,7 +161,7 @@ func (w *worker) begun(c *call, err error) error {
 }
 
 // takeLocked returns the recipient that waits for a call, or nil. The caller answers it.
-func (s *Server) takeLocked(c *call) stateless.Recipient {
+func (s *Server) takeLocked(c *call) sessionless.Recipient {
 	to := c.to
 	if to != nil {
 		delete(s.calls, to)
@@ -195,7 +195,7 @@ func (s *Server) doneLocked(c *call) {
 
 // Abandon is for a client that has gone away from its request. One that has been asked
 // for input has its answer, so that going away means nothing.
-func (s *Server) Abandon(to stateless.Recipient) {
+func (s *Server) Abandon(to sessionless.Recipient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.listens[to]; l != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // level is how severe a log message is.
@@ -77,7 +77,7 @@ func (w *worker) receiveLog(m session.Message) {
 	}
 	severity, err := readLevel(rpc.Text(m.Bytes, found[0]))
 	w.server.mu.Lock()
-	var to stateless.Recipient
+	var to sessionless.Recipient
 	if c := w.loggingLocked(); c != nil && err == nil && severity >= c.level {
 		to = c.to
 	}

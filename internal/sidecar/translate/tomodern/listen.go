@@ -8,14 +8,14 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // listen is a client's subscription.
 type listen struct {
-	to     stateless.Recipient
+	to     sessionless.Recipient
 	group  *group
 	filter subscription.Filter // what is honoured of it
 	topics []*topic
@@ -68,7 +68,7 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 }
 
 // listenAt opens a subscription with what a process has of it.
-func (s *Server) listenAt(ctx context.Context, w *worker, to stateless.Recipient, f subscription.Filter) error {
+func (s *Server) listenAt(ctx context.Context, w *worker, to sessionless.Recipient, f subscription.Filter) error {
 	for i := range f.Lists {
 		f.Lists[i] = f.Lists[i] && w.hello.changes[i]
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // park is where a call waits for its client to come back.
@@ -175,7 +175,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	return nil
 }
 
-func (s *Server) refuseState(to stateless.Recipient) {
+func (s *Server) refuseState(to sessionless.Recipient) {
 	s.metrics.InvalidStates.Inc()
 	refuse(to, rpc.CodeInvalidParams, "requestState invalid or expired; call again")
 }
@@ -273,7 +273,7 @@ func (s *Server) resume(ctx context.Context, r *request, p *park, answers [][]by
 
 // answerURLs has a client visit what a process wants visited before it is called again
 // (-32042). It says whether the process's error could be read.
-func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data rpc.Span) bool {
+func (s *Server) answerURLs(c *call, to sessionless.Recipient, text []byte, data rpc.Span) bool {
 	var read struct {
 		Elicitations []json.RawMessage `json:"elicitations"`
 	}

@@ -3,8 +3,8 @@ package tomodern
 import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // receive routes a message of the process's. It never waits for anybody.
@@ -71,7 +71,7 @@ func (w *worker) receiveProgress(m session.Message) {
 	s := w.server
 	s.mu.Lock()
 	c := w.progress[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
-	var to stateless.Recipient
+	var to sessionless.Recipient
 	if c != nil {
 		to = c.to
 	}

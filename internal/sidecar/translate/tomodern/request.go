@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
@@ -34,7 +34,7 @@ func mayAsk(method string) bool {
 // request is a client's request, as far as it was read.
 type request struct {
 	session.Message
-	to           stateless.Recipient
+	to           sessionless.Recipient
 	method       string
 	capabilities capabilities
 	level        level
@@ -55,7 +55,7 @@ var (
 )
 
 // read takes a request apart. The error is for the client.
-func (s *Server) read(m session.Message, to stateless.Recipient) (*request, error) {
+func (s *Server) read(m session.Message, to sessionless.Recipient) (*request, error) {
 	e := &m.Envelope
 	r := &request{Message: m, to: to, method: string(e.Method)}
 	meta, err := r.cuts.Take(m.Bytes, e.Meta, metaCut...)
@@ -101,7 +101,7 @@ func (r *request) translated(number uint64) []byte {
 }
 
 // Call answers a request of m.From, or passes it on. What is said of it goes to the recipient.
-func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recipient) error {
+func (s *Server) Call(ctx context.Context, m session.Message, to sessionless.Recipient) error {
 	r, err := s.read(m, to)
 	switch {
 	case err != nil:

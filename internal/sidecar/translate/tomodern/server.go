@@ -33,8 +33,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // Limits bound what clients and processes can do.
@@ -97,9 +97,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	groups   map[string]*group
-	children int                           // processes, and those that are being started
-	calls    map[stateless.Recipient]*call // of clients that wait
-	listens  map[stateless.Recipient]*listen
+	children int                             // processes, and those that are being started
+	calls    map[sessionless.Recipient]*call // of clients that wait
+	listens  map[sessionless.Recipient]*listen
 	parks    map[string]*park
 	held     *budget.Account        // answers to calls that are parked
 	changed  chan struct{}          // closed when a process may be free
@@ -115,7 +115,7 @@ func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
-		groups: map[string]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parks: map[string]*park{},
+		groups: map[string]*group{}, calls: map[sessionless.Recipient]*call{}, listens: map[sessionless.Recipient]*listen{}, parks: map[string]*park{},
 		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}
 	s.held = options.Limits.Memory.Account(s.giveWay)
@@ -168,6 +168,6 @@ func (s *Server) busy(err error) error {
 }
 
 // refuse answers a request that no process sees.
-func refuse(to stateless.Recipient, code int, text string) {
+func refuse(to sessionless.Recipient, code int, text string) {
 	to.Answer(rpc.AppendError(nil, to.ID(), code, text, nil), code, rpc.ErrorTypeOf(code))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -248,7 +248,7 @@ func (w *worker) fail(reason error) {
 }
 
 // buryLocked ends what the process had in flight, and returns the recipients that the caller tells.
-func (w *worker) buryLocked() (recipients []stateless.Recipient) {
+func (w *worker) buryLocked() (recipients []sessionless.Recipient) {
 	for c := range w.calls {
 		if !c.sent {
 			continue // whoever sends it finds out, and may try another process
