@@ -67,7 +67,7 @@ func promptCall(t testing.TB) func() {
 
 // maxCallAllocations is what one call may allocate on top of what net/http does. Some of
 // it is the server's that answers here.
-const maxCallAllocations = 18
+const maxCallAllocations = 9
 
 func TestCallAllocatesLittle(t *testing.T) {
 	call := promptCall(t)

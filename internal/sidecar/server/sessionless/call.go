@@ -2,6 +2,7 @@ package sessionless
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,14 +76,20 @@ func newCall(p *process, request session.Message) *Call {
 	return c
 }
 
-// toProcess is the client's request with the number in place of id and progress token.
-func (c *Call) toProcess(request session.Message) []byte {
-	var room [20]byte
-	number := strconv.AppendUint(room[:0], c.number, 10)
-	if len(c.token) == 0 {
-		return rpc.Edited(request.Bytes, rpc.Edit{Span: request.Envelope.ID, With: number})
+// appendRequest appends the client's request with the number in place of id and progress
+// token.
+func (c *Call) appendRequest(dst []byte, request session.Message) []byte {
+	number := strconv.AppendUint(c.token[len(c.token):], c.number, 10) // into the rest of names
+	dst = slices.Grow(dst, len(request.Bytes)+2*len(number))
+	id, token := rpc.Edit{Span: request.Envelope.ID, With: number}, rpc.Edit{Span: request.Envelope.ProgressToken, With: number}
+	switch {
+	case len(c.token) == 0:
+		return rpc.AppendEdited(dst, request.Bytes, id)
+	case token.Span.Start < id.Span.Start:
+		return rpc.AppendEdited(dst, request.Bytes, token, id)
+	default:
+		return rpc.AppendEdited(dst, request.Bytes, id, token)
 	}
-	return rpc.Edited(request.Bytes, rpc.Edit{Span: request.Envelope.ID, With: number}, rpc.Edit{Span: request.Envelope.ProgressToken, With: number})
 }
 
 // ID is that of the request, as its client spelled it.

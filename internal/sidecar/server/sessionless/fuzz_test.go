@@ -27,7 +27,7 @@ func FuzzRequest(f *testing.F) {
 		request := session.Message{Bytes: body, Envelope: envelope}
 		c := newCall(nil, request)
 		c.number = 18446744073709551615
-		sent := c.toProcess(request)
+		sent := c.appendRequest(nil, request)
 		there, err := rpc.Scan(sent)
 		if err != nil || string(there.ID.Of(sent)) != "18446744073709551615" {
 			t.Fatalf("the process is sent %s: %v", sent, err)

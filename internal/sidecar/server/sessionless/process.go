@@ -145,9 +145,7 @@ func (p *process) send(ctx context.Context, c *Call, request session.Message) (*
 	if p.translator != nil {
 		err = p.translator.Call(ctx, request, (*recipient)(c))
 	} else {
-		// The context of one client must not leave half a message behind: that would break
-		// the connection for all clients.
-		err = p.server.Send(context.Background(), session.Message{Bytes: c.toProcess(request), From: request.From}) //nolint:contextcheck // see above
+		err = p.write(c, request) //nolint:contextcheck // see there
 	}
 	p.mu.Lock()
 	p.sending -= len(request.Bytes)
@@ -163,6 +161,23 @@ func (p *process) send(ctx context.Context, c *Call, request session.Message) (*
 	}
 	c.Release()
 	return nil, p.sendFailed(err)
+}
+
+// buffers are for requests on their way to a process. Large ones are not kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const largestBuffer = 64 << 10
+
+// write writes a request to the process. The context of one client must not leave half a
+// message behind, because that would break the connection for all clients.
+func (p *process) write(c *Call, request session.Message) error {
+	buffer := buffers.Get().(*[]byte) // nothing else is put there
+	*buffer = c.appendRequest((*buffer)[:0], request)
+	err := p.server.Send(context.Background(), session.Message{Bytes: *buffer, From: request.From})
+	if cap(*buffer) <= largestBuffer {
+		buffers.Put(buffer)
+	}
+	return err
 }
 
 // sendFailed tells a process that has ended, so that another one can get the request, from

@@ -17,13 +17,12 @@ import (
 type jumbled struct{ *script }
 
 func (s jumbled) Send(ctx context.Context, sent session.Message) error {
-	text := sent.Bytes
-	message := scanned(string(text))
+	message := scanned(string(sent.Bytes))
 	if string(message.Envelope.Method) != "prompts/get" {
 		return s.script.Send(ctx, sent)
 	}
 	go func() {
-		name, id := string(message.Envelope.Name), string(message.Envelope.ID.Of(text))
+		name, id := string(message.Envelope.Name), string(message.Envelope.ID.Of(message.Bytes))
 		for i := range rand.IntN(4) {
 			s.Emit(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`, id, i, name))
 		}

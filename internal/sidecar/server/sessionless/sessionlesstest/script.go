@@ -45,7 +45,7 @@ func NewModern() *Script {
 
 // Send is that of session.Server.
 func (s *Script) Send(_ context.Context, sent session.Message) error {
-	text := sent.Bytes
+	text := bytes.Clone(sent.Bytes) // the sender keeps its own
 	e, err := rpc.Scan(text)
 	if err != nil {
 		return err // S-04
@@ -56,7 +56,7 @@ func (s *Script) Send(_ context.Context, sent session.Message) error {
 		}
 		return nil
 	}
-	s.Sent <- session.Message{Bytes: bytes.Clone(text), Envelope: e}
+	s.Sent <- session.Message{Bytes: text, Envelope: e}
 	return nil
 }
 
