@@ -65,9 +65,10 @@ func promptCall(t testing.TB) func() {
 	}
 }
 
-// maxCallAllocations is what one call may allocate on top of what net/http does. Some of
-// it is the server's that answers here.
-const maxCallAllocations = 9
+// maxCallAllocations is what one call may allocate on top of what net/http does: 9, of which
+// four are of the server that answers here, and one more with the race detector, which has
+// pools drop some of their items.
+const maxCallAllocations = 10
 
 func TestCallAllocatesLittle(t *testing.T) {
 	call := promptCall(t)

@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A header that is there twice says two things, and nobody knows which was read.
+// A header that is there twice says two things, and the server may read either.
 func TestCheckRepeatedHeaders(t *testing.T) {
 	request := scanned(enveloped("1", "tools/call", `"name":"echo",`))
 	for _, name := range []string{"MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"} {

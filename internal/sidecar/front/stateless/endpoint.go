@@ -95,8 +95,9 @@ type admission edge.Request
 
 // Admit is that of sessionless.Admission.
 func (a *admission) Admit(ctx context.Context, tools sessionless.Tools) error {
-	if refused := check(ctx, a.Header, &a.Messages[0], tools); refused != nil {
-		return refused
+	refused := check(ctx, a.Header, &a.Messages[0], tools)
+	if refused == nil {
+		return nil // and no error that holds a nil pointer
 	}
-	return nil
+	return refused
 }

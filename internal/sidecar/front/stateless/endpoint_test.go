@@ -95,7 +95,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// M-09, S-10: whoever goes away before the answer has cancelled, under the id that the
+// M-09, S-10: a client that goes away before the answer has cancelled, under the id that the
 // process saw. Nothing more is sent for it.
 func TestDisconnect(t *testing.T) {
 	for name, streams := range map[string]bool{"before anything": false, "in the stream": true} {

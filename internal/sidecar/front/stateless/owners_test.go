@@ -9,9 +9,9 @@ func jwt(subject, refreshed string) string {
 	return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"i","sub":"`+subject+`","jti":"`+refreshed+`"}`)) + ".c2ln"
 }
 
-// X-03: what a server has begun for one principal does not exist for others, however they
+// X-03: what a server has started for one principal does not exist for others, however they
 // spell it. A token that is refreshed changes nothing.
-func TestWhatWasBegunBelongsToItsPrincipal(t *testing.T) {
+func TestContinuationsBelongToTheirPrincipals(t *testing.T) {
 	for name, test := range map[string]struct{ begins, method, member string }{
 		"a state": {`"result":{"resultType":"input_required","requestState":"abc","inputRequests":{}}`, "tools/call", "requestState"},
 		"a task":  {`"result":{"resultType":"task","taskId":"abc"}`, "tasks/get", "taskId"},

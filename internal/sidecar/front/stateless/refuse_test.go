@@ -2,6 +2,7 @@ package stateless
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestRefuse(t *testing.T) {
 			o.Era, o.Acquire = sessionless.Modern, func(context.Context) (mux.Server, error) { return busyServer{sessionlesstest.New(nil)}, nil }
 		}, 503, `"message":"there is no process left: ` + fault.ErrBusy.Error(), 1},
 		"no process": {func(o *sessionless.Options) {
-			o.Acquire = func(context.Context) (mux.Server, error) { return nil, fmt.Errorf("none") }
+			o.Acquire = func(context.Context) (mux.Server, error) { return nil, errors.New("none") }
 		}, 503, `"message":"the server does not take requests now: none`, 0},
 		"sessions only": {func(o *sessionless.Options) { o.Era = sessionless.Legacy }, 400, `"code":-32600`, 0},
 	} {

@@ -170,7 +170,7 @@ func (c *Call) Release() {
 // clientGone is why the adapter cancels a request.
 const clientGone = "the client has gone"
 
-// backlog is what the client has not begun to read.
+// backlog is the bytes that the client does not read yet.
 func (c *Call) backlog() int { return c.buffered - c.writing }
 
 // pushLocked puts a message, which must not change any more, into the inbox. It never waits

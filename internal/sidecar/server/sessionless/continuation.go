@@ -3,7 +3,6 @@ package sessionless
 import (
 	"bytes"
 	"crypto/sha256"
-	"maps"
 	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -93,94 +92,64 @@ func (p *process) recordStartedLocked(c *Call, answer session.Message, task bool
 	if p.translator != nil {
 		return // a Translator knows the owners and processes of its calls
 	}
-	started := startedBy(answer)
-	if len(started) == 0 {
-		return
-	}
-	if !c.internal && !c.aboutTask { // else the task has an owner
-		p.owners.record(c.principal, started)
-	}
-	if p.affinity != nil {
-		p.affinity.record(p, started)
+	if started := startedBy(answer); len(started) > 0 {
+		p.continuations.record(started, origin{process: p, owner: c.principal, owned: !c.internal && !c.aboutTask}) // a task has an owner already
 	}
 }
 
-// affinity knows which process of the pool a continuation belongs to. All others belong to
-// the first process. Code that holds its lock takes no other one.
-type affinity struct {
-	mu        sync.Mutex
-	processes map[continuation]*process
+// origin is where a continuation comes from.
+type origin struct {
+	process *process // nil when it has ended
+	owner   caller.Principal
+	owned   bool // there is an owner
 }
 
-// record remembers what a process has started.
-func (a *affinity) record(p *process, started []continuation) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.processes == nil {
-		a.processes = map[continuation]*process{}
+// continuations knows the origins of what clients can continue. Code that holds its lock
+// takes no other one.
+type continuations struct {
+	mu      sync.Mutex
+	origins map[continuation]origin
+	order   []continuation // oldest first
+}
+
+// record remembers what a process has started. The first owner stays the owner.
+func (s *continuations) record(started []continuation, by origin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.origins == nil {
+		s.origins = map[continuation]origin{}
 	}
 	for _, one := range started {
-		for old := range a.processes {
-			if len(a.processes) < maxContinuations {
-				break
-			}
-			delete(a.processes, old)
+		entry := by
+		switch known, ok := s.origins[one]; {
+		case ok && known.owned:
+			entry.owner, entry.owned = known.owner, true
+		case ok:
+		case len(s.order) == maxContinuations:
+			delete(s.origins, s.order[0])
+			s.order = append(s.order[1:], one)
+		default:
+			s.order = append(s.order, one)
 		}
-		a.processes[one] = p
+		s.origins[one] = entry
 	}
 }
 
-// forget is for a process that has ended.
-func (a *affinity) forget(ended *process) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	maps.DeleteFunc(a.processes, func(_ continuation, p *process) bool { return p == ended })
-}
-
-// find is the process that a token belongs to: the first, if no other one is known.
-func (a *affinity) find(token []byte, first *process) *process {
-	a.mu.Lock()
-	p := a.processes[sha256.Sum256(token)]
-	a.mu.Unlock()
-	if p != nil {
-		if _, alive := p.load(); alive {
-			return p
+// forget is for a process that has ended. What it has started keeps its owner.
+func (s *continuations) forget(ended *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one, by := range s.origins {
+		if by.process == ended {
+			by.process = nil
+			s.origins[one] = by
 		}
 	}
-	return first
 }
 
-// owners knows which principal a continuation belongs to. Servers cannot tell their clients
-// apart, so for all other principals it does not exist.
-type owners struct {
-	mu         sync.Mutex
-	principals map[continuation]caller.Principal
-	order      []continuation // oldest first
-}
-
-func (o *owners) record(principal caller.Principal, started []continuation) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.principals == nil {
-		o.principals = map[continuation]caller.Principal{}
-	}
-	for _, one := range started {
-		if _, known := o.principals[one]; known {
-			continue // it belongs to the first principal that had it
-		}
-		if len(o.order) == maxContinuations {
-			delete(o.principals, o.order[0])
-			o.order = o.order[1:]
-		}
-		o.principals[one] = principal
-		o.order = append(o.order, one)
-	}
-}
-
-// isForeign says whether another principal has started what a request continues.
-func (o *owners) isForeign(principal caller.Principal, token []byte) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	owner, known := o.principals[sha256.Sum256(token)]
-	return known && owner != principal
+// find is the origin of what a request continues with a token.
+func (s *continuations) find(token []byte) origin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.origins[sha256.Sum256(token)]
 }

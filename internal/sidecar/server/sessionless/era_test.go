@@ -124,7 +124,7 @@ func TestEra(t *testing.T) {
 			if processes != test.processes {
 				t.Errorf("%d processes were started, want %d", processes, test.processes)
 			}
-			for test.outcome != served && processes > 0 { // L-35: none is left for anybody
+			for test.outcome != served && processes > 0 { // L-35: no process is left for a session
 				<-s.process().Closed
 				processes--
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// A process that nobody needs ends, and whoever comes later finds another.
+// An idle process ends, and a client that comes later gets another one.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := testLimits()
@@ -60,7 +60,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A process with a task that runs is not one that nobody needs.
+// A process with a task that runs is not idle.
 func TestIdleWithTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newScript(nil)

@@ -19,8 +19,7 @@ import (
 // It is no mux.Supervisor, which has one process that clients wait for. Here are several,
 // and no client waits for another one to start.
 type pool struct {
-	primary  *primary // has the first process
-	affinity affinity
+	primary *primary // has the first process
 
 	mu       sync.Mutex
 	others   []*process
@@ -40,10 +39,13 @@ func (pl *pool) choose(first *process, request session.Message) *process {
 		return first
 	}
 	if token := continued(request); token != nil {
-		return pl.affinity.find(token, first)
+		if by := first.continuations.find(token).process; by != nil && by.takesRequests() {
+			return by
+		}
+		return first
 	}
 	limits := &first.options.Limits
-	load, _ := first.load()
+	load := first.load()
 	if load < limits.TargetCalls {
 		return first
 	}
@@ -51,7 +53,7 @@ func (pl *pool) choose(first *process, request session.Message) *process {
 	defer pl.mu.Unlock()
 	best, least := first, load
 	for _, other := range pl.others {
-		if load, alive := other.load(); alive && load < least {
+		if load := other.load(); load < least && other.takesRequests() {
 			best, least = other, load
 		}
 	}
@@ -86,9 +88,6 @@ func (pl *pool) start() {
 	}
 	common.metrics.Starts.Inc()
 	other := newProcess(server, nil, common, pl.remove)
-	other.mu.Lock()
-	other.affinity = &pl.affinity
-	other.mu.Unlock()
 	pl.others = append(pl.others, other)
 	for _, first := range pl.primary.all() {
 		first.mirrorAll(other)
@@ -100,7 +99,6 @@ func (pl *pool) remove(ended *process, reason error) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	pl.others = slices.DeleteFunc(pl.others, func(p *process) bool { return p == ended })
-	pl.affinity.forget(ended)
 	for _, first := range pl.primary.all() {
 		first.dropMirrors(ended)
 	}

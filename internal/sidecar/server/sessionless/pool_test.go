@@ -36,8 +36,7 @@ func (e *Server) inFlight() int {
 	if err != nil {
 		return 0
 	}
-	load, _ := running.load()
-	return load
+	return running.load()
 }
 
 func (e *Server) others() int {
@@ -65,8 +64,7 @@ func TestPool(t *testing.T) {
 	again := s.post(enveloped("5", "some/method", ""))
 	request := first.Next(t) // which is not busy any more
 	await(t, "the second process to have no calls", func() bool {
-		load, _ := s.server.pool.all()[0].load()
-		return load == 0
+		return s.server.pool.all()[0].load() == 0
 	})
 	s.server.pool.all()[0].idleNow(t)
 	<-second.Closed
@@ -253,23 +251,31 @@ func TestPoolContinues(t *testing.T) {
 	}
 }
 
-// A process that has ended takes no requests while others can.
+// A process that has ended, or that gets no more requests because it hangs, takes no requests
+// while others can.
 func TestPoolWithoutTheDead(t *testing.T) {
-	s, first, _ := newPool(t, nil)
-	for range 2 {
-		first.Next(t)
+	for name, disable := range map[string]func(*process){
+		"ended":   func(p *process) { p.EndLocked(errors.New("it has just ended")) }, // and is being closed
+		"retired": func(p *process) { p.retired = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, first, _ := newPool(t, nil)
+			for range 2 {
+				first.Next(t)
+			}
+			s.post(enveloped("3", "some/method", ""))
+			first.Next(t)
+			s.process()
+			await(t, "the second process to be known", func() bool { return s.server.others() == 1 })
+			other := s.server.pool.all()[0]
+			other.mu.Lock()
+			disable(other)
+			other.mu.Unlock()
+			call := s.post(enveloped("4", "some/method", ""))
+			go func() { first.Answer(<-first.Sent, `"result":{}`) }()
+			call.want()
+		})
 	}
-	s.post(enveloped("3", "some/method", ""))
-	first.Next(t)
-	s.process()
-	await(t, "the second process to be known", func() bool { return s.server.others() == 1 })
-	other := s.server.pool.all()[0]
-	other.mu.Lock()
-	other.EndLocked(errors.New("it has just ended")) // and is being closed
-	other.mu.Unlock()
-	call := s.post(enveloped("4", "some/method", ""))
-	go func() { first.Answer(<-first.Sent, `"result":{}`) }()
-	call.want()
 }
 
 // Another process is started while the first ends. It gets the subscriptions of the next.

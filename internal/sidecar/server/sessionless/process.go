@@ -50,7 +50,6 @@ type process struct {
 	requests      int             // that the process made
 	drained       chan struct{}   // closed when no client has an open request; nil before drain
 	retired       bool            // it takes no more requests, and ends when it has none
-	affinity      *affinity       // is told what the process has started; nil for the first process
 	idle          *time.Timer     // runs while nothing is open; nil for a translator, which ends processes itself
 }
 
@@ -77,11 +76,18 @@ func (p *process) isRetired() bool {
 	return p.retired
 }
 
-// load is how many requests of clients are in flight, and whether the process takes more.
-func (p *process) load() (requests int, alive bool) {
+// load is how many requests of clients are in flight.
+func (p *process) load() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.inFlight, p.DeadLocked() == nil
+	return p.inFlight
+}
+
+// takesRequests says whether the process has neither ended nor retired.
+func (p *process) takesRequests() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.DeadLocked() == nil && !p.retired
 }
 
 // fail ends the process, once. Calls in flight get an error.
@@ -113,6 +119,7 @@ func (p *process) failIf(reason error, condition func() bool) {
 	} else {
 		p.server.Close()
 	}
+	p.continuations.forget(p)
 	p.ended(p, reason)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,7 +32,7 @@ func (s jumbled) Send(ctx context.Context, sent session.Message) error {
 }
 
 // R25, R55: whatever ids and tokens clients choose, at the same time and equal ones, each
-// gets what is its own, all of it, and nothing of anybody else. Some go away meanwhile.
+// gets what is its own, all of it, and nothing of another client. Some go away meanwhile.
 func TestNeverMixedUp(t *testing.T) {
 	const clients, requests = 8, 30
 	s := newStage(t, func(o *Options) {

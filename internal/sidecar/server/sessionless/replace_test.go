@@ -25,8 +25,8 @@ func listening(t *testing.T, r *process, notifications string) *Call {
 	return c
 }
 
-// told are all messages that wait for a client.
-func (c *Call) told() (messages []string) {
+// received are all messages that wait for a client.
+func (c *Call) received() (messages []string) {
 	for next, ok := c.Next(); ok; next, ok = c.Next() {
 		messages = append(messages, string(next.Message))
 	}
@@ -38,7 +38,7 @@ func updated(uri string) string {
 }
 
 // While one subscription takes the place of another the process tells no changes. So clients
-// that were subscribed before are told that everything may have changed, and no others.
+// that were subscribed before learn that everything may have changed, and no others do.
 func TestReplacedSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p := newScripted(testLimits())
@@ -53,28 +53,28 @@ func TestReplacedSubscription(t *testing.T) {
 			synctest.Wait()
 		}
 		agree()
-		if got := one.told(); len(got) != 1 || !strings.Contains(got[0], acknowledged) {
-			t.Errorf("the first client is told %q", got)
+		if got := one.received(); len(got) != 1 || !strings.Contains(got[0], acknowledged) {
+			t.Errorf("the first client gets %q", got)
 		}
 		two := listening(t, r, `"resourceSubscriptions":["a://y"]`)
 		<-p.Sent // the end of the first subscription
 		time.Sleep(cancelGrace)
 		synctest.Wait()
-		if got := slices.Concat(one.told(), two.told()); len(got) != 0 {
-			t.Errorf("before there is a subscription clients are told %q", got)
+		if got := slices.Concat(one.received(), two.received()); len(got) != 0 {
+			t.Errorf("before there is a subscription clients get %q", got)
 		}
 		agree()
-		got := one.told()
+		got := one.received()
 		slices.Sort(got)
 		want := []string{
 			updated(`a://\"q\"`), updated("a://x"),
 			mayHaveChanged(toolsChanged, "1"),
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("the first client is told\n     %q\nwant %q", got, want)
+			t.Errorf("the first client gets\n     %q\nwant %q", got, want)
 		}
-		if got := two.told(); len(got) != 1 || !strings.Contains(got[0], acknowledged) {
-			t.Errorf("the second client is told %q", got)
+		if got := two.received(); len(got) != 1 || !strings.Contains(got[0], acknowledged) {
+			t.Errorf("the second client gets %q", got)
 		}
 		for _, c := range []*Call{one, two} {
 			c.Release()
@@ -89,7 +89,7 @@ type subscribable struct {
 	*script
 	mu         sync.Mutex
 	subscribed string // the id of the subscription, or empty
-	lost       int    // changes so far that it told no client
+	lost       int    // changes so far that it did not tell of
 }
 
 func (s *subscribable) Send(ctx context.Context, sent session.Message) error {
@@ -134,7 +134,7 @@ func (s *subscribable) change() (lost int) {
 }
 
 // A resource changes a hundred times a second while clients come with resources of their own.
-// Whatever change a client is not told, it is told of the resource later.
+// A client that misses a change gets an update of the resource later.
 func TestNoUpdateIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := testLimits()
@@ -154,17 +154,17 @@ func TestNoUpdateIsLost(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
-			if got := one.told(); slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, `"a://x"`) }) {
+			if got := one.received(); slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, `"a://x"`) }) {
 				owed = 0
 			}
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(one.told()) > 0 {
+		if len(one.received()) > 0 {
 			owed = 0
 		}
 		if lost == 0 || owed > 0 {
-			t.Errorf("of %d changes that were not told, %d were followed by nothing", lost, owed)
+			t.Errorf("of %d changes that the client missed, %d were followed by nothing", lost, owed)
 		}
 		for _, c := range append(others, one) {
 			c.Release()
@@ -183,7 +183,7 @@ func TestReplacementsArePaced(t *testing.T) {
 		r := newProcess(p, nil, &shared{options: Options{Limits: limits}}, func(*process, error) {})
 		calls := []*Call{listening(t, r, `"resourceSubscriptions":["a://x"]`)}
 		replaced := func() (times int) {
-			for _, text := range calls[0].told() {
+			for _, text := range calls[0].received() {
 				if text == updated("a://x") {
 					times++
 				}
@@ -210,7 +210,7 @@ func TestReplacementsArePaced(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, c := range calls[1:] {
-			if got := c.told(); len(got) == 0 {
+			if got := c.received(); len(got) == 0 {
 				t.Error("a client waits for ever")
 				break
 			}

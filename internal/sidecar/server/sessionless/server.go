@@ -89,9 +89,9 @@ var (
 
 // shared is what all processes of a Server have in common.
 type shared struct {
-	options Options
-	metrics Metrics
-	owners  owners
+	options       Options
+	metrics       Metrics
+	continuations continuations
 }
 
 // Server is a server as clients of the stateless revision see it.
@@ -124,11 +124,10 @@ func (s *Server) Found() Era { return s.primary.foundEra() }
 func (s *Server) processes() []*process { return append(s.pool.all(), s.primary.all()...) }
 
 // Locks takes the locks that calls share, and gives them back: those of the supervisor, the
-// pool, its affinities and the owners, and of each process its own and those of its tool
-// lists. It does not return while one of them is held.
+// pool and the continuations, and of each process its own and those of its tool lists. It
+// does not return while one of them is held.
 func (s *Server) Locks() {
-	s.owners.isForeign("", nil)
-	s.pool.affinity.find(nil, nil)
+	s.continuations.find(nil)
 	for _, p := range s.processes() {
 		p.load()
 		p.tools.locks()
@@ -178,11 +177,13 @@ type Admission interface {
 // and fault.ErrBusy say what they say, and any other error that the server does not take
 // requests now. The caller must release the Call.
 func (s *Server) Serve(ctx context.Context, request session.Message, admission Admission) (*Call, error) {
-	switch token := continued(request); {
-	case token == nil && s.refusing.Load(): // another instance can take it
+	if token := continued(request); token != nil {
+		// Servers cannot tell their clients apart: for other principals it does not exist.
+		if by := s.continuations.find(token); by.owned && by.owner != request.From.Principal {
+			return nil, ErrForeign
+		}
+	} else if s.refusing.Load() { // another instance can take it
 		return nil, fault.ErrDraining
-	case token != nil && s.owners.isForeign(request.From.Principal, token):
-		return nil, ErrForeign
 	}
 	return s.begin(ctx, request, admission)
 }

@@ -70,7 +70,7 @@ func TestTranslatorIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A stand-in gets every subscription of every client, since it knows whom its news are for.
+// A stand-in gets every subscription of every client, since it knows the clients of its changes.
 func TestStandInListens(t *testing.T) {
 	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)
 	for _, id := range []string{"1", "2"} {
@@ -217,7 +217,7 @@ func awaitMessage(t *testing.T, call *Call) (message []byte, last bool) {
 }
 
 // U-07: what stands in for processes knows whose a log message is, so that there may be
-// others who want some; one whose client has gone goes to nobody else.
+// others who want some; one whose client has gone goes to no other client.
 func TestLogMessagesOfAStandIn(t *testing.T) {
 	s := newStage(t, func(o *Options) { o.Era = Legacy }, nil)
 	wanting := func(id string) *posted {

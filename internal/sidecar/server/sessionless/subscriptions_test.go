@@ -24,12 +24,12 @@ func idAtProcess(request session.Message) string {
 	return string(request.Envelope.ID.Of(request.Bytes))
 }
 
-// news is a notification of the process's for a subscription.
+// changed is a notification of the process for a subscription.
 func changed(method string, request session.Message, params string) string {
 	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":` + idAtProcess(request) + `}}}`
 }
 
-// newsFor is what a client gets of it.
+// changedFor is what a client gets of it.
 func changedFor(method, id, params string) string {
 	return `{"jsonrpc":"2.0","method":"` + method + `","params":{` + params + `"x":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 }
@@ -52,7 +52,7 @@ func (s *stage) open(p *script, id string) (*posted, session.Message) {
 	call := s.post(enveloped(id, methodListen, listen))
 	if p == nil {
 		p = s.process()
-		s.started <- p // for whoever looks next
+		s.started <- p // for the next call of process
 	}
 	request := s.wantUpstream(p, allKinds)
 	p.Emit(changed(acknowledged, request, `"notifications":{`+allKinds+`},`))
@@ -88,7 +88,7 @@ func TestListen(t *testing.T) {
 	two := s.post(enveloped("5", methodListen, `"notifications":{"toolsListChanged":true,"promptsListChanged":true},`))
 	s.wantTold(two, "5", `"toolsListChanged":true,"promptsListChanged":true`)
 	p.Emit(changed("notifications/prompts/list_changed", upstream, ""))
-	p.Emit(changed("notifications/resources/list_changed", upstream, ""))                                                               // nobody asked
+	p.Emit(changed("notifications/resources/list_changed", upstream, ""))                                                               // no client asked
 	p.Emit(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + idAtProcess(upstream) + `,"progress":1}}`) // N-04
 	p.Emit(`{"jsonrpc":"2.0","method":"` + toolsChanged + `"}`)                                                                         // of no subscription
 	p.Emit(changed(toolsChanged, upstream, ""))
@@ -96,9 +96,9 @@ func TestListen(t *testing.T) {
 	s.equal("two", two.event(), changedFor(toolsChanged, "5", ""))
 	s.equal("one", one.event(), changedFor(toolsChanged, `"5"`, ""))
 	if got := s.server.Metrics().UnroutedMessages.Value(); got != 2 {
-		t.Errorf("%d messages belong to nobody, want 2", got)
+		t.Errorf("%d messages belong to no client, want 2", got)
 	}
-	// One goes, the other stays; the process notices when nobody is left.
+	// One goes, the other stays; the adapter cancels the subscription at the process when none is left.
 	one.leave()
 	await(t, "one to be gone", func() bool { return s.server.listeners() == 1 })
 	p.Emit(changed(toolsChanged, upstream, ""))
@@ -184,7 +184,7 @@ func TestListenInTurn(t *testing.T) {
 					t.Errorf("the process is sent %s", got.Bytes)
 				}
 				if next, _ := one.Next(); next.Last {
-					t.Errorf("the first client is told %s", next.Message)
+					t.Errorf("the first client gets %s", next.Message)
 				}
 				one.Release()
 				two.Release()
@@ -203,9 +203,9 @@ func TestListenToTheUnknown(t *testing.T) {
 	request := p.Next(t)
 	s.equal("sent", sessionlesstest.Unnumbered(request), strings.Replace(text, `"id":"t"`, `"id":N`, 1))
 	p.Emit(changed(acknowledged, request, ""))
-	s.equal("told", call.event(), changedFor(acknowledged, `"t"`, ""))
+	s.equal("acknowledgement", call.event(), changedFor(acknowledged, `"t"`, ""))
 	p.Emit(changed("notifications/tasks", request, ""))
-	s.equal("news", call.event(), changedFor("notifications/tasks", `"t"`, ""))
+	s.equal("change", call.event(), changedFor("notifications/tasks", `"t"`, ""))
 	p.Answer(request, `"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+idAtProcess(request)+`}}`)
 	call.want(`{"jsonrpc":"2.0","id":"t","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"t"}}}`)
 	call = s.post(text)
@@ -227,10 +227,10 @@ func TestListenHonoredWithMore(t *testing.T) {
 	p.Emit(changed(acknowledged, request, `"notifications":{"toolsListChanged":true,"taskIds":[],"x":1},`))
 	s.wantTold(call, "9", `"toolsListChanged":true`)
 	p.Emit(changed(toolsChanged, request, ""))
-	s.equal("news", call.event(), changedFor(toolsChanged, "9", ""))
+	s.equal("change", call.event(), changedFor(toolsChanged, "9", ""))
 }
 
-// N-02, N-05: a subscription of which nothing is honoured is told so, and is over.
+// N-02, N-05: a subscription of which the process honors nothing is acknowledged, and ends.
 func TestListenToNothing(t *testing.T) {
 	s := newStage(t, nil, nil)
 	call := s.post(enveloped("9", methodListen, listen))
@@ -385,7 +385,7 @@ func TestListenRefusedForOthers(t *testing.T) {
 	p.Emit(changed(acknowledged, again, `"notifications":{`+allKinds+`},`))
 	p.Emit(changed(toolsChanged, again, ""))
 	s.equal("after the replacement", first.event(), mayHaveChanged(toolsChanged, "9"))
-	s.equal("news after that", first.event(), changedFor(toolsChanged, "9", ""))
+	s.equal("change after that", first.event(), changedFor(toolsChanged, "9", ""))
 }
 
 // How long the names of resources may be that clients subscribe to, all together.
