@@ -195,7 +195,7 @@ func TestModernName(t *testing.T) {
 	}
 }
 
-// The stateless endpoint has such a server behind it as it has a process.
+// Clients without sessions can use such a server as they use a process.
 func TestModernBehindEndpoint(t *testing.T) {
 	b := newBackend(t, modernServer())
 	modern := NewModern(connectionOptions(b.url("/mcp")))

@@ -62,8 +62,8 @@ func TestLimits(t *testing.T) {
 }
 
 // open are the calls of the process.
-func (e *Server) open() map[*Call]struct{} {
-	running, err := e.primary.get(context.Background())
+func (s *Server) open() map[*Call]struct{} {
+	running, err := s.primary.get(context.Background())
 	if err != nil {
 		return nil
 	}

@@ -31,18 +31,18 @@ func newPool(t *testing.T, change func(*Options)) (s *stage, first *script, call
 	return s, first, calls
 }
 
-func (e *Server) inFlight() int {
-	running, err := e.primary.get(context.Background())
+func (s *Server) inFlight() int {
+	running, err := s.primary.get(context.Background())
 	if err != nil {
 		return 0
 	}
 	return running.load()
 }
 
-func (e *Server) others() int {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	return len(e.pool.others)
+func (s *Server) others() int {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return len(s.pool.others)
 }
 
 // A request that finds the process busy does not wait for another one, but those after it
@@ -75,11 +75,11 @@ func TestPool(t *testing.T) {
 
 // idleNow lets the time pass after which a process ends that has nothing to do. The time
 // itself is TestIdle's.
-func (r *process) idleNow(t *testing.T) {
+func (p *process) idleNow(t *testing.T) {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.idle.Reset(0) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.idle.Reset(0) {
 		t.Error("the process would never end")
 	}
 }
@@ -113,10 +113,10 @@ func TestPoolListens(t *testing.T) {
 }
 
 // mirrors is how many subscriptions there are at other processes.
-func (e *Server) mirrors() (sum int) {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	for _, other := range e.pool.others {
+func (s *Server) mirrors() (sum int) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	for _, other := range s.pool.others {
 		other.mu.Lock()
 		sum += len(other.subscriptions.subscribers)
 		other.mu.Unlock()

@@ -173,9 +173,9 @@ type Admission interface {
 }
 
 // Serve makes a request of a client of this revision, on behalf of request.From, which must
-// not be nil. An error of the admission is returned as it is; ErrSessionsOnly, ErrForeign
-// and fault.ErrBusy say what they say, and any other error that the server does not take
-// requests now. The caller must release the Call.
+// not be nil. The caller must release the Call. The error is that of the admission, or
+// ErrSessionsOnly, or ErrForeign. It wraps fault.ErrBusy if a limit is reached. After any
+// other error the client may try again later.
 func (s *Server) Serve(ctx context.Context, request session.Message, admission Admission) (*Call, error) {
 	if token := continued(request); token != nil {
 		// Servers cannot tell their clients apart: for other principals it does not exist.

@@ -160,7 +160,7 @@ func TestToolListsAreBounded(t *testing.T) {
 	}
 }
 
-func TestCallOfOurOwn(t *testing.T) {
+func TestCall(t *testing.T) {
 	s := newStage(t, nil, nil)
 	request := scanned(enveloped(`"mine"`, "some/method", ""))
 	type outcome struct {

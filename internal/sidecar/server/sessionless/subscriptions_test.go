@@ -111,8 +111,8 @@ func TestListen(t *testing.T) {
 	s.open(p, "6")
 }
 
-func (e *Server) listeners() int {
-	running, err := e.primary.get(context.Background())
+func (s *Server) listeners() int {
+	running, err := s.primary.get(context.Background())
 	if err != nil {
 		return 0
 	}
