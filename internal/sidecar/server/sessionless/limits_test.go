@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -162,4 +163,34 @@ func TestSlowClients(t *testing.T) {
 			t.Error("it was given up")
 		}
 	})
+}
+
+// A message of a client counts until the client has read it. One for a session that is
+// translated counts there as soon as it is taken.
+func TestBufferedBytes(t *testing.T) {
+	for name, test := range map[string]struct {
+		internal bool
+		taken    int // bytes that still count
+	}{"client": {false, len(logMessage)}, "translated session": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newScripted(testLimits())
+			defer p.fail(errDied)
+			request := scanned(wantingLogs("1"))
+			request.From = &caller.Caller{}
+			c, err := p.call(t.Context(), request, test.internal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Release()
+			p.receive(scanned(logMessage))
+			for step, want := range []int{len(logMessage), test.taken, 0} {
+				if step > 0 {
+					c.Next()
+				}
+				if p.buffered != want {
+					t.Errorf("%d bytes count after %d steps, want %d", p.buffered, step, want)
+				}
+			}
+		})
+	}
 }
