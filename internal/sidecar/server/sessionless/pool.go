@@ -2,6 +2,7 @@ package sessionless
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -148,10 +149,7 @@ func (p *process) dropMirrors(other *process) {
 // mirrorAll mirrors all subscriptions at another process.
 func (p *process) mirrorAll(other *process) {
 	p.mu.Lock()
-	calls := make([]*Call, 0, len(p.subscriptions.subscribers))
-	for c := range p.subscriptions.subscribers {
-		calls = append(calls, c)
-	}
+	calls := slices.Collect(maps.Keys(p.subscriptions.subscribers))
 	p.mu.Unlock()
 	for _, c := range calls {
 		p.mirror(c, other)

@@ -304,7 +304,7 @@ func (p *process) drain() <-chan struct{} {
 	if p.clientsLocked() == 0 {
 		close(p.drained)
 	}
-	p.completeListensLocked(func(*Call) bool { return true })
+	p.completeListensLocked(true)
 	return p.drained
 }
 
@@ -312,13 +312,14 @@ func (p *process) drain() <-chan struct{} {
 func (p *process) endListens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.completeListensLocked(func(c *Call) bool { return !c.internal })
+	p.completeListensLocked(false)
 }
 
-// completeListensLocked ends those subscriptions of clients that match.
-func (p *process) completeListensLocked(match func(*Call) bool) {
+// completeListensLocked ends subscriptions of clients of this revision, and those of sessions
+// that the adapter translates if internal is true.
+func (p *process) completeListensLocked(internal bool) {
 	for c := range p.open {
-		if c.listen && !c.own && match(c) {
+		if c.listen && !c.own && (internal || !c.internal) {
 			c.completeLocked()
 		}
 	}

@@ -27,5 +27,5 @@ func (p *process) retireIfSilentLocked(c *Call) {
 		return
 	}
 	p.retired = true
-	p.completeListensLocked(func(*Call) bool { return true }) // their clients subscribe again, at another process
+	p.completeListensLocked(true) // their clients subscribe again, at another process
 }
