@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 func bindOptions(flags *flag.FlagSet, o *options) {
@@ -118,7 +118,7 @@ func checkServer(config *sidecar.Config, o options) (err error) {
 	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
 		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", transport)
 	}
-	if config.Framing != rpc.Newline || config.Shared || config.Era != stateless.Auto {
+	if config.Framing != rpc.Newline || config.Shared || config.Era != sessionless.Auto {
 		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", transport)
 	}
 	return nil

@@ -10,11 +10,12 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tolegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tomodern"
 )
@@ -22,18 +23,19 @@ import (
 // eras serves clients of the era that the server does not speak, and those without
 // sessions in any case.
 type eras struct {
-	stateless *stateless.Endpoint // of clients without sessions
-	below     *stateless.Endpoint // of sessions that are translated
+	front     *stateless.Endpoint // of clients without sessions
+	stateless *sessionless.Server // for these
+	below     *sessionless.Server // for sessions that are translated
 	modern    *tomodern.Server    // for clients without sessions, made of servers with them
 	legacy    tolegacy.Metrics    // of sessions that are translated
 }
 
-// endpoints are the different ones of both.
-func (e *eras) endpoints() []*stateless.Endpoint {
+// servers are the different ones of both.
+func (e *eras) servers() []*sessionless.Server {
 	if e.below == e.stateless {
-		return []*stateless.Endpoint{e.stateless}
+		return []*sessionless.Server{e.stateless}
 	}
-	return []*stateless.Endpoint{e.stateless, e.below}
+	return []*sessionless.Server{e.stateless, e.below}
 }
 
 // drain ends what there is for clients of both eras, once clients without sessions are
@@ -41,15 +43,15 @@ func (e *eras) endpoints() []*stateless.Endpoint {
 func (e *eras) drain(ctx context.Context, sessions func(context.Context)) {
 	sessions(ctx)
 	var draining sync.WaitGroup
-	for _, endpoint := range e.endpoints() {
-		draining.Go(func() { endpoint.Drain(ctx) })
+	for _, server := range e.servers() {
+		draining.Go(func() { server.Drain(ctx) })
 	}
 	draining.Wait()
 }
 
 func (e *eras) close() {
-	for _, endpoint := range e.endpoints() {
-		endpoint.Close()
+	for _, server := range e.servers() {
+		server.Close()
 	}
 }
 
@@ -60,25 +62,28 @@ type (
 
 // newEras serves clients without sessions by servers that have none, and makes what they
 // need of servers that have some where there is nothing else.
-func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
+func (a *Adapter) newEras(era sessionless.Era, without withoutSession, with withSession) *eras {
 	e := &eras{modern: a.newForModern(with)}
-	options := a.statelessOptions(era, without)
+	options := a.sessionlessOptions(era, without)
 	if a.config.translates() {
-		options.Translate = func() stateless.Translator { return e.modern }
+		options.Translate = func() sessionless.Translator { return e.modern }
 	}
-	e.stateless = stateless.New(options)
+	e.stateless = sessionless.New(options)
 	e.below = e.stateless
+	e.front = stateless.New(stateless.Options{
+		Server: e.stateless, TranslateSetting: a.config.Names.Of(option.StatelessClients), CallTimeout: a.config.CallTimeout,
+		CommitAfter: statelessCommit, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
+	})
 	return e
 }
 
-func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) stateless.Options {
-	return stateless.Options{
-		Acquire: acquire, Era: era, TranslateSetting: a.config.Names.Of(option.StatelessClients),
-		Limits: stateless.Limits{
-			Calls: statelessCalls, Listens: statelessListens, Crowd: statelessCrowd, Processes: statelessMost,
+func (a *Adapter) sessionlessOptions(era sessionless.Era, acquire withoutSession) sessionless.Options {
+	return sessionless.Options{
+		Acquire: acquire, Era: era,
+		Limits: sessionless.Limits{
+			Calls: statelessCalls, Listens: statelessListens, TargetCalls: statelessTarget, Processes: statelessMost,
 			SendingBytes: 2 * int(a.config.BodyBytes), BacklogBytes: pendingBytes, TotalBytes: 2*a.config.LineBytes + pendingBytes, Memory: a.memory,
-			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, CallTimeout: a.config.CallTimeout, IdleTimeout: a.config.IdleTimeout,
-			StuckTimeout: stuckTimeout, CommitAfter: statelessCommit, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
+			StartTimeout: a.config.OpenTimeout, Silence: discoverSilence, IdleTimeout: a.config.IdleTimeout, StuckTimeout: stuckTimeout,
 		},
 		Log: a.config.Log,
 	}
@@ -89,7 +94,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 func (a *Adapter) newForModern(acquire withSession) *tomodern.Server {
 	return tomodern.New(tomodern.Options{
 		Acquire: acquire, Serves: func(spoken string) []string {
-			return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}, stateless.Legacy)
+			return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}, sessionless.Legacy)
 		},
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: tomodern.Limits{
@@ -130,8 +135,8 @@ func (a *Adapter) eitherWay(native opener) opener {
 // a server without sessions is refused. If there is nothing to be found out in half of the
 // time that there is, the client learns from the server itself what is wrong with it.
 func (a *Adapter) hasSessions(ctx context.Context) (bool, error) {
-	if a.config.Era != stateless.Auto {
-		return a.config.Era == stateless.Legacy, nil
+	if a.config.Era != sessionless.Auto {
+		return a.config.Era == sessionless.Legacy, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, a.config.OpenTimeout/2)
 	defer cancel()
@@ -181,7 +186,7 @@ func (a *Adapter) openTranslated(context.Context, *caller.Caller) (*session.Sess
 	return opened, nil
 }
 
-// takeOver delivers what an endpoint without sessions had room for.
+// takeOver delivers what a server without sessions had room for.
 func takeOver(opened *session.Session) func(session.Message) {
 	return func(message session.Message) {
 		message.Charged = true
@@ -198,17 +203,17 @@ func (a *Adapter) newForLegacy(last *atomic.Pointer[caller.Caller]) *tolegacy.Se
 	})
 }
 
-// modern is the endpoint as tolegacy sees it.
+// modern is the server as tolegacy sees it.
 type modern struct {
-	endpoint *stateless.Endpoint
-	last     *atomic.Pointer[caller.Caller]
+	server *sessionless.Server
+	last   *atomic.Pointer[caller.Caller]
 }
 
 func (m modern) Call(ctx context.Context, request session.Message) (tolegacy.Exchange, error) {
 	if request.From == nil && m.last != nil {
 		request.From = m.last.Load()
 	}
-	call, err := m.endpoint.Call(ctx, request)
+	call, err := m.server.Call(ctx, request)
 	if err != nil {
 		return nil, err // and no Call that is nil
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -136,19 +136,19 @@ func TestStatelessDeath(t *testing.T) {
 func TestServersOfOneEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		era     stateless.Era
+		era     sessionless.Era
 		shared  bool
 		command []string
 	}{
-		"legacy":                  {stateless.Auto, false, []string{eraFilter, "legacy", bothServer}},
-		"modern":                  {stateless.Auto, false, []string{eraFilter, "modern", bothServer}},
-		"both":                    {stateless.Auto, false, []string{bothServer}},
-		"both, pinned to legacy":  {stateless.Legacy, false, []string{bothServer}},
-		"both, pinned to modern":  {stateless.Modern, false, []string{bothServer}},
-		"echo, which is not ours": {stateless.Auto, false, []string{echoServer}},
-		"legacy, shared":          {stateless.Auto, true, []string{eraFilter, "legacy", bothServer}},
-		"modern, shared":          {stateless.Auto, true, []string{eraFilter, "modern", bothServer}},
-		"both, shared":            {stateless.Auto, true, []string{bothServer}},
+		"legacy":                  {sessionless.Auto, false, []string{eraFilter, "legacy", bothServer}},
+		"modern":                  {sessionless.Auto, false, []string{eraFilter, "modern", bothServer}},
+		"both":                    {sessionless.Auto, false, []string{bothServer}},
+		"both, pinned to legacy":  {sessionless.Legacy, false, []string{bothServer}},
+		"both, pinned to modern":  {sessionless.Modern, false, []string{bothServer}},
+		"echo, which is not ours": {sessionless.Auto, false, []string{echoServer}},
+		"legacy, shared":          {sessionless.Auto, true, []string{eraFilter, "legacy", bothServer}},
+		"modern, shared":          {sessionless.Auto, true, []string{eraFilter, "modern", bothServer}},
+		"both, shared":            {sessionless.Auto, true, []string{bothServer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,13 +171,13 @@ func TestServersOfOneEra(t *testing.T) {
 func TestProbeOfEachEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		era      stateless.Era
+		era      sessionless.Era
 		command  []string
 		want     string
 		modernly uint64 // processes for clients without sessions
 	}{
-		"both":                   {stateless.Auto, []string{bothServer}, "2025-11-25", 0},
-		"modern, which is known": {stateless.Modern, []string{eraFilter, "modern", bothServer}, "2026-07-28", 1},
+		"both":                   {sessionless.Auto, []string{bothServer}, "2025-11-25", 0},
+		"modern, which is known": {sessionless.Modern, []string{eraFilter, "modern", bothServer}, "2026-07-28", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

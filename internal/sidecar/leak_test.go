@@ -24,7 +24,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -60,7 +60,7 @@ func leakKinds() []leakKind {
 		{name: "its own children", start: startDirect, sessions: *leakSessions, resting: 2, ways: ways},
 		{name: "without sessions, translated", start: startDirect, sessions: third, resting: 2, ways: statelessWays},
 		{
-			name: "translated sessions", start: startModern, change: func(c *Config) { c.Era = stateless.Modern },
+			name: "translated sessions", start: startModern, change: func(c *Config) { c.Era = sessionless.Modern },
 			sessions: third, resting: 2, ways: translatedWays,
 		},
 		{name: "by the launcher", start: startLauncher, sessions: third, resting: 2, ways: ways},

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -126,25 +126,25 @@ func (a *Adapter) metricsHandler() http.Handler {
 
 // registerStateless registers what there is to count of clients without sessions.
 func (a *Adapter) registerStateless() {
-	sum := func(of func(*stateless.Metrics) *session.Counter) func() uint64 {
+	sum := func(of func(*sessionless.Metrics) *session.Counter) func() uint64 {
 		return func() (total uint64) {
-			for _, endpoint := range a.backend.eras.endpoints() {
-				total += of(endpoint.Metrics()).Value()
+			for _, server := range a.backend.eras.servers() {
+				total += of(server.Metrics()).Value()
 			}
 			return total
 		}
 	}
 	registerCounters(a.registry, []counter{
-		{"stateless_starts_total", "Server processes that were started for clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.Starts })},
-		{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", sum(func(m *stateless.Metrics) *session.Counter { return &m.StartFailures })},
-		{"stateless_late_answers_total", "Answers to calls that were over, of clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LateAnswers })},
-		{"stateless_late_progress_total", "Progress of calls that were over, of clients without sessions.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LateProgress })},
-		{"stateless_log_messages_total", "Log messages that are dropped, because no client without a session wants them or it is not certain whose they are.", sum(func(m *stateless.Metrics) *session.Counter { return &m.LogMessages })},
-		{"stateless_unrouted_messages_total", "Messages that belong to no client without a session.", sum(func(m *stateless.Metrics) *session.Counter { return &m.UnroutedMessages })},
-		{"stateless_refused_requests_total", "Requests of the server to clients without sessions, which cannot be asked.", sum(func(m *stateless.Metrics) *session.Counter { return &m.RefusedRequests })},
-		{"stateless_slow_clients_total", "Requests that ended because their clients, without sessions, did not read.", sum(func(m *stateless.Metrics) *session.Counter { return &m.SlowClients })},
-		{"stateless_refused_total", "Requests of clients without sessions beyond a limit.", sum(func(m *stateless.Metrics) *session.Counter { return &m.Refused })},
-		{"stateless_call_timeouts_total", "Calls of clients without sessions that took longer than they may.", sum(func(m *stateless.Metrics) *session.Counter { return &m.CallTimeouts })},
+		{"stateless_starts_total", "Server processes that were started for clients without sessions.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.Starts })},
+		{"stateless_start_failures_total", "Server processes that could not be had for clients without sessions, or did not say what they speak.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.StartFailures })},
+		{"stateless_late_answers_total", "Answers to calls that were over, of clients without sessions.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.LateAnswers })},
+		{"stateless_late_progress_total", "Progress of calls that were over, of clients without sessions.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.LateProgress })},
+		{"stateless_log_messages_total", "Log messages that are dropped, because no client without a session wants them or it is not certain whose they are.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.LogMessages })},
+		{"stateless_unrouted_messages_total", "Messages that belong to no client without a session.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.UnroutedMessages })},
+		{"stateless_refused_requests_total", "Requests of the server to clients without sessions, which cannot be asked.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.RefusedRequests })},
+		{"stateless_slow_clients_total", "Requests that ended because their clients, without sessions, did not read.", sum(func(m *sessionless.Metrics) *session.Counter { return &m.SlowClients })},
+		{"stateless_refused_total", "Requests of clients without sessions beyond a limit.", a.backend.eras.front.Metrics().Refused.Value},
+		{"stateless_call_timeouts_total", "Calls of clients without sessions that took longer than they may.", a.backend.eras.front.Metrics().CallTimeouts.Value},
 	})
 }
 

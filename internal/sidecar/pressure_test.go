@@ -23,9 +23,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -118,7 +118,7 @@ func TestLongR48ServerThatDoesNotRead(t *testing.T) {
 func callDeafServer(t *testing.T, end func(c *client)) {
 	t.Helper()
 	const body, calls, room = mib / 2, 12, 2
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.BodyBytes, c.Era = body+body/8, stateless.Legacy }, "sh", "-c",
+	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.BodyBytes, c.Era = body+body/8, sessionless.Legacy }, "sh", "-c",
 		`read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"deaf","version":"1"}}}'; exec sleep 1000`)
 	c := mustOpen(t, url)
 	before := heap()

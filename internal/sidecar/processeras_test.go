@@ -17,7 +17,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -69,7 +69,7 @@ func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
 // it go on.
 func TestTooManyCallsEndNoOthers(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = stateless.Legacy, true, 3 }, bothServer)
+	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = sessionless.Legacy, true, 3 }, bothServer)
 	one, hears := sdkClient(t, url, "")
 	type end struct {
 		token string

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -56,7 +56,7 @@ func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	}
 	// A server that reads and never answers.
 	adapter, url := startAdapterOn(t, listener, func(c *Config) {
-		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, stateless.Legacy
+		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, sessionless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
 	running := adapter.backend.processes.Running.Load
 	g := gomega.NewWithT(t)

@@ -5,16 +5,16 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 // serves are the protocol revisions that clients can use at the adapter, newest first,
 // given what the server says of itself, and which era it was found to speak besides. They
 // are part of the catalogue, so they depend on nothing that differs between replicas for
 // long.
-func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
+func (c *Config) serves(own mcpprobe.Server, found sessionless.Era) []string {
 	var served []string
-	if c.translates() || found == stateless.Modern || own.ProtocolVersion >= front.Revision20260728 {
+	if c.translates() || found == sessionless.Modern || own.ProtocolVersion >= front.Revision20260728 {
 		served = append(served, front.Revision20260728)
 	}
 	for _, revision := range slices.Backward(front.Revisions()) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -21,21 +21,21 @@ func TestServes(t *testing.T) {
 		config Config
 		own    mcpprobe.Server
 		want   []string
-		found  stateless.Era
+		found  sessionless.Era
 	}{
 		"newest sessions":          {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, want: all},
 		"older sessions":           {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2025-03-26"}, want: []string{"2026-07-28", "2025-03-26", "2024-11-05"}},
 		"oldest sessions":          {config: stdio, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, want: []string{"2026-07-28", "2024-11-05"}},
 		"no sessions":              {config: native, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28"}}, want: all},
-		"sessions only":            {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: stateless.Legacy, want: all[1:]},
+		"sessions only":            {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: sessionless.Legacy, want: all[1:]},
 		"not known yet":            {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, want: all[1:]},
-		"both":                     {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: stateless.Modern, want: all},
+		"both":                     {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: sessionless.Modern, want: all},
 		"one process":              {config: shared, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, want: []string{"2026-07-28", "2025-06-18"}},
 		"one process, no sessions": {config: shared, own: mcpprobe.Server{ProtocolVersion: "2026-07-28"}, want: all},
-		"HTTP":                     {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, found: stateless.Legacy, want: all},
-		"HTTP, with sessions":      {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2025-06-18", "2025-03-26", "2024-11-05"}},
-		"HTTP, translated":         {config: Config{Transport: StreamableHTTP, StatelessClients: Translate}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
-		"SSE":                      {config: Config{Transport: SSE}, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, found: stateless.Legacy, want: []string{"2024-11-05"}},
+		"HTTP":                     {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, found: sessionless.Legacy, want: all},
+		"HTTP, with sessions":      {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: sessionless.Legacy, want: []string{"2025-06-18", "2025-03-26", "2024-11-05"}},
+		"HTTP, translated":         {config: Config{Transport: StreamableHTTP, StatelessClients: Translate}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: sessionless.Legacy, want: []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
+		"SSE":                      {config: Config{Transport: SSE}, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, found: sessionless.Legacy, want: []string{"2024-11-05"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.config.serves(test.own, test.found)); diff != "" {
@@ -50,20 +50,20 @@ func TestServes(t *testing.T) {
 func TestKeeperOfEachEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		era       stateless.Era
+		era       sessionless.Era
 		shared    bool
 		command   []string
 		spoken    string
 		stateless bool
 	}{
-		"legacy":                 {stateless.Auto, false, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
-		"both":                   {stateless.Auto, false, []string{bothServer}, "2025-11-25", false},
-		"modern":                 {stateless.Auto, false, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
-		"both, pinned to legacy": {stateless.Legacy, false, []string{bothServer}, "2025-11-25", false},
-		"both, pinned to modern": {stateless.Modern, false, []string{bothServer}, "2026-07-28", true},
-		"shared legacy":          {stateless.Auto, true, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
-		"shared modern":          {stateless.Auto, true, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
-		"shared, pinned":         {stateless.Modern, true, []string{bothServer}, "2026-07-28", true},
+		"legacy":                 {sessionless.Auto, false, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
+		"both":                   {sessionless.Auto, false, []string{bothServer}, "2025-11-25", false},
+		"modern":                 {sessionless.Auto, false, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
+		"both, pinned to legacy": {sessionless.Legacy, false, []string{bothServer}, "2025-11-25", false},
+		"both, pinned to modern": {sessionless.Modern, false, []string{bothServer}, "2026-07-28", true},
+		"shared legacy":          {sessionless.Auto, true, []string{eraFilter, "legacy", bothServer}, "2025-11-25", false},
+		"shared modern":          {sessionless.Auto, true, []string{eraFilter, "modern", bothServer}, "2026-07-28", true},
+		"shared, pinned":         {sessionless.Modern, true, []string{bothServer}, "2026-07-28", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,11 +75,11 @@ func TestKeeperOfEachEra(t *testing.T) {
 					if state.Stateless != test.stateless || state.Catalog.Server.ProtocolVersion != test.spoken {
 						t.Errorf("stateless %t, revision %s", state.Stateless, state.Catalog.Server.ProtocolVersion)
 					}
-					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server, stateless.Auto), state.Catalog.Server.ProtocolVersions); diff != "" {
+					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server, sessionless.Auto), state.Catalog.Server.ProtocolVersions); diff != "" {
 						t.Errorf("served (-want +got):\n%s", diff)
 					}
 					starts := uint64(1)
-					if test.stateless && test.era == stateless.Auto {
+					if test.stateless && test.era == sessionless.Auto {
 						starts = 2 // the first refuses to initialize
 					}
 					if got := adapter.backend.processes.Starts.Load(); got != starts {

@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 // StatelessClients says what clients of revision 2026-07-28 get from a server that has
@@ -48,7 +48,7 @@ const eraRetry = 30 * time.Second
 // that the catalogue says so before a client asks. That takes a process of its own: asking
 // the keeper's would leave that in doubt, and some servers end when they are asked.
 func (a *Adapter) findEra(ctx context.Context) {
-	if a.config.Transport != Stdio || a.config.Era != stateless.Auto || a.config.translates() {
+	if a.config.Transport != Stdio || a.config.Era != sessionless.Auto || a.config.translates() {
 		return
 	}
 	for ctx.Err() == nil {
@@ -58,7 +58,7 @@ func (a *Adapter) findEra(ctx context.Context) {
 		}
 		era, err := a.backend.eras.stateless.Era(ctx)
 		if err == nil {
-			if era == stateless.Modern {
+			if era == sessionless.Modern {
 				a.keeper.Refresh()
 			}
 			return

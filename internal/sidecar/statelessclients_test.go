@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -23,7 +23,7 @@ func nativeAdapters() map[string]func(t *testing.T) string {
 			return url
 		},
 		"stdio, known to have sessions": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Names.Fields, c.Era = Native, true, stateless.Legacy })
+			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Names.Fields, c.Era = Native, true, sessionless.Legacy })
 			return url
 		},
 		"streamable-http": func(t *testing.T) string {
@@ -126,12 +126,12 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		command []string
-		era     stateless.Era
+		era     sessionless.Era
 	}{
-		"sessions only":             {[]string{echoServer}, stateless.Legacy},
-		"sessions only, and strict": {[]string{eraFilter, "legacy", bothServer}, stateless.Legacy},
-		"both":                      {[]string{bothServer}, stateless.Modern},
-		"without sessions":          {[]string{eraFilter, "modern", bothServer}, stateless.Auto}, // which the keeper knows
+		"sessions only":             {[]string{echoServer}, sessionless.Legacy},
+		"sessions only, and strict": {[]string{eraFilter, "legacy", bothServer}, sessionless.Legacy},
+		"both":                      {[]string{bothServer}, sessionless.Modern},
+		"without sessions":          {[]string{eraFilter, "modern", bothServer}, sessionless.Auto}, // which the keeper knows
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 				state, _ := adapter.keeper.State()
 				return state.Ready && slices.Contains(state.Catalog.Server.ProtocolVersions, "2026-07-28")
 			}
-			if test.era != stateless.Legacy {
+			if test.era != sessionless.Legacy {
 				g.Eventually(listed).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			} else if listed() {
 				t.Error("the catalogue lists 2026-07-28")

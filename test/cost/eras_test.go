@@ -18,7 +18,7 @@ import (
 const (
 	sessionObjects           = 37.8 // 37.0
 	sessionTranslatedObjects = 44.8 // 44.0
-	singleObjects            = 48.8 // 48.0
+	singleObjects            = 42.8 // 42.0
 	singleTranslatedObjects  = 52.8 // 52.0
 )
 

@@ -95,6 +95,9 @@ func (f Filter) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// Tag is the member _meta of a notification that names the subscription it belongs to (N-03).
+func Tag(id []byte) string { return `"_meta":{"` + rpc.MetaSubscriptionID + `":` + string(id) + `}` }
+
 // Notification announces a change that Each has named. The member _meta may be empty.
 func Notification(method, uri, meta string) []byte {
 	var members []string

@@ -113,3 +113,15 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// N-03: a change names the subscription, with the id as the client spelled it.
+func TestNotification(t *testing.T) {
+	for method, want := range map[string]string{
+		MethodToolsChanged: `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a\/b"}}}`,
+		MethodUpdated:      `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:\"y\"","_meta":{"io.modelcontextprotocol/subscriptionId":"a\/b"}}}`,
+	} {
+		if got := string(Notification(method, `x:"y"`, Tag([]byte(`"a\/b"`)))); got != want {
+			t.Errorf("%s: got\n     %s\nwant %s", method, got, want)
+		}
+	}
+}

@@ -16,8 +16,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -194,17 +195,17 @@ func TestStatelessName(t *testing.T) {
 	}
 }
 
-// The stateless endpoint has such a server behind it as it has a process.
+// Clients without sessions can use such a server as they use a process.
 func TestStatelessBehindEndpoint(t *testing.T) {
 	b := newBackend(t, statelessServer())
-	server := New(connectionOptions(b.URL("/mcp")))
-	endpoint := stateless.New(stateless.Options{
-		Acquire: server.DialStateless,
-		Limits: stateless.Limits{
+	server := sessionless.New(sessionless.Options{
+		Acquire: New(connectionOptions(b.URL("/mcp"))).DialStateless,
+		Limits: sessionless.Limits{
 			Calls: 8, Listens: 4, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 4 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
-			CallTimeout: hang.Guard, IdleTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard,
+			IdleTimeout: hang.Guard,
 		},
 	})
+	endpoint := stateless.New(stateless.Options{Server: server, CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -213,7 +214,7 @@ func TestStatelessBehindEndpoint(t *testing.T) {
 		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		endpoint.Close()
+		server.Close()
 		front.CloseClientConnections()
 		front.Close()
 	})

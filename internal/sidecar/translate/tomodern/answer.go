@@ -7,15 +7,15 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 var errNoObject = errors.New("the result is not an object")
 
 // answer gives a process's answer to the client that waits for it.
-func (s *Server) answer(c *call, to stateless.Recipient, m session.Message) {
+func (s *Server) answer(c *call, to sessionless.Recipient, m session.Message) {
 	if c.task != nil {
 		m = withoutTask(m)
 	}
@@ -124,7 +124,7 @@ func dropExecution(text []byte, tools rpc.Span, edits *rpc.Edits) {
 
 // answerError translates an error: some codes have another meaning without sessions, or none
 // (B-04).
-func (s *Server) answerError(c *call, to stateless.Recipient, m session.Message) {
+func (s *Server) answerError(c *call, to sessionless.Recipient, m session.Message) {
 	text, at := m.Bytes, m.Envelope.Error
 	found, err := rpc.Find(text, at, "code", "message", "data")
 	if err != nil {

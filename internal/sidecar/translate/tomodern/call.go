@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // call is a client's request at a process. While it is parked no client waits for it.
@@ -31,12 +31,12 @@ type call struct {
 	bound     []byte
 
 	// Guarded by the server's mutex.
-	to        stateless.Recipient // the client's request that waits; nil if none does
-	level     level               // of log messages that the client wants
-	first     uint64              // number of the request that began it, and progress token at the process
-	number    uint64              // of the request that has no answer yet
-	sent      bool                // the process has it
-	heard     uint64              // messages that the process had sent before
+	to        sessionless.Recipient // the client's request that waits; nil if none does
+	level     level                 // of log messages that the client wants
+	first     uint64                // number of the request that began it, and progress token at the process
+	number    uint64                // of the request that has no answer yet
+	sent      bool                  // the process has it
+	heard     uint64                // messages that the process had sent before
 	cancelled bool
 	done      bool // the process does not work on it any more
 	task      *task
@@ -145,7 +145,7 @@ func (p *process) noteSent(c *call, err error) error {
 }
 
 // takeLocked returns the recipient that waits for a call, or nil. The caller answers it.
-func (s *Server) takeLocked(c *call) stateless.Recipient {
+func (s *Server) takeLocked(c *call) sessionless.Recipient {
 	to := c.to
 	if to != nil {
 		delete(s.calls, to)
@@ -183,7 +183,7 @@ func stop(timers ...*time.Timer) {
 
 // Abandon notes that a client has gone away from its request. A client that was asked for
 // input has its answer, so that its going away means nothing.
-func (s *Server) Abandon(to stateless.Recipient) {
+func (s *Server) Abandon(to sessionless.Recipient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.listens[to]; l != nil {

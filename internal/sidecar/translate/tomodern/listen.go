@@ -8,13 +8,13 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // listen is a client's subscription.
 type listen struct {
-	to     stateless.Recipient
+	to     sessionless.Recipient
 	group  *group
 	filter subscription.Filter // that the adapter honors
 	topics []*topic
@@ -61,7 +61,7 @@ func (s *Server) listen(ctx context.Context, g *group, r *request) error {
 }
 
 // listenAt opens a subscription to those changes that a process announces.
-func (s *Server) listenAt(ctx context.Context, p *process, to stateless.Recipient, f subscription.Filter) error {
+func (s *Server) listenAt(ctx context.Context, p *process, to sessionless.Recipient, f subscription.Filter) error {
 	for i := range f.Lists {
 		f.Lists[i] = f.Lists[i] && p.offer.changes[i]
 	}
@@ -183,11 +183,11 @@ func (s *Server) leaveLocked(l *listen) {
 
 // acknowledge sends the first message of a subscription.
 func (l *listen) acknowledge() {
-	l.to.Notify([]byte(`{"jsonrpc":"2.0","method":"` + subscription.MethodAcknowledged + `","params":{"notifications":` + l.filter.String() + `,` + metaTag(l.to.ID()) + `}}`))
+	l.to.Notify([]byte(`{"jsonrpc":"2.0","method":"` + subscription.MethodAcknowledged + `","params":{"notifications":` + l.filter.String() + `,` + subscription.Tag(l.to.ID()) + `}}`))
 }
 
 // complete sends the last message of a subscription that ends in order (N-05).
 func (l *listen) complete() {
 	id := l.to.ID()
-	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+metaTag(id)+`}`)), 0, "")
+	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+subscription.Tag(id)+`}`)), 0, "")
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // level is how severe a log message is: its place in rpc.LogLevels, counted from 1.
@@ -70,7 +70,7 @@ func (p *process) receiveLog(m session.Message) {
 		severity, err = levelOf(m.Bytes, found[0])
 	}
 	s.mu.Lock()
-	var to stateless.Recipient
+	var to sessionless.Recipient
 	c := p.calls[p.working.Only()]
 	if _, wants := p.logging[c]; wants && err == nil && severity >= c.level {
 		to = c.to

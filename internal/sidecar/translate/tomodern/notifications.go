@@ -26,14 +26,9 @@ func (p *process) receiveChange(method string, m session.Message) {
 	}
 }
 
-// metaTag is the member _meta that names the subscription of a message (N-03).
-func metaTag(id []byte) string {
-	return `"_meta":{"` + rpc.MetaSubscriptionID + `":` + string(id) + `}`
-}
-
 // tagged is a notification that names its subscription.
 func tagged(m session.Message, id []byte) []byte {
-	text, e, meta := m.Bytes, &m.Envelope, metaTag(id)
+	text, e, meta := m.Bytes, &m.Envelope, subscription.Tag(id)
 	var edits rpc.Edits
 	switch {
 	case !e.Params.Present():

@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
@@ -229,7 +229,7 @@ func (p *process) fail(reason error) {
 // endCallsLocked ends the calls that the process has, and returns the recipients that the
 // caller refuses. The goroutine that sends a call finds out by itself, and may try another
 // process.
-func (p *process) endCallsLocked() (recipients []stateless.Recipient) {
+func (p *process) endCallsLocked() (recipients []sessionless.Recipient) {
 	for _, c := range p.calls {
 		if !c.sent {
 			continue

@@ -18,9 +18,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -110,23 +111,24 @@ func realServer(calls *atomic.Int32) *mcp.Server {
 func serveReal(t *testing.T) (url string, calls *atomic.Int32) {
 	t.Helper()
 	calls = &atomic.Int32{}
-	endpoint := stateless.New(stateless.Options{
-		Era: stateless.Legacy,
-		Limits: stateless.Limits{
+	modern := sessionless.New(sessionless.Options{
+		Era: sessionless.Legacy,
+		Limits: sessionless.Limits{
 			Calls: 100, Listens: 100, SendingBytes: 1 << 20, BacklogBytes: 1 << 20, TotalBytes: 1 << 20, StartTimeout: hang.Guard, Silence: hang.Guard,
-			CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard, IdleTimeout: hang.Guard,
+			IdleTimeout: hang.Guard,
 		},
-		Translate: func() stateless.Translator {
+		Translate: func() sessionless.Translator {
 			return New(Options{Limits: testLimits(), Serves: serves, Acquire: func(context.Context, *caller.Caller) (mux.Server, error) {
 				return startPiped(t, realServer(calls)), nil
 			}})
 		},
 	})
+	endpoint := stateless.New(stateless.Options{Server: modern, CallTimeout: hang.Guard, CommitAfter: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: hang.Guard})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		edgetest.At(edge.Route{Serve: endpoint.Serve}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		endpoint.Close()
+		modern.Close()
 		server.Close()
 	})
 	return server.URL, calls

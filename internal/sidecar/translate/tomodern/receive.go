@@ -3,8 +3,8 @@ package tomodern
 import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // receive routes a message of the process. It never waits for a client or a process.
@@ -71,7 +71,7 @@ func (p *process) receiveProgress(m session.Message) {
 	s := p.server
 	s.mu.Lock()
 	c := p.calls[mux.NumberIn(m.Bytes, m.Envelope.ProgressToken)]
-	var to stateless.Recipient
+	var to sessionless.Recipient
 	if c != nil {
 		to = c.to
 	}

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // request is a client's request, as far as the adapter has read it.
 type request struct {
 	session.Message
-	to           stateless.Recipient
+	to           sessionless.Recipient
 	method       string
 	capabilities capabilities
 	level        level
@@ -74,7 +74,7 @@ func (r *request) translated(c *call) []byte {
 
 // Call answers a request of m.From, or passes it on. The recipient gets the answer and the
 // notifications that belong to the request.
-func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recipient) error {
+func (s *Server) Call(ctx context.Context, m session.Message, to sessionless.Recipient) error {
 	r := request{Message: m, to: to, method: string(m.Envelope.Method)}
 	if err := r.read(s.options.OfferRoots); err != nil {
 		refuse(to, rpc.CodeInvalidParams, err.Error())
@@ -102,7 +102,7 @@ func (s *Server) Call(ctx context.Context, m session.Message, to stateless.Recip
 }
 
 // discover answers from a process's answer to initialize.
-func (s *Server) discover(ctx context.Context, g *group, to stateless.Recipient) error {
+func (s *Server) discover(ctx context.Context, g *group, to sessionless.Recipient) error {
 	p, err := g.acquire(ctx, nil)
 	if err != nil {
 		return err

@@ -32,8 +32,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
 // Limits bound what clients and processes can do.
@@ -96,9 +96,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	groups   map[groupKey]*group
-	children int                           // processes, and those that are starting
-	calls    map[stateless.Recipient]*call // whose clients wait
-	listens  map[stateless.Recipient]*listen
+	children int                             // processes, and those that are starting
+	calls    map[sessionless.Recipient]*call // whose clients wait
+	listens  map[sessionless.Recipient]*listen
 	parked   map[string]*parked     // by id
 	kept     *budget.Account        // answers to parked calls
 	changed  chan struct{}          // closed when a process may be free
@@ -114,7 +114,7 @@ func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
-		groups: map[groupKey]*group{}, calls: map[stateless.Recipient]*call{}, listens: map[stateless.Recipient]*listen{}, parked: map[string]*parked{},
+		groups: map[groupKey]*group{}, calls: map[sessionless.Recipient]*call{}, listens: map[sessionless.Recipient]*listen{}, parked: map[string]*parked{},
 		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}
 	s.kept = options.Limits.Memory.Account(s.giveWay)
@@ -167,6 +167,6 @@ func (s *Server) busy(err error) error {
 }
 
 // refuse answers a request that no process sees.
-func refuse(to stateless.Recipient, code int, text string) {
+func refuse(to sessionless.Recipient, code int, text string) {
 	to.Answer(rpc.AppendError(nil, to.ID(), code, text, nil), code, rpc.ErrorTypeOf(code))
 }

@@ -124,7 +124,7 @@ func (g *group) notifyAllLocked() {
 			continue
 		}
 		for method, uri := range l.filter.Each {
-			l.to.Notify(subscription.Notification(method, uri, metaTag(l.to.ID())))
+			l.to.Notify(subscription.Notification(method, uri, subscription.Tag(l.to.ID())))
 		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 // answerURLs asks a client to visit the URLs that a process wants visited before it is called
 // again (-32042). It says whether the process's error could be read.
-func (s *Server) answerURLs(c *call, to stateless.Recipient, text []byte, data rpc.Span) bool {
+func (s *Server) answerURLs(c *call, to sessionless.Recipient, text []byte, data rpc.Span) bool {
 	var read struct {
 		Elicitations []json.RawMessage `json:"elicitations"`
 	}

@@ -1,0 +1,208 @@
+package stateless
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Headers that repeat values of the body.
+const (
+	headerMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+)
+
+// nameBytes bounds what is kept of a request: its id, and the token of its progress.
+const nameBytes = 8 << 10
+
+// refusal is why a request does not reach the server.
+type refusal struct {
+	status int
+	code   int
+	text   string
+	data   []byte // of the error; may be nil
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func (r *refusal) write(w http.ResponseWriter, id []byte) {
+	front.RefuseWith(w, r.status, id, r.code, r.text, r.data)
+}
+
+func mismatch(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeHeaderMismatch, text: text}
+}
+
+func invalidParams(text string) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidParams, text: text}
+}
+
+// refuseSessionsOnly is for clients of a server that has sessions only. Not all clients that
+// know both eras open a session after a result, or after an error that lists older revisions:
+// they do so after these errors.
+func refuseSessionsOnly(request *session.Message, setting string) *refusal {
+	text := "this server has sessions only: begin with initialize. " +
+		"To serve clients that speak only revision " + front.Revision20260728 + ", set " + setting + " to Translate"
+	if string(request.Envelope.Method) == "server/discover" {
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: text}
+	}
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidRequest, text: text}
+}
+
+// refuseForeign answers as servers do to a task or a state that they do not know.
+func refuseForeign(request *session.Message) *refusal {
+	text := "requestState invalid or expired; call again"
+	if strings.HasPrefix(string(request.Envelope.Method), "tasks/") {
+		text = "there is no such task"
+	}
+	return &refusal{status: http.StatusOK, code: rpc.CodeInvalidParams, text: text}
+}
+
+// check returns nil, or why a request is refused. The first reason wins, and a version that
+// is not served comes before all that depends on the version (B-01).
+func check(ctx context.Context, header http.Header, request *session.Message, tools sessionless.Tools) *refusal {
+	for _, step := range [...]func(http.Header, *session.Message) *refusal{checkNames, checkVersion, checkMeta, checkMethod, checkName, checkRemoved} {
+		if refused := step(header, request); refused != nil {
+			return refused
+		}
+	}
+	return checkArguments(ctx, header, request, tools)
+}
+
+func checkNames(_ http.Header, request *session.Message) *refusal {
+	e := &request.Envelope
+	if e.ID.End-e.ID.Start > nameBytes || e.ProgressToken.End-e.ProgressToken.Start > nameBytes {
+		return &refusal{status: http.StatusBadRequest, code: rpc.CodeInvalidRequest, text: "id and progress token may have " + strconv.Itoa(nameBytes) + " bytes each"}
+	}
+	return nil
+}
+
+// checkVersion checks that the version header is that of the body (M-11), and that the
+// version is served (L-22).
+func checkVersion(header http.Header, request *session.Message) *refusal {
+	version, ok := only(header, front.HeaderRevision)
+	switch {
+	case !ok:
+		return mismatch("the header MCP-Protocol-Version must be there, once")
+	case version != string(request.Envelope.ProtocolVersion):
+		return mismatch("the header MCP-Protocol-Version is not the protocolVersion in params._meta")
+	case version == front.Revision20260728:
+		return nil
+	}
+	supported := []string{front.Revision20260728}
+	if !front.IsServed(version) {
+		// A client that asks for an older revision in an envelope must not read that its
+		// revision is supported: older revisions have no envelopes.
+		older := front.Revisions()
+		slices.Reverse(older)
+		supported = append(supported, older...)
+	}
+	return &refusal{http.StatusBadRequest, rpc.CodeUnsupportedRevision, "unsupported protocol version", front.UnsupportedData(version, supported...)}
+}
+
+// checkMeta checks the client's capabilities, which every request has (L-21).
+func checkMeta(_ http.Header, request *session.Message) *refusal {
+	found, err := rpc.Find(request.Bytes, request.Envelope.Meta, rpc.MetaClientCapabilities)
+	switch {
+	case err != nil:
+		return invalidParams("params._meta: " + err.Error())
+	case !found[0].Present():
+		return invalidParams("params._meta must have " + rpc.MetaClientCapabilities)
+	case !found[0].IsObject(request.Bytes):
+		return invalidParams(rpc.MetaClientCapabilities + " must be an object")
+	}
+	return nil
+}
+
+// checkMethod checks the header that repeats the method (M-12).
+func checkMethod(header http.Header, request *session.Message) *refusal {
+	switch value, ok := only(header, headerMethod); {
+	case !ok:
+		return mismatch("the header " + headerMethod + " must be there, once")
+	case value != string(request.Envelope.Method):
+		return mismatch("the header " + headerMethod + " is not the method of the request")
+	}
+	return nil
+}
+
+// checkName checks the header that repeats the name of a tool, resource or task (M-13).
+func checkName(header http.Header, request *session.Message) *refusal {
+	want, member := nameOf(request)
+	if member == "" {
+		return nil
+	}
+	values := header.Values(headerName)
+	if want == nil && len(values) == 0 {
+		return nil // the server refuses a request without a name
+	}
+	value, ok := only(header, headerName)
+	if !ok {
+		return mismatch("the header " + headerName + " must be there, once")
+	}
+	name, ok := paramheader.Decode(value)
+	switch {
+	case !ok:
+		return mismatch("the header " + headerName + " has invalid Base64")
+	case want == nil || name != string(want):
+		return mismatch("the header " + headerName + " is not " + member)
+	}
+	return nil
+}
+
+// nameOf is the name of the tool, resource or task of a request, and the member that it
+// stands in. The member is empty for methods that have no header for it. The name is nil if
+// it is not there or no string.
+func nameOf(request *session.Message) (name []byte, member string) {
+	switch string(request.Envelope.Method) {
+	case "tools/call", "prompts/get":
+		return request.Envelope.Name, "params.name"
+	case "resources/read":
+		return request.Envelope.URI, "params.uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		found, err := rpc.Find(request.Bytes, request.Envelope.Params, "taskId")
+		if err != nil {
+			return nil, "params.taskId"
+		}
+		return rpc.Text(request.Bytes, found[0]), "params.taskId"
+	}
+	return nil, ""
+}
+
+// checkRemoved refuses methods that only other revisions have (M-21). Servers of both eras
+// would take them for the beginning of a session.
+func checkRemoved(_ http.Header, request *session.Message) *refusal {
+	switch method := string(request.Envelope.Method); method {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + front.Revision20260728 + " has no " + method}
+	}
+	return nil
+}
+
+// only is the value of a header that must be there once.
+func only(header http.Header, name string) (string, bool) {
+	values := header.Values(name)
+	if len(values) != 1 {
+		return "", false
+	}
+	return strings.Trim(values[0], " \t"), true // M-14
+}
+
+// statusOf is the HTTP status of an answer of the server with this error code, if it comes
+// before any other message (M-20).
+func statusOf(code int) int {
+	switch code {
+	case rpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case rpc.CodeHeaderMismatch, rpc.CodeMissingCapability, rpc.CodeUnsupportedRevision:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,147 @@
+package stateless
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
+)
+
+// reply writes the messages of a call to its client. It commits itself late: an answer
+// that comes first becomes one JSON body with a status of its own, anything else an
+// event stream (M-20).
+type reply struct {
+	endpoint *Endpoint
+	w        http.ResponseWriter
+	r        *edge.Request
+	call     *sessionless.Call
+	timer    *time.Timer   // until the next deadline
+	rest     time.Duration // until the call times out, after that; negative for a subscription, which does not
+	last     bool          // nothing follows what was gathered
+	failed   string        // how the call failed, if it has ended
+}
+
+func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.Call) {
+	defer c.Release()
+	commit, rest := e.options.CommitAfter, time.Duration(-1)
+	if !c.IsSubscription() {
+		commit = min(commit, e.options.CallTimeout)
+		rest = e.options.CallTimeout - commit
+	}
+	timer := e.startTimer(commit)
+	defer e.stopTimer(timer)
+	p := reply{endpoint: e, w: w, r: r, call: c, timer: timer, rest: rest}
+	p.run()
+}
+
+// startTimer returns a timer that no other reply uses. Most replies need none in the end, so
+// they share a few.
+func (e *Endpoint) startTimer(after time.Duration) *time.Timer {
+	if timer, ok := e.timers.Get().(*time.Timer); ok {
+		timer.Reset(after)
+		return timer
+	}
+	return time.NewTimer(after)
+}
+
+func (e *Endpoint) stopTimer(timer *time.Timer) {
+	timer.Stop() // and its channel has no value after that
+	e.timers.Put(timer)
+}
+
+func (p *reply) run() {
+	for {
+		next, ok := p.call.Next()
+		switch {
+		case ok && next.Last:
+			p.writeJSON(next)
+			return
+		case ok:
+			p.stream(&next)
+			return
+		}
+		select {
+		case <-p.call.Ready():
+		case <-p.timer.C:
+			if p.isLate() {
+				p.writeJSON(p.timedOut())
+			} else {
+				p.stream(nil)
+			}
+			return
+		case <-p.r.Context().Done():
+			return
+		}
+	}
+}
+
+// isLate says whether the call has timed out, when the timer has fired. It starts the timer
+// for the rest of the time otherwise.
+func (p *reply) isLate() bool {
+	if p.rest > 0 {
+		p.timer.Reset(p.rest)
+		p.rest = 0
+		return false
+	}
+	return p.rest == 0
+}
+
+func (p *reply) timedOut() sessionless.Event {
+	p.endpoint.metrics.CallTimeouts.Inc()
+	text := "the call took longer than " + p.endpoint.options.CallTimeout.String()
+	return sessionless.Event{Message: rpc.AppendError(nil, p.call.ID(), rpc.CodeInternal, text, nil), Last: true, Code: rpc.CodeInternal, Failed: string(edge.Timeout)}
+}
+
+func (p *reply) writeJSON(answer sessionless.Event) {
+	front.WriteJSON(p.w, statusOf(answer.Code), answer.Message, p.endpoint.options.WriteTimeout, p.call)
+	p.r.Record.Answered(edge.ErrorType(answer.Failed))
+}
+
+// stream answers by an event stream, until it ends or the client goes. The first event may
+// be nil. Events have no ids: nothing can be resumed in this revision (M-08).
+func (p *reply) stream(first *sessionless.Event) {
+	options := &p.endpoint.options
+	events := front.StartEvents(p.w, http.StatusOK, options.WriteTimeout, p.call)
+	source := *p // most calls have one body for an answer, and need nothing of this on the heap
+	if first != nil {
+		source.append(events, *first)
+	} else {
+		events.Comment()
+	}
+	if events.Run(p.r.Context(), options.KeepAlive, &source) {
+		p.r.Record.Answered(edge.ErrorType(source.failed))
+	}
+}
+
+func (p *reply) append(to *front.Events, e sessionless.Event) {
+	to.Append(rpc.Event{Data: e.Message})
+	p.last, p.failed = e.Last, e.Failed
+}
+
+// Gather is that of front.Source.
+func (p *reply) Gather(to *front.Events) (more bool) {
+	for !p.last && !to.Full() {
+		next, ok := p.call.Next()
+		if !ok {
+			break
+		}
+		p.append(to, next)
+	}
+	return !p.last
+}
+
+// Wait is that of front.Source.
+func (p *reply) Wait(ctx context.Context, to *front.Events) {
+	select {
+	case <-p.call.Ready():
+	case <-p.timer.C:
+		if p.isLate() {
+			p.append(to, p.timedOut())
+		}
+	case <-ctx.Done():
+	}
+}

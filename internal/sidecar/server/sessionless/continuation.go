@@ -1,0 +1,155 @@
+package sessionless
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// Servers may keep in memory what a later request continues, although they should not
+// (M-23): a task, or the state of a call that has asked for input. A continuation is the
+// token that names it: a taskId, or a requestState.
+
+// continuation is the digest of a token, which can be long.
+type continuation [sha256.Size]byte
+
+// maxContinuations is how many of them the adapter remembers.
+const maxContinuations = 4096
+
+// tasksExtension is what a request must declare to be answered by a task (U-15).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// isAboutTask says whether a request is about a task that was started before.
+func isAboutTask(request session.Message) bool {
+	return bytes.HasPrefix(request.Envelope.Method, []byte("tasks/"))
+}
+
+// continued is the token of what a request continues; nil for one that starts something.
+func continued(request session.Message) []byte {
+	e := &request.Envelope
+	member := "requestState"
+	if isAboutTask(request) {
+		member = "taskId"
+	} else if !bytes.Contains(e.Params.Of(request.Bytes), []byte(`"requestState"`)) {
+		return nil
+	}
+	found, err := rpc.Find(request.Bytes, e.Params, member)
+	if err != nil || !found[0].Present() {
+		return nil
+	}
+	return decoded(request.Bytes, found[0])
+}
+
+// decoded is a value as its reader understands it: a client may spell a string differently.
+func decoded(message []byte, at rpc.Span) []byte {
+	if text := rpc.Text(message, at); text != nil {
+		return text
+	}
+	return at.Of(message)
+}
+
+// startedBy are the continuations that an answer gives the client: a state, and a task.
+func startedBy(answer session.Message) (started []continuation) {
+	result := answer.Envelope.Result.Of(answer.Bytes)
+	if !bytes.Contains(result, []byte(`"requestState"`)) && !bytes.Contains(result, []byte(`"taskId"`)) {
+		return nil // as nearly all answers
+	}
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "requestState", "taskId", "task")
+	if err != nil {
+		return nil
+	}
+	if inner, err := rpc.Find(answer.Bytes, found[2], "taskId"); err == nil {
+		found[2] = inner[0]
+	}
+	for _, at := range found {
+		if at.Present() {
+			started = append(started, sha256.Sum256(decoded(answer.Bytes, at)))
+		}
+	}
+	return started
+}
+
+// isTask says whether an answer is a task, which the process works on after it.
+func isTask(answer session.Message) bool {
+	found, err := rpc.Find(answer.Bytes, answer.Envelope.Result, "resultType")
+	return err == nil && string(rpc.Text(answer.Bytes, found[0])) == "task"
+}
+
+// recordStartedLocked records what a process has started with its answer, which may be a
+// task.
+func (p *process) recordStartedLocked(c *Call, answer session.Message, task bool) {
+	if c.own {
+		return
+	}
+	if task && p.idle != nil {
+		p.idle.Stop()
+		p.idle = nil // the process works on, and does not say until when
+	}
+	if p.translator != nil {
+		return // a Translator knows the owners and processes of its calls
+	}
+	if started := startedBy(answer); len(started) > 0 {
+		p.continuations.record(started, origin{process: p, owner: c.principal, owned: !c.internal && !c.aboutTask}) // a task has an owner already
+	}
+}
+
+// origin is where a continuation comes from.
+type origin struct {
+	process *process // nil when it has ended
+	owner   caller.Principal
+	owned   bool // there is an owner
+}
+
+// continuations knows the origins of what clients can continue. Code that holds its lock
+// takes no other one.
+type continuations struct {
+	mu      sync.Mutex
+	origins map[continuation]origin
+	order   []continuation // oldest first
+}
+
+// record remembers what a process has started. The first owner stays the owner.
+func (s *continuations) record(started []continuation, by origin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.origins == nil {
+		s.origins = map[continuation]origin{}
+	}
+	for _, one := range started {
+		entry := by
+		switch known, ok := s.origins[one]; {
+		case ok && known.owned:
+			entry.owner, entry.owned = known.owner, true
+		case ok:
+		case len(s.order) == maxContinuations:
+			delete(s.origins, s.order[0])
+			s.order = append(s.order[1:], one)
+		default:
+			s.order = append(s.order, one)
+		}
+		s.origins[one] = entry
+	}
+}
+
+// forget is for a process that has ended. What it has started keeps its owner.
+func (s *continuations) forget(ended *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one, by := range s.origins {
+		if by.process == ended {
+			by.process = nil
+			s.origins[one] = by
+		}
+	}
+}
+
+// find is the origin of what a request continues with a token.
+func (s *continuations) find(token []byte) origin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.origins[sha256.Sum256(token)]
+}

@@ -1,0 +1,19 @@
+package sessionless
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// endOnPanic ends the adapter if the function that defers it panics. Callers of this package
+// contain panics: net/http does, and so do translated sessions. But all clients share the
+// locks of this package, and one that a panic leaves locked would have them all hang for ever.
+func endOnPanic() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	text := fmt.Sprintf("%v\n%s", p, debug.Stack())
+	go panic(text) // which no caller can recover from
+	select {}
+}

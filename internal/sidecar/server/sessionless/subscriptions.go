@@ -1,0 +1,341 @@
+package sessionless
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+)
+
+// subscriptions has one upstream subscription at the process for all clients, and gives each
+// client the changes that it subscribed to. Servers of the official Go SDK have one
+// subscription for each connection: a second one takes the place of the first, and the end of
+// either ends both. (Measured with v1.8.0 on standard input and output.)
+//
+// Guarded by the process's mutex.
+type subscriptions struct {
+	subscribers map[*Call]*subscriber
+	uris        map[string]int // how many subscribers each has
+	uriBytes    int            // of these
+	filterBytes int            // that the filters of all subscribers hold
+	upstream    *Call          // the subscription at the process
+	requested   subscription.Filter
+	honored     *subscription.Filter // nil until the process has acknowledged upstream
+	incomplete  bool                 // a client wants more than requested
+	updating    bool                 // the goroutine of updateUpstream runs
+	paced       time.Time            // when the replacements so far would be done at the slow pace
+}
+
+// subscriber is a client that is subscribed.
+type subscriber struct {
+	filter       subscription.Filter
+	acknowledged bool // the client knows what the process honors of the filter (N-02)
+}
+
+const (
+	// maxURIs is how many resources all clients can subscribe to, and maxURIBytes how long all
+	// of their URIs may be.
+	maxURIs     = 4096
+	maxURIBytes = 1 << 20
+	// maxFilterBytes is what the filters of all clients may hold, also of the same resources.
+	maxFilterBytes = 16 << 20
+	// uriOverhead is what a filter holds for a resource besides its URI.
+	uriOverhead = 128
+	// acknowledgeTimeout is for the process to acknowledge a subscription.
+	acknowledgeTimeout = 10 * time.Second
+	// cancelGrace is for the process to answer a subscription that was cancelled. It need not,
+	// but one that does has forgotten the subscription only then.
+	cancelGrace = 100 * time.Millisecond
+	// replacePause is between two replacements of the upstream subscription, after a burst:
+	// each makes all clients read again what they are subscribed to.
+	replacePause = 250 * time.Millisecond
+	replaceBurst = 16
+)
+
+var errURIs = fault.Busy("the limit of subscribed resources, or of the length of their URIs, is reached")
+
+// subscribe adds a client's subscription.
+func (p *process) subscribe(c *Call, request session.Message, f subscription.Filter) (*Call, error) {
+	c.answered = true // the process does not know of it
+	if err := p.register(c, request); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.sending -= len(request.Bytes)
+	p.forgetLocked(c)
+	added := p.addSubscriberLocked(c, f)
+	p.mu.Unlock()
+	if !added {
+		c.Release()
+		return nil, errURIs
+	}
+	return c, nil
+}
+
+// addSubscriberLocked adds a subscriber, unless there is no room for its filter.
+func (p *process) addSubscriberLocked(c *Call, f subscription.Filter) (added bool) {
+	s := &p.subscriptions
+	if s.subscribers == nil {
+		s.subscribers, s.uris = map[*Call]*subscriber{}, map[string]int{}
+	}
+	s.subscribers[c] = &subscriber{filter: f}
+	s.countLocked(f, 1)
+	if len(s.uris) > maxURIs || s.uriBytes > maxURIBytes || s.filterBytes > maxFilterBytes {
+		s.removeLocked(c)
+		return false
+	}
+	s.incomplete = s.incomplete || !s.requested.Includes(f)
+	s.acknowledgeLocked()
+	p.updateUpstreamLocked()
+	return true
+}
+
+// countLocked counts so many subscribers more, or fewer, for the URIs of a filter.
+func (s *subscriptions) countLocked(f subscription.Filter, by int) {
+	for _, uri := range f.URIs {
+		s.filterBytes += by * (len(uri) + uriOverhead)
+		before := s.uris[uri]
+		s.uris[uri] = before + by
+		if before == 0 {
+			s.uriBytes += len(uri)
+		}
+		if before+by == 0 {
+			delete(s.uris, uri)
+			s.uriBytes -= len(uri)
+		}
+	}
+}
+
+// removeLocked removes a subscriber, and says whether it was there.
+func (s *subscriptions) removeLocked(c *Call) bool {
+	to, subscribed := s.subscribers[c]
+	if subscribed {
+		s.countLocked(to.filter, -1)
+		delete(s.subscribers, c)
+	}
+	return subscribed
+}
+
+// unsubscribeLocked is for a call that ends.
+func (p *process) unsubscribeLocked(c *Call) {
+	if p.subscriptions.removeLocked(c) {
+		p.updateUpstreamLocked()
+	}
+	for _, mirror := range c.mirrors {
+		go mirror.Release() // a goroutine that holds the other process's lock may wait for this one's
+	}
+	c.mirrors = nil
+}
+
+// unionLocked is all that clients want, and every kind of list, so that upstream seldom
+// changes.
+func (s *subscriptions) unionLocked() subscription.Filter {
+	union := subscription.Filter{URIs: slices.Sorted(maps.Keys(s.uris))}
+	for i := range union.Lists {
+		union.Lists[i] = true
+	}
+	return union
+}
+
+// isOutdatedLocked says whether upstream lacks something that a client wants, or no client
+// wants it. One that has more than clients want is good enough.
+func (s *subscriptions) isOutdatedLocked() bool {
+	if len(s.subscribers) == 0 {
+		return s.upstream != nil
+	}
+	return s.upstream == nil || s.incomplete
+}
+
+// updateUpstreamLocked has upstream replaced if it is outdated. It does not wait for that.
+func (p *process) updateUpstreamLocked() {
+	if s := &p.subscriptions; p.DeadLocked() == nil && !s.updating && s.isOutdatedLocked() {
+		s.updating = true
+		go p.updateUpstream()
+	}
+}
+
+// updateUpstream replaces upstream until it is not outdated.
+func (p *process) updateUpstream() {
+	for {
+		next, outdated := p.nextUpdate()
+		if !outdated {
+			return
+		}
+		if next.wait > 0 {
+			select {
+			case <-time.After(next.wait):
+			case <-p.Over():
+			}
+		}
+		if next.cancel != nil {
+			next.cancel.cancelUpstream()
+		}
+		if next.open {
+			p.openUpstream()
+		}
+	}
+}
+
+// update is one step towards another upstream subscription.
+type update struct {
+	wait   time.Duration // before nextUpdate decides again
+	cancel *Call         // the former upstream; no other code knows it any more
+	open   bool          // another upstream, after that
+}
+
+// nextUpdate says whether upstream is outdated, and what to do next.
+func (p *process) nextUpdate() (next update, outdated bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &p.subscriptions
+	if p.DeadLocked() != nil || !s.isOutdatedLocked() {
+		s.updating = false
+		return update{}, false
+	}
+	if wait := s.paceLocked(); wait > 0 {
+		return update{wait: wait}, true
+	}
+	next = update{cancel: s.upstream, open: len(s.subscribers) > 0}
+	s.upstream, s.honored = nil, nil
+	s.requested, s.incomplete = s.unionLocked(), false
+	return next, true
+}
+
+// paceLocked is how long a replacement has to wait; 0 counts it. The end of the last client's
+// subscription need not wait, because no client has to read anything again.
+func (s *subscriptions) paceLocked() time.Duration {
+	if s.upstream == nil || len(s.subscribers) == 0 {
+		return 0
+	}
+	now := time.Now()
+	if due := s.paced.Add(-(replaceBurst - 1) * replacePause); due.After(now) {
+		return due.Sub(now)
+	}
+	if s.paced.Before(now) {
+		s.paced = now
+	}
+	s.paced = s.paced.Add(replacePause)
+	return 0
+}
+
+// cancelUpstream ends a subscription at the process.
+func (c *Call) cancelUpstream() {
+	p := c.process
+	p.mu.Lock()
+	cancel := !c.answered
+	c.answered = true
+	p.mu.Unlock()
+	if cancel && p.server.Send(context.Background(), session.Message{Bytes: mux.Cancellation(c.number, clientGone)}) == nil {
+		ctx, stop := context.WithTimeout(context.Background(), cancelGrace)
+		defer stop()
+		_, _ = c.await(ctx) // the process need not answer
+	}
+	c.Release()
+}
+
+// openUpstream opens the subscription at the process, and tells clients the outcome.
+func (p *process) openUpstream() {
+	p.mu.Lock()
+	request := ownRequest(methodListen, `"notifications":`+p.subscriptions.requested.String()+`,`+ownMeta())
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), acknowledgeTimeout)
+	defer cancel()
+	c, err := p.ask(ctx, request)
+	if err != nil {
+		p.refuseSubscribers(func(c *Call) { c.failLocked(err.Error()) })
+		return
+	}
+	first, err := c.awaitNext(ctx)
+	switch {
+	case err != nil:
+		c.cancelUpstream()
+		p.refuseSubscribers(func(c *Call) {
+			c.failLocked("the server did not answer " + methodListen + " within " + acknowledgeTimeout.String())
+		})
+	case first.Last:
+		c.Release()
+		p.refuseSubscribers(func(c *Call) { c.pushLocked(answerFor(first, c.id)) })
+	default:
+		p.acknowledged(c, first.Message)
+	}
+}
+
+// acknowledged records what the process honors of the new upstream, and tells clients.
+func (p *process) acknowledged(c *Call, acknowledgement []byte) {
+	var honored subscription.Filter
+	if e, err := rpc.ScanLenient(acknowledgement); err == nil {
+		honored, _, _ = subscription.Parse(acknowledgement, e.Params) // a filter that cannot be read honors nothing
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &p.subscriptions
+	s.upstream, s.honored = c, &honored
+	s.notifyMissedLocked() // before clients are acknowledged that have missed nothing
+	s.acknowledgeLocked()
+	for _, early := range c.inbox {
+		if e, err := rpc.ScanLenient(early.Message); err == nil {
+			s.notifyLocked(session.Message{Bytes: early.Message, Envelope: e})
+		}
+	}
+	p.takenLocked(c, c.buffered)
+	c.inbox, c.writing = nil, 0
+	if c.done {
+		p.upstreamEndedLocked()
+	}
+}
+
+// refuseSubscribers answers clients whose subscriptions are not acknowledged. The process has
+// acknowledged those of the others before, and gets another request for them; if there are
+// only such clients, their subscriptions end.
+func (p *process) refuseSubscribers(answer func(*Call)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &p.subscriptions
+	var refused []*Call
+	for c, to := range s.subscribers {
+		if !to.acknowledged {
+			refused = append(refused, c)
+		}
+	}
+	for _, c := range refused {
+		answer(c)
+		s.removeLocked(c)
+	}
+	if len(refused) == 0 {
+		s.endLocked()
+	}
+}
+
+// endLocked ends all subscriptions in order.
+func (s *subscriptions) endLocked() {
+	for c := range s.subscribers {
+		c.completeLocked()
+		s.removeLocked(c)
+	}
+}
+
+// upstreamEndedLocked is for a process that has ended the subscription.
+func (p *process) upstreamEndedLocked() {
+	s := &p.subscriptions
+	if s.upstream != nil {
+		s.upstream.answered = true
+		p.closeLocked(s.upstream)
+	}
+	s.upstream, s.honored = nil, nil
+	s.endLocked()
+}
+
+// answerFor is an answer to a request of the adapter's own as the answer to a client's.
+func answerFor(answer Event, id []byte) Event {
+	e, err := rpc.ScanLenient(answer.Message)
+	if err != nil {
+		return answer // it was scanned before
+	}
+	return Event{Message: rpc.Edited(answer.Message, rpc.Edit{Span: e.ID, With: id}), Last: true, Code: answer.Code}
+}
