@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/version"
@@ -92,11 +93,11 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	clients, err := sidecar.Listen(ctx, o.listen)
+	clients, err := listener.Listen(ctx, o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	administrators, err := sidecar.Listen(ctx, o.adminListen)
+	administrators, err := listener.Listen(ctx, o.adminListen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}

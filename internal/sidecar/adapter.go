@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
@@ -176,15 +177,13 @@ const (
 	pendingBytes    = 4 << 20
 	detachedStreams = 64
 	serverRequests  = 256
-	headerTimeout   = 10 * time.Second
-	idleConnection  = 2 * time.Minute
-	headerBytes     = 64 << 10
 	settle          = time.Second
 	stuckTimeout    = time.Minute
 	sharedCalls     = 4096
 	subscriptions   = 256
 	drainLinger     = 30 * time.Second
-	// The manager, the kubelet and a scraper ask one thing after the other.
+	// adminConnections is far more than the manager, the kubelet and a scraper open: each
+	// makes one request after the other.
 	adminConnections = 256
 
 	statelessCalls   = 4096
@@ -209,19 +208,18 @@ const (
 
 // Adapter is the data plane of one server.
 type Adapter struct {
-	config      Config
-	backend     backend
-	sessions    *session.Registry
-	keeper      *keeper.Keeper
-	metrics     session.Metrics
-	registry    *prometheus.Registry
-	requests    *edge.Metrics
-	memory      *budget.Budget
-	bodies      *edge.Memory
-	number      atomic.Uint64 // of the last session that has no process of its own
-	clients     http.Handler
-	admin       http.Handler
-	connections atomic.Pointer[patientListener] // of clients, once it serves
+	config   Config
+	backend  backend
+	sessions *session.Registry
+	keeper   *keeper.Keeper
+	metrics  session.Metrics
+	registry *prometheus.Registry
+	requests *edge.Metrics
+	memory   *budget.Budget
+	bodies   *edge.Memory
+	number   atomic.Uint64 // of the last session that has no process of its own
+	clients  *listener.Server
+	admin    *listener.Server
 
 	hurried    context.Context // ends when a drain is to wait no longer
 	hurry      context.CancelFunc
@@ -265,11 +263,11 @@ func New(starter child.Starter, config Config) *Adapter {
 		Serves: func(own mcpprobe.Server) []string { return a.config.serves(own, a.backend.eras.stateless.Found()) },
 		Log:    config.Log.WithName("keeper"),
 	})
-	a.clients = a.door()
-	a.admin = admin.Handler(admin.Options{
+	a.clients = listener.NewServer(a.door(), config.connections(), config.Log)
+	a.admin = listener.NewServer(admin.Handler(admin.Options{
 		State: a.keeper.State, Sessions: a.countSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
 		Parts: a.parts(),
-	})
+	}), adminConnections, config.Log)
 	return a
 }
 

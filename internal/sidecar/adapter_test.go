@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -59,7 +60,7 @@ func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url str
 
 func newListener(t *testing.T) net.Listener {
 	t.Helper()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,19 +342,19 @@ func TestDrain(t *testing.T) {
 			t.Errorf("close launcher: %v", err)
 		}
 	}()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	clients, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := Listen(t.Context(), "127.0.0.1:0")
+	admin, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	adapter := New(direct, config)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, listener, admin) }()
-	url := "http://" + listener.Addr().String() + Path
+	go func() { served <- adapter.Serve(ctx, clients, admin) }()
+	url := "http://" + clients.Addr().String() + Path
 	c, err := newClient(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestLive(t *testing.T) {
 				t.Error(diff)
 			}
 			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
+			adapter.admin.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
 			if w.Code != 200 {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}

@@ -28,7 +28,7 @@ func TestAnswersAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	adapter.admin.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	adapter.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	for status, want := range map[int]int{http.StatusRequestEntityTooLarge: 1, http.StatusServiceUnavailable: 0} {
 		if line := fmt.Sprintf("slipway_adapter_answers_total{code=\"%d\"} %d\n", status, want); !strings.Contains(w.Body.String(), line) {
 			t.Errorf("%q is not in the metrics", line)

@@ -67,7 +67,7 @@ func TestFullServerMakesRoom(t *testing.T) {
 				t.Errorf("the client that left gets %d %s", response.StatusCode, answer)
 			}
 			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			adapter.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 			if !strings.Contains(w.Body.String(), `slipway_adapter_evicted_sessions_total{use="listed"} 1`) {
 				t.Error("no eviction is counted")
 			}

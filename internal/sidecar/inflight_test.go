@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // R06: a server that dies instead of answering initialize says why, at once.
 func TestR06DeathDuringInitialize(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

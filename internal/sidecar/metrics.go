@@ -15,12 +15,12 @@ import (
 // registerConnections has what became of clients that connect.
 func (a *Adapter) registerConnections() {
 	registerGauges(a.registry, []gauge{
-		{"connections", "Connections of clients that are open.", func() float64 { return float64(a.connections.Load().count()) }},
-		{"connections_limit", "Connections of clients that may be open at a time.", func() float64 { return float64(a.config.connections()) }},
+		{"connections", "Connections of clients that are open.", func() float64 { return float64(a.clients.Connections()) }},
+		{"connections_limit", "Connections of clients that may be open at a time.", func() float64 { return float64(a.clients.Limit()) }},
 	})
 	registerCounters(a.registry, []counter{
-		{"refused_connections_total", "Connections of clients beyond what may be open, while none of the others could make room.", func() uint64 { return a.connections.Load().refusals() }},
-		{"evicted_connections_total", "Connections without a request in flight that made room for others.", func() uint64 { return a.connections.Load().evictions() }},
+		{"refused_connections_total", "Connections of clients beyond what may be open, while none of the others could make room.", a.clients.Refused},
+		{"evicted_connections_total", "Connections without a request in flight that made room for others.", a.clients.Evicted},
 	})
 }
 

@@ -47,7 +47,7 @@ func TestEveryCounterIsPublished(t *testing.T) {
 				want[name] = strconv.Itoa(n)
 			}
 			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+			adapter.admin.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 			for name, value := range want {
 				if strings.Count(w.Body.String(), "_total "+value+"\n") != 1 {
 					t.Errorf("%s is not published, or twice", name)

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -206,7 +207,7 @@ func (s *agreeableServer) say(text string) {
 // R34: no time-out of the HTTP server ends a stream, however long it lasts: one that
 // is silent for an hour and then has something to say.
 func TestR34LongStreamsAreNotCut(t *testing.T) {
-	if server := newServer(nil); server.WriteTimeout != 0 || server.ReadTimeout != 0 {
+	if server := listener.NewServer(nil, 1, logr.Discard()); server.WriteTimeout != 0 || server.ReadTimeout != 0 {
 		t.Errorf("the server ends answers after %s and requests after %s", server.WriteTimeout, server.ReadTimeout)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +228,8 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 			server.opened = session.New(server, a.sessionLimits(), &a.metrics)
 			return server.opened, nil
 		}
+		httpServer := listener.NewServer(a.door(), 1, logr.Discard())
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
-		httpServer := newServer(a.door())
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

@@ -136,7 +136,7 @@ func checkSessionsCounted(t *testing.T, adapter *Adapter, want string) {
 		_, proof := adapterapi.NewProof(testKey, adapterapi.CatalogSubject(testPodUID), time.Now())
 		r.Header.Set(adapterapi.HeaderProof, proof)
 		w := httptest.NewRecorder()
-		adapter.admin.ServeHTTP(w, r)
+		adapter.admin.Handler.ServeHTTP(w, r)
 		return w
 	}
 	if got := get(adapterapi.PathCatalog).Header().Get(adapterapi.HeaderSessions); !strings.HasPrefix(got, want+"/1/") {

@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -50,7 +52,7 @@ func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH
 // with it; nobody knows the session's id, so nobody could ever use it.
 func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +227,7 @@ func TestR21SessionOutlivesItsConnections(t *testing.T) {
 		t.Parallel()
 		adapter, _ := startAdapter(t, nil)
 		// The same server with less patience for silent connections.
-		impatient := newServer(adapter.clients)
+		impatient := &listener.NewServer(adapter.clients.Handler, 1, logr.Discard()).Server
 		impatient.IdleTimeout = 10 * time.Millisecond
 		closed := make(chan struct{}, 16)
 		impatient.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -233,7 +235,7 @@ func TestR21SessionOutlivesItsConnections(t *testing.T) {
 				closed <- struct{}{}
 			}
 		}
-		listener, err := Listen(t.Context(), "127.0.0.1:0")
+		listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +271,7 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listener, err := Listen(t.Context(), "127.0.0.1:0")
+			listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}

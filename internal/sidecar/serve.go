@@ -4,46 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
-	"net/http"
 	"runtime"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 )
-
-// Listen opens a port that others connect to. Peers that vanish without a word
-// are noticed by the kernel.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	return listen(ctx, address, front.KeepAliveInterval, front.WriteTimeout)
-}
-
-// listen has the kernel ask a peer that was silent for so long whether it is there,
-// and give up one that does not acknowledge what it was sent in time.
-func listen(ctx context.Context, address string, silence, timeout time.Duration) (net.Listener, error) {
-	config := net.ListenConfig{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence, Interval: silence / 3, Count: 3},
-		Control: func(_, _ string, raw syscall.RawConn) error {
-			const tcpUserTimeout = 18 // Connections inherit it from the listener.
-			var setErr error
-			err := raw.Control(func(fd uintptr) {
-				setErr = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(timeout.Milliseconds()))
-			})
-			return errors.Join(err, setErr)
-		},
-	}
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err // it names the address
-	}
-	return listener, nil
-}
 
 // Serve serves clients and administrators until the context ends, then drains:
 // calls in flight may finish within the drain timeout, and no new session is opened.
@@ -64,18 +31,13 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 		drained()
 	})
 
-	clientServer, adminServer := newServer(a.clients), newServer(a.admin)
-	errorLog := log.New(httpLog{a.config.Log}, "", 0)
-	clientServer.ErrorLog, adminServer.ErrorLog = errorLog, errorLog
-	patient, adminPatient := newPatientListener(clients, a.config.connections()), newPatientListener(administrators, adminConnections)
-	a.connections.Store(patient)
-	running.Go(func() { patient.run(background) })
-	running.Go(func() { adminPatient.run(background) })
+	running.Go(func() { a.clients.Run(background) })
+	running.Go(func() { a.admin.Run(background) })
 	running.Go(func() { a.config.Keys.Run(background, a.config.Log.WithName("keys")) })
 	running.Go(func() { a.config.Settings.Run(background) })
 	failed := make(chan error, 2)
-	go func() { failed <- clientServer.Serve(patient) }()
-	go func() { failed <- adminServer.Serve(adminPatient) }()
+	go func() { failed <- a.clients.Serve(clients) }()
+	go func() { failed <- a.admin.Serve(administrators) }()
 
 	var err error
 	select {
@@ -89,10 +51,10 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 		<-a.drained
 	}
 	// Answers that were given a moment ago are still on their way.
-	closing, cancel := context.WithTimeout(background, headerTimeout)
+	closing, cancel := context.WithTimeout(background, listener.HeaderTimeout)
 	defer cancel()
-	defer context.AfterFunc(a.hurried, func() { _ = clientServer.Close() })()
-	err = errors.Join(err, clientServer.Shutdown(closing), adminServer.Close())
+	defer context.AfterFunc(a.hurried, func() { _ = a.clients.Close() })()
+	err = errors.Join(err, a.clients.Shutdown(closing), a.admin.Close())
 	stop()
 	running.Wait()
 	a.backend.eras.close()
@@ -111,26 +73,6 @@ func awaitEnd(ctx context.Context) error {
 	case <-time.After(drainLinger):
 		return fmt.Errorf("serve: drained %s ago and not told to end", drainLinger)
 	}
-}
-
-func newServer(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleConnection,
-		MaxHeaderBytes:    headerBytes,
-		ConnState:         noteState,
-		ConnContext:       watchClients,
-	}
-}
-
-// httpLog has what net/http logs, such as panics of handlers, look like all else that the
-// adapter logs.
-type httpLog struct{ log logr.Logger }
-
-func (l httpLog) Write(text []byte) (int, error) {
-	l.log.Info("The HTTP server has a problem", "text", strings.TrimSpace(string(text)))
-	return len(text), nil
 }
 
 // Leave is for an instance that goes away. It returns at once. The adapter serves

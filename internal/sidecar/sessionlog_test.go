@@ -161,7 +161,7 @@ func TestHTTPServerIsLogged(t *testing.T) {
 	config.Log, config.Keys, config.DrainTimeout = log.logger(), newKeys(t), 0
 	config.Transport, config.UpstreamURL = StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
 	adapter := New(nil, config)
-	adapter.clients = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at the disco") })
+	adapter.clients.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at the disco") })
 	clients := newListener(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)

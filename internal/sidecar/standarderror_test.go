@@ -139,7 +139,7 @@ func TestStandardErrorIsReported(t *testing.T) {
 				_, proof := adapterapi.NewProof(testKey, adapterapi.CatalogSubject(testPodUID), time.Now())
 				r.Header.Set(adapterapi.HeaderProof, proof)
 				w := httptest.NewRecorder()
-				adapter.admin.ServeHTTP(w, r)
+				adapter.admin.Handler.ServeHTTP(w, r)
 				return w.Body.String()
 			}).WithTimeout(hang.Guard).Should(gomega.ContainSubstring(`exit code 3; it wrote on standard error: Error: connect to ` + secret))
 			c := &client{url: url, http: heard.client()}
