@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
@@ -33,7 +34,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
 }
 
-func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
+func bindConfig(flags *flag.FlagSet, c *config.Config) {
 	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end")
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which an unused session ends, and an unused process of clients without sessions")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
@@ -85,52 +86,52 @@ func (u uids) Set(value string) error {
 }
 
 // chooseTransport sets the transport of the server, and its command or URL.
-func chooseTransport(config *sidecar.Config, o options) (err error) {
+func chooseTransport(c *config.Config, o options) (err error) {
 	switch o.transport {
 	case "stdio":
-		config.Transport = sidecar.Stdio
+		c.Transport = config.Stdio
 		if o.upstream != "" {
 			return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
 		}
 		if (len(o.command) == 0) == (o.socket == "") {
 			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
 		}
-		return chooseStdio(config, o)
+		return chooseStdio(c, o)
 	case "streamable-http":
-		config.Transport = sidecar.StreamableHTTP
+		c.Transport = config.StreamableHTTP
 	case "sse":
-		config.Transport = sidecar.SSE
+		c.Transport = config.SSE
 	default:
 		return fmt.Errorf("transport %q: want stdio, streamable-http or sse", o.transport)
 	}
-	config.UpstreamURL, err = url.Parse(o.upstream)
-	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
+	c.UpstreamURL, err = url.Parse(o.upstream)
+	if err != nil || c.UpstreamURL.Scheme != "http" || c.UpstreamURL.Host == "" || len(o.command) > 0 {
 		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", o.transport)
 	}
-	return checkHTTP(config, o)
+	return checkHTTP(c, o)
 }
 
 // checkHTTP refuses flags that have no meaning for a server that speaks HTTP.
-func checkHTTP(config *sidecar.Config, o options) error {
-	if o.framing != "Newline" || o.isolation != "PerSession" || config.Era != stateless.Auto {
+func checkHTTP(c *config.Config, o options) error {
+	if o.framing != "Newline" || o.isolation != "PerSession" || c.Era != stateless.Auto {
 		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", o.transport)
 	}
 	return nil
 }
 
-func chooseStdio(config *sidecar.Config, o options) error {
+func chooseStdio(c *config.Config, o options) error {
 	switch o.isolation {
 	case "PerSession":
 	case "Shared":
-		config.Shared = true
+		c.Shared = true
 	default:
 		return fmt.Errorf("isolation %q: want PerSession or Shared", o.isolation)
 	}
 	switch o.framing {
 	case "Newline":
-		config.Framing = rpc.Newline
+		c.Framing = rpc.Newline
 	case "ContentLength":
-		config.Framing = rpc.ContentLength
+		c.Framing = rpc.ContentLength
 	default:
 		return fmt.Errorf("framing %q: want Newline or ContentLength", o.framing)
 	}
@@ -146,28 +147,28 @@ func checkSocket(o options) error {
 }
 
 // complete sets the configuration that depends on several flags.
-func complete(config *sidecar.Config, o *options) (err error) {
-	config.Names.Fields = o.settingsDir != "" // the manager has written that file for an MCPServer
-	if err := config.Validate(); err != nil {
+func complete(c *config.Config, o *options) (err error) {
+	c.Names.Fields = o.settingsDir != "" // the manager has written that file for an MCPServer
+	if err := c.Validate(); err != nil {
 		return err
 	}
-	if config.Log, o.level, err = newLogger(o.verbosity); err != nil {
+	if c.Log, o.level, err = newLogger(o.verbosity); err != nil {
 		return err
 	}
 	if o.keysDir == "" {
-		config.Keys, err = keys.Generate()
+		c.Keys, err = keys.Generate()
 	} else {
-		config.Keys, err = keys.Load(o.keysDir, o.podUID)
+		c.Keys, err = keys.Load(o.keysDir, o.podUID)
 	}
 	if err != nil {
 		return err
 	}
 	if o.podUID != "" {
 		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
-		if err != nil || len(uid) != len(config.Owner.UID) {
+		if err != nil || len(uid) != len(c.Owner.UID) {
 			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
 		}
-		config.Owner.UID = [16]byte(uid)
+		c.Owner.UID = [16]byte(uid)
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -44,11 +46,11 @@ type options struct {
 }
 
 func serve(ctx context.Context, args []string) error {
-	config := sidecar.Defaults()
+	c := config.Defaults()
 	var o options
 	flags := newFlags("sidecar serve")
 	bindOptions(flags, &o)
-	bindConfig(flags, &config)
+	bindConfig(flags, &c)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return explain(os.Stdout, flags)
@@ -56,10 +58,10 @@ func serve(ctx context.Context, args []string) error {
 		return flagError(err)
 	}
 	o.command = flags.Args()
-	if err := errors.Join(chooseTransport(&config, o), checkSocket(o), complete(&config, &o)); err != nil {
+	if err := errors.Join(chooseTransport(&c, o), checkSocket(o), complete(&c, &o)); err != nil {
 		return &usageError{err, serveCommand}
 	}
-	return serveOn(ctx, config, o)
+	return serveOn(ctx, c, o)
 }
 
 // newLogger returns a logger, and its level, which may change while the adapter runs.
@@ -87,9 +89,9 @@ func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } /
 // its limit of processes.
 const spareThreads = 32
 
-func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
+func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
-	config.UseMemoryLimit()
+	budget.SetMemoryLimit(c.MemoryLimit)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -105,18 +107,18 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	// By default a name in the Host header must be localhost: any other one that resolves
 	// to a loopback address is DNS rebinding. The same holds in a pod until it has
 	// valid settings, which name its hosts.
-	if len(config.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
-		config.Origins.Hosts = []string{"localhost"}
+	if len(c.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
+		c.Origins.Hosts = []string{"localhost"}
 	}
-	config.Settings = liveSettings(config, o)
-	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
+	c.Settings = liveSettings(c, o)
+	if c.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
 	// The launcher's drain hook needs the adapter, and the adapter needs the launcher to
 	// start.
 	var adapter *sidecar.Adapter
 	made := make(chan struct{})
-	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
+	starter, closer, err := newStarter(c, o, func(ctx context.Context) {
 		<-made
 		adapter.Leave()
 		select {
@@ -128,7 +130,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	adapter = sidecar.New(starter, config)
+	adapter = sidecar.New(starter, c)
 	close(made)
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, drainSignal)
@@ -139,16 +141,16 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go obey(signals, end, adapter)
-	config.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
+	c.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
 	return adapter.Serve(ctx, clients, administrators)
 }
 
 // liveSettings returns the settings of the flags, until the adapter has a document.
-func liveSettings(config sidecar.Config, o options) *settings.Live {
+func liveSettings(c config.Config, o options) *settings.Live {
 	live := settings.New(settings.Options{
-		Start: settings.Values{Origins: config.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
+		Start: settings.Values{Origins: c.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
 		Changed: func(values *settings.Values) { o.level.SetLevel(levelOf(values.Verbosity)) },
-		Log:     config.Log.WithName("settings"),
+		Log:     c.Log.WithName("settings"),
 	})
 	live.Reload() // before the first request
 	return live
@@ -178,7 +180,7 @@ func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
 
 // newStarter returns what starts the server's processes: a launcher in another container,
 // or this process.
-func newStarter(config sidecar.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
+func newStarter(c config.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
 	if o.socket == "" && len(o.command) == 0 {
 		return nil, func() error { return nil }, nil // Kubernetes, or the user, starts a server that speaks HTTP
 	}
@@ -196,7 +198,7 @@ func newStarter(config sidecar.Config, o options, drained func(context.Context))
 		AllowedUIDs: o.serverUIDs,
 		Drain:       drained,
 		Logf: func(format string, args ...any) {
-			config.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
+			c.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
 		},
 	})
 	if err != nil {

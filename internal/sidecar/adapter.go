@@ -5,16 +5,12 @@ package sidecar
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -22,19 +18,18 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
@@ -42,125 +37,6 @@ import (
 
 // Path is where MCP clients connect.
 const Path = "/mcp"
-
-// Transport is what the server itself speaks.
-type Transport uint8
-
-// The transports.
-const (
-	Stdio Transport = iota
-	StreamableHTTP
-	SSE
-)
-
-// Config says how the adapter behaves. The zero value of a field is not a default;
-// Defaults has them.
-type Config struct {
-	Transport   Transport
-	UpstreamURL *url.URL // of a server that speaks HTTP
-	Framing     rpc.Framing
-	Era         stateless.Era // of a stdio server; Auto finds out
-	Shared      bool          // one process for all sessions of a stdio server
-	// StatelessClients is for clients of 2026-07-28 of servers that have sessions only.
-	StatelessClients StatelessClients
-	OfferRoots       bool          // let servers with sessions ask clients without for their roots
-	LegacySSE        bool          // also serve clients that know only the transport of 2024-11-05
-	Origins          origin.Policy // without Settings
-
-	MaxSessions  int
-	Patience     time.Duration // of a client that finds every session slot taken; 0 ends no session for it
-	IdleTimeout  time.Duration
-	MaxLifetime  time.Duration
-	CallTimeout  time.Duration
-	ParkTimeout  time.Duration
-	DrainTimeout time.Duration
-	SettleTime   time.Duration // for clients to learn that the instance goes away, before it drains
-	OpenTimeout  time.Duration
-	Warm         int
-
-	MemoryLimit       int64 // of the adapter's container; 0 is none
-	BodyBytes         int64
-	LineBytes         int
-	ReplayBytes       int
-	StreamsPerSession int
-	CallsPerSession   int
-	ConcurrentStarts  int
-
-	Owner sessionid.Owner
-	Keys  *keys.Keys
-	// Settings are what changes while the adapter runs; nil is Origins, for ever.
-	Settings *settings.Live
-	Log      logr.Logger
-
-	// Names are what texts for users call the options.
-	Names option.Names
-
-	// Recorded is told of every request that is over; may be nil.
-	Recorded func(edge.Record)
-}
-
-// Defaults are what an adapter does when nobody says otherwise.
-func Defaults() Config {
-	return Config{
-		MaxSessions:  20,
-		Patience:     places.Patience,
-		IdleTimeout:  30 * time.Minute,
-		MaxLifetime:  24 * time.Hour,
-		CallTimeout:  10 * time.Minute,
-		ParkTimeout:  10 * time.Minute,
-		DrainTimeout: time.Minute,
-		OpenTimeout:  time.Minute,
-		Warm:         1,
-
-		BodyBytes:         32 << 20,
-		LineBytes:         64 << 20,
-		ReplayBytes:       1 << 20,
-		StreamsPerSession: 16,
-		CallsPerSession:   1024,
-		ConcurrentStarts:  4,
-	}
-}
-
-// Validate says which values make no sense, all of them at once.
-func (c *Config) Validate() error {
-	var problems []error
-	for _, limit := range []struct {
-		name        string
-		value, most int64
-		least       int64
-	}{
-		{"max-sessions", int64(c.MaxSessions), 1 << 20, 1},
-		{"memory-limit", c.MemoryLimit, 1 << 40, 0},
-		{"warm", int64(c.Warm), 1 << 20, 0},
-		{"limit-body-bytes", c.BodyBytes, 1 << 32, 1 << 10},
-		{"limit-line-bytes", int64(c.LineBytes), 1 << 32, 1 << 10},
-		{"limit-replay-bytes", int64(c.ReplayBytes), 1 << 32, 0},
-		{"limit-streams", int64(c.StreamsPerSession), 1 << 20, 1},
-		{"limit-calls", int64(c.CallsPerSession), 1 << 20, 1},
-		{"limit-starts", int64(c.ConcurrentStarts), 1 << 20, 1},
-	} {
-		if limit.value < limit.least || limit.value > limit.most {
-			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
-		}
-	}
-	for _, limit := range []struct {
-		name         string
-		value, least time.Duration
-	}{
-		{"idle-timeout", c.IdleTimeout, time.Second},
-		{"max-lifetime", c.MaxLifetime, time.Second},
-		{"call-timeout", c.CallTimeout, time.Second},
-		{"park-timeout", c.ParkTimeout, time.Second},
-		{"open-timeout", c.OpenTimeout, time.Second},
-		{"drain-timeout", c.DrainTimeout, 0},
-		{"settle-time", c.SettleTime, 0},
-	} {
-		if limit.value < limit.least {
-			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
-		}
-	}
-	return errors.Join(append(problems, c.checkMemory(), c.Origins.Validate())...)
-}
 
 // What nobody needs to set.
 const (
@@ -208,7 +84,7 @@ const (
 
 // Adapter is the data plane of one server.
 type Adapter struct {
-	config   Config
+	config   config.Config
 	backend  backend
 	sessions *session.Registry
 	keeper   *keeper.Keeper
@@ -232,12 +108,12 @@ type Adapter struct {
 
 // New returns an adapter for the server that starter starts, or that listens at
 // the configured URL.
-func New(starter child.Starter, config Config) *Adapter {
-	if config.Settings == nil {
-		config.Settings = settings.New(settings.Options{Start: settings.Values{Origins: config.Origins}})
+func New(starter child.Starter, c config.Config) *Adapter {
+	if c.Settings == nil {
+		c.Settings = settings.New(settings.Options{Start: settings.Values{Origins: c.Origins}})
 	}
 	a := &Adapter{
-		config:   config,
+		config:   c,
 		registry: prometheus.NewRegistry(),
 		leaving:  make(chan struct{}),
 		draining: make(chan struct{}),
@@ -245,29 +121,29 @@ func New(starter child.Starter, config Config) *Adapter {
 	}
 	a.hurried, a.hurry = context.WithCancel(context.Background())
 	a.sessions = session.NewRegistry(session.Policy{
-		Max: config.MaxSessions, Full: config.Names.Reached(places.ErrFull, option.MaxSessions, config.MaxSessions), Patience: config.Patience,
-		IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime, Opened: a.noteSession,
+		Max: c.MaxSessions, Full: c.Names.Reached(places.ErrFull, option.MaxSessions, c.MaxSessions), Patience: c.Patience,
+		IdleTimeout: c.IdleTimeout, MaxLifetime: c.MaxLifetime, Opened: a.noteSession,
 	})
 	a.requests = edge.NewMetrics(a.registry)
-	a.memory = budget.New(config.budget(), config.MaxSessions)
-	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes, Name: config.Names.Of(option.BodyBytes), ReadTimeout: readTimeout}, a.memory)
+	a.memory = budget.New(c.Budget(), c.MaxSessions)
+	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: readTimeout}, a.memory)
 	a.backend = a.newBackend(starter)
 	a.keeper = keeper.New(keeper.Options{
 		Connect:      a.backend.connect,
-		StartTimeout: config.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
+		StartTimeout: c.OpenTimeout, Patience: patience, PingInterval: pingInterval, PingTimeout: pingTimeout, Settle: settle,
 		ConnectStateless: a.backend.connectStateless,
 		// A server on standard input and output is asked for a session first, as most of
 		// its clients do.
-		Probe:  mcpprobe.Options{SkipDiscover: config.Transport != StreamableHTTP && config.Era != stateless.Modern},
-		Pinned: config.Transport == SSE || config.Era != stateless.Auto,
-		Serves: func(own mcpprobe.Server) []string { return a.config.serves(own, a.backend.eras.stateless.Found()) },
-		Log:    config.Log.WithName("keeper"),
+		Probe:  mcpprobe.Options{SkipDiscover: c.Transport != config.StreamableHTTP && c.Era != stateless.Modern},
+		Pinned: c.Transport == config.SSE || c.Era != stateless.Auto,
+		Serves: func(own mcpprobe.Server) []string { return a.serves(own, a.backend.eras.stateless.Found()) },
+		Log:    c.Log.WithName("keeper"),
 	})
-	a.clients = listener.NewServer(a.door(), config.connections(), config.Log)
+	a.clients = listener.NewServer(a.door(), c.Connections(), c.Log)
 	a.admin = listener.NewServer(admin.Handler(admin.Options{
-		State: a.keeper.State, Sessions: a.countSessions, Keys: config.Keys, Settings: config.Settings, Metrics: a.metricsHandler(),
+		State: a.keeper.State, Sessions: a.countSessions, Keys: c.Keys, Settings: c.Settings, Metrics: a.metricsHandler(),
 		Parts: a.parts(),
-	}), adminConnections, config.Log)
+	}), adminConnections, c.Log)
 	return a
 }
 
@@ -334,7 +210,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 		routes[Path] = streamable.New(options).Route()
 	}
 	routes[Path] = introducing(routes[Path])
-	if c.Transport != Stdio {
+	if c.Transport != config.Stdio {
 		maps.Copy(routes, upstream.Metadata(c.UpstreamURL, Path))
 	}
 	return routes

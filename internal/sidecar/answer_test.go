@@ -9,12 +9,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // Every limit that is answered can be seen in the metrics.
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
-	adapter, url := startAdapter(t, func(c *Config) { c.BodyBytes = 1 << 10 })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.BodyBytes = 1 << 10 })
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strings.Repeat(" ", 2<<10)))
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -77,11 +78,11 @@ const (
 // started by somebody else, so they need no starter.
 func (a *Adapter) newBackend(starter child.Starter) backend {
 	switch a.config.Transport {
-	case StreamableHTTP:
+	case config.StreamableHTTP:
 		return a.newProxyBackend()
-	case SSE:
+	case config.SSE:
 		return a.newSSEBackend()
-	case Stdio:
+	case config.Stdio:
 		if a.config.Shared {
 			return a.newSharedBackend(starter)
 		}
@@ -94,7 +95,7 @@ func (a *Adapter) newPool(starter child.Starter, processes int, sendTimeout time
 	return child.NewPool(starter, child.Options{
 		Framing: a.config.Framing, LineBytes: a.config.LineBytes,
 		Warm: a.config.Warm, Max: processes + a.config.Warm, Starts: a.config.ConcurrentStarts, SendTimeout: sendTimeout,
-		LineBytesName: a.config.Names.Of(option.LineBytes), Memory: a.memory, MemoryName: a.config.Names.Of(memoryLimit),
+		LineBytesName: a.config.Names.Of(option.LineBytes), Memory: a.memory, MemoryName: a.config.Names.Of(option.MemoryLimit),
 		StartHold: startHold, EOFGrace: eofGrace, TermGrace: termGrace, Log: a.config.Log,
 	})
 }

@@ -63,7 +63,7 @@ type (
 func (a *Adapter) newEras(era stateless.Era, without withoutSession, with withSession) *eras {
 	e := &eras{modern: a.newForModern(with)}
 	options := a.statelessOptions(era, without)
-	if a.config.translates() {
+	if a.config.Translates() {
 		options.Translate = func() stateless.Translator { return e.modern }
 	}
 	e.stateless = stateless.New(options)
@@ -89,7 +89,7 @@ func (a *Adapter) statelessOptions(era stateless.Era, acquire withoutSession) st
 func (a *Adapter) newForModern(acquire withSession) *tomodern.Server {
 	return tomodern.New(tomodern.Options{
 		Acquire: acquire, Serves: func(spoken string) []string {
-			return a.config.serves(mcpprobe.Server{ProtocolVersion: spoken}, stateless.Legacy)
+			return a.serves(mcpprobe.Server{ProtocolVersion: spoken}, stateless.Legacy)
 		},
 		OfferRoots: a.config.OfferRoots, Log: a.config.Log,
 		Limits: tomodern.Limits{

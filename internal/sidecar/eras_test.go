@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -60,7 +61,7 @@ func expectChange(t *testing.T, changes <-chan string, want string) {
 // its own.
 func TestBothEras(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){"a process for each session": nil, "one for all": func(c *Config) { c.Shared = true }} {
+	for name, change := range map[string]func(*config.Config){"a process for each session": nil, "one for all": func(c *config.Config) { c.Shared = true }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, url := startAdapterOn(t, newListener(t), change, bothServer)
@@ -152,7 +153,7 @@ func TestServersOfOneEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
+			_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
 			for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 				client, _ := sdkClient(t, url, revision)
 				if got := client.InitializeResult().ProtocolVersion; got != revision {
@@ -181,7 +182,7 @@ func TestProbeOfEachEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era = test.era }, test.command...)
+			adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era = test.era }, test.command...)
 			header := http.Header{adapterapi.HeaderProbe: {proofOf(testKey, testPodUID, time.Now())}}
 			catalog, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP(url, header), mcpprobe.Options{})
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -20,7 +21,7 @@ func TestLongManyClientsOfOneProcessThatDoNotRead(t *testing.T) { manyDoNotRead(
 func manyDoNotRead(t *testing.T, shared bool) {
 	t.Helper()
 	const answer, hogs, calls = 8 * mib, 4, 4 // 128 MiB, of which the kernel takes some
-	adapter, url := startAdapter(t, func(c *Config) {
+	adapter, url := startAdapter(t, func(c *config.Config) {
 		c.Shared = shared
 		c.MemoryLimit, c.BodyBytes, c.LineBytes = 40*mib, mib, 9*mib
 	})

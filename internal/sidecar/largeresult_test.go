@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -16,9 +17,9 @@ import (
 // one JSON body, of any size, whose length is known.
 func TestR41LargeResultIsNoEvent(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){
+	for name, change := range map[string]func(*config.Config){
 		"a process for each session": nil,
-		"one process for all":        func(c *Config) { c.Shared = true },
+		"one process for all":        func(c *config.Config) { c.Shared = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

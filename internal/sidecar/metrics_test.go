@@ -9,23 +9,24 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Whatever is counted can be seen.
 func TestEveryCounterIsPublished(t *testing.T) {
 	at := serveHTTP(t, nil)
-	for name, change := range map[string]func(*Config){
-		"a process for each session": func(*Config) {},
-		"one process for all":        func(c *Config) { c.Shared = true },
-		"streamable-http":            func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
-		"sse":                        func(c *Config) { c.Transport, c.UpstreamURL = SSE, at },
+	for name, change := range map[string]func(*config.Config){
+		"a process for each session": func(*config.Config) {},
+		"one process for all":        func(c *config.Config) { c.Shared = true },
+		"streamable-http":            func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at },
+		"sse":                        func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at },
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := Defaults()
-			config.Log = logr.Discard()
-			change(&config)
-			adapter := New(nil, config)
+			cfg := config.Defaults()
+			cfg.Log = logr.Discard()
+			change(&cfg)
+			adapter := New(nil, cfg)
 			counters := map[string]*session.Counter{}
 			collect(counters, &adapter.metrics)
 			if adapter.backend.shared != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -81,7 +82,7 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 	for name, arguments := range map[string]string{"answers": "", "answers in event streams": `,"text":"first"`} {
 		t.Run(name, func(t *testing.T) {
 			const answer, calls = 4 * mib, 24 // 96 MiB: more than the kernel takes, too
-			adapter, url := startAdapter(t, func(c *Config) { c.LineBytes = answer + mib })
+			adapter, url := startAdapter(t, func(c *config.Config) { c.LineBytes = answer + mib })
 			c, other := mustOpen(t, url), mustOpen(t, url)
 			before := heap()
 			for i := range calls {
@@ -119,7 +120,7 @@ func TestLongR48ServerThatDoesNotRead(t *testing.T) {
 func callDeafServer(t *testing.T, end func(c *client)) {
 	t.Helper()
 	const body, calls, room = mib / 2, 12, 2
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.BodyBytes, c.Era = body+body/8, stateless.Legacy }, "sh", "-c",
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.BodyBytes, c.Era = body+body/8, stateless.Legacy }, "sh", "-c",
 		`read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"deaf","version":"1"}}}'; exec sleep 1000`)
 	c := mustOpen(t, url)
 	before := heap()
@@ -211,16 +212,16 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		t.Errorf("the server ends answers after %s and requests after %s", server.WriteTimeout, server.ReadTimeout)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		config := Defaults()
-		config.Log = logr.Discard()
+		cfg := config.Defaults()
+		cfg.Log = logr.Discard()
 		var server *agreeableServer
 		a := &Adapter{
-			config:   config,
-			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime}),
+			config:   cfg,
+			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime}),
 			leaving:  make(chan struct{}),
 			draining: make(chan struct{}),
 			requests: edge.NewMetrics(prometheus.NewRegistry()),
-			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes}, budget.New(config.budget(), config.MaxSessions)),
+			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),
 		}
 		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
 		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
@@ -271,7 +272,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 // Those that find no room are told when to try again.
 func TestHalfSentBodiesAreBounded(t *testing.T) {
 	const connections, limit, sent = 60, 64 * mib, 4*mib + 1
-	adapter, url := startAdapter(t, func(c *Config) { c.MemoryLimit, c.BodyBytes = limit, 16*mib })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.MemoryLimit, c.BodyBytes = limit, 16*mib })
 	c := mustOpen(t, url)
 	before := heap()
 	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
@@ -296,8 +297,8 @@ func TestHalfSentBodiesAreBounded(t *testing.T) {
 	gomega.NewWithT(t).Eventually(adapter.bodies.Refused).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 	c.wantAnswer(t, "count", `"text":"1"`)
 	const slack = 16 * mib // of the tests' own, too
-	if grown := heap() - before; grown > limit/budgetShare+slack {
-		t.Errorf("%d KiB are held, want at most %d", grown>>10, (limit/budgetShare+slack)>>10)
+	if grown := heap() - before; grown > limit/budget.LimitShare+slack {
+		t.Errorf("%d KiB are held, want at most %d", grown>>10, (limit/budget.LimitShare+slack)>>10)
 	}
 	response := <-answers
 	_ = response.Body.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -26,7 +27,7 @@ import (
 func TestSlowModernServer(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
-	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = time.Hour },
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = time.Hour },
 		"sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
@@ -60,7 +61,7 @@ func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
 	first := t.TempDir() + "/first"
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
 		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
-	adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Warm = 0 }, "sh", "-c", script)
+	adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Warm = 0 }, "sh", "-c", script)
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
 }
@@ -69,7 +70,7 @@ func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
 // it go on.
 func TestTooManyCallsEndNoOthers(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = stateless.Legacy, true, 3 }, bothServer)
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era, c.Shared, c.CallsPerSession = stateless.Legacy, true, 3 }, bothServer)
 	one, hears := sdkClient(t, url, "")
 	type end struct {
 		token string
@@ -108,7 +109,7 @@ func TestTooManyCallsEndNoOthers(t *testing.T) {
 // A client of a server that never says anything is told so.
 func TestClientOfASilentServer(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	response, err := (&client{url: url, http: http.DefaultClient}).post(ctx, initializeMessage)
@@ -125,15 +126,15 @@ func TestClientOfASilentServer(t *testing.T) {
 // its time, and has the other half for the server to say what is wrong with it.
 func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := Defaults()
-		config.Log = logr.Discard()
-		adapter := New(nil, config) // whose keeper does not run
-		ctx, cancel := context.WithTimeout(t.Context(), config.OpenTimeout)
+		cfg := config.Defaults()
+		cfg.Log = logr.Discard()
+		adapter := New(nil, cfg) // whose keeper does not run
+		ctx, cancel := context.WithTimeout(t.Context(), cfg.OpenTimeout)
 		defer cancel()
 		began := time.Now()
 		hasSessions, err := adapter.hasSessions(ctx)
-		if took := time.Since(began); !hasSessions || err != nil || took != config.OpenTimeout/2 {
-			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, config.OpenTimeout)
+		if took := time.Since(began); !hasSessions || err != nil || took != cfg.OpenTimeout/2 {
+			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, cfg.OpenTimeout)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -148,7 +149,7 @@ func TestServerOfBothErasThatStarts(t *testing.T) {
 		}
 		server.ServeHTTP(w, r)
 	}))
-	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at })
 	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Broken))
 	ready.Store(true)
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
@@ -182,7 +183,7 @@ func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		without.ServeHTTP(w, r)
 	}))
-	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at })
 	pendingQuestion(t, adapter) // a client that wants a session has it asked
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()

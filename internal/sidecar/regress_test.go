@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -57,7 +58,7 @@ func TestR07ClientGoneDuringInitialize(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A server that reads and never answers.
-	adapter, url := startAdapterOn(t, listener, func(c *Config) {
+	adapter, url := startAdapterOn(t, listener, func(c *config.Config) {
 		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, stateless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
 	running := adapter.backend.processes.Running.Load
@@ -113,7 +114,7 @@ func TestR08ProcessesEnd(t *testing.T) {
 	pids := make([]int, sessions)
 	last := 0
 	t.Run("adapter", func(t *testing.T) {
-		adapter, url := startAdapter(t, func(c *Config) {
+		adapter, url := startAdapter(t, func(c *config.Config) {
 			c.MaxSessions, c.IdleTimeout, c.ConcurrentStarts = sessions, time.Second, 8
 		})
 		var running sync.WaitGroup
@@ -173,14 +174,14 @@ func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	older := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		status int
 		want   string
 	}{
 		"a process for each session": {nil, 200, `"supportedVersions":["2026-07-28",`},
-		"one process for all":        {func(c *Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
-		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2026-07-28",`},
-		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
+		"one process for all":        {func(c *config.Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
+		"streamable-http":            {func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2026-07-28",`},
+		"sse":                        {func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,16 +258,16 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 	always := func(*http.Request) *mcp.Server { return pagingServer() }
 	const echoTools, sdkTools = "echo count pid sleep burst big ask log junk stderr exit kill close changed spawn whoami allocate flood", "a b c d e"
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		want   string
 	}{
 		"a process for each session": {nil, echoTools},
-		"one process for all":        {func(c *Config) { c.Shared = true }, echoTools},
-		"streamable-http": {func(c *Config) {
-			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always, nil))
+		"one process for all":        {func(c *config.Config) { c.Shared = true }, echoTools},
+		"streamable-http": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always, nil))
 		}, sdkTools},
-		"sse": {func(c *Config) {
-			c.Transport, c.UpstreamURL = SSE, serveHTTP(t, mcp.NewSSEHandler(always, nil))
+		"sse": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.SSE, serveHTTP(t, mcp.NewSSEHandler(always, nil))
 		}, sdkTools},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 )
 
@@ -24,7 +24,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Go(func() { a.keeper.Run(useful) })
 	running.Go(func() { a.findEra(useful) })
 	running.Go(func() { a.sessions.Run(background) })
-	running.Go(func() { giveBack(background) })
+	running.Go(func() { budget.TuneHeap(background) })
 	running.Go(func() { a.settle(background) })
 	running.Go(func() {
 		a.drainWhenTold(background)
@@ -59,7 +59,6 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Wait()
 	a.backend.eras.close()
 	a.backend.close()
-	runtime.KeepAlive(headroom)
 	return err
 }
 

@@ -12,13 +12,13 @@ import (
 // given what the server says of itself, and which era it was found to speak besides. They
 // are part of the catalogue, so they depend on nothing that differs between replicas for
 // long.
-func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
+func (a *Adapter) serves(own mcpprobe.Server, found stateless.Era) []string {
 	var served []string
-	if c.translates() || found == stateless.Modern || own.ProtocolVersion >= front.Revision20260728 {
+	if a.config.Translates() || found == stateless.Modern || own.ProtocolVersion >= front.Revision20260728 {
 		served = append(served, front.Revision20260728)
 	}
 	for _, revision := range slices.Backward(front.Revisions()) {
-		if c.hasSessionsOf(revision, own.ProtocolVersion) {
+		if a.hasSessionsOf(revision, own.ProtocolVersion) {
 			served = append(served, revision)
 		}
 	}
@@ -29,11 +29,11 @@ func (c *Config) serves(own mcpprobe.Server, found stateless.Era) []string {
 // another when it was asked for the newest. A server that spoke without a session has
 // none, and then all are translated. Others speak what is older than that, too; a process
 // that sessions share only speaks the one that it was initialized with.
-func (c *Config) hasSessionsOf(revision, spoken string) bool {
+func (a *Adapter) hasSessionsOf(revision, spoken string) bool {
 	switch {
 	case spoken >= front.Revision20260728:
 		return true
-	case c.Shared:
+	case a.config.Shared:
 		return revision == spoken
 	default:
 		return revision <= spoken

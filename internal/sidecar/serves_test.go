@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -16,9 +17,9 @@ import (
 // server answers with when it is asked for the newest.
 func TestServes(t *testing.T) {
 	all := []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-	native, stdio, shared := Config{}, Config{StatelessClients: Translate}, Config{Shared: true}
+	native, stdio, shared := config.Config{}, config.Config{StatelessClients: config.Translate}, config.Config{Shared: true}
 	for name, test := range map[string]struct {
-		config Config
+		config config.Config
 		own    mcpprobe.Server
 		want   []string
 		found  stateless.Era
@@ -32,13 +33,13 @@ func TestServes(t *testing.T) {
 		"both":                     {config: native, own: mcpprobe.Server{ProtocolVersion: "2025-11-25"}, found: stateless.Modern, want: all},
 		"one process":              {config: shared, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, want: []string{"2026-07-28", "2025-06-18"}},
 		"one process, no sessions": {config: shared, own: mcpprobe.Server{ProtocolVersion: "2026-07-28"}, want: all},
-		"HTTP":                     {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, found: stateless.Legacy, want: all},
-		"HTTP, with sessions":      {config: Config{Transport: StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2025-06-18", "2025-03-26", "2024-11-05"}},
-		"HTTP, translated":         {config: Config{Transport: StreamableHTTP, StatelessClients: Translate}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
-		"SSE":                      {config: Config{Transport: SSE}, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, found: stateless.Legacy, want: []string{"2024-11-05"}},
+		"HTTP":                     {config: config.Config{Transport: config.StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2026-07-28", ProtocolVersions: []string{"2026-07-28", "x"}}, found: stateless.Legacy, want: all},
+		"HTTP, with sessions":      {config: config.Config{Transport: config.StreamableHTTP}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2025-06-18", "2025-03-26", "2024-11-05"}},
+		"HTTP, translated":         {config: config.Config{Transport: config.StreamableHTTP, StatelessClients: config.Translate}, own: mcpprobe.Server{ProtocolVersion: "2025-06-18"}, found: stateless.Legacy, want: []string{"2026-07-28", "2025-06-18", "2025-03-26", "2024-11-05"}},
+		"SSE":                      {config: config.Config{Transport: config.SSE}, own: mcpprobe.Server{ProtocolVersion: "2024-11-05"}, found: stateless.Legacy, want: []string{"2024-11-05"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.config.serves(test.own, test.found)); diff != "" {
+			if diff := cmp.Diff(test.want, (&Adapter{config: test.config}).serves(test.own, test.found)); diff != "" {
 				t.Errorf("served (-want +got):\n%s", diff)
 			}
 		})
@@ -67,7 +68,7 @@ func TestKeeperOfEachEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.Warm = test.era, test.shared, 0 }, test.command...)
+			adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era, c.Shared, c.Warm = test.era, test.shared, 0 }, test.command...)
 			deadline := time.After(hang.Guard)
 			for {
 				state, changed := adapter.keeper.State()
@@ -75,7 +76,7 @@ func TestKeeperOfEachEra(t *testing.T) {
 					if state.Stateless != test.stateless || state.Catalog.Server.ProtocolVersion != test.spoken {
 						t.Errorf("stateless %t, revision %s", state.Stateless, state.Catalog.Server.ProtocolVersion)
 					}
-					if diff := cmp.Diff(adapter.config.serves(state.Catalog.Server, stateless.Auto), state.Catalog.Server.ProtocolVersions); diff != "" {
+					if diff := cmp.Diff(adapter.serves(state.Catalog.Server, stateless.Auto), state.Catalog.Server.ProtocolVersions); diff != "" {
 						t.Errorf("served (-want +got):\n%s", diff)
 					}
 					starts := uint64(1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -17,7 +18,7 @@ const longer = 10 * hang.Guard
 // included. Only answers outside sessions tell clients to connect elsewhere.
 func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 	t.Parallel()
-	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.SettleTime = longer }, bothServer)
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = longer }, bothServer)
 	before := mustOpen(t, url) // so the server works
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ := adapter.keeper.State()
@@ -60,7 +61,7 @@ func TestLeavingInstanceDrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.SettleTime = test.settle }, test.command...)
+			adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = test.settle }, test.command...)
 			if test.ready {
 				mustOpen(t, url)
 				gomega.NewWithT(t).Eventually(func() bool {

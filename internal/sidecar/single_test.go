@@ -8,6 +8,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -24,7 +25,7 @@ func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 			t.Parallel()
 			server := &httpServer{initialize: refuseInitialize}
 			server.call = func(w http.ResponseWriter, r *http.Request, id string, _ []byte) { server.listen(w, r, id) }
-			adapter, url := adapterFor(t, server, func(c *Config) { c.MaxSessions = clients - 1 })
+			adapter, url := adapterFor(t, server, func(c *config.Config) { c.MaxSessions = clients - 1 })
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			refused := make(chan string, clients)

@@ -2,44 +2,14 @@ package sidecar
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
-
-// StatelessClients says what clients of revision 2026-07-28 get from a server that has
-// sessions only.
-type StatelessClients uint8
-
-// What they get.
-const (
-	// Native refuses them, in the way on which clients that know both eras open a session.
-	Native StatelessClients = iota
-	// Translate serves them, with one process for all clients that have the same token, or
-	// that have the same address and no token.
-	Translate
-)
-
-func (s StatelessClients) String() string { return [...]string{"Native", "Translate"}[s] }
-
-// Set makes a StatelessClients a flag.
-func (s *StatelessClients) Set(text string) error {
-	for _, known := range []StatelessClients{Native, Translate} {
-		if known.String() == text {
-			*s = known
-			return nil
-		}
-	}
-	return fmt.Errorf("want Native or Translate, not %q", text)
-}
-
-// translates says whether clients without sessions are served by servers with sessions
-// only. Where all sessions share a process, there is nothing to keep apart.
-func (c *Config) translates() bool { return c.Shared || c.StatelessClients == Translate }
 
 // eraRetry is between two tries to find out what a server speaks.
 const eraRetry = 30 * time.Second
@@ -48,7 +18,7 @@ const eraRetry = 30 * time.Second
 // that the catalogue says so before a client asks. That takes a process of its own: asking
 // the keeper's would leave that in doubt, and some servers end when they are asked.
 func (a *Adapter) findEra(ctx context.Context) {
-	if a.config.Transport != Stdio || a.config.Era != stateless.Auto || a.config.translates() {
+	if a.config.Transport != config.Stdio || a.config.Era != stateless.Auto || a.config.Translates() {
 		return
 	}
 	for ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -105,7 +106,7 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.IdleTimeout = time.Second }, echoServer)
+		adapter, url := startAdapterOn(t, listener, func(c *config.Config) { c.IdleTimeout = time.Second }, echoServer)
 		g := gomega.NewWithT(t)
 		for attempt := range 3 { // the machine may be too busy to see in time what the kernel did
 			var stream *http.Response
@@ -130,7 +131,7 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.LegacySSE = true }, echoServer)
+		adapter, url := startAdapterOn(t, listener, func(c *config.Config) { c.LegacySSE = true }, echoServer)
 		base := strings.TrimSuffix(url, Path)
 		stream, port := openStream(t, base+"/sse", "")
 		if stream == nil {

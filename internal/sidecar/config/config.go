@@ -1,0 +1,166 @@
+// Package config says how an adapter behaves: what users can set, the defaults, and which
+// values make sense together.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+)
+
+// Config is the configuration of one adapter. The zero value of a field is not a default;
+// Defaults has them.
+type Config struct {
+	Transport        Transport
+	UpstreamURL      *url.URL // of a server that speaks HTTP
+	Framing          rpc.Framing
+	Era              stateless.Era // of a stdio server; Auto finds out
+	Shared           bool          // one process for all sessions of a stdio server
+	StatelessClients StatelessClients
+	OfferRoots       bool          // let servers with sessions ask clients without for their roots
+	LegacySSE        bool          // also serve clients that know only the transport of 2024-11-05
+	Origins          origin.Policy // without Settings
+
+	MaxSessions  int
+	Patience     time.Duration // of a client that finds every session slot taken; 0 ends no session for it
+	IdleTimeout  time.Duration
+	MaxLifetime  time.Duration
+	CallTimeout  time.Duration
+	ParkTimeout  time.Duration
+	DrainTimeout time.Duration
+	SettleTime   time.Duration // for clients to learn that the instance goes away, before it drains
+	OpenTimeout  time.Duration
+	Warm         int
+
+	MemoryLimit       int64 // of the adapter's container; 0 is none
+	BodyBytes         int64
+	LineBytes         int
+	ReplayBytes       int
+	StreamsPerSession int
+	CallsPerSession   int
+	ConcurrentStarts  int
+
+	Owner sessionid.Owner
+	Keys  *keys.Keys
+	// Settings are the values that change while the adapter runs. Nil stands for Origins,
+	// which never change.
+	Settings *settings.Live
+	Log      logr.Logger
+
+	// Names has the names of options in texts for users.
+	Names option.Names
+
+	// Recorded is called at the end of each request; may be nil.
+	Recorded func(edge.Record)
+}
+
+// Defaults returns the configuration of an adapter whose user sets nothing.
+func Defaults() Config {
+	return Config{
+		MaxSessions:  20,
+		Patience:     places.Patience,
+		IdleTimeout:  30 * time.Minute,
+		MaxLifetime:  24 * time.Hour,
+		CallTimeout:  10 * time.Minute,
+		ParkTimeout:  10 * time.Minute,
+		DrainTimeout: time.Minute,
+		OpenTimeout:  time.Minute,
+		Warm:         1,
+
+		BodyBytes:         32 << 20,
+		LineBytes:         64 << 20,
+		ReplayBytes:       1 << 20,
+		StreamsPerSession: 16,
+		CallsPerSession:   1024,
+		ConcurrentStarts:  4,
+	}
+}
+
+// Validate returns an error that names all values that make no sense.
+func (c *Config) Validate() error {
+	var problems []error
+	for _, limit := range []struct {
+		name        string
+		value, most int64
+		least       int64
+	}{
+		{"max-sessions", int64(c.MaxSessions), 1 << 20, 1},
+		{"memory-limit", c.MemoryLimit, 1 << 40, 0},
+		{"warm", int64(c.Warm), 1 << 20, 0},
+		{"limit-body-bytes", c.BodyBytes, 1 << 32, 1 << 10},
+		{"limit-line-bytes", int64(c.LineBytes), 1 << 32, 1 << 10},
+		{"limit-replay-bytes", int64(c.ReplayBytes), 1 << 32, 0},
+		{"limit-streams", int64(c.StreamsPerSession), 1 << 20, 1},
+		{"limit-calls", int64(c.CallsPerSession), 1 << 20, 1},
+		{"limit-starts", int64(c.ConcurrentStarts), 1 << 20, 1},
+	} {
+		if limit.value < limit.least || limit.value > limit.most {
+			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
+		}
+	}
+	for _, limit := range []struct {
+		name         string
+		value, least time.Duration
+	}{
+		{"idle-timeout", c.IdleTimeout, time.Second},
+		{"max-lifetime", c.MaxLifetime, time.Second},
+		{"call-timeout", c.CallTimeout, time.Second},
+		{"park-timeout", c.ParkTimeout, time.Second},
+		{"open-timeout", c.OpenTimeout, time.Second},
+		{"drain-timeout", c.DrainTimeout, 0},
+		{"settle-time", c.SettleTime, 0},
+	} {
+		if limit.value < limit.least {
+			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
+		}
+	}
+	return errors.Join(append(problems, c.checkFits(option.BodyBytes, c.BodyBytes), c.checkFits(option.LineBytes, int64(c.LineBytes)), c.Origins.Validate())...)
+}
+
+// checkFits returns an error if the largest message that an option allows does not fit into
+// the memory budget. The API server refuses an MCPServer for the same reason: see the rules
+// of v1alpha1.Adapter.
+func (c *Config) checkFits(o option.Option, bytes int64) error {
+	if budget.Holds(c.Budget(), bytes) {
+		return nil
+	}
+	name, memory := c.nameInError(o), c.nameInError(option.MemoryLimit)
+	return fmt.Errorf("%s is %d, and with %s %d all messages together may have %d bytes: raise %s to %d, or lower %s",
+		name, bytes, memory, c.MemoryLimit, c.Budget(), memory, budget.LimitFor(bytes), name)
+}
+
+// nameInError is the user's name of the option. Errors about flags name them without dashes.
+func (c *Config) nameInError(o option.Option) string { return strings.TrimPrefix(c.Names.Of(o), "--") }
+
+// Budget is how many bytes of messages the adapter may hold at a time.
+func (c *Config) Budget() int64 {
+	return budget.BytesFor(c.MemoryLimit, max(c.BodyBytes, int64(c.LineBytes)))
+}
+
+// connectionBytes is more than an open connection costs whose client sends nothing.
+const connectionBytes = 64 << 10
+
+// Connections is how many connections of clients may be open: enough for the sessions, and
+// as many as would fit into the budget, although the budget does not count them.
+func (c *Config) Connections() int {
+	return max(int(c.Budget()/connectionBytes), 4*c.MaxSessions)
+}
+
+// Translates says whether clients of 2026-07-28 can use a server that has sessions only.
+// Where all sessions share a process, there is nothing to keep apart.
+func (c *Config) Translates() bool { return c.Shared || c.StatelessClients == Translate }
