@@ -191,11 +191,11 @@ func TestProbeOfEachEra(t *testing.T) {
 			if got := catalog.Server.ProtocolVersion; got != test.want || len(catalog.Tools) == 0 {
 				t.Errorf("the probe has revision %s and %d tools, want %s", got, len(catalog.Tools), test.want)
 			}
-			if got := adapter.backend.eras.stateless.Metrics().Starts.Value(); got != test.modernly {
+			if got := published(t, adapter, "stateless_starts_total")(); got != test.modernly {
 				t.Errorf("%d processes for clients without sessions, want %d", got, test.modernly)
 			}
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 		})
@@ -231,13 +231,4 @@ func TestStatelessDrain(t *testing.T) {
 	leave()
 	<-done
 	g.Eventually(adapter.Drained()).WithTimeout(hang.Guard).Should(gomega.BeClosed())
-}
-
-// Nobody without sessions has all the processes, where there are more than a few.
-func TestPerKey(t *testing.T) {
-	for children, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 3, 20: 10} {
-		if got := perKey(children); got != want {
-			t.Errorf("%d of %d, want %d", got, children, want)
-		}
-	}
 }

@@ -128,7 +128,7 @@ func adapterFor(t *testing.T, server http.Handler, change func(*config.Config)) 
 		}
 	})
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := adapter.keeper.State()
+		state, _ := adapter.env.Keeper.State()
 		return state.Catalog != nil
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	return adapter, url

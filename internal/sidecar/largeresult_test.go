@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -50,7 +51,7 @@ func postPromptly(t *testing.T, c *client, message string) (response *http.Respo
 		took := time.Since(began)
 		body, err = io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if response.Header.Get("Content-Type") == "application/json" || took < commitAfter || time.Now().After(giveUp) {
+		if response.Header.Get("Content-Type") == "application/json" || took < session.CommitAfter || time.Now().After(giveUp) {
 			return response, body, err
 		}
 	}

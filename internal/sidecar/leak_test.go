@@ -224,7 +224,7 @@ func (f traces) String() string {
 func (w *leakWatch) counts(t *testing.T) traces {
 	t.Helper()
 	f := traces{
-		sessions: w.adapter.sessions.Len(), goroutines: runtime.NumGoroutine(),
+		sessions: w.adapter.env.Sessions.Len(), goroutines: runtime.NumGoroutine(),
 		descriptors: entries(t, "/proc/self/fd"), parentDescriptors: entries(t, fmt.Sprintf("/proc/%d/fd", w.parent)),
 	}
 	f.processes, f.zombies = w.processes(t)

@@ -20,10 +20,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/backend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -71,11 +73,11 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 		c := mustOpen(t, url)
 		before := heap()
 		postUnread(t, c, call("slow", "burst", fmt.Sprintf(`"n":%d,"size":%d`, 1000, 64<<10))) // 62 MiB
-		gomega.NewWithT(t).Eventually(adapter.metrics.DroppedNotifications.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+		gomega.NewWithT(t).Eventually(adapter.env.SessionMetrics.DroppedNotifications.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 		c.wantAnswer(t, "count", `"text":"1"`) // after all of them
 		grown := heap() - before
-		t.Logf("%d KiB are held, %d notifications were dropped", grown>>10, adapter.metrics.DroppedNotifications.Value())
-		if most := pendingBytes + 12*mib; grown > most {
+		t.Logf("%d KiB are held, %d notifications were dropped", grown>>10, adapter.env.SessionMetrics.DroppedNotifications.Value())
+		if most := session.PendingBytes + 12*mib; grown > most {
 			t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 		}
 	})
@@ -88,11 +90,11 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 			for i := range calls {
 				postUnread(t, c, call(i, "big", fmt.Sprintf(`"n":%d%s`, answer, arguments)))
 			}
-			gomega.NewWithT(t).Eventually(adapter.metrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+			gomega.NewWithT(t).Eventually(adapter.env.SessionMetrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 			grown := heap() - before
 			t.Logf("%d KiB are held", grown>>10)
 			// What may wait, one message past it, and a buffer to read it into.
-			if most := 2*(answer+mib) + pendingBytes + 5*answer; grown > most {
+			if most := 2*(answer+mib) + session.PendingBytes + 5*answer; grown > most {
 				t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 			}
 			other.wantAnswer(t, "count", `"text":"1"`) // others notice nothing
@@ -205,6 +207,20 @@ func (s *agreeableServer) say(text string) {
 	s.opened.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 }
 
+// agreeableBackend is a backend with sessions and nothing else.
+type agreeableBackend struct {
+	backend.Backend
+	open func() *session.Session
+}
+
+func (b agreeableBackend) Open(context.Context, *caller.Caller) (*session.Session, error) {
+	return b.open(), nil
+}
+
+func (b agreeableBackend) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
+	return map[string]edge.Route{path: handler.Route()}
+}
+
 // R34: no time-out of the HTTP server ends a stream, however long it lasts: one that
 // is silent for an hour and then has something to say.
 func TestR34LongStreamsAreNotCut(t *testing.T) {
@@ -215,26 +231,24 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.Log = logr.Discard()
 		var server *agreeableServer
+		env := &backend.Env{Config: cfg, Sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime})}
+		env.Keys, env.Settings = newKeys(t), settings.New(settings.Options{})
 		a := &Adapter{
-			config:   cfg,
-			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime}),
-			leaving:  make(chan struct{}),
-			draining: make(chan struct{}),
-			requests: edge.NewMetrics(prometheus.NewRegistry()),
-			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),
+			env: env, requests: edge.NewMetrics(prometheus.NewRegistry()),
+			bodies: edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),
+			backend: agreeableBackend{open: func() *session.Session {
+				server = &agreeableServer{}
+				server.opened = session.New(server, env.SessionLimits(), &env.SessionMetrics)
+				return server.opened
+			}},
 		}
-		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
-		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
-			server = &agreeableServer{}
-			server.opened = session.New(server, a.sessionLimits(), &a.metrics)
-			return server.opened, nil
-		}
+		a.lifecycle.init()
 		httpServer := listener.NewServer(a.door(), 1, logr.Discard())
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go a.sessions.Run(ctx)
+		go a.env.Sessions.Run(ctx)
 		transport := &http.Transport{DialContext: listener.dial}
 		c := &client{url: "http://localhost" + Path, http: &http.Client{Transport: transport}}
 		if err := c.initialize(ctx); err != nil {

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
@@ -42,7 +40,7 @@ func TestSlowModernServer(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		answered <- response.Status + " " + string(body)
 	}()
-	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Silent))
+	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.env.Keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Silent))
 	if len(answered) > 0 {
 		t.Fatalf("before the server has said anything: %s", <-answered)
 	}
@@ -62,8 +60,8 @@ func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
 		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
 	adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Warm = 0 }, "sh", "-c", script)
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
 }
 
 // A client that makes more calls than a session may have is refused the last; those before
@@ -120,21 +118,4 @@ func TestClientOfASilentServer(t *testing.T) {
 	if body, _ := io.ReadAll(response.Body); !bytes.Contains(body, []byte(`"error"`)) || !bytes.Contains(body, []byte(`within 2s`)) {
 		t.Errorf("%s %s", response.Status, body)
 	}
-}
-
-// The client of a server that the keeper learns nothing of waits for the keeper for half of
-// its time, and has the other half for the server to say what is wrong with it.
-func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config.Defaults()
-		cfg.Log = logr.Discard()
-		adapter := New(nil, cfg) // whose keeper does not run
-		ctx, cancel := context.WithTimeout(t.Context(), cfg.OpenTimeout)
-		defer cancel()
-		began := time.Now()
-		hasSessions, err := adapter.hasSessions(ctx)
-		if took := time.Since(began); !hasSessions || err != nil || took != cfg.OpenTimeout/2 {
-			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, cfg.OpenTimeout)
-		}
-	})
 }

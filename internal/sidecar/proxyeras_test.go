@@ -91,7 +91,7 @@ func TestHTTPServersOfOneEra(t *testing.T) {
 			at := serveHTTP(t, test.handler)
 			adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL, c.LegacySSE = config.StreamableHTTP, at, true })
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-03-26", "2024-11-05"} {

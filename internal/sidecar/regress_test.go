@@ -61,7 +61,7 @@ func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	adapter, url := startAdapterOn(t, listener, func(c *config.Config) {
 		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, stateless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
-	running := adapter.backend.processes.Running.Load
+	running := published(t, adapter, "server_processes")
 	g := gomega.NewWithT(t)
 	g.Eventually(running).WithTimeout(hang.Guard).Should(gomega.BeNumerically("==", 1)) // the keeper's
 	for range 3 {                                                                       // there is one place: it must be free again each time
@@ -139,7 +139,7 @@ func TestR08ProcessesEnd(t *testing.T) {
 		for _, pid := range pids {
 			g.Eventually(func() bool { return alive(pid) }).WithTimeout(hang.Guard).Should(gomega.BeFalse(), "process %d", pid)
 		}
-		g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+		g.Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 		c, release, err := hold(t.Context(), url) // until the adapter ends
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 			t.Parallel()
 			adapter, url := startAdapter(t, test.change)
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			stranger := &client{url: url, http: &http.Client{}}
@@ -283,7 +283,7 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 				t.Errorf("the client sees %q on %d pages, want %q", names, pages, test.want)
 			}
 			gomega.NewWithT(t).Eventually(func() int {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				if state.Catalog == nil {
 					return 0
 				}

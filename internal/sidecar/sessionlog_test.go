@@ -148,7 +148,7 @@ func TestWhatClientsSayIsShown(t *testing.T) {
 		"runes":   {strings.Repeat("€", 100), strings.Repeat("€", 21) + "…"},
 		"invalid": {"a\xff", "a\uFFFD"},
 	} {
-		if got := shown(test.text); got != test.want {
+		if got := legible(test.text); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

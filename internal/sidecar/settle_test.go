@@ -21,7 +21,7 @@ func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = longer }, bothServer)
 	before := mustOpen(t, url) // so the server works
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := adapter.keeper.State()
+		state, _ := adapter.env.Keeper.State()
 		return state.Catalog != nil
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	adapter.Leave()
@@ -38,7 +38,7 @@ func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 		t.Errorf("outside a session: %d %s, Connection %q", status, text, header.Get("Connection"))
 	}
 	adapter.Drain()
-	gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 	if status, _, header := v.do(http.MethodPost, "", session, pingMessage); status != http.StatusNotFound || header.Get("Connection") != "close" {
 		t.Errorf("in a session that has ended: %d, Connection %q", status, header.Get("Connection"))
 	}
@@ -65,7 +65,7 @@ func TestLeavingInstanceDrains(t *testing.T) {
 			if test.ready {
 				mustOpen(t, url)
 				gomega.NewWithT(t).Eventually(func() bool {
-					state, _ := adapter.keeper.State()
+					state, _ := adapter.env.Keeper.State()
 					return state.Catalog != nil
 				}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			}

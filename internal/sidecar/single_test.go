@@ -36,7 +36,7 @@ func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 					}
 				})
 			}
-			gomega.NewWithT(t).Eventually(func() int { return adapter.backend.proxy.InFlight() + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
+			gomega.NewWithT(t).Eventually(func() int { return int(published(t, adapter, "upstream_single_requests")()) + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
 			if len(refused) > 0 {
 				t.Errorf("%d are refused: %s", len(refused), <-refused)
 			}

@@ -140,9 +140,9 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 			t.Parallel()
 			adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StatelessClients, c.Warm = config.Native, 0 }, test.command...)
 			g := gomega.NewWithT(t)
-			g.Eventually(adapter.backend.eras.stateless.Found).WithTimeout(hang.Guard).Should(gomega.Equal(test.era))
+			g.Eventually(adapter.backend.(interface{ Era() stateless.Era }).Era).WithTimeout(hang.Guard).Should(gomega.Equal(test.era))
 			listed := func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready && slices.Contains(state.Catalog.Server.ProtocolVersions, "2026-07-28")
 			}
 			if test.era != stateless.Legacy {
@@ -151,7 +151,7 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 				t.Error("the catalogue lists 2026-07-28")
 			}
 			const keepers = 1
-			g.Eventually(adapter.backend.processes.Running.Load).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(keepers))
+			g.Eventually(published(t, adapter, "server_processes")).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(keepers))
 		})
 	}
 }

@@ -63,13 +63,13 @@ func TestEveryBackend(t *testing.T) {
 			t.Parallel()
 			adapter, address := startAdapter(t, test.change)
 			gomega.NewWithT(t).Eventually(func() error {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				if state.Ready {
 					return nil
 				}
 				return state.Err
 			}).WithTimeout(hang.Guard).Should(gomega.Succeed())
-			state, _ := adapter.keeper.State()
+			state, _ := adapter.env.Keeper.State()
 			if len(state.Catalog.Tools) == 0 {
 				t.Errorf("the keeper knows of no tools: %+v", state.Catalog)
 			}

@@ -116,10 +116,10 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 				stream, port = openStream(t, url, mustOpen(t, url).session)
 			}
 			if attempt == 0 { // as long as the peer is there, its silence is none: the kernel asks
-				g.Consistently(adapter.sessions.Len).WithTimeout(3 * time.Second).ShouldNot(gomega.BeZero())
+				g.Consistently(adapter.env.Sessions.Len).WithTimeout(3 * time.Second).ShouldNot(gomega.BeZero())
 			}
 			vanish(t, port)
-			g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			g.Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 			if time.Since(began) < front.KeepAliveInterval { // before the adapter has written anything
 				return
 			}
@@ -150,6 +150,6 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			t.Fatalf("post: %v, %v", response, err)
 		}
 		_ = response.Body.Close()
-		gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+		gomega.NewWithT(t).Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 	})
 }

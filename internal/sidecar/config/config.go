@@ -93,43 +93,41 @@ func Defaults() Config {
 
 // Validate returns an error that names all values that make no sense.
 func (c *Config) Validate() error {
-	var problems []error
-	for _, limit := range []struct {
-		name        string
-		value, most int64
-		least       int64
-	}{
-		{"max-sessions", int64(c.MaxSessions), 1 << 20, 1},
-		{"memory-limit", c.MemoryLimit, 1 << 40, 0},
-		{"warm", int64(c.Warm), 1 << 20, 0},
-		{"limit-body-bytes", c.BodyBytes, 1 << 32, 1 << 10},
-		{"limit-line-bytes", int64(c.LineBytes), 1 << 32, 1 << 10},
-		{"limit-replay-bytes", int64(c.ReplayBytes), 1 << 32, 0},
-		{"limit-streams", int64(c.StreamsPerSession), 1 << 20, 1},
-		{"limit-calls", int64(c.CallsPerSession), 1 << 20, 1},
-		{"limit-starts", int64(c.ConcurrentStarts), 1 << 20, 1},
-	} {
-		if limit.value < limit.least || limit.value > limit.most {
-			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most))
-		}
+	return errors.Join(
+		checkRange("max-sessions", int64(c.MaxSessions), 1, 1<<20),
+		checkRange("memory-limit", c.MemoryLimit, 0, 1<<40),
+		checkRange("warm", int64(c.Warm), 0, 1<<20),
+		checkRange("limit-body-bytes", c.BodyBytes, 1<<10, 1<<32),
+		checkRange("limit-line-bytes", int64(c.LineBytes), 1<<10, 1<<32),
+		checkRange("limit-replay-bytes", int64(c.ReplayBytes), 0, 1<<32),
+		checkRange("limit-streams", int64(c.StreamsPerSession), 1, 1<<20),
+		checkRange("limit-calls", int64(c.CallsPerSession), 1, 1<<20),
+		checkRange("limit-starts", int64(c.ConcurrentStarts), 1, 1<<20),
+		checkLeast("idle-timeout", c.IdleTimeout, time.Second),
+		checkLeast("max-lifetime", c.MaxLifetime, time.Second),
+		checkLeast("call-timeout", c.CallTimeout, time.Second),
+		checkLeast("park-timeout", c.ParkTimeout, time.Second),
+		checkLeast("open-timeout", c.OpenTimeout, time.Second),
+		checkLeast("drain-timeout", c.DrainTimeout, 0),
+		checkLeast("settle-time", c.SettleTime, 0),
+		c.checkFits(option.BodyBytes, c.BodyBytes),
+		c.checkFits(option.LineBytes, int64(c.LineBytes)),
+		c.Origins.Validate(),
+	)
+}
+
+func checkRange(name string, value, least, most int64) error {
+	if value < least || value > most {
+		return fmt.Errorf("%s is %d, want %d to %d", name, value, least, most)
 	}
-	for _, limit := range []struct {
-		name         string
-		value, least time.Duration
-	}{
-		{"idle-timeout", c.IdleTimeout, time.Second},
-		{"max-lifetime", c.MaxLifetime, time.Second},
-		{"call-timeout", c.CallTimeout, time.Second},
-		{"park-timeout", c.ParkTimeout, time.Second},
-		{"open-timeout", c.OpenTimeout, time.Second},
-		{"drain-timeout", c.DrainTimeout, 0},
-		{"settle-time", c.SettleTime, 0},
-	} {
-		if limit.value < limit.least {
-			problems = append(problems, fmt.Errorf("%s is %s, want at least %s", limit.name, limit.value, limit.least))
-		}
+	return nil
+}
+
+func checkLeast(name string, value, least time.Duration) error {
+	if value < least {
+		return fmt.Errorf("%s is %s, want at least %s", name, value, least)
 	}
-	return errors.Join(append(problems, c.checkFits(option.BodyBytes, c.BodyBytes), c.checkFits(option.LineBytes, int64(c.LineBytes)), c.Origins.Validate())...)
+	return nil
 }
 
 // checkFits returns an error if the largest message that an option allows does not fit into
@@ -164,3 +162,38 @@ func (c *Config) Connections() int {
 // Translates says whether clients of 2026-07-28 can use a server that has sessions only.
 // Where all sessions share a process, there is nothing to keep apart.
 func (c *Config) Translates() bool { return c.Shared || c.StatelessClients == Translate }
+
+// Transport is the transport that the server speaks.
+type Transport uint8
+
+// The transports.
+const (
+	Stdio Transport = iota
+	StreamableHTTP
+	SSE
+)
+
+// StatelessClients says how the adapter treats clients of revision 2026-07-28 of a server
+// that has sessions only.
+type StatelessClients uint8
+
+const (
+	// Native refuses them, with the error after which clients of both eras open a session.
+	Native StatelessClients = iota
+	// Translate serves them, with one process for all clients that have the same token, or
+	// that have the same address and no token.
+	Translate
+)
+
+func (s StatelessClients) String() string { return [...]string{"Native", "Translate"}[s] }
+
+// Set makes a StatelessClients a flag.
+func (s *StatelessClients) Set(text string) error {
+	for _, known := range []StatelessClients{Native, Translate} {
+		if known.String() == text {
+			*s = known
+			return nil
+		}
+	}
+	return fmt.Errorf("want Native or Translate, not %q", text)
+}

@@ -59,7 +59,7 @@ func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt
 
 // connect gets the server.
 func (k *Keeper) connect(ctx context.Context, a *attempt) {
-	a.connection, a.err = k.options.connector(a.how)(ctx)
+	a.connection, a.err = k.options.Connect(ctx, a.how == byDiscover)
 	switch {
 	case a.err == nil:
 	case errors.Is(a.err, ErrNoRoom):

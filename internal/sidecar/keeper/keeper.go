@@ -27,12 +27,10 @@ type Connection struct {
 
 // Options say how a Keeper looks.
 type Options struct {
-	// Connect gives a fresh server. If there is none because it was asked to initialize
-	// and refused, the error wraps an *mcpprobe.Error of the class Rejected.
-	Connect func(ctx context.Context) (Connection, error)
-	// ConnectStateless gives a fresh server that nobody has asked anything, to be
-	// looked at without a session. Nil if those of Connect are like that.
-	ConnectStateless func(ctx context.Context) (Connection, error)
+	// Connect returns a fresh server. If stateless is true, the keeper asks it without a
+	// session, so it must have had no message yet. If the server has had initialize and
+	// refused it, the error wraps an *mcpprobe.Error of the class Rejected.
+	Connect func(ctx context.Context, stateless bool) (Connection, error)
 
 	StartTimeout time.Duration // for a fresh server to tell what it offers
 	Patience     time.Duration // until one that has not told is called silent, at least
@@ -52,6 +50,17 @@ type Options struct {
 	// catalogues: if it depends on anything else, Refresh follows each change of that.
 	Serves func(own mcpprobe.Server) []string
 }
+
+// The adapter knows that a server has stopped to answer after the sum of these, and the kubelet
+// asks within two seconds more: together less than promise.Broken.
+const (
+	PingInterval = 4 * time.Second
+	PingTimeout  = 3 * time.Second
+	Patience     = 3 * time.Second
+)
+
+// Settle is how often the keeper lists what a server offers while that keeps changing.
+const Settle = time.Second
 
 // State is what is known of the server.
 type State struct {

@@ -36,14 +36,6 @@ func (o *Options) first() opening {
 	}
 }
 
-// connector gives fresh servers to open in one way.
-func (o *Options) connector(how opening) func(context.Context) (Connection, error) {
-	if how == byDiscover && o.ConnectStateless != nil {
-		return o.ConnectStateless
-	}
-	return o.Connect
-}
-
 // probe is how to ask a server that is opened in one way.
 func (k *Keeper) probe(how opening) mcpprobe.Options {
 	options := k.options.Probe

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // acceptor is a net.Listener whose connections belong to a Server.
@@ -23,7 +25,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 		if !ok {
 			return accepted, err
 		}
-		if c := (&conn{TCPConn: tcp, conns: a.conns, address: addressOf(tcp)}); a.conns.admit(c) {
+		if c := (&conn{TCPConn: tcp, conns: a.conns, address: caller.ShareOf(tcp.RemoteAddr().(*net.TCPAddr).IP.String())}); a.conns.admit(c) {
 			return c, err
 		}
 		refuse(tcp)

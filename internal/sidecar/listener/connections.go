@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
 // connections are the open connections of a Server, up to a limit. Each costs memory even if
@@ -137,15 +135,6 @@ func (l *connections) count() int {
 func (c *conn) is(state http.ConnState) bool { return http.ConnState(c.state.Load()) == state }
 
 func (c *conn) isActive() bool { return c.is(http.StateActive) }
-
-// addressOf is the address of a client, as caller.ShareOf groups addresses.
-func addressOf(conn *net.TCPConn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return ""
-	}
-	return caller.ShareOf(host)
-}
 
 // recordState is the ConnState of an http.Server, which calls it twice for each request.
 func recordState(of net.Conn, state http.ConnState) {

@@ -1,6 +1,7 @@
 package stateless
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -21,7 +22,7 @@ const nameBytes = 8 << 10
 // Endpoint answers messages of the stateless revision.
 type Endpoint struct {
 	options Options
-	metrics Metrics
+	metrics *Metrics
 	process *process
 	crowd   crowd
 
@@ -31,14 +32,14 @@ type Endpoint struct {
 // New returns an Endpoint. Its process is started for the first client.
 func New(options Options) *Endpoint {
 	options.owners = &owners{}
-	e := &Endpoint{options: options}
-	e.process = newProcess(&e.options, &e.metrics)
+	e := &Endpoint{options: options, metrics: cmp.Or(options.Metrics, &Metrics{})}
+	e.process = newProcess(&e.options, e.metrics)
 	e.crowd.process = e.process
 	return e
 }
 
 // Metrics are the counters.
-func (e *Endpoint) Metrics() *Metrics { return &e.metrics }
+func (e *Endpoint) Metrics() *Metrics { return e.metrics }
 
 // Era finds out what the server speaks. If that is not known, it takes a process, which
 // ends afterward.

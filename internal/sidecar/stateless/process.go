@@ -89,7 +89,9 @@ type Options struct {
 	// Era is that of the server, if it is known.
 	Era    Era
 	Limits Limits
-	Log    logr.Logger
+	// Metrics are those that several endpoints share; nil makes some.
+	Metrics *Metrics
+	Log     logr.Logger
 
 	owners *owners // of what all processes have begun
 }

@@ -44,6 +44,16 @@ type Options struct {
 	Log logr.Logger
 }
 
+// Limits that users do not set.
+const (
+	// MaxCalls bounds the memory for calls in flight of all sessions. Each session has a
+	// limit of its own, which is lower.
+	MaxCalls = 4096
+	// MaxSubscriptions bounds the resources that one session watches. It is far more than
+	// clients show to a person.
+	MaxSubscriptions = 256
+)
+
 // Metrics are counted over all processes that there were, one after the other.
 type Metrics struct {
 	Starts               session.Counter // processes that answered initialize

@@ -1,0 +1,86 @@
+package metrics
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tolegacy"
+	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tomodern"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
+)
+
+// Each counter of a part is in its table, once.
+func TestEveryCounterIsPublished(t *testing.T) {
+	var routing session.Metrics
+	var process shared.Metrics
+	var single stateless.Metrics
+	var modern tomodern.Metrics
+	var legacy tolegacy.Metrics
+	var junk session.Counter
+	proxy := upstream.NewProxy(upstream.Options{})
+	for name, test := range map[string]struct {
+		tables  []Metric
+		structs []any
+	}{
+		"sessions":    {Routing(&routing), []any{&routing}},
+		"shared":      {Shared(&process), []any{&process}},
+		"stateless":   {Stateless(&single), []any{&single}},
+		"translation": {Translation(&modern, &legacy), []any{&modern, &legacy}},
+		"proxy":       {Proxy(proxy), []any{&proxy.Metrics}},
+		"SSE":         {HTTPSSE(&junk), []any{&struct{ Junk *session.Counter }{&junk}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			Register(registry, test.tables)
+			counters := map[string]*session.Counter{}
+			for _, from := range test.structs {
+				collect(counters, from)
+			}
+			want := map[string]float64{} // values that tell them apart
+			for name, counter := range counters {
+				for range 1000 + len(want) {
+					counter.Inc()
+				}
+				want[name] = float64(1000 + len(want))
+			}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[float64]int{}
+			for _, family := range families {
+				if strings.HasSuffix(family.GetName(), "_total") {
+					got[family.GetMetric()[0].GetCounter().GetValue()]++
+				}
+			}
+			for name, value := range want {
+				if got[value] != 1 {
+					t.Errorf("%s is published %d times", name, got[value])
+				}
+			}
+			if len(got) != len(want) || len(want) == 0 {
+				t.Errorf("%d counters are published, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// collect adds the counters of a struct.
+func collect(to map[string]*session.Counter, from any) {
+	value := reflect.ValueOf(from).Elem()
+	for i := range value.NumField() {
+		field := value.Field(i)
+		if field.Kind() != reflect.Pointer {
+			field = field.Addr()
+		}
+		if counter, ok := reflect.TypeAssert[*session.Counter](field); ok {
+			to[value.Type().String()+"."+value.Type().Field(i).Name] = counter
+		}
+	}
+}
