@@ -50,9 +50,8 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	}
 	a := &Adapter{
 		env:      &backend.Env{Config: c, Memory: budget.New(c.Budget(), c.MaxSessions)},
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), lifecycle: newLifecycle(),
 	}
-	a.lifecycle.init()
 	a.env.Sessions = session.NewRegistry(session.Policy{
 		Max: c.MaxSessions, Full: c.Names.Reached(places.ErrFull, option.MaxSessions, c.MaxSessions), Patience: c.Patience,
 		IdleTimeout: c.IdleTimeout, MaxLifetime: c.MaxLifetime, Opened: a.logSession,

@@ -31,9 +31,9 @@ type lifecycle struct {
 	drained    chan struct{}
 }
 
-func (l *lifecycle) init() {
-	l.leaving, l.draining, l.drained = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	l.hurried, l.hurry = context.WithCancel(context.Background())
+func newLifecycle() lifecycle {
+	hurried, hurry := context.WithCancel(context.Background())
+	return lifecycle{hurried: hurried, hurry: hurry, leaving: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // Leave is for an instance that goes away. It returns at once. The adapter serves everything,

@@ -234,7 +234,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		env := &backend.Env{Config: cfg, Sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime})}
 		env.Keys, env.Settings = newKeys(t), settings.New(settings.Options{})
 		a := &Adapter{
-			env: env, requests: edge.NewMetrics(prometheus.NewRegistry()),
+			env: env, lifecycle: newLifecycle(), requests: edge.NewMetrics(prometheus.NewRegistry()),
 			bodies: edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),
 			backend: agreeableBackend{open: func() *session.Session {
 				server = &agreeableServer{}
@@ -242,7 +242,6 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 				return server.opened
 			}},
 		}
-		a.lifecycle.init()
 		httpServer := listener.NewServer(a.door(), 1, logr.Discard())
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		go func() { _ = httpServer.Serve(listener) }()

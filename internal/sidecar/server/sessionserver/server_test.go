@@ -44,13 +44,11 @@ func (s *stubborn) Send(_ context.Context, sent session.Message) error {
 // that was cancelled, so that the server need not be ended.
 func TestAnswerToACancelledCallOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, err := New(func() (*session.Session, error) {
-			server := &stubborn{}
-			server.opened = session.New(server, session.Limits{
-				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20, CallTimeout: time.Minute, CancelGrace: time.Second,
-			}, &session.Metrics{})
-			return server.opened, nil
-		}())
+		behind := &stubborn{}
+		behind.opened = session.New(behind, session.Limits{
+			Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20, CallTimeout: time.Minute, CancelGrace: time.Second,
+		}, &session.Metrics{})
+		made, err := New(behind.opened, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,12 +77,10 @@ func TestAnswerToACancelledCallOfASession(t *testing.T) {
 func TestCancelledCallsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var metrics session.Metrics
-		server, err := New(func() (*session.Session, error) {
-			return session.New(obedient{}, session.Limits{
-				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
-				CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
-			}, &metrics), nil
-		}())
+		server, err := New(session.New(obedient{}, session.Limits{
+			Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
+			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
+		}, &metrics), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
