@@ -102,8 +102,7 @@ func (a *Adapter) registerMetrics() {
 		metrics.Keeper(func() bool { state, _ := a.env.Keeper.State(); return state.Ready }),
 		metrics.Connections(a.clients),
 		metrics.Memory(a.env.Memory, a.bodies),
-		metrics.Sessions(a.env.Sessions, a.env.MaxSessions),
-		metrics.Routing(&a.env.SessionMetrics),
+		metrics.Sessions(a.env.Sessions, a.env.MaxSessions, &a.env.SessionMetrics),
 		a.backend.Metrics(),
 	))
 }

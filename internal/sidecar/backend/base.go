@@ -3,12 +3,12 @@ package backend
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tolegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tomodern"
+	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
 // base is the part that all backends have in common: the endpoint for clients without
@@ -117,7 +118,11 @@ func (b *base) ServeStateless(w http.ResponseWriter, r *edge.Request) {
 
 // Routes implements Backend.
 func (b *base) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
-	return map[string]edge.Route{path: handler.Route()}
+	routes := map[string]edge.Route{path: handler.Route()}
+	if b.UpstreamURL != nil {
+		maps.Copy(routes, upstream.Metadata(b.UpstreamURL, path))
+	}
+	return routes
 }
 
 // ProbeOrder implements Backend. Most clients of a server begin with initialize.
@@ -159,11 +164,6 @@ func (b *base) Parts() []admin.Part {
 // Metrics implements Backend.
 func (b *base) Metrics() []metrics.Metric {
 	return append(metrics.Stateless(&b.statelessMetrics), metrics.Translation(b.toModern.Metrics(), &b.toLegacyMetrics)...)
-}
-
-// firstState is the state of the keeper after it has asked the server for the first time.
-func (b *base) firstState(ctx context.Context) (keeper.State, error) {
-	return b.awaitState(ctx, func(s *keeper.State) bool { return s.Reason != adapterapi.Starting })
 }
 
 // awaitState waits for the keeper to know enough. If the context ends first, it returns the

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
@@ -46,14 +47,10 @@ func NewProxy(env *Env) Backend {
 	p := &proxy{legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
 	p.support.ask, p.support.log = p.legacy.Sessions, env.Log
 	p.base = newBase(env, stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
-		return p.dialLegacy(ctx, from)
+		return reached(p.legacy.Dial(ctx, from))
 	})
 	translated := p.statelessOptions(stateless.Modern, func(ctx context.Context) (mux.Server, error) {
-		connection, err := p.modern.Dial(ctx, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", notReached, err)
-		}
-		return connection, nil
+		return reached(p.modern.Dial(ctx, nil))
 	})
 	translated.Limits.Processes = 1 // there is one server, however many connections
 	translated.ManyListens = true   // each with the token of its client
@@ -70,20 +67,19 @@ func NewProxy(env *Env) Backend {
 	return p
 }
 
-// dialLegacy connects to the server for one session of the caller.
-func (p *proxy) dialLegacy(ctx context.Context, from *caller.Caller) (*upstream.Connection, error) {
-	connection, err := p.legacy.Dial(ctx, from)
+// reached adds to the error of a connection what clients see first.
+func reached[Connection any](connection Connection, err error) (Connection, error) {
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", notReached, err)
+		err = fmt.Errorf("%s: %w", notReached, err)
 	}
-	return connection, nil
+	return connection, err
 }
 
 // spoken is the revision by which the keeper speaks with the server, and the digest of the
 // server's catalogue. Both are empty if the keeper cannot speak with it. Clients wait for the
 // first attempt of the keeper.
 func (p *proxy) spoken(ctx context.Context) (revision, digest string) {
-	state, err := p.firstState(ctx)
+	state, err := p.awaitState(ctx, func(s *keeper.State) bool { return s.Reason != adapterapi.Starting })
 	if err != nil || state.Catalog == nil {
 		return "", ""
 	}
@@ -106,7 +102,7 @@ func (p *proxy) Open(ctx context.Context, from *caller.Caller) (*session.Session
 		last.Store(from.Lasting())
 		return p.numbered(p.openTranslated(last, func(server session.Server) *session.Session { return p.newCheckedSession(server, last) }), nil)
 	}
-	connection, err := p.dialLegacy(ctx, from)
+	connection, err := reached(p.legacy.Dial(ctx, from))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +141,7 @@ func (p *proxy) Routes(path string, handler *streamable.Handler) map[string]edge
 	route := p.proxy.Route()
 	route.Check = func(w http.ResponseWriter, r *edge.Request) bool { return p.frontOf(r).Check(w, r) }
 	route.Serve = func(w http.ResponseWriter, r *edge.Request) { p.frontOf(r).Serve(w, r) }
-	routes := upstream.Metadata(p.UpstreamURL, path)
+	routes := p.base.Routes(path, handler)
 	routes[path] = route
 	return routes
 }

@@ -2,14 +2,11 @@ package backend
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
-	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -53,13 +50,6 @@ func (s *sse) Open(ctx context.Context, from *caller.Caller) (*session.Session, 
 // Connect implements Backend.
 func (s *sse) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
 	return connectURL(ctx, s.server.Check, mcpprobe.SSE(s.UpstreamURL.String(), http.Header{}))
-}
-
-// Routes implements Backend.
-func (s *sse) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
-	routes := s.base.Routes(path, handler)
-	maps.Copy(routes, upstream.Metadata(s.UpstreamURL, path))
-	return routes
 }
 
 // Metrics implements Backend.

@@ -26,8 +26,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/stateless"
 )
 
-// stdio is a base whose servers are processes.
-type stdio struct {
+// processes has a process for each session of a stdio server.
+type processes struct {
 	*base
 	pool *child.Pool
 }
@@ -47,8 +47,8 @@ func newPool(env *Env, starter child.Starter, processes int, sendTimeout time.Du
 	})
 }
 
-func newStdio(env *Env, pool *child.Pool, withSession acquireSession) stdio {
-	return stdio{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) { return acquire(ctx, pool) }, withSession), pool}
+func newProcesses(env *Env, pool *child.Pool, withSession acquireSession) processes {
+	return processes{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) { return acquire(ctx, pool) }, withSession), pool}
 }
 
 // acquire takes a process of the pool. Clients see the error.
@@ -61,27 +61,27 @@ func acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
 }
 
 // Run implements Backend.
-func (s stdio) Run(ctx context.Context) {
+func (p processes) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { s.findEra(ctx) })
-	s.pool.Run(ctx)
+	running.Go(func() { p.findEra(ctx) })
+	p.pool.Run(ctx)
 	running.Wait()
 }
 
 // Metrics implements Backend.
-func (s stdio) Metrics() []metrics.Metric {
-	return append(s.base.Metrics(), metrics.Processes(s.pool.Metrics())...)
+func (p processes) Metrics() []metrics.Metric {
+	return append(p.base.Metrics(), metrics.Processes(p.pool.Metrics())...)
 }
 
 // open opens a session: with the server, if it has sessions, and else a translated one.
-func (s stdio) open(ctx context.Context, native func() (*session.Session, error)) (*session.Session, error) {
-	switch hasSessions, err := s.hasSessions(ctx); {
+func (p processes) open(ctx context.Context, native func() (*session.Session, error)) (*session.Session, error) {
+	switch hasSessions, err := p.hasSessions(ctx); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", notStarted, err)
 	case hasSessions:
 		return native()
 	default:
-		return s.numbered(s.openTranslated(nil, s.newSession), nil)
+		return p.numbered(p.openTranslated(nil, p.newSession), nil)
 	}
 }
 
@@ -92,13 +92,13 @@ var unknown = []adapterapi.Reason{adapterapi.Starting, adapterapi.Silent, adapte
 // server that answers, and clients that come earlier wait: a server without sessions would
 // refuse them. If the keeper does not know after half of the time that the client has, the
 // client goes to the server, which says what is wrong with it.
-func (s stdio) hasSessions(ctx context.Context) (bool, error) {
-	if s.era != stateless.Auto {
-		return s.era == stateless.Legacy, nil
+func (p processes) hasSessions(ctx context.Context) (bool, error) {
+	if p.era != stateless.Auto {
+		return p.era == stateless.Legacy, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, s.OpenTimeout/2)
+	waiting, cancel := context.WithTimeout(ctx, p.OpenTimeout/2)
 	defer cancel()
-	state, err := s.awaitState(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || !slices.Contains(unknown, s.Reason) })
+	state, err := p.awaitState(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || !slices.Contains(unknown, s.Reason) })
 	if err != nil && ctx.Err() == nil {
 		return true, nil
 	}
@@ -112,23 +112,23 @@ const eraRetry = 30 * time.Second
 // catalogue lists it before a client asks. That takes another process than the keeper's: the
 // answer would leave open whether the keeper's has a session, and some servers end when they
 // are asked.
-func (s stdio) findEra(ctx context.Context) {
-	if s.era != stateless.Auto || s.Translates() {
+func (p processes) findEra(ctx context.Context) {
+	if p.era != stateless.Auto || p.Translates() {
 		return
 	}
 	for ctx.Err() == nil {
-		state, err := s.awaitState(ctx, func(s *keeper.State) bool { return s.Ready })
+		state, err := p.awaitState(ctx, func(s *keeper.State) bool { return s.Ready })
 		if err != nil || state.Stateless {
 			return
 		}
-		era, err := s.statelessClients.Era(ctx)
+		era, err := p.statelessClients.Era(ctx)
 		if err == nil {
 			if era == stateless.Modern {
-				s.Keeper.Refresh()
+				p.Keeper.Refresh()
 			}
 			return
 		}
-		s.Log.V(1).Info("Cannot find out whether the server speaks revision "+front.Revision20260728, "error", err.Error())
+		p.Log.V(1).Info("Cannot find out whether the server speaks revision "+front.Revision20260728, "error", err.Error())
 		mux.Pause(ctx, eraRetry)
 	}
 }
@@ -136,9 +136,9 @@ func (s stdio) findEra(ctx context.Context) {
 // exitGrace is for the exit code of a process to arrive after the end of its output.
 const exitGrace = 100 * time.Millisecond
 
-// connectProcess gives the keeper a process of its own.
-func (s stdio) connectProcess(ctx context.Context) (keeper.Connection, error) {
-	server, err := s.pool.Acquire(ctx)
+// Connect implements Backend. The keeper has a process of its own.
+func (p processes) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
+	server, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return keeper.Connection{}, connectError(err)
 	}
@@ -148,7 +148,7 @@ func (s stdio) connectProcess(ctx context.Context) (keeper.Connection, error) {
 		return keeper.Connection{}, server.Reason()
 	}
 	return keeper.Connection{
-		Target: mcpprobe.FramedPipes(output, input, s.Framing),
+		Target: mcpprobe.FramedPipes(output, input, p.Framing),
 		Close:  server.Close,
 		Reason: func() error {
 			select {
@@ -173,15 +173,12 @@ func connectError(err error) error {
 	return err
 }
 
-// processes has a process for each session.
-type processes struct{ stdio }
-
 // NewProcesses returns a backend with a process for each session, one for each server that
 // serves clients without sessions by translation, one for the keeper, and one for the
 // manager's probe.
 func NewProcesses(env *Env, starter child.Starter) Backend {
 	pool := newPool(env, starter, 2*env.MaxSessions+2, mux.SendTimeout)
-	return processes{newStdio(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) })}
+	return newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) })
 }
 
 // Open implements Backend.
@@ -203,14 +200,9 @@ func (p processes) Open(ctx context.Context, _ *caller.Caller) (*session.Session
 	})
 }
 
-// Connect implements Backend.
-func (p processes) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
-	return p.connectProcess(ctx)
-}
-
 // sharedProcess has one process for all sessions. The keeper has a session of it.
 type sharedProcess struct {
-	stdio
+	processes
 	process *shared.Process
 }
 
@@ -228,7 +220,7 @@ func NewShared(env *Env, starter child.Starter) Backend {
 		Calls: shared.MaxCalls, Subscriptions: shared.MaxSubscriptions, InputBytes: session.PendingBytes, BacklogBytes: env.LineBytes,
 		StartTimeout: env.OpenTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
 	})
-	return &sharedProcess{newStdio(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
+	return &sharedProcess{newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(process.Open(ctx))
 	}), process}
 }
@@ -247,7 +239,7 @@ func (s *sharedProcess) Open(ctx context.Context, _ *caller.Caller) (*session.Se
 // Connect implements Backend.
 func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Connection, error) {
 	if stateless {
-		return s.connectProcess(ctx)
+		return s.processes.Connect(ctx, true)
 	}
 	opened, err := s.process.Open(ctx)
 	if err != nil {
@@ -258,16 +250,16 @@ func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Con
 
 // Close implements Backend.
 func (s *sharedProcess) Close() {
-	s.stdio.Close()
+	s.processes.Close()
 	s.process.Close()
 }
 
 // Parts implements Backend.
 func (s *sharedProcess) Parts() []admin.Part {
-	return append(s.stdio.Parts(), admin.Part{Name: "shared process", Locks: s.process.Locks})
+	return append(s.processes.Parts(), admin.Part{Name: "shared process", Locks: s.process.Locks})
 }
 
 // Metrics implements Backend.
 func (s *sharedProcess) Metrics() []metrics.Metric {
-	return append(s.stdio.Metrics(), metrics.Shared(s.process.Metrics())...)
+	return append(s.processes.Metrics(), metrics.Shared(s.process.Metrics())...)
 }

@@ -19,7 +19,7 @@ func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.Log = logr.Discard()
 		env := &Env{Config: cfg, Keeper: keeper.New(keeper.Options{})} // which does not run
-		server := newStdio(env, newPool(env, nil, 1, time.Second), nil)
+		server := newProcesses(env, newPool(env, nil, 1, time.Second), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), cfg.OpenTimeout)
 		defer cancel()
 		began := time.Now()

@@ -53,7 +53,7 @@ func (l *connections) admit(c *conn) bool {
 	}
 	l.mu.Unlock()
 	switch {
-	case victim != nil && victim.isActive(): // since this moment; the limit is exceeded by one for now
+	case victim != nil && victim.is(http.StateActive): // since this moment; the limit is exceeded by one for now
 	case victim != nil:
 		l.evicted.Add(1)
 		_ = victim.Close()
@@ -67,7 +67,12 @@ func (l *connections) admit(c *conn) bool {
 // victimLocked is the connection to evict, or nil: one of the address that has most, or else
 // one of any address.
 func (l *connections) victimLocked() *conn {
-	busiest := l.busiestAddressLocked()
+	busiest := ""
+	for address, count := range l.byAddress {
+		if count > l.byAddress[busiest] {
+			busiest = address
+		}
+	}
 	if c := l.victimAmongLocked(func(c *conn) bool { return c.address == busiest }); c != nil {
 		return c
 	}
@@ -89,15 +94,6 @@ func (l *connections) victimAmongLocked(may func(*conn) bool) *conn {
 		}
 	}
 	return longest
-}
-
-func (l *connections) busiestAddressLocked() (busiest string) {
-	for address, count := range l.byAddress {
-		if count > l.byAddress[busiest] {
-			busiest = address
-		}
-	}
-	return busiest
 }
 
 // remove forgets a connection that is closed.
@@ -133,8 +129,6 @@ func (l *connections) count() int {
 }
 
 func (c *conn) is(state http.ConnState) bool { return http.ConnState(c.state.Load()) == state }
-
-func (c *conn) isActive() bool { return c.is(http.StateActive) }
 
 // recordState is the ConnState of an http.Server, which calls it twice for each request.
 func recordState(of net.Conn, state http.ConnState) {

@@ -170,7 +170,7 @@ func TestSilentConnectionOfAnotherAddress(t *testing.T) {
 		c.conns.mu.Lock()
 		defer c.conns.mu.Unlock()
 		for conn := range c.conns.open {
-			if conn.isActive() {
+			if conn.is(http.StateActive) {
 				delete(c.conns.byAddress, conn.address)
 				conn.address = "192.0.2.1"
 				c.conns.byAddress = map[string]int{"127.0.0.1": 1, conn.address: 2}

@@ -84,24 +84,13 @@ func Memory(b *budget.Budget, bodies *edge.Memory) []Metric {
 	}
 }
 
-// Sessions are the open ones, and clients that found every session slot taken.
-func Sessions(r *session.Registry, limit int) []Metric {
+// Sessions are the open ones, clients that found every session slot taken, and messages that
+// sessions could not deliver.
+func Sessions(r *session.Registry, limit int, m *session.Metrics) []Metric {
 	metrics := []Metric{
 		metric("sessions", "Sessions that are open.", r.Len),
 		metric("sessions_limit", "Sessions that may be open at a time.", func() int { return limit }),
 		metric("refused_sessions_total", "Clients that found every session slot taken, and no session that could end for them.", r.Places.Refused),
-	}
-	for _, use := range places.Uses() {
-		evicted := metric("evicted_sessions_total", "Idle sessions that ended for others because every session slot was taken, by what their clients had done: opened, listed, worked.", func() uint64 { return r.Places.Evicted(use) })
-		evicted.labels = prometheus.Labels{"use": use.String()}
-		metrics = append(metrics, evicted)
-	}
-	return metrics
-}
-
-// Routing is what sessions could not deliver as they should.
-func Routing(m *session.Metrics) []Metric {
-	return []Metric{
 		metric("dropped_notifications_total", "Notifications given up because a client did not read.", m.DroppedNotifications.Value),
 		metric("abandoned_answers_total", "Answers given up because the client did not come back for them.", m.AbandonedAnswers.Value),
 		metric("abandoned_streams_total", "Streams of calls given up because there were too many that the client had not come back for.", m.AbandonedStreams.Value),
@@ -114,6 +103,12 @@ func Routing(m *session.Metrics) []Metric {
 		metric("slow_sessions_total", "Sessions that ended because their clients did not read and others needed the memory.", m.SlowClients.Value),
 		metric("server_stalls_total", "Times that a server was not read because its client did not.", m.Stalls.Value),
 	}
+	for _, use := range places.Uses() {
+		evicted := metric("evicted_sessions_total", "Idle sessions that ended for others because every session slot was taken, by what their clients had done: opened, listed, worked.", func() uint64 { return r.Places.Evicted(use) })
+		evicted.labels = prometheus.Labels{"use": use.String()}
+		metrics = append(metrics, evicted)
+	}
+	return metrics
 }
 
 // Processes are those of a stdio server.
