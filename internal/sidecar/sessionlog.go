@@ -15,7 +15,8 @@ import (
 // logSession logs the beginning and the end of a session. The manager opens one with each
 // probe, which the log has only at a higher verbosity.
 func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
-	begin, about, client := time.Now(), opened.About(), introductionOf(ctx)
+	begin, about := time.Now(), opened.About()
+	client, _ := ctx.Value(introductionKey{}).(introduction)
 	level := 0
 	if client.probe {
 		level = 1
@@ -75,11 +76,6 @@ func introducing(route edge.Route) edge.Route {
 		serve(w, r)
 	}
 	return route
-}
-
-func introductionOf(ctx context.Context) introduction {
-	client, _ := ctx.Value(introductionKey{}).(introduction)
-	return client
 }
 
 // logInitialize logs the introduction of a client whose session is open already: clients of

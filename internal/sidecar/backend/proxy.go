@@ -20,9 +20,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/upstream"
 )
 
-// proxy has a server that speaks Streamable HTTP. It passes requests of clients on to the
-// server, except those of clients that have no era in common with it.
-type proxy struct {
+// streamableHTTP has a server that speaks Streamable HTTP. It passes requests of clients on to
+// the server, except those of clients that have no era in common with it.
+type streamableHTTP struct {
 	*base
 	proxy *upstream.Proxy
 
@@ -44,7 +44,7 @@ func NewProxy(env *Env) Backend {
 		URL: env.UpstreamURL, MessageBytes: env.LineBytes, Memory: env.Memory, SendTimeout: mux.SendTimeout,
 		Calls: stateless.MaxCalls + stateless.MaxListens + ownCalls,
 	}
-	p := &proxy{legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
+	p := &streamableHTTP{legacy: upstream.NewLegacy(options), modern: upstream.NewModern(options)}
 	p.support.ask, p.support.log = p.legacy.Sessions, env.Log
 	p.base = newBase(env, stateless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 		return reached(p.legacy.Dial(ctx, from))
@@ -78,7 +78,7 @@ func reached[Connection any](connection Connection, err error) (Connection, erro
 // spoken is the revision by which the keeper speaks with the server, and the digest of the
 // server's catalogue. Both are empty if the keeper cannot speak with it. Clients wait for the
 // first attempt of the keeper.
-func (p *proxy) spoken(ctx context.Context) (revision, digest string) {
+func (p *streamableHTTP) spoken(ctx context.Context) (revision, digest string) {
 	state, err := p.awaitState(ctx, func(s *keeper.State) bool { return s.Reason != adapterapi.Starting })
 	if err != nil || state.Catalog == nil {
 		return "", ""
@@ -88,14 +88,14 @@ func (p *proxy) spoken(ctx context.Context) (revision, digest string) {
 
 // hasSessions says whether the server itself has sessions. The adapter asks a server that
 // speaks the revision without sessions, when a client first wants a session.
-func (p *proxy) hasSessions(ctx context.Context) bool {
+func (p *streamableHTTP) hasSessions(ctx context.Context) bool {
 	revision, digest := p.spoken(ctx)
 	return revision < front.Revision20260728 || p.support.has(ctx, digest)
 }
 
 // Open implements Backend. It opens sessions for clients of another transport than the
 // server's, and for all clients of a server without sessions.
-func (p *proxy) Open(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+func (p *streamableHTTP) Open(ctx context.Context, from *caller.Caller) (*session.Session, error) {
 	if !p.hasSessions(ctx) {
 		// The token of a client may change from one request to the next, as tokens expire.
 		last := &atomic.Pointer[caller.Caller]{}
@@ -111,7 +111,7 @@ func (p *proxy) Open(ctx context.Context, from *caller.Caller) (*session.Session
 
 // initialize opens a session for a client of a server that has none. It returns false if the
 // server has sessions.
-func (p *proxy) initialize(w http.ResponseWriter, r *edge.Request) bool {
+func (p *streamableHTTP) initialize(w http.ResponseWriter, r *edge.Request) bool {
 	if p.hasSessions(r.Context()) {
 		return false
 	}
@@ -121,7 +121,7 @@ func (p *proxy) initialize(w http.ResponseWriter, r *edge.Request) bool {
 
 // translate answers a client without sessions of a server that is known to have sessions only.
 // It returns false for other servers.
-func (p *proxy) translate(w http.ResponseWriter, r *edge.Request) bool {
+func (p *streamableHTTP) translate(w http.ResponseWriter, r *edge.Request) bool {
 	if revision, _ := p.spoken(r.Context()); revision == "" || revision >= front.Revision20260728 {
 		return false
 	}
@@ -130,13 +130,13 @@ func (p *proxy) translate(w http.ResponseWriter, r *edge.Request) bool {
 }
 
 // ServeStateless implements Backend.
-func (p *proxy) ServeStateless(w http.ResponseWriter, r *edge.Request) {
+func (p *streamableHTTP) ServeStateless(w http.ResponseWriter, r *edge.Request) {
 	p.proxy.ServeStateless(w, r)
 }
 
 // Routes implements Backend. Requests of translated sessions go to the handler, and all others
 // to the proxy.
-func (p *proxy) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
+func (p *streamableHTTP) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
 	p.translated = handler
 	route := p.proxy.Route()
 	route.Check = func(w http.ResponseWriter, r *edge.Request) bool { return p.frontOf(r).Check(w, r) }
@@ -146,7 +146,7 @@ func (p *proxy) Routes(path string, handler *streamable.Handler) map[string]edge
 	return routes
 }
 
-func (p *proxy) frontOf(r *edge.Request) interface {
+func (p *streamableHTTP) frontOf(r *edge.Request) interface {
 	Check(w http.ResponseWriter, r *edge.Request) bool
 	Serve(w http.ResponseWriter, r *edge.Request)
 } {
@@ -157,14 +157,14 @@ func (p *proxy) frontOf(r *edge.Request) interface {
 }
 
 // Connect implements Backend.
-func (p *proxy) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
+func (p *streamableHTTP) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
 	return connectURL(ctx, p.proxy.Reach, mcpprobe.HTTP(p.UpstreamURL.String(), http.Header{}))
 }
 
 // ProbeOrder implements Backend. A request without a session costs an HTTP server nothing.
-func (p *proxy) ProbeOrder() (initializeFirst, only bool) { return false, false }
+func (p *streamableHTTP) ProbeOrder() (initializeFirst, only bool) { return false, false }
 
 // Metrics implements Backend.
-func (p *proxy) Metrics() []metrics.Metric {
+func (p *streamableHTTP) Metrics() []metrics.Metric {
 	return append(p.base.Metrics(), metrics.Proxy(p.proxy)...)
 }
