@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
@@ -32,10 +33,10 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
 }
 
-var transports = map[sidecar.Transport]string{sidecar.Stdio: "stdio", sidecar.StreamableHTTP: "streamable-http", sidecar.SSE: "sse"}
+var transports = map[config.Transport]string{config.Stdio: "stdio", config.StreamableHTTP: "streamable-http", config.SSE: "sse"}
 
-func bindConfig(flags *flag.FlagSet, c *sidecar.Config) {
-	flags.Var(choice[sidecar.Transport]{&c.Transport, transports}, "transport", "`transport` that the server speaks: stdio, streamable-http or sse")
+func bindConfig(flags *flag.FlagSet, c *config.Config) {
+	flags.Var(choice[config.Transport]{&c.Transport, transports}, "transport", "`transport` that the server speaks: stdio, streamable-http or sse")
 	flags.Var(choice[bool]{&c.Shared, map[bool]string{false: "PerSession", true: "Shared"}}, "isolation", "which `processes` serve sessions of a stdio server: PerSession or Shared")
 	flags.Var(choice[rpc.Framing]{&c.Framing, map[rpc.Framing]string{rpc.Newline: "Newline", rpc.ContentLength: "ContentLength"}}, "framing", "`framing` of a stdio server's messages: Newline or ContentLength")
 	flags.IntVar(&c.MaxSessions, "max-sessions", c.MaxSessions, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end")
@@ -100,53 +101,56 @@ func (o *options) addServerUIDs(list string) error {
 }
 
 // checkServer refuses flags for the server that contradict each other, and sets its URL.
-func checkServer(config *sidecar.Config, o options) (err error) {
-	if o.serverUIDs != nil && o.socket == "" {
+func checkServer(c *config.Config, o options) error {
+	switch isStdio := c.Transport == config.Stdio; {
+	case o.serverUIDs != nil && o.socket == "":
 		return errors.New("server-uid says who may use the socket: give --socket, too")
+	case !isStdio:
+		return checkHTTP(c, o)
+	case o.upstream != "":
+		return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
+	case (len(o.command) == 0) == (o.socket == ""):
+		return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
 	}
-	if config.Transport == sidecar.Stdio {
-		switch {
-		case o.upstream != "":
-			return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
-		case (len(o.command) == 0) == (o.socket == ""):
-			return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
-		}
-		return nil
-	}
-	transport := transports[config.Transport]
-	config.UpstreamURL, err = url.Parse(o.upstream)
-	if err != nil || config.UpstreamURL.Scheme != "http" || config.UpstreamURL.Host == "" || len(o.command) > 0 {
+	return nil
+}
+
+// checkHTTP sets the URL of a server that speaks HTTP, and refuses flags that have no meaning for it.
+func checkHTTP(c *config.Config, o options) (err error) {
+	transport := transports[c.Transport]
+	c.UpstreamURL, err = url.Parse(o.upstream)
+	if err != nil || c.UpstreamURL.Scheme != "http" || c.UpstreamURL.Host == "" || len(o.command) > 0 {
 		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", transport)
 	}
-	if config.Framing != rpc.Newline || config.Shared || config.Era != sessionless.Auto {
+	if c.Framing != rpc.Newline || c.Shared || c.Era != sessionless.Auto {
 		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", transport)
 	}
 	return nil
 }
 
 // complete sets the configuration that depends on several flags.
-func complete(config *sidecar.Config, o *options) (err error) {
-	config.Names.Fields = o.settingsDir != "" // the manager writes settings for an MCPServer
-	if err := config.Validate(); err != nil {
+func complete(c *config.Config, o *options) (err error) {
+	c.Names.Fields = o.settingsDir != "" // the manager has written that file for an MCPServer
+	if err := c.Validate(); err != nil {
 		return err
 	}
-	if config.Log, o.level, err = newLogger(o.verbosity); err != nil {
+	if c.Log, o.level, err = newLogger(o.verbosity); err != nil {
 		return err
 	}
 	if o.keysDir == "" {
-		config.Keys, err = keys.Generate()
+		c.Keys, err = keys.Generate()
 	} else {
-		config.Keys, err = keys.Load(o.keysDir, o.podUID)
+		c.Keys, err = keys.Load(o.keysDir, o.podUID)
 	}
 	if err != nil {
 		return err
 	}
 	if o.podUID != "" {
 		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
-		if err != nil || len(uid) != len(config.Owner.UID) {
+		if err != nil || len(uid) != len(c.Owner.UID) {
 			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
 		}
-		config.Owner.UID = [16]byte(uid)
+		c.Owner.UID = [16]byte(uid)
 	}
 	return nil
 }

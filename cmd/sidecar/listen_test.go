@@ -17,7 +17,7 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -34,7 +34,7 @@ func TestR52DefaultIsLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		listener, err := sidecar.Listen(t.Context(), net.JoinHostPort(host, "0"))
+		listener, err := listener.Listen(t.Context(), net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
-	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
 // Both names of every option exist.
 func TestOptionsExist(t *testing.T) {
 	flags := newFlags("sidecar serve")
-	var config sidecar.Config
-	bindConfig(flags, &config)
+	var c config.Config
+	bindConfig(flags, &c)
 	for _, o := range option.All() {
 		if flags.Lookup(strings.TrimPrefix(o.Flag, "--")) == nil {
 			t.Errorf("there is no flag %s", o.Flag)

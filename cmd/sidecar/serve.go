@@ -21,6 +21,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 	"github.com/slipway-mcp/slipway/internal/version"
@@ -41,11 +44,11 @@ type options struct {
 }
 
 func serve(ctx context.Context, args []string) error {
-	config := sidecar.Defaults()
+	c := config.Defaults()
 	var o options
 	flags := newFlags("sidecar serve")
 	bindOptions(flags, &o)
-	bindConfig(flags, &config)
+	bindConfig(flags, &c)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return explain(os.Stdout, flags)
@@ -53,10 +56,10 @@ func serve(ctx context.Context, args []string) error {
 		return flagError(err)
 	}
 	o.command = flags.Args()
-	if err := errors.Join(checkServer(&config, o), complete(&config, &o)); err != nil {
+	if err := errors.Join(checkServer(&c, o), complete(&c, &o)); err != nil {
 		return &usageError{err, serveCommand}
 	}
-	return serveOn(ctx, config, o)
+	return serveOn(ctx, c, o)
 }
 
 // newLogger returns a logger, and its level, which may change while the adapter runs.
@@ -84,17 +87,17 @@ func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } /
 // its limit of processes.
 const spareThreads = 32
 
-func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) {
+func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
-	config.UseMemoryLimit()
+	budget.SetMemoryLimit(c.MemoryLimit)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	clients, err := sidecar.Listen(ctx, o.listen)
+	clients, err := listener.Listen(ctx, o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	administrators, err := sidecar.Listen(ctx, o.adminListen)
+	administrators, err := listener.Listen(ctx, o.adminListen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
 	}
@@ -102,17 +105,17 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	// By default a name in the Host header must be localhost: any other name that resolves to a
 	// loopback address is DNS rebinding. The same holds in a pod until it has valid settings,
 	// which list its hosts.
-	if len(config.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
-		config.Origins.Hosts = []string{"localhost"}
+	if len(c.Origins.Hosts) == 0 && (local.Addr().IsLoopback() || o.settingsDir != "") {
+		c.Origins.Hosts = []string{"localhost"}
 	}
-	config.Settings = liveSettings(config, o)
-	if config.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
+	c.Settings = liveSettings(c, o)
+	if c.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
 	// The adapter needs the starter, and the starter's drain hook needs the adapter.
 	var adapter *sidecar.Adapter
 	made := make(chan struct{})
-	starter, closer, err := newStarter(config, o, func(ctx context.Context) {
+	starter, closer, err := newStarter(c, o, func(ctx context.Context) {
 		<-made
 		adapter.Leave()
 		select {
@@ -124,7 +127,7 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	adapter = sidecar.New(starter, config)
+	adapter = sidecar.New(starter, c)
 	close(made)
 	drains := make(chan os.Signal, 1)
 	signal.Notify(drains, drainSignal)
@@ -135,16 +138,16 @@ func serveOn(ctx context.Context, config sidecar.Config, o options) (err error) 
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go obey(signals, end, adapter)
-	config.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
+	c.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
 	return adapter.Serve(ctx, clients, administrators)
 }
 
 // liveSettings returns the settings of the flags, until the adapter has a document.
-func liveSettings(config sidecar.Config, o options) *settings.Live {
+func liveSettings(c config.Config, o options) *settings.Live {
 	live := settings.New(settings.Options{
-		Start: settings.Values{Origins: config.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
+		Start: settings.Values{Origins: c.Origins, Verbosity: o.verbosity}, Dir: o.settingsDir,
 		Changed: func(values *settings.Values) { o.level.SetLevel(levelOf(values.Verbosity)) },
-		Log:     config.Log.WithName("settings"),
+		Log:     c.Log.WithName("settings"),
 	})
 	live.Reload() // so that they hold for the first request
 	return live
@@ -173,7 +176,7 @@ func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
 
 // newStarter returns what starts the server's processes: a launcher in another container,
 // or this process.
-func newStarter(config sidecar.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
+func newStarter(c config.Config, o options, drained func(context.Context)) (child.Starter, func() error, error) {
 	if o.socket == "" && len(o.command) == 0 {
 		return nil, func() error { return nil }, nil // Kubernetes, or the user, starts a server that speaks HTTP
 	}
@@ -191,7 +194,7 @@ func newStarter(config sidecar.Config, o options, drained func(context.Context))
 		AllowedUIDs: o.serverUIDs,
 		Drain:       drained,
 		Logf: func(format string, args ...any) {
-			config.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
+			c.Log.Info("Launcher connection", "event", fmt.Sprintf(format, args...))
 		},
 	})
 	if err != nil {

@@ -21,7 +21,9 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
@@ -52,14 +54,14 @@ func newKeys(t *testing.T) *keys.Keys {
 }
 
 // startAdapter serves the echo server on a port of its own until the test is over.
-func startAdapter(t *testing.T, change func(*Config)) (adapter *Adapter, url string) {
+func startAdapter(t *testing.T, change func(*config.Config)) (adapter *Adapter, url string) {
 	t.Helper()
 	return startAdapterOn(t, newListener(t), change, echoServer)
 }
 
 func newListener(t *testing.T) net.Listener {
 	t.Helper()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func newListener(t *testing.T) net.Listener {
 }
 
 // startAdapterOn is startAdapter for another listener or command.
-func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), command ...string) (adapter *Adapter, url string) {
+func startAdapterOn(t *testing.T, listener net.Listener, change func(*config.Config), command ...string) (adapter *Adapter, url string) {
 	t.Helper()
 	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: io.Discard})
 	if err != nil {
@@ -83,18 +85,18 @@ func startAdapterOn(t *testing.T, listener net.Listener, change func(*Config), c
 
 // startAdapterBy is startAdapter for a server that the starter starts. It serves clients of
 // both eras unless it is told otherwise.
-func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, change func(*Config)) (adapter *Adapter, url string) {
+func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, change func(*config.Config)) (adapter *Adapter, url string) {
 	t.Helper()
-	config := Defaults()
-	config.Log = logr.Discard()
-	config.DrainTimeout, config.OpenTimeout = hang.Guard, hang.Guard
-	config.StatelessClients = Translate
+	cfg := config.Defaults()
+	cfg.Log = logr.Discard()
+	cfg.DrainTimeout, cfg.OpenTimeout = hang.Guard, hang.Guard
+	cfg.StatelessClients = config.Translate
 	if change != nil {
-		change(&config)
+		change(&cfg)
 	}
-	config.Keys = newKeys(t)
+	cfg.Keys = newKeys(t)
 	admin := newListener(t)
-	adapter = New(starter, config)
+	adapter = New(starter, cfg)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- adapter.Serve(ctx, listener, admin) }()
@@ -209,7 +211,7 @@ func TestLongSessionsAreNeverMixedUp(t *testing.T) {
 
 func talkAtOnce(t *testing.T, clients, rounds int) {
 	t.Helper()
-	_, url := startAdapter(t, func(c *Config) { c.MaxSessions = clients })
+	_, url := startAdapter(t, func(c *config.Config) { c.MaxSessions = clients })
 	var running sync.WaitGroup
 	for n := range clients {
 		running.Go(func() {
@@ -327,11 +329,11 @@ func TestLargeMessages(t *testing.T) {
 // Architecture §4.10: at the end calls in flight finish, and new sessions are refused.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	config := Defaults()
-	config.Log = logr.Discard()
-	config.DrainTimeout, config.OpenTimeout = hang.Guard, hang.Guard
+	cfg := config.Defaults()
+	cfg.Log = logr.Discard()
+	cfg.DrainTimeout, cfg.OpenTimeout = hang.Guard, hang.Guard
 	var err error
-	config.Keys = newKeys(t)
+	cfg.Keys = newKeys(t)
 	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
@@ -341,19 +343,19 @@ func TestDrain(t *testing.T) {
 			t.Errorf("close launcher: %v", err)
 		}
 	}()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	clients, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := Listen(t.Context(), "127.0.0.1:0")
+	admin, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapter := New(direct, config)
+	adapter := New(direct, cfg)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, listener, admin) }()
-	url := "http://" + listener.Addr().String() + Path
+	go func() { served <- adapter.Serve(ctx, clients, admin) }()
+	url := "http://" + clients.Addr().String() + Path
 	c, err := newClient(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // The kubelet restarts an adapter in which a part that all clients share is stuck, so each
@@ -15,22 +17,22 @@ func TestLive(t *testing.T) {
 	at := serveHTTP(t, nil)
 	always := []string{"registry of sessions", "keeper", "translation for clients without sessions", "endpoint for clients without sessions"}
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		more   []string
 	}{
-		"a process for each session": {func(*Config) {}, nil},
-		"one process for all":        {func(c *Config) { c.Shared = true }, []string{"shared process"}},
+		"a process for each session": {func(*config.Config) {}, nil},
+		"one process for all":        {func(c *config.Config) { c.Shared = true }, []string{"shared process"}},
 		"streamable-http": {
-			func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
+			func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at },
 			[]string{"endpoint for clients without sessions"},
 		},
-		"sse": {func(c *Config) { c.Transport, c.UpstreamURL = SSE, at }, nil},
+		"sse": {func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := Defaults()
-			config.Log = logr.Discard()
-			test.change(&config)
-			adapter := New(nil, config)
+			cfg := config.Defaults()
+			cfg.Log = logr.Discard()
+			test.change(&cfg)
+			adapter := New(nil, cfg)
 			var got []string
 			for _, part := range adapter.parts() {
 				got = append(got, part.Name)
@@ -39,7 +41,7 @@ func TestLive(t *testing.T) {
 				t.Error(diff)
 			}
 			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
+			adapter.admin.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
 			if w.Code != 200 {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}

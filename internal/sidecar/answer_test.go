@@ -9,12 +9,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // Every limit that is answered can be seen in the metrics.
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
-	adapter, url := startAdapter(t, func(c *Config) { c.BodyBytes = 1 << 10 })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.BodyBytes = 1 << 10 })
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strings.Repeat(" ", 2<<10)))
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +30,7 @@ func TestAnswersAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	adapter.admin.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	adapter.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	for status, want := range map[int]int{http.StatusRequestEntityTooLarge: 1, http.StatusServiceUnavailable: 0} {
 		if line := fmt.Sprintf("slipway_adapter_answers_total{code=\"%d\"} %d\n", status, want); !strings.Contains(w.Body.String(), line) {
 			t.Errorf("%q is not in the metrics", line)

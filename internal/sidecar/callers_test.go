@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // The id of a session is no credential: the server sees what each message's sender shows.
@@ -30,7 +31,7 @@ func TestSSESessionShowsItsSendersToken(t *testing.T) {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		handler.ServeHTTP(w, r)
-	}), func(c *Config) { c.LegacySSE = true })
+	}), func(c *config.Config) { c.LegacySSE = true })
 	token := &atomic.Value{}
 	token.Store("Bearer one")
 	clients := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -81,7 +82,7 @@ func TestSSEServerSeesTokens(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		handler.ServeHTTP(w, r)
 	}))
-	_, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = SSE, at })
+	_, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at })
 	c := &client{url: url, headers: map[string]string{"Authorization": "Bearer one"}, http: &http.Client{}}
 	if err := c.initialize(t.Context()); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 )
 
@@ -21,9 +22,9 @@ func TestBrowserMayCall(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprint(w, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"u","version":"1"}}}`)
 	}))
-	_, own := startAdapter(t, func(c *Config) { c.LegacySSE, c.Origins.Origins = true, []string{page} })
-	_, proxied := startAdapter(t, func(c *Config) {
-		c.Transport, c.UpstreamURL, c.Origins.Origins = StreamableHTTP, upstream, []string{page}
+	_, own := startAdapter(t, func(c *config.Config) { c.LegacySSE, c.Origins.Origins = true, []string{page} })
+	_, proxied := startAdapter(t, func(c *config.Config) {
+		c.Transport, c.UpstreamURL, c.Origins.Origins = config.StreamableHTTP, upstream, []string{page}
 	})
 	send := func(t *testing.T, method, url, from string, more ...string) http.Header {
 		t.Helper()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // The table in the documentation names a test for each of the bugs, and every one of
@@ -81,16 +83,16 @@ func TestTableOfMetrics(t *testing.T) {
 	}
 	at := serveHTTP(t, nil)
 	published := map[string]bool{}
-	for _, change := range []func(*Config){
-		func(*Config) {},
-		func(c *Config) { c.Shared = true },
-		func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
-		func(c *Config) { c.Transport, c.UpstreamURL = SSE, at },
+	for _, change := range []func(*config.Config){
+		func(*config.Config) {},
+		func(c *config.Config) { c.Shared = true },
+		func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at },
+		func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at },
 	} {
-		config := Defaults()
-		config.Log = logr.Discard()
-		change(&config)
-		families, err := New(nil, config).registry.Gather()
+		cfg := config.Defaults()
+		cfg.Log = logr.Discard()
+		change(&cfg)
+		families, err := New(nil, cfg).registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

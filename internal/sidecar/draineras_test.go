@@ -2,14 +2,17 @@ package sidecar
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -104,5 +107,52 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 	close(leave)
 	if body := <-answer; !strings.Contains(body, "finished") {
 		t.Errorf("it was taken and cut off: %s", body)
+	}
+}
+
+// A call of a translated session takes several requests if the server asks the client for
+// input. A drain waits for all of them.
+func TestDrainLetsTranslatedSessionsFinish(t *testing.T) {
+	t.Parallel()
+	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, body []byte) {
+		if bytes.Contains(body, []byte(`"inputResponses"`)) {
+			reply(w, id, `{"resultType":"complete","content":[{"type":"text","text":"finished"}]}`)
+			return
+		}
+		reply(w, id, `{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"well?","requestedSchema":{"type":"object"}}}}}`)
+	}}
+	adapter, url := adapterFor(t, server, nil)
+	c, err := newClient(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+	defer cancel()
+	response, err := c.post(ctx, call(7, "t", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var last string
+	err = eachMessage(response.Body, func(message string) {
+		if last = message; !strings.Contains(message, `"elicitation/create"`) {
+			return
+		}
+		adapter.Drain()
+		gomega.NewWithT(t).Consistently(adapter.Drained()).WithTimeout(time.Second).ShouldNot(gomega.BeClosed())
+		envelope, err := rpc.Scan([]byte(message))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answer, err := c.post(ctx, `{"jsonrpc":"2.0","id":`+string(envelope.ID.Of([]byte(message)))+`,"result":{"action":"accept","content":{}}}`)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = answer.Body.Close()
+	})
+	if err != nil || !strings.Contains(last, "finished") {
+		t.Errorf("the call ended with %s, %v", last, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -60,7 +61,7 @@ func expectChange(t *testing.T, changes <-chan string, want string) {
 // its own.
 func TestBothEras(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){"a process for each session": nil, "one for all": func(c *Config) { c.Shared = true }} {
+	for name, change := range map[string]func(*config.Config){"a process for each session": nil, "one for all": func(c *config.Config) { c.Shared = true }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, url := startAdapterOn(t, newListener(t), change, bothServer)
@@ -152,7 +153,7 @@ func TestServersOfOneEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
+			_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era, c.Shared = test.era, test.shared }, test.command...)
 			for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 				client, _ := sdkClient(t, url, revision)
 				if got := client.InitializeResult().ProtocolVersion; got != revision {
@@ -181,7 +182,7 @@ func TestProbeOfEachEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era = test.era }, test.command...)
+			adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era = test.era }, test.command...)
 			header := http.Header{adapterapi.HeaderProbe: {proofOf(testKey, testPodUID, time.Now())}}
 			catalog, err := mcpprobe.Probe(t.Context(), mcpprobe.HTTP(url, header), mcpprobe.Options{})
 			if err != nil {
@@ -190,11 +191,11 @@ func TestProbeOfEachEra(t *testing.T) {
 			if got := catalog.Server.ProtocolVersion; got != test.want || len(catalog.Tools) == 0 {
 				t.Errorf("the probe has revision %s and %d tools, want %s", got, len(catalog.Tools), test.want)
 			}
-			if got := adapter.backend.eras.stateless.Metrics().Starts.Value(); got != test.modernly {
+			if got := published(t, adapter, "stateless_starts_total")(); got != test.modernly {
 				t.Errorf("%d processes for clients without sessions, want %d", got, test.modernly)
 			}
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 		})
@@ -230,13 +231,4 @@ func TestStatelessDrain(t *testing.T) {
 	leave()
 	<-done
 	g.Eventually(adapter.Drained()).WithTimeout(hang.Guard).Should(gomega.BeClosed())
-}
-
-// Nobody without sessions has all the processes, where there are more than a few.
-func TestPerKey(t *testing.T) {
-	for children, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 3, 20: 10} {
-		if got := perKey(children); got != want {
-			t.Errorf("%d of %d, want %d", got, children, want)
-		}
-	}
 }

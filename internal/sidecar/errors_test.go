@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 const initializeBody = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
@@ -20,7 +22,7 @@ func TestServerIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close()
-	_, address := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = SSE, at })
+	_, address := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at })
 	response, err := http.Post(address, "application/json", strings.NewReader(initializeBody))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -32,17 +34,17 @@ func listAndLeave(t *testing.T, url string) *client {
 func TestFullServerMakesRoom(t *testing.T) {
 	t.Parallel()
 	const text = `"text":"`
-	for name, change := range map[string]func(*Config){
-		"stdio": func(*Config) {},
-		"http": func(c *Config) {
+	for name, change := range map[string]func(*config.Config){
+		"stdio": func(*config.Config) {},
+		"http": func(c *config.Config) {
 			server := countingServer()
-			c.Transport = StreamableHTTP
+			c.Transport = config.StreamableHTTP
 			c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapter(t, func(c *Config) {
+			adapter, url := startAdapter(t, func(c *config.Config) {
 				c.MaxSessions = 3
 				change(c)
 			})
@@ -67,7 +69,7 @@ func TestFullServerMakesRoom(t *testing.T) {
 				t.Errorf("the client that left gets %d %s", response.StatusCode, answer)
 			}
 			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			adapter.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 			if !strings.Contains(w.Body.String(), `slipway_adapter_evicted_sessions_total{use="listed"} 1`) {
 				t.Error("no eviction is counted")
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -20,7 +21,7 @@ func TestLongManyClientsOfOneProcessThatDoNotRead(t *testing.T) { manyDoNotRead(
 func manyDoNotRead(t *testing.T, shared bool) {
 	t.Helper()
 	const answer, hogs, calls = 8 * mib, 4, 4 // 128 MiB, of which the kernel takes some
-	adapter, url := startAdapter(t, func(c *Config) {
+	adapter, url := startAdapter(t, func(c *config.Config) {
 		c.Shared = shared
 		c.MemoryLimit, c.BodyBytes, c.LineBytes = 40*mib, mib, 9*mib
 	})
@@ -32,13 +33,13 @@ func manyDoNotRead(t *testing.T, shared bool) {
 			postUnread(t, hog, call(i, "big", fmt.Sprintf(`"n":%d`, answer)))
 		}
 	}
-	gomega.NewWithT(t).Eventually(adapter.memory.Waits).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
-	if used, limit := adapter.memory.Used(), adapter.memory.Limit(); used > limit {
+	gomega.NewWithT(t).Eventually(adapter.env.Memory.Waits).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+	if used, limit := adapter.env.Memory.Used(), adapter.env.Memory.Limit(); used > limit {
 		t.Errorf("%d KiB of %d are used", used>>10, limit>>10)
 	}
 	grown := heap() - before
-	t.Logf("%d KiB are held, %d of the budget", grown>>10, adapter.memory.Used()>>10)
-	if most := int(adapter.memory.Limit()) + 12*mib; grown > most { // a buffer of the heap besides
+	t.Logf("%d KiB are held, %d of the budget", grown>>10, adapter.env.Memory.Used()>>10)
+	if most := int(adapter.env.Memory.Limit()) + 12*mib; grown > most { // a buffer of the heap besides
 		t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 	}
 	reader.wantAnswer(t, "count", `"text":"1"`)

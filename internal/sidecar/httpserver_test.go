@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -117,17 +118,17 @@ func agreeToInitialize(w http.ResponseWriter, _ *http.Request, id string) {
 }
 
 // adapterFor waits until the keeper knows the server.
-func adapterFor(t *testing.T, server http.Handler, change func(*Config)) (*Adapter, string) {
+func adapterFor(t *testing.T, server http.Handler, change func(*config.Config)) (*Adapter, string) {
 	t.Helper()
 	at := serveHTTP(t, server)
-	adapter, url := startAdapter(t, func(c *Config) {
-		c.Transport, c.UpstreamURL = StreamableHTTP, at
+	adapter, url := startAdapter(t, func(c *config.Config) {
+		c.Transport, c.UpstreamURL = config.StreamableHTTP, at
 		if change != nil {
 			change(c)
 		}
 	})
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := adapter.keeper.State()
+		state, _ := adapter.env.Keeper.State()
 		return state.Catalog != nil
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	return adapter, url

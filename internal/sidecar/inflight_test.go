@@ -12,17 +12,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // R06: a server that dies instead of answering initialize says why, at once.
 func TestR06DeathDuringInitialize(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, url := startAdapterOn(t, listener, func(c *Config) { c.Warm, c.OpenTimeout = 0, time.Hour },
+	_, url := startAdapterOn(t, listener, func(c *config.Config) { c.Warm, c.OpenTimeout = 0, time.Hour },
 		"sh", "-c", "read line; echo no such database >&2; exit 3")
 	c := &client{url: url, http: &http.Client{}}
 	t.Cleanup(c.http.CloseIdleConnections)

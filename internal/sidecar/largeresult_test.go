@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -16,9 +18,9 @@ import (
 // one JSON body, of any size, whose length is known.
 func TestR41LargeResultIsNoEvent(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){
+	for name, change := range map[string]func(*config.Config){
 		"a process for each session": nil,
-		"one process for all":        func(c *Config) { c.Shared = true },
+		"one process for all":        func(c *config.Config) { c.Shared = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +51,7 @@ func postPromptly(t *testing.T, c *client, message string) (response *http.Respo
 		took := time.Since(began)
 		body, err = io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if response.Header.Get("Content-Type") == "application/json" || took < commitAfter || time.Now().After(giveUp) {
+		if response.Header.Get("Content-Type") == "application/json" || took < session.CommitAfter || time.Now().After(giveUp) {
 			return response, body, err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -48,7 +49,7 @@ const (
 type leakKind struct {
 	name     string
 	start    func(t *testing.T, env []string) (child.Starter, int)
-	change   func(*Config)
+	change   func(*config.Config)
 	sessions int
 	resting  int // processes that are always there
 	ways     []way
@@ -60,12 +61,12 @@ func leakKinds() []leakKind {
 		{name: "its own children", start: startDirect, sessions: *leakSessions, resting: 2, ways: ways},
 		{name: "without sessions, translated", start: startDirect, sessions: third, resting: 2, ways: statelessWays},
 		{
-			name: "translated sessions", start: startModern, change: func(c *Config) { c.Era = sessionless.Modern },
+			name: "translated sessions", start: startModern, change: func(c *config.Config) { c.Era = sessionless.Modern },
 			sessions: third, resting: 2, ways: translatedWays,
 		},
 		{name: "by the launcher", start: startLauncher, sessions: third, resting: 2, ways: ways},
 		{
-			name: "one process for all", start: startDirect, change: func(c *Config) { c.Shared = true }, sessions: *leakSessions, resting: 2,
+			name: "one process for all", start: startDirect, change: func(c *config.Config) { c.Shared = true }, sessions: *leakSessions, resting: 2,
 			ways: slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.kills }),
 		},
 	}
@@ -80,7 +81,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for _, kind := range leakKinds() {
 		mark := "SLIPWAY_LEAK_TEST=" + rand.Text()
 		starter, parent := kind.start(t, append(os.Environ(), mark))
-		adapter, url := startAdapterBy(t, newListener(t), starter, func(c *Config) {
+		adapter, url := startAdapterBy(t, newListener(t), starter, func(c *config.Config) {
 			c.MaxSessions = 320
 			// What was abandoned is given up soon.
 			c.IdleTimeout, c.CallTimeout, c.ParkTimeout = time.Second, 2*time.Second, time.Second
@@ -223,7 +224,7 @@ func (f traces) String() string {
 func (w *leakWatch) counts(t *testing.T) traces {
 	t.Helper()
 	f := traces{
-		sessions: w.adapter.sessions.Len(), goroutines: runtime.NumGoroutine(),
+		sessions: w.adapter.env.Sessions.Len(), goroutines: runtime.NumGoroutine(),
 		descriptors: entries(t, "/proc/self/fd"), parentDescriptors: entries(t, fmt.Sprintf("/proc/%d/fd", w.parent)),
 	}
 	f.processes, f.zombies = w.processes(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 )
 
@@ -43,19 +44,19 @@ func TestServerPublishesMetadata(t *testing.T) {
 	t.Parallel()
 	always := func(*http.Request) *mcp.Server { return countingServer() }
 	for name, test := range map[string]struct {
-		transport Transport
+		transport config.Transport
 		path      string
 		endpoint  http.Handler
 	}{
-		"streamable-http": {StreamableHTTP, "/api/v1/mcp", mcp.NewStreamableHTTPHandler(always, nil)},
-		"sse":             {SSE, "/events", mcp.NewSSEHandler(always, nil)},
+		"streamable-http": {config.StreamableHTTP, "/api/v1/mcp", mcp.NewStreamableHTTPHandler(always, nil)},
+		"sse":             {config.SSE, "/events", mcp.NewSSEHandler(always, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := serveHTTP(t, guardedServer(test.path, test.endpoint))
 			at.Path = test.path
-			_, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = test.transport, at })
-			if test.transport == StreamableHTTP {
+			_, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = test.transport, at })
+			if test.transport == config.StreamableHTTP {
 				checkChallenges(t, url)
 			}
 			var got oauthex.ProtectedResourceMetadata

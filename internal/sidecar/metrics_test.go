@@ -1,68 +1,21 @@
 package sidecar
 
-import (
-	"net/http/httptest"
-	"reflect"
-	"strconv"
-	"strings"
-	"testing"
+import "testing"
 
-	"github.com/go-logr/logr"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/session"
-)
-
-// Whatever is counted can be seen.
-func TestEveryCounterIsPublished(t *testing.T) {
-	at := serveHTTP(t, nil)
-	for name, change := range map[string]func(*Config){
-		"a process for each session": func(*Config) {},
-		"one process for all":        func(c *Config) { c.Shared = true },
-		"streamable-http":            func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at },
-		"sse":                        func(c *Config) { c.Transport, c.UpstreamURL = SSE, at },
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := Defaults()
-			config.Log = logr.Discard()
-			change(&config)
-			adapter := New(nil, config)
-			counters := map[string]*session.Counter{}
-			collect(counters, &adapter.metrics)
-			if adapter.backend.shared != nil {
-				collect(counters, adapter.backend.shared)
-			}
-			if adapter.backend.proxy != nil {
-				collect(counters, &adapter.backend.proxy.Metrics)
-			}
-			if adapter.backend.junkEvents != nil {
-				counters["Junk"] = adapter.backend.junkEvents
-			}
-			want := map[string]string{} // values that tell them apart
-			n := 1000
-			for name, counter := range counters {
-				n++
-				for range n {
-					counter.Inc()
-				}
-				want[name] = strconv.Itoa(n)
-			}
-			w := httptest.NewRecorder()
-			adapter.admin.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-			for name, value := range want {
-				if strings.Count(w.Body.String(), "_total "+value+"\n") != 1 {
-					t.Errorf("%s is not published, or twice", name)
-				}
-			}
-		})
-	}
-}
-
-// collect adds the counters of a struct.
-func collect(to map[string]*session.Counter, from any) {
-	value := reflect.ValueOf(from).Elem()
-	for i := range value.NumField() {
-		if counter, ok := reflect.TypeAssert[*session.Counter](value.Field(i).Addr()); ok {
-			to[value.Type().String()+"."+value.Type().Field(i).Name] = counter
+// published returns a function that returns the value of a metric of the adapter.
+func published(t *testing.T, adapter *Adapter, name string) func() uint64 {
+	t.Helper()
+	return func() uint64 {
+		families, err := adapter.registry.Gather()
+		if err != nil {
+			t.Error(err)
 		}
+		for _, family := range families {
+			if metric := family.GetMetric(); family.GetName() == "slipway_adapter_"+name {
+				return uint64(metric[0].GetCounter().GetValue() + metric[0].GetGauge().GetValue())
+			}
+		}
+		t.Errorf("there is no metric %s", name)
+		return 0
 	}
 }

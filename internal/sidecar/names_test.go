@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
@@ -28,8 +29,8 @@ func TestTextsNameWhatToSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, log := countingServer(), &memory{}
-			_, url := startAdapter(t, func(c *Config) {
-				c.Transport = StreamableHTTP
+			_, url := startAdapter(t, func(c *config.Config) {
+				c.Transport = config.StreamableHTTP
 				c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 				c.Names.Fields, c.BodyBytes, c.MaxSessions, c.Patience = test.fields, 1<<10, 1, 0
 				c.Origins = origin.Policy{Hosts: []string{"mcp.example.com"}}

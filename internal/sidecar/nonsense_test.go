@@ -18,7 +18,7 @@ func TestServerThatAnswersWithNonsense(t *testing.T) {
 	adapter, _ := startAdapterOn(t, newListener(t), nil, "cat")
 	var state keeper.State
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ = adapter.keeper.State()
+		state, _ = adapter.env.Keeper.State()
 		return state.Reason != adapterapi.Starting && state.Reason != adapterapi.Silent // as it may seem on a busy machine
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	if state.Reason != adapterapi.Broken {
@@ -27,7 +27,7 @@ func TestServerThatAnswersWithNonsense(t *testing.T) {
 	if state.Ready || !strings.Contains(state.Err.Error(), "sends the requests of the probe back") {
 		t.Errorf("%s: %v", state.Reason, state.Err)
 	}
-	if got := adapter.backend.processes.Crashes.Load(); got != 0 {
+	if got := published(t, adapter, "server_crashes_total")(); got != 0 {
 		t.Errorf("%d crashes", got)
 	}
 }

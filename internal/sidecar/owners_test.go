@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // Tokens of two people, one of them refreshed.
@@ -88,7 +90,7 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 			return url
 		},
 		"one process for all": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) { c.Shared = true })
+			_, url := startAdapter(t, func(c *config.Config) { c.Shared = true })
 			return url
 		},
 		"translated": func(t *testing.T) string {
@@ -132,7 +134,7 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 // The connection of a client of the oldest transport is its own, too.
 func TestConnectionsBelongToTheirPrincipal(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapter(t, func(c *Config) { c.LegacySSE = true })
+	_, url := startAdapter(t, func(c *config.Config) { c.LegacySSE = true })
 	w := &walker{t: t, url: strings.TrimSuffix(url, Path)}
 	first, leave := w.listen("/sse", "Authorization", anna)
 	defer leave()

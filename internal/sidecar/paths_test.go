@@ -8,15 +8,17 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // Whoever has the address but not the path is told where to go.
 func TestOtherPaths(t *testing.T) {
 	t.Parallel()
 	_, plain := startAdapter(t, nil)
-	_, legacy := startAdapter(t, func(c *Config) { c.LegacySSE = true })
-	_, proxy := startAdapter(t, func(c *Config) {
-		c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
+	_, legacy := startAdapter(t, func(c *config.Config) { c.LegacySSE = true })
+	_, proxy := startAdapter(t, func(c *config.Config) {
+		c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
 	})
 	for name, test := range map[string]struct{ url, path, want string }{
 		"root":              {plain, "/", "there is nothing at /: the MCP endpoint is /mcp\n"},

@@ -20,9 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/backend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -69,28 +73,28 @@ func TestR48ClientThatDoesNotRead(t *testing.T) {
 		c := mustOpen(t, url)
 		before := heap()
 		postUnread(t, c, call("slow", "burst", fmt.Sprintf(`"n":%d,"size":%d`, 1000, 64<<10))) // 62 MiB
-		gomega.NewWithT(t).Eventually(adapter.metrics.DroppedNotifications.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+		gomega.NewWithT(t).Eventually(adapter.env.SessionMetrics.DroppedNotifications.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 		c.wantAnswer(t, "count", `"text":"1"`) // after all of them
 		grown := heap() - before
-		t.Logf("%d KiB are held, %d notifications were dropped", grown>>10, adapter.metrics.DroppedNotifications.Value())
-		if most := pendingBytes + 12*mib; grown > most {
+		t.Logf("%d KiB are held, %d notifications were dropped", grown>>10, adapter.env.SessionMetrics.DroppedNotifications.Value())
+		if most := session.PendingBytes + 12*mib; grown > most {
 			t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 		}
 	})
 	for name, arguments := range map[string]string{"answers": "", "answers in event streams": `,"text":"first"`} {
 		t.Run(name, func(t *testing.T) {
 			const answer, calls = 4 * mib, 24 // 96 MiB: more than the kernel takes, too
-			adapter, url := startAdapter(t, func(c *Config) { c.LineBytes = answer + mib })
+			adapter, url := startAdapter(t, func(c *config.Config) { c.LineBytes = answer + mib })
 			c, other := mustOpen(t, url), mustOpen(t, url)
 			before := heap()
 			for i := range calls {
 				postUnread(t, c, call(i, "big", fmt.Sprintf(`"n":%d%s`, answer, arguments)))
 			}
-			gomega.NewWithT(t).Eventually(adapter.metrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
+			gomega.NewWithT(t).Eventually(adapter.env.SessionMetrics.Stalls.Value).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 			grown := heap() - before
 			t.Logf("%d KiB are held", grown>>10)
 			// What may wait, one message past it, and a buffer to read it into.
-			if most := 2*(answer+mib) + pendingBytes + 5*answer; grown > most {
+			if most := 2*(answer+mib) + session.PendingBytes + 5*answer; grown > most {
 				t.Errorf("%d KiB are held, want at most %d", grown>>10, most>>10)
 			}
 			other.wantAnswer(t, "count", `"text":"1"`) // others notice nothing
@@ -118,7 +122,7 @@ func TestLongR48ServerThatDoesNotRead(t *testing.T) {
 func callDeafServer(t *testing.T, end func(c *client)) {
 	t.Helper()
 	const body, calls, room = mib / 2, 12, 2
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.BodyBytes, c.Era = body+body/8, sessionless.Legacy }, "sh", "-c",
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.BodyBytes, c.Era = body+body/8, sessionless.Legacy }, "sh", "-c",
 		`read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"deaf","version":"1"}}}'; exec sleep 1000`)
 	c := mustOpen(t, url)
 	before := heap()
@@ -203,36 +207,47 @@ func (s *agreeableServer) say(text string) {
 	s.opened.Deliver(session.Message{Bytes: []byte(text), Envelope: envelope})
 }
 
+// agreeableBackend is a backend with sessions and nothing else.
+type agreeableBackend struct {
+	backend.Backend
+	open func() *session.Session
+}
+
+func (b agreeableBackend) Open(context.Context, *caller.Caller) (*session.Session, error) {
+	return b.open(), nil
+}
+
+func (b agreeableBackend) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
+	return map[string]edge.Route{path: handler.Route()}
+}
+
 // R34: no time-out of the HTTP server ends a stream, however long it lasts: one that
 // is silent for an hour and then has something to say.
 func TestR34LongStreamsAreNotCut(t *testing.T) {
-	if server := newServer(nil); server.WriteTimeout != 0 || server.ReadTimeout != 0 {
+	if server := listener.NewServer(nil, 1, logr.Discard()); server.WriteTimeout != 0 || server.ReadTimeout != 0 {
 		t.Errorf("the server ends answers after %s and requests after %s", server.WriteTimeout, server.ReadTimeout)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		config := Defaults()
-		config.Log = logr.Discard()
+		cfg := config.Defaults()
+		cfg.Log = logr.Discard()
 		var server *agreeableServer
+		env := &backend.Env{Config: cfg, Sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime})}
+		env.Keys, env.Settings = newKeys(t), settings.New(settings.Options{})
 		a := &Adapter{
-			config:   config,
-			sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: config.IdleTimeout, MaxLifetime: config.MaxLifetime}),
-			leaving:  make(chan struct{}),
-			draining: make(chan struct{}),
-			requests: edge.NewMetrics(prometheus.NewRegistry()),
-			bodies:   edge.NewMemory(edge.BodyLimits{BodyBytes: config.BodyBytes}, budget.New(config.budget(), config.MaxSessions)),
+			env: env, lifecycle: newLifecycle(), requests: edge.NewMetrics(prometheus.NewRegistry()),
+			bodies: edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),
+			backend: agreeableBackend{open: func() *session.Session {
+				server = &agreeableServer{}
+				server.opened = session.New(server, env.SessionLimits(), &env.SessionMetrics)
+				return server.opened
+			}},
 		}
-		a.config.Keys, a.config.Settings = newKeys(t), settings.New(settings.Options{})
-		a.backend.open = func(context.Context, *caller.Caller) (*session.Session, error) {
-			server = &agreeableServer{}
-			server.opened = session.New(server, a.sessionLimits(), &a.metrics)
-			return server.opened, nil
-		}
+		httpServer := listener.NewServer(a.door(), 1, logr.Discard())
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
-		httpServer := newServer(a.door())
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go a.sessions.Run(ctx)
+		go a.env.Sessions.Run(ctx)
 		transport := &http.Transport{DialContext: listener.dial}
 		c := &client{url: "http://localhost" + Path, http: &http.Client{Transport: transport}}
 		if err := c.initialize(ctx); err != nil {
@@ -270,7 +285,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 // Those that find no room are told when to try again.
 func TestHalfSentBodiesAreBounded(t *testing.T) {
 	const connections, limit, sent = 60, 64 * mib, 4*mib + 1
-	adapter, url := startAdapter(t, func(c *Config) { c.MemoryLimit, c.BodyBytes = limit, 16*mib })
+	adapter, url := startAdapter(t, func(c *config.Config) { c.MemoryLimit, c.BodyBytes = limit, 16*mib })
 	c := mustOpen(t, url)
 	before := heap()
 	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
@@ -295,8 +310,8 @@ func TestHalfSentBodiesAreBounded(t *testing.T) {
 	gomega.NewWithT(t).Eventually(adapter.bodies.Refused).WithTimeout(hang.Guard).ShouldNot(gomega.BeZero())
 	c.wantAnswer(t, "count", `"text":"1"`)
 	const slack = 16 * mib // of the tests' own, too
-	if grown := heap() - before; grown > limit/budgetShare+slack {
-		t.Errorf("%d KiB are held, want at most %d", grown>>10, (limit/budgetShare+slack)>>10)
+	if grown := heap() - before; grown > limit/budget.LimitShare+slack {
+		t.Errorf("%d KiB are held, want at most %d", grown>>10, (limit/budget.LimitShare+slack)>>10)
 	}
 	response := <-answers
 	_ = response.Body.Close()

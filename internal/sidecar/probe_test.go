@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
 // headerWatch notes the names of all headers that a server gets.
@@ -51,19 +52,19 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 	streamableServer := watch(mcp.NewStreamableHTTPHandler(one(countingServer()), nil))
 	sseServer := watch(mcp.NewSSEHandler(one(countingServer()), nil))
 	for name, test := range map[string]struct {
-		change   func(*Config)
+		change   func(*config.Config)
 		upstream *headerWatch
 	}{
-		"a process for each session": {change: func(*Config) {}},
-		"one process for all":        {change: func(c *Config) { c.Shared = true }},
-		"streamable-http": {func(c *Config) {
-			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, streamableServer)
+		"a process for each session": {change: func(*config.Config) {}},
+		"one process for all":        {change: func(c *config.Config) { c.Shared = true }},
+		"streamable-http": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, streamableServer)
 		}, streamableServer},
-		"sse": {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, sseServer) }, sseServer},
+		"sse": {func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, serveHTTP(t, sseServer) }, sseServer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapter(t, func(c *Config) {
+			adapter, url := startAdapter(t, func(c *config.Config) {
 				c.MaxSessions, c.Patience = 1, 0
 				test.change(c)
 			})
@@ -136,7 +137,7 @@ func checkSessionsCounted(t *testing.T, adapter *Adapter, want string) {
 		_, proof := adapterapi.NewProof(testKey, adapterapi.CatalogSubject(testPodUID), time.Now())
 		r.Header.Set(adapterapi.HeaderProof, proof)
 		w := httptest.NewRecorder()
-		adapter.admin.ServeHTTP(w, r)
+		adapter.admin.Handler.ServeHTTP(w, r)
 		return w
 	}
 	if got := get(adapterapi.PathCatalog).Header().Get(adapterapi.HeaderSessions); !strings.HasPrefix(got, want+"/1/") {

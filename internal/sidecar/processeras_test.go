@@ -9,14 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -26,7 +25,7 @@ import (
 func TestSlowModernServer(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
-	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = time.Hour },
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = time.Hour },
 		"sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
@@ -41,7 +40,7 @@ func TestSlowModernServer(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		answered <- response.Status + " " + string(body)
 	}()
-	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Silent))
+	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.env.Keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Silent))
 	if len(answered) > 0 {
 		t.Fatalf("before the server has said anything: %s", <-answered)
 	}
@@ -60,16 +59,16 @@ func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
 	first := t.TempDir() + "/first"
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
 		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
-	adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.Warm = 0 }, "sh", "-c", script)
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
+	adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Warm = 0 }, "sh", "-c", script)
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())
 }
 
 // A client that makes more calls than a session may have is refused the last; those before
 // it go on.
 func TestTooManyCallsEndNoOthers(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.Era, c.Shared, c.CallsPerSession = sessionless.Legacy, true, 3 }, bothServer)
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Era, c.Shared, c.CallsPerSession = sessionless.Legacy, true, 3 }, bothServer)
 	one, hears := sdkClient(t, url, "")
 	type end struct {
 		token string
@@ -108,7 +107,7 @@ func TestTooManyCallsEndNoOthers(t *testing.T) {
 // A client of a server that never says anything is told so.
 func TestClientOfASilentServer(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	response, err := (&client{url: url, http: http.DefaultClient}).post(ctx, initializeMessage)
@@ -119,21 +118,4 @@ func TestClientOfASilentServer(t *testing.T) {
 	if body, _ := io.ReadAll(response.Body); !bytes.Contains(body, []byte(`"error"`)) || !bytes.Contains(body, []byte(`within 2s`)) {
 		t.Errorf("%s %s", response.Status, body)
 	}
-}
-
-// The client of a server that the keeper learns nothing of waits for the keeper for half of
-// its time, and has the other half for the server to say what is wrong with it.
-func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := Defaults()
-		config.Log = logr.Discard()
-		adapter := New(nil, config) // whose keeper does not run
-		ctx, cancel := context.WithTimeout(t.Context(), config.OpenTimeout)
-		defer cancel()
-		began := time.Now()
-		hasSessions, err := adapter.hasSessions(ctx)
-		if took := time.Since(began); !hasSessions || err != nil || took != config.OpenTimeout/2 {
-			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, config.OpenTimeout)
-		}
-	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -88,9 +89,9 @@ func TestHTTPServersOfOneEra(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := serveHTTP(t, test.handler)
-			adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL, c.LegacySSE = StreamableHTTP, at, true })
+			adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL, c.LegacySSE = config.StreamableHTTP, at, true })
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-03-26", "2024-11-05"} {

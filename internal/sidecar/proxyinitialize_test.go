@@ -15,33 +15,21 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
-
-// pendingQuestion has the adapter wait for the server to say whether it has sessions, for as
-// long as the test wants it to. The server then says that it has none.
-func pendingQuestion(t *testing.T, adapter *Adapter) (answer func()) {
-	t.Helper()
-	pending := &question{answered: make(chan struct{})}
-	answer = sync.OnceFunc(func() { close(pending.answered) })
-	t.Cleanup(answer)
-	eras := adapter.backend.proxyEras
-	eras.mu.Lock()
-	defer eras.mu.Unlock()
-	if eras.asking != nil {
-		t.Fatal("the server is being asked already")
-	}
-	eras.asking = pending
-	return answer
-}
 
 // A request of a client without sessions is answered while a client that wants one still
 // waits for the server to say whether it has some.
 func TestModernClientsDoNotWaitForInitialize(t *testing.T) {
 	t.Parallel()
-	server := &httpServer{initialize: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
-	adapter, url := adapterFor(t, server, nil)
-	answer := pendingQuestion(t, adapter)
+	asked, answer := make(chan struct{}, 8), make(chan struct{})
+	server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+		asked <- struct{}{}
+		<-answer
+		agreeToInitialize(w, r, id)
+	}}
+	_, url := adapterFor(t, server, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	waits := make(chan error, 1)
@@ -49,6 +37,7 @@ func TestModernClientsDoNotWaitForInitialize(t *testing.T) {
 		_, err := newClient(ctx, url)
 		waits <- err
 	}()
+	<-asked
 	var clients sync.WaitGroup
 	for range 3 {
 		clients.Go(func() {
@@ -61,7 +50,7 @@ func TestModernClientsDoNotWaitForInitialize(t *testing.T) {
 	if len(waits) > 0 {
 		t.Errorf("the client that wants a session does not wait: %v", <-waits)
 	}
-	answer()
+	close(answer)
 	if err := <-waits; err != nil {
 		t.Errorf("the client that wants a session: %v", err)
 	}
@@ -148,11 +137,11 @@ func TestServerOfBothErasThatStarts(t *testing.T) {
 		}
 		server.ServeHTTP(w, r)
 	}))
-	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
-	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Broken))
+	adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at })
+	gomega.NewWithT(t).Eventually(func() adapterapi.Reason { state, _ := adapter.env.Keeper.State(); return state.Reason }).WithTimeout(hang.Guard).Should(gomega.Equal(adapterapi.Broken))
 	ready.Store(true)
-	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.keeper.State(); return state.Catalog != nil }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
-	state, _ := adapter.keeper.State()
+	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Catalog != nil }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	state, _ := adapter.env.Keeper.State()
 	if got := state.Catalog.Server.ProtocolVersion; got != "2026-07-28" {
 		t.Errorf("the keeper has revision %s", got)
 	}
@@ -167,12 +156,14 @@ func TestServerOfBothErasThatStarts(t *testing.T) {
 func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 	t.Parallel()
 	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})
+	asked := make(chan struct{}, 8)
 	at := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		if e, err := rpc.Scan(body); err == nil && string(e.Method) == "initialize" {
+			asked <- struct{}{}
 			select {
 			case <-r.Context().Done():
 			case <-t.Context().Done():
@@ -182,14 +173,17 @@ func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		without.ServeHTTP(w, r)
 	}))
-	adapter, url := startAdapter(t, func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, at })
-	pendingQuestion(t, adapter) // a client that wants a session has it asked
+	adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at })
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := adapter.keeper.State()
+		state, _ := adapter.env.Keeper.State()
 		return state.Ready
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	wanting, leave := context.WithCancel(ctx)
+	defer leave()
+	go func() { _, _ = newClient(wanting, url) }()
+	<-asked
 	var clients sync.WaitGroup
 	for range 4 {
 		clients.Go(func() {
@@ -218,31 +212,22 @@ func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 	clients.Wait()
 }
 
-// A server that may have no sessions, as far as can be seen, is asked once for all who
-// want to know, and again when that was a while ago. One that surely has none is not.
-func TestServerIsAskedAgain(t *testing.T) {
+// The adapter asks a server once whether it has sessions, for all clients that want one.
+func TestServerIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		code int
-		want int64 // sessions that the server opens when it can: one to see, and one for a client
-	}{"perhaps": {-32602, 2}, "surely": {-32022, 0}} {
+	for name, code := range map[string]int{"perhaps": -32602, "surely": -32022} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var asked, native atomic.Int64
-			var better atomic.Bool
+			var asked atomic.Int64
 			all := make(chan struct{})
 			release := sync.OnceFunc(func() { close(all) })
 			defer release()
-			server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
+			server := &httpServer{initialize: func(w http.ResponseWriter, _ *http.Request, id string) {
 				asked.Add(1)
-				if <-all; !better.Load() {
-					replyError(w, http.StatusBadRequest, id, test.code)
-					return
-				}
-				native.Add(1)
-				agreeToInitialize(w, r, id)
+				<-all
+				replyError(w, http.StatusBadRequest, id, code)
 			}}
-			adapter, url := adapterFor(t, server, nil)
+			_, url := adapterFor(t, server, nil)
 			var clients sync.WaitGroup
 			for range 4 {
 				clients.Go(func() {
@@ -254,21 +239,8 @@ func TestServerIsAskedAgain(t *testing.T) {
 			gomega.NewWithT(t).Eventually(asked.Load).WithTimeout(hang.Guard).Should(gomega.BeNumerically("==", 1))
 			release()
 			clients.Wait()
-			if asked.Load() != 1 || native.Load() != 0 {
-				t.Errorf("asked %d times for 4 clients, of which %d have a session with the server", asked.Load(), native.Load())
-			}
-			better.Store(true)
-			eras := adapter.backend.proxyEras
-			eras.mu.Lock()
-			if !eras.said.until.IsZero() {
-				eras.said.until = eras.said.until.Add(-askAgain)
-			}
-			eras.mu.Unlock()
-			if _, err := newClient(t.Context(), url); err != nil {
-				t.Error(err)
-			}
-			if got := native.Load(); got != test.want || asked.Load() != 1+test.want {
-				t.Errorf("asked %d times, and has opened %d sessions, want %d", asked.Load(), got, test.want)
+			if asked.Load() != 1 {
+				t.Errorf("asked %d times for 4 clients", asked.Load())
 			}
 		})
 	}

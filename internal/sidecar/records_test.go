@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -24,7 +25,7 @@ type walker struct {
 	url     string // without a path
 }
 
-func (w *walker) record(c *Config) {
+func (w *walker) record(c *config.Config) {
 	w.records = make(chan edge.Record, 256)
 	c.Recorded = func(r edge.Record) { w.records <- r }
 }
@@ -96,7 +97,7 @@ const (
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	w := &walker{t: t}
-	_, url := startAdapterOn(t, newListener(t), func(c *Config) {
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) {
 		c.LegacySSE = true
 		w.record(c)
 	}, bothServer)

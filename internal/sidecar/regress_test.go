@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -50,15 +53,15 @@ func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH
 // with it; nobody knows the session's id, so nobody could ever use it.
 func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A server that reads and never answers.
-	adapter, url := startAdapterOn(t, listener, func(c *Config) {
+	adapter, url := startAdapterOn(t, listener, func(c *config.Config) {
 		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, sessionless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
-	running := adapter.backend.processes.Running.Load
+	running := published(t, adapter, "server_processes")
 	g := gomega.NewWithT(t)
 	g.Eventually(running).WithTimeout(hang.Guard).Should(gomega.BeNumerically("==", 1)) // the keeper's
 	for range 3 {                                                                       // there is one place: it must be free again each time
@@ -111,7 +114,7 @@ func TestR08ProcessesEnd(t *testing.T) {
 	pids := make([]int, sessions)
 	last := 0
 	t.Run("adapter", func(t *testing.T) {
-		adapter, url := startAdapter(t, func(c *Config) {
+		adapter, url := startAdapter(t, func(c *config.Config) {
 			c.MaxSessions, c.IdleTimeout, c.ConcurrentStarts = sessions, time.Second, 8
 		})
 		var running sync.WaitGroup
@@ -136,7 +139,7 @@ func TestR08ProcessesEnd(t *testing.T) {
 		for _, pid := range pids {
 			g.Eventually(func() bool { return alive(pid) }).WithTimeout(hang.Guard).Should(gomega.BeFalse(), "process %d", pid)
 		}
-		g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+		g.Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 		c, release, err := hold(t.Context(), url) // until the adapter ends
 		if err != nil {
 			t.Fatal(err)
@@ -171,20 +174,20 @@ func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	older := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		status int
 		want   string
 	}{
 		"a process for each session": {nil, 200, `"supportedVersions":["2026-07-28",`},
-		"one process for all":        {func(c *Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
-		"streamable-http":            {func(c *Config) { c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2026-07-28",`},
-		"sse":                        {func(c *Config) { c.Transport, c.UpstreamURL = SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
+		"one process for all":        {func(c *config.Config) { c.Shared = true }, 200, `"supportedVersions":["2026-07-28",`},
+		"streamable-http":            {func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, stateful) }, 200, `"supportedVersions":["2026-07-28",`},
+		"sse":                        {func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, serveHTTP(t, older) }, 200, `"supportedVersions":["2026-07-28",`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			adapter, url := startAdapter(t, test.change)
 			gomega.NewWithT(t).Eventually(func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready
 			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			stranger := &client{url: url, http: &http.Client{}}
@@ -225,7 +228,7 @@ func TestR21SessionOutlivesItsConnections(t *testing.T) {
 		t.Parallel()
 		adapter, _ := startAdapter(t, nil)
 		// The same server with less patience for silent connections.
-		impatient := newServer(adapter.clients)
+		impatient := &listener.NewServer(adapter.clients.Handler, 1, logr.Discard()).Server
 		impatient.IdleTimeout = 10 * time.Millisecond
 		closed := make(chan struct{}, 16)
 		impatient.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -233,7 +236,7 @@ func TestR21SessionOutlivesItsConnections(t *testing.T) {
 				closed <- struct{}{}
 			}
 		}
-		listener, err := Listen(t.Context(), "127.0.0.1:0")
+		listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,21 +258,21 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 	always := func(*http.Request) *mcp.Server { return pagingServer() }
 	const echoTools, sdkTools = "echo count pid sleep burst big ask log junk stderr exit kill close changed spawn whoami allocate flood", "a b c d e"
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		want   string
 	}{
 		"a process for each session": {nil, echoTools},
-		"one process for all":        {func(c *Config) { c.Shared = true }, echoTools},
-		"streamable-http": {func(c *Config) {
-			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always, nil))
+		"one process for all":        {func(c *config.Config) { c.Shared = true }, echoTools},
+		"streamable-http": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always, nil))
 		}, sdkTools},
-		"sse": {func(c *Config) {
-			c.Transport, c.UpstreamURL = SSE, serveHTTP(t, mcp.NewSSEHandler(always, nil))
+		"sse": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.SSE, serveHTTP(t, mcp.NewSSEHandler(always, nil))
 		}, sdkTools},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			listener, err := Listen(t.Context(), "127.0.0.1:0")
+			listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +283,7 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 				t.Errorf("the client sees %q on %d pages, want %q", names, pages, test.want)
 			}
 			gomega.NewWithT(t).Eventually(func() int {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				if state.Catalog == nil {
 					return 0
 				}

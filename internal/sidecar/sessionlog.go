@@ -2,57 +2,92 @@ package sidecar
 
 import (
 	"context"
-	"errors"
-	"strconv"
+	"encoding/json"
+	"net/http"
 	"time"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// The log calls sessions by numbers, since ids are secret.
-// Where a session has a process of its own, the number is that in front of what the
-// process writes to its standard error.
-
-// numbered gives sessions numbers that have no process of their own.
-func (a *Adapter) numbered(open opener) opener {
-	return func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
-		opened, err := open(ctx, from)
-		if err == nil {
-			opened.Number = a.nextNumber()
-		}
-		return opened, err
-	}
-}
-
-func (a *Adapter) nextNumber() string { return strconv.FormatUint(a.number.Add(1), 10) }
-
-// noteSession logs a session that was opened, and its end. The manager opens one with every
-// probe, which is no news.
-func (a *Adapter) noteSession(ctx context.Context, opened session.Member) {
-	begin, about, client := time.Now(), opened.About(), introductionOf(ctx)
+// logSession logs the beginning and the end of a session. The manager opens one with each
+// probe, which the log has only at a higher verbosity.
+func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
+	begin, about := time.Now(), opened.About()
+	client, _ := ctx.Value(introductionKey{}).(introduction)
 	level := 0
 	if client.probe {
 		level = 1
 	}
 	says := []any{"session", about.Number}
-	if client != (introduction{}) { // clients of 2024-11-05 introduce themselves later
-		says = append(says, "client", client.name, "clientVersion", client.version, "revision", shown(about.Revision))
+	if client != (introduction{}) { // clients of 2024-11-05 send initialize later
+		says = append(says, "client", client.name, "clientVersion", client.version, "revision", legible(about.Revision))
 	}
-	a.config.Log.V(level).Info("Session opened", says...)
+	a.env.Log.V(level).Info("Session opened", says...)
 	opened.OnEnd(func() {
 		lasted, reason := time.Since(begin), opened.EndedBy()
-		a.config.Log.V(1).Info("Session ended", "session", about.Number, "reason", fault.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
+		a.env.Log.V(1).Info("Session ended", "session", about.Number, "reason", fault.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
 		a.requests.SessionEnded(about.Revision, lasted, reason)
 	})
 }
 
-// logProcessEnd logs how the process of a session ended, unless it was told to. Its
-// last words are in the log already.
-func (a *Adapter) logProcessEnd(server *child.Server, reason error) {
-	if !errors.Is(reason, session.ErrEnded) {
-		a.config.Log.Info("Server process of a session ended", "session", server.Label(), "reason", fault.Brief(reason))
+// introduction is how the client of a session describes itself in initialize.
+type introduction struct {
+	name, version string
+	revision      string // that it asks for
+	probe         bool   // it is the manager
+}
+
+// introductionIn reads the message of a request. It returns false if that is not initialize.
+func introductionIn(r *edge.Request) (introduction, bool) {
+	if len(r.Messages) != 1 || r.Messages[0].Envelope.Kind != rpc.Request || string(r.Messages[0].Envelope.Method) != "initialize" {
+		return introduction{}, false
 	}
+	var message struct {
+		Params struct {
+			ProtocolVersion string `json:"protocolVersion"`
+			ClientInfo      struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"clientInfo"`
+		} `json:"params"`
+	}
+	// The server refuses a message with members of other types.
+	_ = json.Unmarshal(r.Messages[0].Bytes, &message)
+	client := message.Params.ClientInfo
+	return introduction{legible(client.Name), legible(client.Version), legible(message.Params.ProtocolVersion), r.Caller.Probe}, true
+}
+
+// legible is a text of a client or a server, for the log.
+func legible(text string) string { return rpc.Legible(text, 64) }
+
+type introductionKey struct{}
+
+// introducing puts the client's introduction into the context in which the route opens a
+// session. It reads messages with initialize only.
+func introducing(route edge.Route) edge.Route {
+	serve := route.Serve
+	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
+		if client, ok := introductionIn(r); ok {
+			r.Request = r.WithContext(context.WithValue(r.Context(), introductionKey{}, client))
+		}
+		serve(w, r)
+	}
+	return route
+}
+
+// logInitialize logs the introduction of a client whose session is open already: clients of
+// 2024-11-05 connect first.
+func (a *Adapter) logInitialize(route edge.Route) edge.Route {
+	serve := route.Serve
+	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
+		client, ok := introductionIn(r)
+		serve(w, r)
+		if ok && r.Record.Session != "" && r.Record.Status == http.StatusAccepted {
+			a.env.Log.Info("Session initialized", "session", r.Record.Session, "client", client.name, "clientVersion", client.version, "asksFor", client.revision)
+		}
+	}
+	return route
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -56,25 +57,25 @@ func (m *memory) text() string {
 func TestSessionsAreLogged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		call   string // what ends the session
 		died   string // what is said of its process
 		reason string // what is said of the session
 	}{
 		"the process dies":             {nil, `{"name":"exit","arguments":{"n":3}}`, "the server's process ended: exit code 3", "the server's process ended: exit code 3"},
 		"by a signal":                  {nil, `{"name":"kill","arguments":{}}`, "the server's process ended: signal 9 (killed)", "the server's process ended: signal 9 (killed)"},
-		"nobody uses it":               {func(c *Config) { c.IdleTimeout = time.Second }, "", "", "the session was idle for too long (1s)"},
-		"nobody uses a shared process": {func(c *Config) { c.Shared, c.IdleTimeout = true, time.Second }, "", "", "the session was idle for too long (1s)"},
-		"nobody uses a proxy": {func(c *Config) {
+		"nobody uses it":               {func(c *config.Config) { c.IdleTimeout = time.Second }, "", "", "the session was idle for too long (1s)"},
+		"nobody uses a shared process": {func(c *config.Config) { c.Shared, c.IdleTimeout = true, time.Second }, "", "", "the session was idle for too long (1s)"},
+		"nobody uses a proxy": {func(c *config.Config) {
 			server := countingServer()
-			c.Transport, c.IdleTimeout = StreamableHTTP, time.Second
+			c.Transport, c.IdleTimeout = config.StreamableHTTP, time.Second
 			c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 		}, "", "", "the session was idle for too long (1s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := &memory{}
-			_, url := startAdapter(t, func(c *Config) {
+			_, url := startAdapter(t, func(c *config.Config) {
 				if test.change != nil {
 					test.change(c)
 				}
@@ -121,7 +122,7 @@ func TestSessionsAreLogged(t *testing.T) {
 func TestSessionsOfSSEAreLogged(t *testing.T) {
 	t.Parallel()
 	log := &memory{}
-	_, url := startAdapter(t, func(c *Config) { c.LegacySSE, c.Log = true, log.logger() })
+	_, url := startAdapter(t, func(c *config.Config) { c.LegacySSE, c.Log = true, log.logger() })
 	client, err := mcp.NewClient(&mcp.Implementation{Name: "old", Version: "7"}, nil).
 		Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: strings.TrimSuffix(url, Path) + "/sse"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 	if err != nil {
@@ -147,7 +148,7 @@ func TestWhatClientsSayIsShown(t *testing.T) {
 		"runes":   {strings.Repeat("€", 100), strings.Repeat("€", 21) + "…"},
 		"invalid": {"a\xff", "a\uFFFD"},
 	} {
-		if got := shown(test.text); got != test.want {
+		if got := legible(test.text); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -157,11 +158,11 @@ func TestWhatClientsSayIsShown(t *testing.T) {
 func TestHTTPServerIsLogged(t *testing.T) {
 	t.Parallel()
 	log := &memory{}
-	config := Defaults()
-	config.Log, config.Keys, config.DrainTimeout = log.logger(), newKeys(t), 0
-	config.Transport, config.UpstreamURL = StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
-	adapter := New(nil, config)
-	adapter.clients = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at the disco") })
+	cfg := config.Defaults()
+	cfg.Log, cfg.Keys, cfg.DrainTimeout = log.logger(), newKeys(t), 0
+	cfg.Transport, cfg.UpstreamURL = config.StreamableHTTP, serveHTTP(t, http.NotFoundHandler())
+	adapter := New(nil, cfg)
+	adapter.clients.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("at the disco") })
 	clients := newListener(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)

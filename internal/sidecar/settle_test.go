@@ -7,6 +7,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -17,10 +18,10 @@ const longer = 10 * hang.Guard
 // included. Only answers outside sessions tell clients to connect elsewhere.
 func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 	t.Parallel()
-	adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.SettleTime = longer }, bothServer)
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = longer }, bothServer)
 	before := mustOpen(t, url) // so the server works
 	gomega.NewWithT(t).Eventually(func() bool {
-		state, _ := adapter.keeper.State()
+		state, _ := adapter.env.Keeper.State()
 		return state.Catalog != nil
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	adapter.Leave()
@@ -37,7 +38,7 @@ func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 		t.Errorf("outside a session: %d %s, Connection %q", status, text, header.Get("Connection"))
 	}
 	adapter.Drain()
-	gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+	gomega.NewWithT(t).Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 	if status, _, header := v.do(http.MethodPost, "", session, pingMessage); status != http.StatusNotFound || header.Get("Connection") != "close" {
 		t.Errorf("in a session that has ended: %d, Connection %q", status, header.Get("Connection"))
 	}
@@ -60,11 +61,11 @@ func TestLeavingInstanceDrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url := startAdapterOn(t, newListener(t), func(c *Config) { c.SettleTime = test.settle }, test.command...)
+			adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = test.settle }, test.command...)
 			if test.ready {
 				mustOpen(t, url)
 				gomega.NewWithT(t).Eventually(func() bool {
-					state, _ := adapter.keeper.State()
+					state, _ := adapter.env.Keeper.State()
 					return state.Catalog != nil
 				}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			}

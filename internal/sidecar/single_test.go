@@ -8,6 +8,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -24,7 +25,7 @@ func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 			t.Parallel()
 			server := &httpServer{initialize: refuseInitialize}
 			server.call = func(w http.ResponseWriter, r *http.Request, id string, _ []byte) { server.listen(w, r, id) }
-			adapter, url := adapterFor(t, server, func(c *Config) { c.MaxSessions = clients - 1 })
+			adapter, url := adapterFor(t, server, func(c *config.Config) { c.MaxSessions = clients - 1 })
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			refused := make(chan string, clients)
@@ -35,7 +36,7 @@ func TestHTTPServerHasRoomForClientsWithoutSessions(t *testing.T) {
 					}
 				})
 			}
-			gomega.NewWithT(t).Eventually(func() int { return adapter.backend.proxy.InFlight() + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
+			gomega.NewWithT(t).Eventually(func() int { return int(published(t, adapter, "upstream_single_requests")()) + len(refused) }).WithTimeout(hang.Guard).Should(gomega.Equal(clients))
 			if len(refused) > 0 {
 				t.Errorf("%d are refused: %s", len(refused), <-refused)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -53,7 +54,7 @@ func (p *tap) client() *http.Client {
 
 // startLogged starts an adapter and returns what it logs, and what its processes write to
 // standard error.
-func startLogged(t *testing.T, change func(*Config), command ...string) (adapter *Adapter, url string, log *memory, stderr *tap) {
+func startLogged(t *testing.T, change func(*config.Config), command ...string) (adapter *Adapter, url string, log *memory, stderr *tap) {
 	t.Helper()
 	log, stderr = &memory{}, &tap{}
 	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: stderr})
@@ -65,7 +66,7 @@ func startLogged(t *testing.T, change func(*Config), command ...string) (adapter
 			t.Errorf("close launcher: %v", err)
 		}
 	})
-	adapter, url = startAdapterBy(t, newListener(t), direct, func(c *Config) {
+	adapter, url = startAdapterBy(t, newListener(t), direct, func(c *config.Config) {
 		c.Log = log.logger()
 		if change != nil {
 			change(c)
@@ -81,13 +82,13 @@ const secret = "postgres://admin:hunter2@db.internal"
 func TestStandardErrorStaysInside(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change   func(*Config)
+		change   func(*config.Config)
 		revision string
 		sse      bool
 	}{
 		"streamable":               {nil, "2025-11-25", false},
-		"sse":                      {func(c *Config) { c.LegacySSE = true }, "2025-11-25", true},
-		"shared":                   {func(c *Config) { c.Shared = true }, "2025-11-25", false},
+		"sse":                      {func(c *config.Config) { c.LegacySSE = true }, "2025-11-25", true},
+		"shared":                   {func(c *config.Config) { c.Shared = true }, "2025-11-25", false},
 		"clients without sessions": {nil, "2026-07-28", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestStandardErrorIsReported(t *testing.T) {
 	for name, isShared := range map[string]bool{"per session": false, "shared": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, url, log, stderr := startLogged(t, func(c *Config) { c.Shared, c.Warm = isShared, 0 },
+			adapter, url, log, stderr := startLogged(t, func(c *config.Config) { c.Shared, c.Warm = isShared, 0 },
 				"sh", "-c", "read line; echo 'Error: connect to "+secret+"' >&2; exit 3")
 			var heard tap
 			gomega.NewWithT(t).Eventually(func() string {
@@ -139,7 +140,7 @@ func TestStandardErrorIsReported(t *testing.T) {
 				_, proof := adapterapi.NewProof(testKey, adapterapi.CatalogSubject(testPodUID), time.Now())
 				r.Header.Set(adapterapi.HeaderProof, proof)
 				w := httptest.NewRecorder()
-				adapter.admin.ServeHTTP(w, r)
+				adapter.admin.Handler.ServeHTTP(w, r)
 				return w.Body.String()
 			}).WithTimeout(hang.Guard).Should(gomega.ContainSubstring(`exit code 3; it wrote on standard error: Error: connect to ` + secret))
 			c := &client{url: url, http: heard.client()}

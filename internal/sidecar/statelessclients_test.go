@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -16,14 +17,16 @@ import (
 // nativeAdapters are adapters with StatelessClients Native in front of servers that have
 // sessions only.
 func nativeAdapters() map[string]func(t *testing.T) string {
-	native := func(c *Config) { c.StatelessClients, c.Names.Fields = Native, true }
+	native := func(c *config.Config) { c.StatelessClients, c.Names.Fields = config.Native, true }
 	return map[string]func(t *testing.T) string{
 		"stdio": func(t *testing.T) string {
 			_, url := startAdapter(t, native)
 			return url
 		},
 		"stdio, known to have sessions": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Names.Fields, c.Era = Native, true, sessionless.Legacy })
+			_, url := startAdapter(t, func(c *config.Config) {
+				c.StatelessClients, c.Names.Fields, c.Era = config.Native, true, sessionless.Legacy
+			})
 			return url
 		},
 		"streamable-http": func(t *testing.T) string {
@@ -31,9 +34,9 @@ func nativeAdapters() map[string]func(t *testing.T) string {
 			return url
 		},
 		"sse": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) {
+			_, url := startAdapter(t, func(c *config.Config) {
 				handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return countingServer() }, nil)
-				c.StatelessClients, c.Names.Fields, c.Transport, c.UpstreamURL = Native, true, SSE, serveHTTP(t, handler)
+				c.StatelessClients, c.Names.Fields, c.Transport, c.UpstreamURL = config.Native, true, config.SSE, serveHTTP(t, handler)
 			})
 			return url
 		},
@@ -75,7 +78,7 @@ func TestSessionsOnlyServerRefusesStatelessClients(t *testing.T) {
 // two of them behind one address have processes of their own.
 func TestStatelessClientsFallBackToSessions(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapter(t, func(c *Config) { c.StatelessClients = Native })
+	_, url := startAdapter(t, func(c *config.Config) { c.StatelessClients = config.Native })
 	one, _ := sdkClient(t, url, "")
 	two, _ := sdkClient(t, url, "")
 	for _, client := range []*mcp.ClientSession{one, two} {
@@ -94,15 +97,15 @@ func TestStatelessClientsThatAreServed(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) string{
 		"one process for all": func(t *testing.T) string {
-			_, url := startAdapter(t, func(c *Config) { c.StatelessClients, c.Shared = Native, true })
+			_, url := startAdapter(t, func(c *config.Config) { c.StatelessClients, c.Shared = config.Native, true })
 			return url
 		},
 		"both eras": func(t *testing.T) string {
-			_, url := startAdapterOn(t, newListener(t), func(c *Config) { c.StatelessClients = Native }, bothServer)
+			_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StatelessClients = config.Native }, bothServer)
 			return url
 		},
 		"both eras over HTTP": func(t *testing.T) string {
-			_, url := adapterFor(t, &httpServer{initialize: agreeToInitialize}, func(c *Config) { c.StatelessClients = Native })
+			_, url := adapterFor(t, &httpServer{initialize: agreeToInitialize}, func(c *config.Config) { c.StatelessClients = config.Native })
 			return url
 		},
 		"translated": func(t *testing.T) string {
@@ -135,11 +138,11 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adapter, _ := startAdapterOn(t, newListener(t), func(c *Config) { c.StatelessClients, c.Warm = Native, 0 }, test.command...)
+			adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StatelessClients, c.Warm = config.Native, 0 }, test.command...)
 			g := gomega.NewWithT(t)
-			g.Eventually(adapter.backend.eras.stateless.Found).WithTimeout(hang.Guard).Should(gomega.Equal(test.era))
+			g.Eventually(adapter.backend.(interface{ Era() sessionless.Era }).Era).WithTimeout(hang.Guard).Should(gomega.Equal(test.era))
 			listed := func() bool {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				return state.Ready && slices.Contains(state.Catalog.Server.ProtocolVersions, "2026-07-28")
 			}
 			if test.era != sessionless.Legacy {
@@ -148,7 +151,7 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 				t.Error("the catalogue lists 2026-07-28")
 			}
 			const keepers = 1
-			g.Eventually(adapter.backend.processes.Running.Load).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(keepers))
+			g.Eventually(published(t, adapter, "server_processes")).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(keepers))
 		})
 	}
 }

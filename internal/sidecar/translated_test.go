@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -36,10 +37,10 @@ func TestNewsAreToldOnce(t *testing.T) {
 	gomega.NewWithT(t).Eventually(server.listening).WithTimeout(hang.Guard).Should(gomega.Equal(keepers))
 	client, hears := sdkClient(t, url, "2025-11-25")
 	gomega.NewWithT(t).Eventually(server.listening).WithTimeout(hang.Guard).Should(gomega.BeNumerically(">", keepers))
-	for range statelessTarget + 2 {
+	for range sessionless.BusyCalls + 2 {
 		go func() { _, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}) }()
 	}
-	gomega.NewWithT(t).Eventually(calls.Load).WithTimeout(hang.Guard).Should(gomega.BeNumerically("==", statelessTarget+2))
+	gomega.NewWithT(t).Eventually(calls.Load).WithTimeout(hang.Guard).Should(gomega.BeNumerically("==", sessionless.BusyCalls+2))
 	for range 3 { // the second telling of one would come before that of the last
 		server.change()
 		expectChange(t, hears, "tools")

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -46,30 +46,30 @@ func TestEveryBackend(t *testing.T) {
 		return func(*http.Request) *mcp.Server { return server }
 	}
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*config.Config)
 		want   string // what the second client counts
 		sse    bool   // clients of 2024-11-05 are served, too
 	}{
-		"a process for each session": {func(c *Config) { c.LegacySSE = true }, "1", true},
-		"one process for all":        {func(c *Config) { c.Shared, c.LegacySSE = true, true }, "2", true},
-		"streamable-http": {func(c *Config) {
-			c.Transport, c.UpstreamURL = StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always(countingServer()), nil))
+		"a process for each session": {func(c *config.Config) { c.LegacySSE = true }, "1", true},
+		"one process for all":        {func(c *config.Config) { c.Shared, c.LegacySSE = true, true }, "2", true},
+		"streamable-http": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL = config.StreamableHTTP, serveHTTP(t, mcp.NewStreamableHTTPHandler(always(countingServer()), nil))
 		}, "2", false},
-		"sse": {func(c *Config) {
-			c.Transport, c.UpstreamURL, c.LegacySSE = SSE, serveHTTP(t, mcp.NewSSEHandler(always(countingServer()), nil)), true
+		"sse": {func(c *config.Config) {
+			c.Transport, c.UpstreamURL, c.LegacySSE = config.SSE, serveHTTP(t, mcp.NewSSEHandler(always(countingServer()), nil)), true
 		}, "2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			adapter, address := startAdapter(t, test.change)
 			gomega.NewWithT(t).Eventually(func() error {
-				state, _ := adapter.keeper.State()
+				state, _ := adapter.env.Keeper.State()
 				if state.Ready {
 					return nil
 				}
 				return state.Err
 			}).WithTimeout(hang.Guard).Should(gomega.Succeed())
-			state, _ := adapter.keeper.State()
+			state, _ := adapter.env.Keeper.State()
 			if len(state.Catalog.Tools) == 0 {
 				t.Errorf("the keeper knows of no tools: %+v", state.Catalog)
 			}
@@ -105,28 +105,4 @@ func countOnce(t *testing.T, transport mcp.Transport) string {
 		t.Fatalf("call: %v", err)
 	}
 	return result.Content[0].(*mcp.TextContent).Text
-}
-
-func TestValidate(t *testing.T) {
-	config := Defaults()
-	if err := config.Validate(); err != nil {
-		t.Errorf("defaults: %v", err)
-	}
-	// No memory limit is no reason to refuse a limit that an MCPServer may have.
-	config.BodyBytes, config.LineBytes = 1<<30, 1<<30
-	if err := config.Validate(); err != nil || config.budget() < 2*config.BodyBytes {
-		t.Errorf("the largest limits: %v, budget %d", err, config.budget())
-	}
-	config.MemoryLimit = 1 << 28
-	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "raise memory-limit to 4294967296") {
-		t.Errorf("a body that has no room: %v", err)
-	}
-	config.Origins.Origins = []string{"example.com"}
-	config.MaxSessions, config.LineBytes, config.CallTimeout = 0, -1, -time.Second
-	err := config.Validate()
-	for _, want := range []string{"max-sessions is 0, want 1", "limit-line-bytes is -1", "call-timeout is -1s, want at least 1s", `allowed-origin "example.com" can never match`} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
-	}
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -100,11 +102,11 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 		return
 	}
 	t.Run("nothing on its way", func(t *testing.T) {
-		listener, err := listen(t.Context(), "127.0.0.1:0", time.Second, 2*time.Second)
+		listener, err := listener.ListenWith(t.Context(), "127.0.0.1:0", time.Second, 2*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.IdleTimeout = time.Second }, echoServer)
+		adapter, url := startAdapterOn(t, listener, func(c *config.Config) { c.IdleTimeout = time.Second }, echoServer)
 		g := gomega.NewWithT(t)
 		for attempt := range 3 { // the machine may be too busy to see in time what the kernel did
 			var stream *http.Response
@@ -114,10 +116,10 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 				stream, port = openStream(t, url, mustOpen(t, url).session)
 			}
 			if attempt == 0 { // as long as the peer is there, its silence is none: the kernel asks
-				g.Consistently(adapter.sessions.Len).WithTimeout(3 * time.Second).ShouldNot(gomega.BeZero())
+				g.Consistently(adapter.env.Sessions.Len).WithTimeout(3 * time.Second).ShouldNot(gomega.BeZero())
 			}
 			vanish(t, port)
-			g.Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			g.Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 			if time.Since(began) < front.KeepAliveInterval { // before the adapter has written anything
 				return
 			}
@@ -125,11 +127,11 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 		t.Error("a client that has vanished is not noticed before the adapter writes something")
 	})
 	t.Run("something on its way", func(t *testing.T) {
-		listener, err := listen(t.Context(), "127.0.0.1:0", time.Hour, 2*time.Second)
+		listener, err := listener.ListenWith(t.Context(), "127.0.0.1:0", time.Hour, 2*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		adapter, url := startAdapterOn(t, listener, func(c *Config) { c.LegacySSE = true }, echoServer)
+		adapter, url := startAdapterOn(t, listener, func(c *config.Config) { c.LegacySSE = true }, echoServer)
 		base := strings.TrimSuffix(url, Path)
 		stream, port := openStream(t, base+"/sse", "")
 		if stream == nil {
@@ -148,46 +150,6 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			t.Fatalf("post: %v, %v", response, err)
 		}
 		_ = response.Body.Close()
-		gomega.NewWithT(t).Eventually(adapter.sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+		gomega.NewWithT(t).Eventually(adapter.env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
 	})
-}
-
-// R04: the same, for every connection to the port that clients use.
-func TestR04KernelWatchesConnections(t *testing.T) {
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	there, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = there.Close() }()
-	here, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = here.Close() }()
-	raw, err := here.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const tcpUserTimeout = 18
-	for name, test := range map[string]struct{ level, option, want int }{
-		"is watched":           {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		"silence, s":           {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},
-		"between questions, s": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 5},
-		"questions":            {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
-		"unacknowledged, ms":   {syscall.IPPROTO_TCP, tcpUserTimeout, 30_000},
-	} {
-		var got int
-		var getErr error
-		if err := raw.Control(func(fd uintptr) { got, getErr = syscall.GetsockoptInt(int(fd), test.level, test.option) }); err != nil || getErr != nil {
-			t.Fatal(err, getErr)
-		}
-		if got != test.want {
-			t.Errorf("%s: got %d, want %d", name, got, test.want)
-		}
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
-	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -114,21 +114,21 @@ func TestMemoryOfTheAdapter(t *testing.T) {
 // The API server and the adapter have the same opinion of what fits: the rules of the CRD are
 // tested against a real API server, with these numbers.
 func TestAdapterTakesItsDefaultMemory(t *testing.T) {
-	config := sidecar.Defaults()
-	config.MemoryLimit = memoryLimit(adapterResources(&parts{}))
-	if err := config.Validate(); err != nil {
+	c := config.Defaults()
+	c.MemoryLimit = memoryLimit(adapterResources(&parts{}))
+	if err := c.Validate(); err != nil {
 		t.Errorf("default limits in the default memory: %v", err)
 	}
-	config.MemoryLimit--
-	if err := config.Validate(); err == nil {
+	c.MemoryLimit--
+	if err := c.Validate(); err == nil {
 		t.Error("one byte less fits, too")
 	}
-	config.MemoryLimit = mostMemory
-	if err := config.Validate(); err != nil {
+	c.MemoryLimit = mostMemory
+	if err := c.Validate(); err != nil {
 		t.Errorf("most memory: %v", err)
 	}
-	config.MemoryLimit++
-	if err := config.Validate(); err == nil {
+	c.MemoryLimit++
+	if err := c.Validate(); err == nil {
 		t.Error("the adapter takes more than the most")
 	}
 }
@@ -137,7 +137,7 @@ func TestAdapterTakesItsDefaultMemory(t *testing.T) {
 // it is told nothing.
 func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
 	session := readInput(t, "minimal").Server.Spec.Session
-	got := sidecar.Defaults()
+	got := config.Defaults()
 	for name, pair := range map[string][2]any{
 		"maxPerPod":         {int(*session.MaxPerPod), got.MaxSessions},
 		"idleTimeout":       {session.IdleTimeout.Duration, got.IdleTimeout},

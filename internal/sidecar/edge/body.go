@@ -20,6 +20,9 @@ type BodyLimits struct {
 	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
 }
 
+// ReadTimeout is for 64 KiB of a body. Slower clients have a connection that is hardly of use.
+const ReadTimeout = 30 * time.Second
+
 // bodyRefusal refuses a request whose body the Door has not read to its end. It closes
 // the connection, because reading the rest costs more than a new connection.
 func bodyRefusal(status, code int, text string) *Refusal {

@@ -57,11 +57,7 @@ func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt
 
 // connect gets a fresh server.
 func (k *Keeper) connect(ctx context.Context, a *attempt) {
-	connect := k.options.Connect
-	if a.how == byDiscover && k.options.ConnectStateless != nil {
-		connect = k.options.ConnectStateless
-	}
-	a.connection, a.err = connect(ctx)
+	a.connection, a.err = k.options.Connect(ctx, a.how == byDiscover)
 	switch {
 	case a.err == nil:
 	case errors.Is(a.err, ErrNoRoom):

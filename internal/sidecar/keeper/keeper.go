@@ -27,12 +27,10 @@ type Connection struct {
 
 // Options configure a Keeper.
 type Options struct {
-	// Connect returns a fresh server. If the server was asked to initialize and refused, the error
-	// wraps an *mcpprobe.Error of the class Rejected.
-	Connect func(ctx context.Context) (Connection, error)
-	// ConnectStateless returns a fresh server that has got no request, for an opening without a
-	// session. If it is nil, Connect serves for that, too.
-	ConnectStateless func(ctx context.Context) (Connection, error)
+	// Connect returns a fresh server. If stateless is true, the keeper opens it without a session,
+	// so the server must have got no request yet. If the server was asked to initialize and
+	// refused, the error wraps an *mcpprobe.Error of the class Rejected.
+	Connect func(ctx context.Context, stateless bool) (Connection, error)
 
 	StartTimeout time.Duration // for a fresh server to list what it offers
 	Patience     time.Duration // after which a fresh server may count as silent
@@ -51,6 +49,17 @@ type Options struct {
 	// owner of the keeper calls Refresh.
 	Serves func(own mcpprobe.Server) []string
 }
+
+// The adapter knows that a server has stopped to answer after the sum of these, and the kubelet
+// asks within two seconds more: together less than promise.Broken.
+const (
+	PingInterval = 4 * time.Second
+	PingTimeout  = 3 * time.Second
+	Patience     = 3 * time.Second
+)
+
+// Settle is how often the keeper lists what a server offers while that keeps changing.
+const Settle = time.Second
 
 // State is what the keeper knows about the server.
 type State struct {

@@ -41,7 +41,7 @@ type member struct {
 	ctx    context.Context
 }
 
-func (f *fleet) connect(context.Context) (Connection, error) {
+func (f *fleet) connect(context.Context, bool) (Connection, error) {
 	if f.refuse.Load() {
 		return Connection{}, errors.New("no such command")
 	}
@@ -276,11 +276,11 @@ func TestKeeperWithoutRoom(t *testing.T) {
 		f := &fleet{}
 		var full atomic.Bool
 		k := newKeeper(t, f, func(o *Options) {
-			o.Connect = func(ctx context.Context) (Connection, error) {
+			o.Connect = func(ctx context.Context, stateless bool) (Connection, error) {
 				if full.Load() {
 					return Connection{}, fmt.Errorf("%w: near the memory limit", ErrNoRoom)
 				}
-				return f.connect(ctx)
+				return f.connect(ctx, stateless)
 			}
 		})
 		eventually(t, k, "ready true, 1 tools, <nil>")
@@ -297,10 +297,10 @@ func TestKeeperSlowsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts int
 		k := New(Options{
-			Connect: func(context.Context) (Connection, error) {
+			Connect: func(context.Context, bool) (Connection, error) {
 				starts++
 				f := &fleet{}
-				connection, err := f.connect(t.Context())
+				connection, err := f.connect(t.Context(), false)
 				time.AfterFunc(time.Second, func() { f.current.Load().stop(errors.New("exit code 3")) })
 				return connection, err
 			},
@@ -349,7 +349,7 @@ func TestKeeperWithoutCredentials(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer server.Close()
 	k := newKeeper(t, &fleet{}, func(o *Options) {
-		o.Connect = func(context.Context) (Connection, error) {
+		o.Connect = func(context.Context, bool) (Connection, error) {
 			return Connection{Target: mcpprobe.HTTP(server.URL, nil), Close: func() {}, Reason: func() error { return nil }}, nil
 		}
 	})

@@ -111,7 +111,7 @@ func TestKeeperLogOfOtherReasons(t *testing.T) {
 				log := &memory{}
 				newKeeper(t, &fleet{}, func(o *Options) {
 					o.Log = log.logger(t)
-					o.Connect = func(context.Context) (Connection, error) { return Connection{}, test.err }
+					o.Connect = func(context.Context, bool) (Connection, error) { return Connection{}, test.err }
 				})
 				time.Sleep(time.Minute)
 				synctest.Wait()

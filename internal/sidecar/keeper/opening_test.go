@@ -34,7 +34,7 @@ type gate struct {
 	end   []context.CancelCauseFunc
 }
 
-func (g *gate) connect(context.Context) (Connection, error) {
+func (g *gate) connect(context.Context, bool) (Connection, error) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	server := mcp.NewServer(&mcp.Implementation{Name: "kept", Version: "1"}, nil)
 	addTool(server, "first")
@@ -360,11 +360,13 @@ func TestKeeperOfASharedServerWithoutSessions(t *testing.T) {
 		g := &gate{}
 		refused := 0
 		w := watch(t, g, func(o *Options) {
-			o.Connect = func(context.Context) (Connection, error) {
+			o.Connect = func(ctx context.Context, stateless bool) (Connection, error) {
+				if stateless {
+					return g.connect(ctx, true)
+				}
 				refused++
 				return Connection{}, fmt.Errorf("start: %w", &mcpprobe.Error{Class: mcpprobe.Rejected, Op: "initialize", Code: -32022})
 			}
-			o.ConnectStateless = g.connect
 		})
 		w.after(t, 0, starting, "ready, stateless true")
 		time.Sleep(time.Minute)
@@ -378,7 +380,12 @@ func TestKeeperOfASharedServerWithoutSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
 		w := watch(t, g, func(o *Options) {
-			o.ConnectStateless = func(context.Context) (Connection, error) { return Connection{}, errors.New("not to be asked for") }
+			o.Connect = func(ctx context.Context, stateless bool) (Connection, error) {
+				if stateless {
+					return Connection{}, errors.New("not to be asked for")
+				}
+				return g.connect(ctx, false)
+			}
 		})
 		w.after(t, time.Minute, starting, "ready, stateless false")
 	})
@@ -390,12 +397,12 @@ func TestKeeperWithoutRoomForTheSecond(t *testing.T) {
 		g := &gate{answers: map[string]string{"initialize": "-32603"}}
 		full := true
 		w := watch(t, g, func(o *Options) {
-			o.ConnectStateless = func(ctx context.Context) (Connection, error) {
-				if full {
+			o.Connect = func(ctx context.Context, stateless bool) (Connection, error) {
+				if stateless && full {
 					full = false
 					return Connection{}, ErrNoRoom
 				}
-				return g.connect(ctx)
+				return g.connect(ctx, stateless)
 			}
 		})
 		w.after(t, time.Second, starting, "ready false, NoRoom: there is no room for another server process", "ready, stateless true")

@@ -21,6 +21,15 @@ type Server interface {
 	Serve(receive func(session.Message), ended func(error))
 }
 
+const (
+	// SendTimeout is for a server to read one message. A server that works reads at once, so
+	// this only has to outlast a pause of its process.
+	SendTimeout = 10 * time.Second
+	// StuckTimeout is how long a server may read nothing before the adapter ends it. That
+	// server has calls of many clients, so this is longer than the SendTimeout of one.
+	StuckTimeout = time.Minute
+)
+
 var errNoAnswer = errors.New("the server has not answered in time")
 
 // Options say how a Conn writes.

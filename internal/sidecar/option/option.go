@@ -23,6 +23,9 @@ var (
 	StatelessClients = Option{"--stateless-clients", "spec.session.statelessClients"}
 )
 
+// MemoryLimit is not among All, because its field is a key of a map.
+var MemoryLimit = Option{"--memory-limit", "spec.adapter.resources.limits.memory"}
+
 // All returns the options, for tests.
 func All() []Option {
 	return []Option{MaxSessions, LegacySSE, AllowedHosts, AllowedOrigins, BodyBytes, LineBytes, StatelessClients}

@@ -55,6 +55,29 @@ type Limits struct {
 	RequestTimeout  time.Duration // of a server's request until the client answers it; 0 waits for ever
 }
 
+// Limits that users do not set.
+const (
+	// DetachedStreams is more than the calls of one client that lost its connection, and
+	// bounds a client that starts calls and never reads them.
+	DetachedStreams = 64
+	// ServerRequests is more than a server asks of one client at a time, and bounds one that
+	// asks in a loop.
+	ServerRequests = 256
+	// PendingBytes holds thousands of notifications, or one large message, for a reader that
+	// pauses for a moment.
+	PendingBytes = 4 << 20
+
+	// CommitAfter is long enough for most calls to be answered without a stream, and short
+	// enough for progress to reach the client in time.
+	CommitAfter = time.Second
+	// CancelGrace is for a server that checks for a cancellation every few seconds.
+	CancelGrace = 5 * time.Second
+	// DeliveryTimeout is for a client that is about to open a stream, or to open it again.
+	DeliveryTimeout = 10 * time.Second
+	// RequestTimeout is for a person who is asked for input. A call may allow more.
+	RequestTimeout = 10 * time.Minute
+)
+
 // Errors that front ends turn into answers.
 var (
 	ErrDuplicateID    = errors.New("a request with this id is in flight already")

@@ -18,6 +18,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
+// CommitAfter is long: most clients ask for an answer without a stream, and it only has to
+// come before proxies give up a silent request.
+const CommitAfter = 10 * time.Second
+
 // Options are how an Endpoint behaves.
 type Options struct {
 	Server *sessionless.Server

@@ -36,6 +36,10 @@ type Options struct {
 	Retry        time.Duration // for clients to wait before they connect again
 }
 
+// Retry is how long clients wait before they open a lost stream again. The adapter keeps what
+// they miss, so a second costs little, and it spreads the clients of a proxy that restarts.
+const Retry = time.Second
+
 // Handler is the MCP endpoint.
 type Handler struct{ Options }
 

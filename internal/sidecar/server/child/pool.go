@@ -47,6 +47,18 @@ type Options struct {
 	Log logr.Logger
 }
 
+// Times that users do not set.
+const (
+	// StartHold is longer than most servers take to answer initialize. A process that is
+	// slower may use a processor together with the next one that starts.
+	StartHold = 5 * time.Second
+	// EOFGrace is for a server to write its last output and end by itself.
+	EOFGrace = 2 * time.Second
+	// TermGrace is for the signal handlers of a server. With EOFGrace it is well below the
+	// grace period of a pod.
+	TermGrace = 3 * time.Second
+)
+
 // Metrics count over all processes of a pool.
 type Metrics struct {
 	Starts        atomic.Uint64

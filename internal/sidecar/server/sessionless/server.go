@@ -17,6 +17,7 @@
 package sessionless
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -65,7 +66,9 @@ type Options struct {
 	// Era is that of the server, if it is known.
 	Era    Era
 	Limits Limits
-	Log    logr.Logger
+	// Metrics are those that several Servers share; nil makes some.
+	Metrics *Metrics
+	Log     logr.Logger
 }
 
 // Metrics count over all processes.
@@ -90,7 +93,7 @@ var (
 // shared is what all processes of a Server have in common.
 type shared struct {
 	options       Options
-	metrics       Metrics
+	metrics       *Metrics
 	continuations continuations
 }
 
@@ -104,14 +107,14 @@ type Server struct {
 
 // New returns a Server. Its first process starts with the first request.
 func New(options Options) *Server {
-	s := &Server{shared: shared{options: options}}
+	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{})}}
 	s.primary = newPrimary(&s.shared)
 	s.pool.primary = s.primary
 	return s
 }
 
 // Metrics are the counters.
-func (s *Server) Metrics() *Metrics { return &s.metrics }
+func (s *Server) Metrics() *Metrics { return s.metrics }
 
 // Era finds out what the server speaks. If that is not known, it takes a process, which
 // ends afterward.

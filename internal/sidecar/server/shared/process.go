@@ -42,6 +42,16 @@ type Options struct {
 	Log logr.Logger
 }
 
+// Limits that users do not set.
+const (
+	// MaxCalls bounds the memory for calls in flight of all sessions. Each session has a
+	// limit of its own, which is lower.
+	MaxCalls = 4096
+	// MaxSubscriptions bounds the resources that one session watches. It is far more than
+	// clients show to a person.
+	MaxSubscriptions = 256
+)
+
 // Metrics count over all child processes, one after the other.
 type Metrics struct {
 	Starts               session.Counter // child processes that answered initialize

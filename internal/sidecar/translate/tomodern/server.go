@@ -54,6 +54,26 @@ type Limits struct {
 	Memory *budget.Budget // for answers to parked calls; nil is no limit
 }
 
+// Limits that users do not set.
+const (
+	// KeysPerPrincipal is for one person's clients that differ in their capabilities. Few
+	// people have more than one or two at a time.
+	KeysPerPrincipal = 4
+	// MaxURIs bounds the resources that clients of one key watch, as for a session.
+	MaxURIs = 256
+
+	// AcquireTimeout is how long a client waits for a process before it hears that all are busy.
+	AcquireTimeout = 10 * time.Second
+	// EvictIdle is less than AcquireTimeout, so that a call that waits sees an idle process make
+	// room.
+	EvictIdle = 2 * time.Second
+)
+
+// ChildrenPerKey is how many of the children clients of one key may have. They never have all,
+// so that other clients find one. They may have two where there are two, because a call may
+// need a second one to go on.
+func ChildrenPerKey(children int) int { return max(children/2, min(children, 2)) }
+
 // Options are the parts and the behavior of a Server.
 type Options struct {
 	// Acquire starts a fresh server, for clients in the caller's group.

@@ -1,4 +1,4 @@
-package sidecar
+package listener
 
 import (
 	"bytes"
@@ -13,19 +13,19 @@ import (
 
 // However many clients send large bodies at the same time, all of them arrive as they were
 // sent, and end as they should.
-func TestBulkReads(t *testing.T) {
+func TestLargeReads(t *testing.T) {
 	var running sync.WaitGroup
-	for i := range 3 * bulkClients {
+	for i := range 3 * largeReadClients {
 		ours, theirs := connect(t)
 		running.Go(func() {
-			sent := make([]byte, mib)
+			sent := make([]byte, 1<<20)
 			_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(sent) // which never fails
 			go func() {
 				_, _ = theirs.Write(sent)
 				_ = theirs.Close()
 			}()
 			var got bytes.Buffer
-			if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, struct{ io.Reader }{ours}, make([]byte, 2*bulkBytes)); err != nil || !bytes.Equal(got.Bytes(), sent) {
+			if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, struct{ io.Reader }{ours}, make([]byte, 2*largeReadBytes)); err != nil || !bytes.Equal(got.Bytes(), sent) {
 				t.Errorf("got %d bytes of %d, %v", got.Len(), len(sent), err)
 			}
 		})
@@ -34,12 +34,12 @@ func TestBulkReads(t *testing.T) {
 }
 
 // A deadline ends a large read, too.
-func TestBulkReadDeadline(t *testing.T) {
+func TestLargeReadDeadline(t *testing.T) {
 	ours, _ := connect(t)
 	if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := ours.Read(make([]byte, bulkBytes)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if n, err := ours.Read(make([]byte, largeReadBytes)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
 }

@@ -1,4 +1,4 @@
-package sidecar
+package listener
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -17,37 +18,40 @@ import (
 
 // crowded is a server that has room for few connections.
 type crowded struct {
-	t        *testing.T
-	listener *patientListener
-	release  chan struct{} // ends requests to /slow
-	entered  chan struct{}
+	t       *testing.T
+	address string
+	server  *Server
+	conns   *connections
+	release chan struct{} // ends requests to /slow
+	entered chan struct{}
 }
 
-func newCrowded(t *testing.T, most int) *crowded {
+func newCrowded(t *testing.T, limit int) *crowded {
 	t.Helper()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowded{t: t, listener: newPatientListener(tcp, most), release: make(chan struct{}), entered: make(chan struct{})}
-	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := &crowded{t: t, address: tcp.Addr().String(), release: make(chan struct{}), entered: make(chan struct{})}
+	c.server = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			c.entered <- struct{}{}
 			<-c.release
 		}
 		_, _ = io.WriteString(w, "answer")
-	}))
-	go func() { _ = server.Serve(c.listener) }()
-	t.Cleanup(func() { _ = server.Close() })
+	}), limit, logr.Discard())
+	c.conns = c.server.conns
+	go func() { _ = c.server.Serve(tcp) }()
+	t.Cleanup(func() { _ = c.server.Close() })
 	return c
 }
 
 // dial opens a connection that the server has taken in, or refused.
 func (c *crowded) dial() net.Conn {
 	c.t.Helper()
-	decided := func() uint64 { return uint64(c.listener.count()) + c.listener.evictions() + c.listener.refusals() }
+	decided := func() uint64 { return uint64(c.server.Connections()) + c.server.Evicted() + c.server.Refused() }
 	before := decided()
-	conn, err := (&net.Dialer{}).DialContext(c.t.Context(), "tcp", c.listener.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(c.t.Context(), "tcp", c.address)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -102,11 +106,11 @@ func isTimeout(err error) bool {
 
 // pretend has the connection that is between two requests be so for longer, if there is one.
 func (c *crowded) pretend(longer time.Duration) bool {
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	for conn := range c.listener.conns {
-		if http.ConnState(conn.state.Load()) == http.StateIdle {
-			conn.idle.Add(-int64(longer))
+	c.conns.mu.Lock()
+	defer c.conns.mu.Unlock()
+	for conn := range c.conns.open {
+		if conn.is(http.StateIdle) {
+			conn.idleSince.Add(-int64(longer))
 			return true
 		}
 	}
@@ -126,8 +130,8 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	c.get(third)
 	c.get(used)
 	c.get(second)
-	if c.listener.count() != 3 || c.listener.evictions() != 1 || c.listener.refusals() != 0 {
-		t.Errorf("%d connections, %d made room, %d refused", c.listener.count(), c.listener.evictions(), c.listener.refusals())
+	if c.server.Connections() != 3 || c.server.Evicted() != 1 || c.server.Refused() != 0 {
+		t.Errorf("%d connections, %d made room, %d refused", c.server.Connections(), c.server.Evicted(), c.server.Refused())
 	}
 }
 
@@ -136,7 +140,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 func TestUsedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 2)
-	c.listener.quiet = time.Hour
+	c.conns.minIdle = time.Hour
 	busy, idle := c.dial(), c.dial()
 	c.get(idle)
 	c.send(busy, "/slow")
@@ -163,13 +167,13 @@ func TestSilentConnectionOfAnotherAddress(t *testing.T) {
 	c.send(busy, "/slow")
 	<-c.entered
 	gomega.NewWithT(t).Eventually(func() bool { // the one with the request is of an address that has more
-		c.listener.mu.Lock()
-		defer c.listener.mu.Unlock()
-		for conn := range c.listener.conns {
-			if conn.isActive() {
-				delete(c.listener.from, conn.address)
+		c.conns.mu.Lock()
+		defer c.conns.mu.Unlock()
+		for conn := range c.conns.open {
+			if conn.is(http.StateActive) {
+				delete(c.conns.byAddress, conn.address)
 				conn.address = "192.0.2.1"
-				c.listener.from = map[string]int{"127.0.0.1": 1, conn.address: 2}
+				c.conns.byAddress = map[string]int{"127.0.0.1": 1, conn.address: 2}
 				return true
 			}
 		}
@@ -182,7 +186,7 @@ func TestSilentConnectionOfAnotherAddress(t *testing.T) {
 }
 
 // However many connections come and go, what is remembered of them is bounded.
-func TestCrowdIsTidy(t *testing.T) {
+func TestUnusedConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 4)
 	kept := c.dial()
@@ -190,11 +194,11 @@ func TestCrowdIsTidy(t *testing.T) {
 		conn := c.dial()
 		c.get(conn)
 		_ = conn.Close()
-		gomega.NewWithT(t).Eventually(c.listener.count).WithTimeout(hang.Guard).Should(gomega.Equal(1))
+		gomega.NewWithT(t).Eventually(c.server.Connections).WithTimeout(hang.Guard).Should(gomega.Equal(1))
 	}
-	c.listener.mu.Lock()
-	remembered := len(c.listener.fresh)
-	c.listener.mu.Unlock()
+	c.conns.mu.Lock()
+	remembered := len(c.conns.unused)
+	c.conns.mu.Unlock()
 	if remembered > 80 {
 		t.Errorf("%d are remembered", remembered)
 	}

@@ -1,4 +1,4 @@
-package sidecar
+package sessionserver
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -45,13 +44,11 @@ func (s *stubborn) Send(_ context.Context, sent session.Message) error {
 // that was cancelled, so that the server need not be ended.
 func TestAnswerToACancelledCallOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, err := inSessions(func(context.Context, *caller.Caller) (*session.Session, error) {
-			server := &stubborn{}
-			server.opened = session.New(server, session.Limits{
-				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20, CallTimeout: time.Minute, CancelGrace: time.Second,
-			}, &session.Metrics{})
-			return server.opened, nil
-		})(t.Context(), nil)
+		behind := &stubborn{}
+		behind.opened = session.New(behind, session.Limits{
+			Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20, CallTimeout: time.Minute, CancelGrace: time.Second,
+		}, &session.Metrics{})
+		made, err := New(behind.opened, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,12 +77,10 @@ func TestAnswerToACancelledCallOfASession(t *testing.T) {
 func TestCancelledCallsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var metrics session.Metrics
-		server, err := inSessions(func(context.Context, *caller.Caller) (*session.Session, error) {
-			return session.New(obedient{}, session.Limits{
-				Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
-				CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
-			}, &metrics), nil
-		})(t.Context(), nil)
+		server, err := New(session.New(obedient{}, session.Limits{
+			Calls: 2, Streams: 2, PendingBytes: 1 << 20, TotalBytes: 1 << 20,
+			CallTimeout: time.Minute, CancelGrace: time.Second, DeliveryTimeout: time.Second,
+		}, &metrics), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package sidecar
+package listener
 
 import (
 	"bufio"
@@ -12,31 +12,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// serveLookout serves a handler by a listener of its own, and connects to it. The handler
-// can wait until the lookout watches its client.
-func serveLookout(t *testing.T, handler func(w http.ResponseWriter, r *http.Request, awaitLook func())) net.Conn {
+// serveWatched serves a handler by a server of its own, and connects to it. The handler can
+// wait until the server peeks at its connection.
+func serveWatched(t *testing.T, handler func(w http.ResponseWriter, r *http.Request, awaitPeek func())) net.Conn {
 	t.Helper()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := newPatientListener(tcp, 8)
-	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var server *Server
+	server = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		handler(w, r, func() {
-			for deadline := time.Now().Add(hang.Guard); !listener.looking(); {
+			for deadline := time.Now().Add(hang.Guard); !server.conns.peeking(); {
 				if time.Now().After(deadline) {
-					t.Error("the lookout does not watch the client")
+					t.Error("the server does not peek at the connection")
 					return
 				}
 				time.Sleep(time.Millisecond) // between two looks at a condition
 			}
 		})
-	}))
-	go func() { _ = server.Serve(listener) }()
+	}), 8, logr.Discard())
+	go func() { _ = server.Serve(tcp) }()
 	t.Cleanup(func() { _ = server.Close() })
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String())
 	if err != nil {
@@ -49,19 +51,19 @@ func serveLookout(t *testing.T, handler func(w http.ResponseWriter, r *http.Requ
 	return conn
 }
 
-// looking says whether the lookout of a connection is waiting for its client.
-func (l *patientListener) looking() bool {
+// peeking says whether the server waits for a client to close its connection.
+func (l *connections) peeking() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.conns {
+	for c := range l.open {
 		c.mu.Lock()
-		looking := c.watch.looking
+		peeking := c.watch.peeking
 		c.mu.Unlock()
-		if looking == nil {
+		if peeking == nil {
 			continue
 		}
 		select {
-		case <-looking:
+		case <-peeking:
 		default:
 			return true
 		}
@@ -81,14 +83,14 @@ func send(t *testing.T, conn net.Conn, requests ...string) {
 }
 
 // A request ends when its client goes away: at once, or when it has been answered for a while.
-func TestLookoutSeesTheClientGo(t *testing.T) {
-	for name, late := range map[string]bool{"at once": false, "while the lookout watches": true} {
+func TestDisconnectCancelsTheRequest(t *testing.T) {
+	for name, late := range map[string]bool{"at once": false, "while the server peeks": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arrived, ended := make(chan struct{}), make(chan error, 1)
-			conn := serveLookout(t, func(_ http.ResponseWriter, r *http.Request, awaitLook func()) {
+			conn := serveWatched(t, func(_ http.ResponseWriter, r *http.Request, awaitPeek func()) {
 				if late {
-					awaitLook()
+					awaitPeek()
 				}
 				close(arrived)
 				select {
@@ -112,15 +114,15 @@ func TestLookoutSeesTheClientGo(t *testing.T) {
 
 // Requests that follow each other on a connection are served however long each takes, also
 // if a client sends the next one early.
-func TestLookoutLeavesRequestsAlone(t *testing.T) {
+func TestWatchLeavesRequestsAlone(t *testing.T) {
 	for name, together := range map[string]bool{"one after the other": false, "together": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			requests := []string{"quick", "slow", "slow", "quick", "slow", "quick", "quick"}
 			served := 0
-			conn := serveLookout(t, func(w http.ResponseWriter, r *http.Request, awaitLook func()) {
-				if requests[served] == "slow" && !together { // a byte that has come ends the look
-					awaitLook()
+			conn := serveWatched(t, func(w http.ResponseWriter, r *http.Request, awaitPeek func()) {
+				if requests[served] == "slow" && !together { // a byte that has come ends the peek
+					awaitPeek()
 				}
 				served++
 				if r.Context().Err() != nil {
@@ -149,11 +151,11 @@ func TestLookoutLeavesRequestsAlone(t *testing.T) {
 	}
 }
 
-// A reader that reads byte by byte gets every one: not only net/http's look at the client
+// A reader that reads byte by byte gets every one: not only net/http's watch for the client
 // asks for a single byte. A header line that all but fills the buffer ends like that.
-func TestLookoutLosesNoByte(t *testing.T) {
+func TestWatchLosesNoByte(t *testing.T) {
 	ours, theirs := connect(t)
-	watchClients(t.Context(), ours)
+	watchDisconnect(t.Context(), ours)
 	text := strings.Repeat("abc", 50)
 	go func() { _, _ = io.WriteString(theirs, text) }()
 	var got []byte
@@ -167,12 +169,12 @@ func TestLookoutLosesNoByte(t *testing.T) {
 	}
 }
 
-// A lookout that begins when its request is over finds the deadline by which net/http ends
-// its own look. That is no sign that the client has gone.
-func TestLookoutIgnoresDeadlines(t *testing.T) {
-	conn, _ := connect(t)
-	ours := conn.(*patientConn)
-	ctx := watchClients(t.Context(), ours)
+// A watch that begins when its request is over finds the deadline by which net/http ends its
+// own. That is no sign that the client has gone.
+func TestWatchIgnoresDeadlines(t *testing.T) {
+	accepted, _ := connect(t)
+	ours := accepted.(*conn)
+	ctx := watchDisconnect(t.Context(), ours)
 	for range 3 {
 		if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
@@ -182,20 +184,20 @@ func TestLookoutIgnoresDeadlines(t *testing.T) {
 		}
 		for deadline := time.Now().Add(hang.Guard); ; time.Sleep(time.Millisecond) { // between two looks at a condition
 			ours.mu.Lock()
-			looking := ours.watch.looking
+			peeking := ours.watch.peeking
 			ours.mu.Unlock()
-			if looking != nil {
-				<-looking
+			if peeking != nil {
+				<-peeking
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("the lookout does not begin")
+				t.Fatal("the watch does not begin")
 			}
 		}
 		if err := ours.SetReadDeadline(time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		ours.endLookout()
+		ours.endWatch()
 	}
 	if ctx.Err() != nil {
 		t.Error("the client is taken for gone")

@@ -1,26 +1,27 @@
-package sidecar
+package listener
 
 import (
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// connect returns both ends of a connection; ours is patient. Its listener looks when the
-// test has it look.
+// connect returns both ends of a connection; the server has ours. It enforces deadlines
+// when the test calls enforceDeadline.
 func connect(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := newPatientListener(tcp, 8)
+	listener := &acceptor{tcp, newConnections(8)}
 	t.Cleanup(func() { _ = listener.Close() })
 	if theirs, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -30,7 +31,7 @@ func connect(t *testing.T) (ours, theirs net.Conn) {
 	}
 	t.Cleanup(func() {
 		_ = errors.Join(ours.Close(), theirs.Close())
-		if len(listener.conns) != 0 {
+		if listener.conns.count() != 0 {
 			t.Error("a connection is not forgotten when it is closed")
 		}
 	})
@@ -38,8 +39,8 @@ func connect(t *testing.T) (ours, theirs net.Conn) {
 }
 
 // Whatever was set before, it is the deadline that was set last by which a read ends.
-func TestPatientDeadlines(t *testing.T) {
-	// The listener believes to live an hour ago, so that its soon has passed.
+func TestReadDeadlines(t *testing.T) {
+	// The clock of the connections is an hour late, so that soon has passed.
 	const never, past, soon, look, later = 0, -time.Hour, time.Second, time.Minute, 24 * time.Hour
 	for name, test := range map[string]struct {
 		deadlines []time.Duration
@@ -59,10 +60,10 @@ func TestPatientDeadlines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, theirs := connect(t)
-			ours := conn.(*patientConn)
+			accepted, theirs := connect(t)
+			ours := accepted.(*conn)
 			now := time.Now().Add(-time.Hour)
-			ours.listener.looked.Store(now.UnixNano())
+			ours.conns.checked.Store(now.UnixNano())
 			for _, deadline := range test.deadlines {
 				at := time.Time{}
 				if deadline != never {
@@ -72,7 +73,7 @@ func TestPatientDeadlines(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ours.enforce(now.Add(look))
+			ours.enforceDeadline(now.Add(look))
 			if !test.ends { // there is something to read
 				if _, err := theirs.Write([]byte{1}); err != nil {
 					t.Fatal(err)
@@ -87,7 +88,7 @@ func TestPatientDeadlines(t *testing.T) {
 }
 
 // A read that waits already is ended by a deadline that has passed, and a new one waits.
-func TestPatientReadIsEnded(t *testing.T) {
+func TestDeadlineEndsARead(t *testing.T) {
 	ours, theirs := connect(t)
 	ended := make(chan error, 1)
 	for range 3 {
@@ -116,39 +117,23 @@ func TestPatientReadIsEnded(t *testing.T) {
 	}
 }
 
-// A client that does not finish its headers is not waited for: nothing but the listener's
-// look ends such a read.
+// A client that does not finish its headers is not waited for: only the enforcement of
+// deadlines ends such a read.
 func TestSlowHeaders(t *testing.T) {
 	t.Parallel()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := newPatientListener(tcp, 8)
-	go listener.run(t.Context())
-	server := newServer(nil)
-	if server.ReadHeaderTimeout != headerTimeout {
+	server := NewServer(nil, 8, logr.Discard())
+	go server.Run(t.Context())
+	if server.ReadHeaderTimeout != HeaderTimeout {
 		t.Errorf("the server waits for %s", server.ReadHeaderTimeout)
 	}
 	server.ReadHeaderTimeout = time.Millisecond
-	go func() { _ = server.Serve(listener) }()
+	go func() { _ = server.Serve(tcp) }()
 	t.Cleanup(func() { _ = server.Close() })
 	sendHalfOfTheHeaders(t, tcp.Addr().String())
-}
-
-// The same, with an adapter, after all of the time that clients have.
-func TestLongSlowHeaders(t *testing.T) {
-	t.Parallel()
-	_, address := startAdapter(t, nil)
-	at, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin := time.Now()
-	sendHalfOfTheHeaders(t, at.Host)
-	if took := time.Since(begin); took < headerTimeout {
-		t.Errorf("the connection ended after %s, want after %s", took, headerTimeout)
-	}
 }
 
 // sendHalfOfTheHeaders returns when the server has closed the connection.

@@ -1,0 +1,265 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
+	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionserver"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// processes has a process for each session of a stdio server.
+type processes struct {
+	*base
+	pool *child.Pool
+}
+
+// statelessProcesses is how many processes clients without sessions have at most: an old one
+// may still be ending when the next one starts.
+const statelessProcesses = sessionless.MaxProcesses + 1
+
+// newPool returns a pool for so many processes, besides spares and those of clients without
+// sessions. A process has sendTimeout to read a message.
+func newPool(env *Env, starter child.Starter, processes int, sendTimeout time.Duration) *child.Pool {
+	return child.NewPool(starter, child.Options{
+		Framing: env.Framing, LineBytes: env.LineBytes,
+		Warm: env.Warm, Max: processes + statelessProcesses + env.Warm, Starts: env.ConcurrentStarts, SendTimeout: sendTimeout,
+		LineBytesName: env.Names.Of(option.LineBytes), Memory: env.Memory, MemoryName: env.Names.Of(option.MemoryLimit),
+		StartHold: child.StartHold, EOFGrace: child.EOFGrace, TermGrace: child.TermGrace, Log: env.Log,
+	})
+}
+
+func newProcesses(env *Env, pool *child.Pool, withSession acquireSession) processes {
+	return processes{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) { return acquire(ctx, pool) }, withSession), pool}
+}
+
+// acquire takes a process of the pool. Clients see the error.
+func acquire(ctx context.Context, pool *child.Pool) (*child.Server, error) {
+	server, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", notStarted, err)
+	}
+	return server, nil
+}
+
+// Run implements Backend.
+func (p processes) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { p.findEra(ctx) })
+	p.pool.Run(ctx)
+	running.Wait()
+}
+
+// Metrics implements Backend.
+func (p processes) Metrics() []metrics.Metric {
+	return append(p.base.Metrics(), metrics.Processes(p.pool.Metrics())...)
+}
+
+// open opens a session: with the server, if it has sessions, and else a translated one.
+func (p processes) open(ctx context.Context, native func() (*session.Session, error)) (*session.Session, error) {
+	switch hasSessions, err := p.hasSessions(ctx); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", notStarted, err)
+	case hasSessions:
+		return native()
+	default:
+		return p.numbered(p.openTranslated(nil, p.newSession), nil)
+	}
+}
+
+// unknown are the reasons for which the keeper does not know yet whether the server works.
+var unknown = []adapterapi.Reason{adapterapi.Starting, adapterapi.Silent, adapterapi.NoRoom, adapterapi.Busy}
+
+// hasSessions says whether the server itself has sessions. The keeper finds out from the first
+// server that answers, and clients that come earlier wait: a server without sessions would
+// refuse them. If the keeper does not know after half of the time that the client has, the
+// client goes to the server, which says what is wrong with it.
+func (p processes) hasSessions(ctx context.Context) (bool, error) {
+	if p.era != sessionless.Auto {
+		return p.era == sessionless.Legacy, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, p.OpenTimeout/2)
+	defer cancel()
+	state, err := p.awaitState(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || !slices.Contains(unknown, s.Reason) })
+	if err != nil && ctx.Err() == nil {
+		return true, nil
+	}
+	return !state.Stateless, err
+}
+
+// eraRetry is between two attempts to find out which eras a server speaks.
+const eraRetry = 30 * time.Second
+
+// findEra finds out whether a server that has sessions also speaks 2026-07-28, so that the
+// catalogue lists it before a client asks. That takes another process than the keeper's: the
+// answer would leave open whether the keeper's has a session, and some servers end when they
+// are asked.
+func (p processes) findEra(ctx context.Context) {
+	if p.era != sessionless.Auto || p.Translates() {
+		return
+	}
+	for ctx.Err() == nil {
+		state, err := p.awaitState(ctx, func(s *keeper.State) bool { return s.Ready })
+		if err != nil || state.Stateless {
+			return
+		}
+		era, err := p.statelessClients.Era(ctx)
+		if err == nil {
+			if era == sessionless.Modern {
+				p.Keeper.Refresh()
+			}
+			return
+		}
+		p.Log.V(1).Info("Cannot find out whether the server speaks revision "+front.Revision20260728, "error", err.Error())
+		mux.Pause(ctx, eraRetry)
+	}
+}
+
+// exitGrace is for the exit code of a process to arrive after the end of its output.
+const exitGrace = 100 * time.Millisecond
+
+// Connect implements Backend. The keeper has a process of its own.
+func (p processes) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
+	server, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return keeper.Connection{}, connectError(err)
+	}
+	output, input, err := server.Pipes()
+	if err != nil {
+		server.Close()
+		return keeper.Connection{}, server.Reason()
+	}
+	return keeper.Connection{
+		Target: mcpprobe.FramedPipes(output, input, p.Framing),
+		Close:  server.Close,
+		Reason: func() error {
+			select {
+			case <-server.Done():
+				return server.Reason()
+			case <-time.After(exitGrace):
+				return nil
+			}
+		},
+	}, nil
+}
+
+// connectError lets the keeper tell apart a server that cannot start, a pool that is full, and
+// a server that has no sessions.
+func connectError(err error) error {
+	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, fault.ErrFull) {
+		return fmt.Errorf("%w: %w", keeper.ErrNoRoom, err)
+	}
+	if refusal, ok := errors.AsType[*shared.RefusedError](err); ok {
+		return &mcpprobe.Error{Class: mcpprobe.Rejected, Op: "initialize", Code: refusal.Code, Detail: err.Error(), Err: err}
+	}
+	return err
+}
+
+// NewProcesses returns a backend with a process for each session, one for each server that
+// serves clients without sessions by translation, one for the keeper, and one for the
+// manager's probe.
+func NewProcesses(env *Env, starter child.Starter) Backend {
+	pool := newPool(env, starter, 2*env.MaxSessions+2, mux.SendTimeout)
+	return newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) })
+}
+
+// Open implements Backend.
+func (p processes) Open(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
+	return p.open(ctx, func() (*session.Session, error) {
+		server, err := acquire(ctx, p.pool)
+		if err != nil {
+			return nil, err
+		}
+		opened := p.newSession(server)
+		opened.Number = server.Label()
+		server.ServeSession(opened.Deliver, func(reason error) {
+			if !errors.Is(reason, session.ErrEnded) { // its last lines are in the log already
+				p.Log.Info("Server process of a session ended", "session", server.Label(), "reason", fault.Brief(reason))
+			}
+			opened.End(fault.ForClients(reason))
+		})
+		return opened, nil
+	})
+}
+
+// sharedProcess has one process for all sessions. The keeper has a session of it.
+type sharedProcess struct {
+	processes
+	process *shared.Process
+}
+
+// sharedProcesses is how many processes there may be besides those of clients without
+// sessions: the old one may still be ending when the next one starts, and the keeper of a
+// server without sessions has one.
+const sharedProcesses = 3
+
+// NewShared returns a backend with one process for all sessions.
+func NewShared(env *Env, starter child.Starter) Backend {
+	pool := newPool(env, starter, sharedProcesses, mux.StuckTimeout)
+	process := shared.New(shared.Options{
+		Acquire: func(ctx context.Context) (mux.Server, error) { return pool.Acquire(ctx) },
+		Session: env.SessionLimits(), SessionMetrics: &env.SessionMetrics,
+		Calls: shared.MaxCalls, Subscriptions: shared.MaxSubscriptions, InputBytes: session.PendingBytes, BacklogBytes: env.LineBytes,
+		StartTimeout: env.OpenTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
+	})
+	return &sharedProcess{newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
+		return sessionserver.New(process.Open(ctx))
+	}), process}
+}
+
+// Open implements Backend.
+func (s *sharedProcess) Open(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
+	return s.open(ctx, func() (*session.Session, error) {
+		opened, err := s.process.Open(ctx)
+		if err != nil {
+			return nil, notOpened(notStarted, err)
+		}
+		return s.numbered(opened, nil)
+	})
+}
+
+// Connect implements Backend.
+func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Connection, error) {
+	if stateless {
+		return s.processes.Connect(ctx, true)
+	}
+	opened, err := s.process.Open(ctx)
+	if err != nil {
+		return keeper.Connection{}, connectError(err)
+	}
+	return sessionserver.Connect(opened)
+}
+
+// Close implements Backend.
+func (s *sharedProcess) Close() {
+	s.processes.Close()
+	s.process.Close()
+}
+
+// Parts implements Backend.
+func (s *sharedProcess) Parts() []admin.Part {
+	return append(s.processes.Parts(), admin.Part{Name: "shared process", Locks: s.process.Locks})
+}
+
+// Metrics implements Backend.
+func (s *sharedProcess) Metrics() []metrics.Metric {
+	return append(s.processes.Metrics(), metrics.Shared(s.process.Metrics())...)
+}

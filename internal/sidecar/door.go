@@ -1,0 +1,67 @@
+package sidecar
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
+)
+
+// Path is where MCP clients connect.
+const Path = "/mcp"
+
+// door returns the handler of the port for clients: one way in, and behind it a front end for
+// each path.
+func (a *Adapter) door() *edge.Door {
+	c := &a.env.Config
+	return edge.New(edge.Options{
+		Admit: &edge.Origins{
+			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
+		},
+		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
+		Budget:       a.bodies,
+		Routes:       a.routes(),
+		Elsewhere:    a.elsewhere,
+		Closing:      a.leaving,
+		Metrics:      a.requests,
+		Refusals:     &edge.Refusals{Log: c.Log},
+		Closed:       c.Recorded,
+	})
+}
+
+// routes are the front ends by their paths.
+func (a *Adapter) routes() map[string]edge.Route {
+	c := &a.env.Config
+	routes := a.backend.Routes(Path, streamable.New(streamable.Options{
+		Sessions: a.env.Sessions, Open: a.backend.Open, MintID: a.env.MintID, Stateless: a.backend.ServeStateless,
+		OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval, Retry: streamable.Retry,
+	}))
+	routes[Path] = introducing(routes[Path])
+	if c.LegacySSE {
+		legacy := sse.New(sse.Options{
+			Sessions: a.env.Sessions, Open: a.backend.Open, MintToken: a.env.MintID, PostTo: sse.MessagesPath,
+			OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
+		}).Routes()
+		legacy[sse.MessagesPath] = a.logInitialize(legacy[sse.MessagesPath])
+		maps.Copy(routes, legacy)
+	}
+	return routes
+}
+
+// elsewhere answers requests for any other path with the path of the server.
+func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
+	text := "there is nothing at " + rpc.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
+	switch path := r.URL.Path; {
+	case a.env.LegacySSE:
+		text += ", and " + sse.StreamPath + " for clients that know only that transport"
+	case path == sse.StreamPath || path == sse.MessagesPath:
+		text += "; clients that know only the transport of " + sse.StreamPath + " are served with " + a.env.Names.Of(option.LegacySSE)
+	}
+	front.RefusePlain(w, http.StatusNotFound, text)
+}

@@ -1,0 +1,111 @@
+// Package listener serves HTTP on ports that any client can reach. It bounds the open
+// connections, keeps read deadlines and notices clients that go away at less cost than
+// net/http does by itself, and has large bodies leave the processors to small calls.
+package listener
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+)
+
+const (
+	// HeaderTimeout is for a client to send all headers of a request. Clients send them in
+	// one packet or two, so this is long, and a client that sends them byte by byte holds a
+	// connection no longer.
+	HeaderTimeout = 10 * time.Second
+	// idleTimeout is how long a connection without a request stays open. It is longer than
+	// the pauses of a person who works with a tool, who then need not connect again.
+	idleTimeout = 2 * time.Minute
+	// headerBytes bounds the headers of one request. It leaves room for large tokens, and
+	// bounds what the adapter holds for a client before it knows the client.
+	headerBytes = 64 << 10
+)
+
+// Server is an http.Server with a limit on its connections. It has no time-out for whole
+// requests or responses, because an event stream may last for hours.
+type Server struct {
+	http.Server
+	conns *connections
+}
+
+// NewServer returns a Server that has at most limit connections open.
+func NewServer(handler http.Handler, limit int, logger logr.Logger) *Server {
+	return &Server{
+		Server: http.Server{
+			Handler:           handler,
+			ReadHeaderTimeout: HeaderTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    headerBytes,
+			ConnState:         recordState,
+			ConnContext:       watchDisconnect,
+			ErrorLog:          log.New(errorLog{logger}, "", 0),
+		},
+		conns: newConnections(limit),
+	}
+}
+
+// Serve accepts connections until the server is closed. Run must run at the same time.
+func (s *Server) Serve(l net.Listener) error {
+	return s.Server.Serve(&acceptor{Listener: l, conns: s.conns})
+}
+
+// Run enforces read deadlines until the context ends.
+func (s *Server) Run(ctx context.Context) { s.conns.enforceDeadlines(ctx) }
+
+// Connections is the number of open connections.
+func (s *Server) Connections() int { return s.conns.count() }
+
+// Limit is the number of connections that may be open.
+func (s *Server) Limit() int { return s.conns.limit }
+
+// Refused counts connections beyond the limit that the server refused.
+func (s *Server) Refused() uint64 { return s.conns.refused.Load() }
+
+// Evicted counts connections that the server closed in favor of new ones.
+func (s *Server) Evicted() uint64 { return s.conns.evicted.Load() }
+
+// errorLog logs what net/http logs, such as panics of handlers, in the format of the
+// adapter's log.
+type errorLog struct{ log logr.Logger }
+
+func (l errorLog) Write(text []byte) (int, error) {
+	l.log.Info("The HTTP server has a problem", "text", strings.TrimSpace(string(text)))
+	return len(text), nil
+}
+
+// Listen opens a TCP port. The kernel closes connections to peers that vanish without a FIN
+// or RST packet.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	return ListenWith(ctx, address, front.KeepAliveInterval, front.WriteTimeout)
+}
+
+// ListenWith is Listen with other times. The kernel probes a peer that was silent for the
+// first one. It closes a connection whose peer does not acknowledge data within the second.
+func ListenWith(ctx context.Context, address string, silence, unacknowledged time.Duration) (net.Listener, error) {
+	config := net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence, Interval: silence / 3, Count: 3},
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			const tcpUserTimeout = 18 // Connections inherit it from the listener.
+			var setErr error
+			err := raw.Control(func(fd uintptr) {
+				setErr = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unacknowledged.Milliseconds()))
+			})
+			return errors.Join(err, setErr)
+		},
+	}
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err // it names the address
+	}
+	return listener, nil
+}
