@@ -268,7 +268,7 @@ func (s *Server) read(receive func(session.Message)) error {
 		turn.took(reader.Waited())
 		s.started()
 		batch := rpc.IsBatch(message)
-		owned := !batch && reader.Release(message)
+		owned := !batch && reader.Release()
 		var held *budget.Account // has room for the message, or for a copy
 		if owned || batch && len(message) > rpc.FreeBuffer {
 			held = room.Account
