@@ -284,10 +284,11 @@ func (s *Server) read(receive func(session.Message)) error {
 // receiveOne takes a message. If owned is true, the reader never overwrites its bytes. If room
 // is not nil, it has room for the message.
 func (s *Server) receiveOne(message []byte, owned bool, room *budget.Account, receive func(session.Message)) {
-	if !utf8.Valid(message) {
+	envelope, err := rpc.ScanLenient(message) // which refuses invalid UTF-8
+	if err != nil && !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
+		envelope, err = rpc.ScanLenient(message)
 	}
-	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		s.junk(message)
 		return
