@@ -37,6 +37,9 @@ type Envelope struct {
 	Params Span
 	Result Span
 	Error  Span
+	// Succeeds says that the result has no member isError that is true. Scan sees that on
+	// its way, and results are too large for another pass. Without it, ErrorType looks.
+	Succeeds bool
 
 	// ProgressToken is params.progressToken of a notification and
 	// params._meta.progressToken of a request.
@@ -213,6 +216,12 @@ func (s *scanner) top() *Error {
 			s.envelope.Params = Span{start, s.i}
 			continue
 		}
+		if key == topResult && s.peek() == '{' {
+			if err := s.result(); err != nil {
+				return err
+			}
+			continue
+		}
 		value, err := s.valueOf(key)
 		if err != nil {
 			return err
@@ -245,6 +254,36 @@ func (s *scanner) keepTop(key int, value Span) *Error {
 		s.envelope.Error = value
 	}
 	return nil
+}
+
+// result reads a result. Names that parsers disagree on are a matter between client and
+// server here.
+func (s *scanner) result() *Error {
+	start := s.i
+	s.outer++
+	s.envelope.Succeeds = true
+	var p picker
+	for {
+		name, _, more, err := p.name(&s.syntax)
+		if err == nil && more {
+			err = s.colon()
+		}
+		if err != nil {
+			return err
+		}
+		if !more {
+			s.outer--
+			s.envelope.Result = Span{start, s.i}
+			return nil
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		if string(name) == nameIsError && string(value.Of(s.b)) == "true" {
+			s.envelope.Succeeds = false
+		}
+	}
 }
 
 func (s *scanner) params() *Error {

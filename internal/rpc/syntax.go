@@ -14,8 +14,9 @@ const maxDepth = 1000
 // syntax is a position in one JSON text. Its methods check the grammar of RFC 8259
 // and move on; they never allocate and never decode.
 type syntax struct {
-	b []byte
-	i int
+	b     []byte
+	i     int
+	outer int // containers around a value that count as its nesting
 }
 
 // space skips white space. Line breaks are overwritten with blanks, in place: a
@@ -74,7 +75,7 @@ func (s *syntax) value() (Span, *Error) {
 func (s *syntax) token(nesting *bitStack) (opened bool, err *Error) {
 	switch c := s.peek(); c {
 	case '{', '[':
-		if nesting.depth == maxDepth {
+		if s.outer+nesting.depth == maxDepth {
 			return false, syntaxError(s.i, "nesting is too deep")
 		}
 		s.i++

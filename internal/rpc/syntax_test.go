@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -20,6 +21,22 @@ func TestStringsOfAllSizes(t *testing.T) {
 			if err != nil && err.Offset != 1+size {
 				t.Fatalf("%d bytes and %q: %v, at %d", size, end, err, err.Offset)
 			}
+		}
+	}
+}
+
+// A result may be nested as deeply as any other value, its own braces counted.
+func TestDepthOfResults(t *testing.T) {
+	for depth, want := range map[int]bool{maxDepth: true, maxDepth + 1: false} {
+		nested := strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1)
+		for _, result := range []string{`{"a":` + nested + `}`, `{"a":1,"b":` + nested + `,"c":2}`, "[" + nested + "]"} {
+			if _, err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`)); (err == nil) != want {
+				t.Errorf("depth %d: %v", depth, err)
+			}
+		}
+		after := `{"jsonrpc":"2.0","id":1,"result":{},"error":null,"a":[` + nested + `]}`
+		if _, err := ScanLenient([]byte(after)); (err == nil) != want {
+			t.Errorf("depth %d, after a result: %v", depth, err)
 		}
 	}
 }

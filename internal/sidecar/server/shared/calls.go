@@ -112,7 +112,7 @@ func toClient(message []byte, at rpc.Span, spelled string) ([]byte, rpc.Span) {
 func answerFor(answer session.Message, id string) session.Message {
 	e := &answer.Envelope
 	edits := rpc.Edits{{Span: e.ID, With: []byte(id)}}
-	envelope := rpc.Envelope{Kind: rpc.Response, ID: edits.Moved(e.ID)}
+	envelope := rpc.Envelope{Kind: rpc.Response, ID: edits.Moved(e.ID), Succeeds: e.Succeeds}
 	if e.Error.Present() {
 		envelope.Error = edits.Moved(e.Error)
 	} else {
