@@ -45,10 +45,11 @@ type FrameReader struct {
 	junk    func(line []byte)
 	reserve func(bytes int) error // may be nil
 
-	raw     syscall.RawConn // of the source, if it has one
-	waited  bool            // the reader has waited for the source
-	pieces  [][]byte        // full buffers, with the beginning of a message that needs more
-	buffer  []byte          // of the pool; what was read and not yet returned is buffer[start:]
+	raw     syscall.RawConn       // of the source, if it has one
+	try     func(fd uintptr) bool // tryRead; made once, because each would be an allocation
+	waited  bool                  // the reader has waited for the source
+	pieces  [][]byte              // full buffers, with the beginning of a message that needs more
+	buffer  []byte                // of the pool; what was read and not yet returned is buffer[start:]
 	start   int
 	scanned int  // bytes behind start that are known to hold no line break
 	joined  bool // the last message has memory of its own
@@ -61,7 +62,7 @@ func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line
 	f := &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
 	if conn, ok := source.(syscall.Conn); ok {
 		if raw, err := conn.SyscallConn(); err == nil {
-			f.raw = raw
+			f.raw, f.try = raw, f.tryRead
 		}
 	}
 	return f
@@ -301,7 +302,7 @@ func recycle(buffer []byte) {
 func (f *FrameReader) await() bool {
 	recycle(f.buffer)
 	f.buffer, f.start = nil, 0
-	return f.raw.Read(f.tryRead) == nil
+	return f.raw.Read(f.try) == nil
 }
 
 // tryRead reads what is there, and says whether there was anything.
