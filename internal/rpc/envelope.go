@@ -1,7 +1,5 @@
 package rpc
 
-import "bytes"
-
 // Kind is what a message is.
 type Kind uint8
 
@@ -37,6 +35,9 @@ type Envelope struct {
 	Params Span
 	Result Span
 	Error  Span
+	// Succeeds says that the result has no member isError that is true. Scan sees that on
+	// its way, and results are too large for another pass. Without it, ErrorType looks.
+	Succeeds bool
 
 	// ProgressToken is params.progressToken of a notification and
 	// params._meta.progressToken of a request.
@@ -213,6 +214,12 @@ func (s *scanner) top() *Error {
 			s.envelope.Params = Span{start, s.i}
 			continue
 		}
+		if key == topResult && s.peek() == '{' {
+			if err := s.result(); err != nil {
+				return err
+			}
+			continue
+		}
 		value, err := s.valueOf(key)
 		if err != nil {
 			return err
@@ -245,6 +252,36 @@ func (s *scanner) keepTop(key int, value Span) *Error {
 		s.envelope.Error = value
 	}
 	return nil
+}
+
+// result reads a result. Names that parsers disagree on are a matter between client and
+// server here.
+func (s *scanner) result() *Error {
+	start := s.i
+	s.outer++
+	s.envelope.Succeeds = true
+	var p picker
+	for {
+		name, _, more, err := p.name(&s.syntax)
+		if err == nil && more {
+			err = s.colon()
+		}
+		if err != nil {
+			return err
+		}
+		if !more {
+			s.outer--
+			s.envelope.Result = Span{start, s.i}
+			return nil
+		}
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		if string(name) == nameIsError && string(value.Of(s.b)) == "true" {
+			s.envelope.Succeeds = false
+		}
+	}
 }
 
 func (s *scanner) params() *Error {
@@ -328,79 +365,3 @@ func (s *scanner) valueOf(key int) (Span, *Error) {
 
 // absent says whether a value stands for none at all.
 func (s *scanner) absent(value Span) bool { return s.lenient && string(value.Of(s.b)) == "null" }
-
-// classify decides what the message is, once all members are known.
-func (s *scanner) classify() *Error {
-	e := &s.envelope
-	if string(s.version.Of(s.b)) != `"2.0"` {
-		return invalid(s.version.Start, `this is no JSON-RPC message: jsonrpc must be "2.0"`)
-	}
-	answers := e.Result.Present() || e.Error.Present()
-	switch {
-	case e.Method != nil && answers:
-		return invalid(0, "a message has a method, or a result or error, but not both")
-	case e.Method != nil && e.ID.Present():
-		e.Kind = Request
-		e.ProgressToken = s.metaToken
-	case e.Method != nil:
-		e.Kind = Notification
-		e.ProgressToken = s.paramToken
-	case answers:
-		return s.classifyResponse()
-	default:
-		return invalid(0, "a message has a method, a result or an error")
-	}
-	if e.ID.Present() && !isID(e.ID.Of(s.b)) {
-		return invalid(e.ID.Start, "id must be a string or an integer")
-	}
-	return nil
-}
-
-// dropAbsent drops the one of result and error that stands for none.
-func (s *scanner) dropAbsent() {
-	e := &s.envelope
-	switch {
-	case !e.Result.Present() || !e.Error.Present():
-	case s.absent(e.Error):
-		e.Error = Span{}
-	case s.absent(e.Result):
-		e.Result = Span{}
-	}
-}
-
-func (s *scanner) classifyResponse() *Error {
-	e := &s.envelope
-	e.Kind = Response
-	s.dropAbsent()
-	if e.Result.Present() && e.Error.Present() {
-		return invalid(e.Error.Start, "a response has a result or an error, but not both")
-	}
-	if e.Error.Present() && s.b[e.Error.Start] != '{' {
-		return invalid(e.Error.Start, "error must be an object")
-	}
-	// Servers that could not read a request answer with an error about no
-	// request at all; some spell that null.
-	if e.Error.Present() && string(e.ID.Of(s.b)) == "null" {
-		e.ID = Span{}
-	}
-	switch {
-	case !e.ID.Present() && e.Result.Present():
-		return invalid(0, "a result must have an id")
-	case e.ID.Present() && !isID(e.ID.Of(s.b)):
-		return invalid(e.ID.Start, "id must be a string or an integer")
-	}
-	return nil
-}
-
-// isID says whether a value is a string or an integer. A number with a fraction or
-// exponent is not: peers would echo it in another spelling.
-func isID(raw []byte) bool {
-	switch c := raw[0]; {
-	case c == '"':
-		return true
-	case c == '-' || '0' <= c && c <= '9':
-		return !bytes.ContainsAny(raw, ".eE")
-	default:
-		return false
-	}
-}

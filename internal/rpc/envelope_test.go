@@ -234,8 +234,10 @@ func TestScanDoesNotAllocate(t *testing.T) {
 
 func BenchmarkScan(b *testing.B) {
 	for name, message := range map[string][]byte{
-		"200B": smallCall,
-		"1MiB": []byte(`{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"` + strings.Repeat("hello world ", 1<<20/12) + `"}]}}`),
+		"200B":         smallCall,
+		"1MiB":         []byte(`{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"` + strings.Repeat("hello world ", 1<<20/12) + `"}]}}`),
+		"1MiB of code": []byte(`{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"` + strings.Repeat(`\tfmt.Println(\"hello world\")\n`, 1<<20/32) + `"}]}}`),
+		"1MiB of rows": []byte(`{"jsonrpc":"2.0","id":17,"result":{"content":[` + strings.Repeat(`{"name":"hello world","number":17},`, 1<<20/36) + `{}]}}`),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(message)))

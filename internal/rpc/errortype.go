@@ -1,9 +1,6 @@
 package rpc
 
-import (
-	"bytes"
-	"strconv"
-)
+import "strconv"
 
 // ToolError is the error type of a call whose tool says that it failed.
 const ToolError = "tool_error"
@@ -54,29 +51,13 @@ func ErrorType(answer []byte, e *Envelope, tool bool) string {
 	switch {
 	case e.Error.Present():
 		return ErrorTypeOf(ErrorCode(answer, e))
-	case !tool || !mayFail(e.Result.Of(answer)):
+	case !tool || e.Succeeds: // nearly always
 		return ""
 	}
-	if found, err := Find(answer, e.Result, "isError"); err == nil && string(found[0].Of(answer)) == "true" {
+	if found, err := Find(answer, e.Result, nameIsError); err == nil && string(found[0].Of(answer)) == "true" {
 		return ToolError
 	}
 	return ""
 }
 
-var isError = []byte(`"isError"`)
-
-// mayFail says whether a member isError that is true stands anywhere in a result. Many
-// servers say of every result that it is none, and results are large.
-func mayFail(result []byte) bool {
-	for {
-		_, after, found := bytes.Cut(result, isError)
-		if !found {
-			return false
-		}
-		value := bytes.TrimLeft(after, " \t\r\n:")
-		if bytes.HasPrefix(value, []byte("true")) {
-			return true
-		}
-		result = after
-	}
-}
+const nameIsError = "isError"

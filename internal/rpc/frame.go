@@ -21,8 +21,7 @@ const (
 )
 
 const (
-	smallBuffer = 4 << 10
-	// A buffer that one large message has grown is given back after it.
+	// largeBuffer is as much as a pipe can hold.
 	largeBuffer = 64 << 10
 	// FreeBuffer is the size up to which a FrameReader does not ask before it takes a buffer.
 	FreeBuffer = largeBuffer
@@ -46,13 +45,15 @@ type FrameReader struct {
 	junk    func(line []byte)
 	reserve func(bytes int) error // may be nil
 
-	raw     syscall.RawConn // of the source, if it has one
-	waited  bool            // the reader has waited for the source
-	buffer  []byte          // what was read and not yet returned is buffer[start:]
+	raw     syscall.RawConn       // of the source, if it has one
+	try     func(fd uintptr) bool // tryRead; made once, because each would be an allocation
+	waited  bool                  // the reader has waited for the source
+	pieces  [][]byte              // full buffers, with the beginning of a message that needs more
+	buffer  []byte                // of the pool; what was read and not yet returned is buffer[start:]
 	start   int
-	scanned int // bytes behind start that are known to hold no line break
+	scanned int  // bytes behind start that are known to hold no line break
+	joined  bool // the last message has memory of its own
 	began   bool
-	shrunk  bool // the buffer has become smaller, and reserve has not been told
 	err     error
 }
 
@@ -61,15 +62,15 @@ func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line
 	f := &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
 	if conn, ok := source.(syscall.Conn); ok {
 		if raw, err := conn.SyscallConn(); err == nil {
-			f.raw = raw
+			f.raw, f.try = raw, f.tryRead
 		}
 	}
 	return f
 }
 
-// Bound has the reader ask before its buffer takes more than 64 KiB. The function gets the
-// size of the buffer, may wait, and ends the reader by an error. Next tells it when the buffer
-// has become smaller, with 0 if it is given back: until then a message has the room that was
+// Bound has the reader ask before a message takes more than 64 KiB. The function gets the
+// size of all buffers of the message, may wait, and ends the reader by an error. Next tells it
+// with 0 that the reader needs them no longer: until then the message has the room that was
 // asked for.
 func (f *FrameReader) Bound(reserve func(bytes int) error) { f.reserve = reserve }
 
@@ -77,7 +78,6 @@ func (f *FrameReader) Bound(reserve func(bytes int) error) { f.reserve = reserve
 // byte, not yet checked any further. It is valid until the next call. At the end of
 // the output it returns io.EOF; a last line without a line break still counts.
 func (f *FrameReader) Next() ([]byte, error) {
-	f.giveBack()
 	if f.framing == ContentLength {
 		return f.nextByHeader()
 	}
@@ -172,26 +172,26 @@ func parseHeader(line []byte) (length int, isHeader bool) {
 
 // line returns the next line without its ending.
 func (f *FrameReader) line() ([]byte, error) {
+	f.forget()
 	for {
 		pending := f.buffer[f.start:]
 		if n := bytes.IndexByte(pending[f.scanned:], '\n'); n >= 0 {
-			line := pending[:f.scanned+n]
-			f.start += len(line) + 1
-			f.scanned = 0
+			line := f.join(f.scanned + n)
+			f.start++
 			return f.trimmed(line)
 		}
 		f.scanned = len(pending)
-		if len(pending) > f.limit+trimmable {
+		size := f.size()
+		if size > f.limit+trimmable {
 			return nil, f.tooLong()
 		}
 		if f.err != nil {
-			if len(pending) == 0 || !errors.Is(f.err, io.EOF) {
+			if size == 0 || !errors.Is(f.err, io.EOF) {
 				return nil, f.err
 			}
-			f.start, f.scanned = len(f.buffer), 0
-			return f.trimmed(pending)
+			return f.trimmed(f.join(len(pending)))
 		}
-		f.fill(f.limit + trimmable)
+		f.fill()
 	}
 }
 
@@ -216,24 +216,25 @@ func (f *FrameReader) tooLong() error {
 }
 
 func (f *FrameReader) exactly(n int) ([]byte, error) {
-	for len(f.buffer)-f.start < n {
+	f.forget()
+	for f.size() < n {
 		if f.err != nil {
 			if errors.Is(f.err, io.EOF) {
 				return nil, io.ErrUnexpectedEOF
 			}
 			return nil, f.err
 		}
-		f.fill(n)
+		f.fill()
 	}
-	body := f.buffer[f.start : f.start+n]
-	f.start += n
-	f.scanned = 0
-	return body, nil
+	return f.join(n - len(f.pieces)*largeBuffer), nil
 }
 
-// fill reads more; most is how much of one message may be pending.
-func (f *FrameReader) fill(most int) {
-	if f.start == len(f.buffer) && f.raw != nil && f.await() {
+// size is how many bytes were read and not yet returned.
+func (f *FrameReader) size() int { return len(f.pieces)*largeBuffer + len(f.buffer) - f.start }
+
+// fill reads more.
+func (f *FrameReader) fill() {
+	if f.size() == 0 && f.raw != nil && f.await() {
 		return
 	}
 	if f.start > 0 {
@@ -241,24 +242,52 @@ func (f *FrameReader) fill(most int) {
 		f.start = 0
 	}
 	if len(f.buffer) == cap(f.buffer) {
-		size := max(smallBuffer, min(2*cap(f.buffer), most+smallBuffer))
-		if size > largeBuffer && f.reserve != nil {
-			if err := f.reserve(size); err != nil {
-				f.err = fmt.Errorf("read message of more than %d bytes: %w", len(f.buffer), err)
-				return
-			}
+		if f.err = f.enlarge(); f.err != nil {
+			return
 		}
-		full := f.buffer
-		f.buffer = append(make([]byte, 0, size), full...)
-		recycle(full)
 	}
 	n, err := f.source.Read(f.buffer[len(f.buffer):cap(f.buffer)])
 	f.buffer = f.buffer[:len(f.buffer)+n]
 	f.err = err
 }
 
-// buffers are for readers that have something to read, as much as a pipe can hold. A reader
-// that waits has none: most servers say nothing most of the time.
+// enlarge takes another buffer. The reader does not copy what it has into a larger one each
+// time: a message is copied once, when its size is known.
+func (f *FrameReader) enlarge() error {
+	if len(f.buffer) > 0 {
+		if err := f.hold(f.size() + largeBuffer); err != nil {
+			return fmt.Errorf("read message of more than %d bytes: %w", f.size(), err)
+		}
+		f.pieces, f.scanned = append(f.pieces, f.buffer), 0
+	}
+	f.buffer = buffers.Get().(*[largeBuffer]byte)[:0] // nothing else is put there
+	return nil
+}
+
+// joining is held while a large message is copied into one piece, which takes twice its
+// memory. All readers together need no more than that of one message.
+var joining sync.Mutex
+
+// join returns the message that ends with the next n bytes of the buffer.
+func (f *FrameReader) join(n int) []byte {
+	end := f.buffer[f.start : f.start+n]
+	f.start += n
+	f.scanned = 0
+	if len(f.pieces) == 0 { // nearly always
+		return end
+	}
+	joining.Lock()
+	defer joining.Unlock()
+	message := bytes.Join(append(f.pieces, end), nil) // which does not clear the memory first
+	for _, piece := range f.pieces {
+		recycle(piece)
+	}
+	f.pieces, f.joined = nil, true
+	return message
+}
+
+// buffers are for readers that have something to read. A reader that waits has none: most
+// servers say nothing most of the time.
 var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
 // recycle makes a buffer of the pool's that is not needed any more the next one's.
@@ -273,7 +302,7 @@ func recycle(buffer []byte) {
 func (f *FrameReader) await() bool {
 	recycle(f.buffer)
 	f.buffer, f.start = nil, 0
-	return f.raw.Read(f.tryRead) == nil
+	return f.raw.Read(f.try) == nil
 }
 
 // tryRead reads what is there, and says whether there was anything.
@@ -302,38 +331,24 @@ func (f *FrameReader) Waited() bool {
 	return waited
 }
 
-// Release gives a message that Next has just returned to the caller for good, if it fills
-// half of a large buffer or more, and says whether it did. What follows the message is
-// copied, instead of the message.
-func (f *FrameReader) Release(message []byte) bool {
-	if cap(f.buffer) <= largeBuffer || len(message) < cap(f.buffer)/2 {
-		return false
+// Release gives a message that Next has just returned to the caller for good, if it has
+// memory of its own, and says whether it has.
+func (f *FrameReader) Release() bool { return f.joined }
+
+// forget ends what the reader holds for the last message.
+func (f *FrameReader) forget() {
+	if f.joined {
+		f.joined = false
+		_ = f.hold(0) // it is less than before
 	}
-	rest := f.buffer[f.start:]
-	f.buffer, f.start, f.scanned = nil, 0, 0
-	if len(rest) > 0 {
-		f.buffer = append(make([]byte, 0, max(len(rest), smallBuffer)), rest...)
-	}
-	f.shrunk = true
-	return true
 }
 
-// giveBack lets go of a large buffer once nothing in it is needed, so that one
-// large message does not cost memory for as long as its session lasts.
-func (f *FrameReader) giveBack() {
-	if cap(f.buffer) > largeBuffer && f.start == len(f.buffer) {
-		f.buffer, f.start, f.scanned = nil, 0, 0
-		f.shrunk = true
+// hold reserves memory for messages. The reader's only buffer is free.
+func (f *FrameReader) hold(bytes int) error {
+	if f.reserve == nil {
+		return nil
 	}
-	if !f.shrunk || f.reserve == nil {
-		return
-	}
-	f.shrunk = false
-	size := cap(f.buffer)
-	if size <= largeBuffer {
-		size = 0
-	}
-	_ = f.reserve(size) // it is less than before
+	return f.reserve(bytes)
 }
 
 // AppendFrame appends a message, which must be one line, as a server reads it.

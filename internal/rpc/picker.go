@@ -16,6 +16,20 @@ type picker struct {
 // next reads up to the next member's value and returns the index of its name, or
 // -1 if the name is not known. There are no more at the closing brace.
 func (p *picker) next(s *syntax) (key int, more bool, err *Error) {
+	name, escaped, more, err := p.name(s)
+	if err != nil || !more {
+		return 0, false, err
+	}
+	key, err = p.lookUp(name, escaped, s.i-len(name)-len(`""`))
+	if err != nil {
+		return 0, false, err
+	}
+	return key, true, s.colon()
+}
+
+// name reads the next member's name, and says whether it has escapes. There are no more at
+// the closing brace.
+func (p *picker) name(s *syntax) (name []byte, escaped, more bool, err *Error) {
 	s.space()
 	switch {
 	case !p.opened:
@@ -24,27 +38,23 @@ func (p *picker) next(s *syntax) (key int, more bool, err *Error) {
 		s.space()
 		if s.peek() == '}' {
 			s.i++
-			return 0, false, nil
+			return nil, false, false, nil
 		}
 	case s.peek() == '}':
 		s.i++
-		return 0, false, nil
+		return nil, false, false, nil
 	case s.peek() == ',':
 		s.i++
 		s.space()
 	default:
-		return 0, false, syntaxError(s.i, "want a comma or a closing bracket")
+		return nil, false, false, syntaxError(s.i, "want a comma or a closing bracket")
 	}
 	start := s.i
-	escaped, err := s.string()
+	escaped, err = s.string()
 	if err != nil {
-		return 0, false, err
+		return nil, false, false, err
 	}
-	key, err = p.lookUp(s.b[start+1:s.i-1], escaped, start)
-	if err != nil {
-		return 0, false, err
-	}
-	return key, true, s.colon()
+	return s.b[start+1 : s.i-1], escaped, true, nil
 }
 
 func (p *picker) lookUp(name []byte, escaped bool, offset int) (int, *Error) {

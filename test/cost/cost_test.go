@@ -17,7 +17,7 @@ import (
 // why.
 const (
 	// Of a small call, beyond what net/http needs to answer a request with its own body.
-	callObjects = 7.8  // 7.0: one more for each call is too many
+	callObjects = 6.8  // 6.0: one more for each call is too many
 	callBytes   = 1850 // 1,747: 768 are for the request on its way through the edge, with its record
 	// Of a small call, all in all.
 	callReads  = 4.8 // 3.9: two of them find nothing yet
@@ -26,7 +26,7 @@ const (
 	// more often the later its threads get to run. One more for each call is too many still.
 	// Of a message of 1 MiB, in bytes allocated for each byte of it.
 	requestCopies = 1.2 // 1.07
-	replyCopies   = 4.2 // 4.00
+	replyCopies   = 1.2 // 1.01
 	// Of a progress event, of a thousand that come at once. How many are read and written
 	// together is for the kernel to say, so there is more room; one for each is 1.
 	eventObjects = 1.3  // 1.07

@@ -83,3 +83,39 @@ func TestAdmitCrossOrigin(t *testing.T) {
 		})
 	}
 }
+
+// What Admit remembers of a host that was allowed is no way around the policy.
+func TestUsualHost(t *testing.T) {
+	narrow, wide := &origin.Policy{Hosts: []string{"a.example"}}, &origin.Policy{Hosts: []string{"a.example", "b.example"}}
+	policy := narrow
+	origins := &Origins{Policy: func() *origin.Policy { return policy }}
+	for i, step := range []struct {
+		policy       *origin.Policy
+		host, origin string
+		want         bool
+	}{
+		{narrow, "b.example", "", false},
+		{narrow, "a.example", "", true},
+		{narrow, "a.example", "", true},
+		{narrow, "b.example", "", false},
+		{narrow, "", "", false},
+		{narrow, "a.example", "https://evil.example", false},
+		{narrow, "a.example", "http://localhost:1", true},
+		{wide, "b.example", "", true},
+		{wide, "b.example", "https://evil.example", false},
+		{wide, "a.example", "", true},
+		{narrow, "b.example", "", false},
+		{narrow, "a.example", "", true},
+		{&origin.Policy{Hosts: []string{"c.example"}}, "a.example", "", false},
+	} {
+		policy = step.policy
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Host = step.host
+		if step.origin != "" {
+			r.Header.Set(headerOrigin, step.origin)
+		}
+		if got := origins.Admit(httptest.NewRecorder(), r, "POST"); got != step.want {
+			t.Errorf("step %d: admitted is %t, want %t", i, got, step.want)
+		}
+	}
+}

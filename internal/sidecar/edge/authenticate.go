@@ -20,11 +20,12 @@ type Unverified struct {
 
 // Authenticate lets every request pass.
 func (u Unverified) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
+	authorization := r.Header["Authorization"]
 	return caller.Caller{
-		Principal:     principalOf(r.Header["Authorization"]),
+		Principal:     principalOf(authorization),
 		Address:       addressOf(r.RemoteAddr),
 		Probe:         u.IsProbe != nil && u.IsProbe(r),
-		Authorization: r.Header["Authorization"],
+		Authorization: authorization,
 		Trace:         traceOf(r.Header),
 	}, nil
 }

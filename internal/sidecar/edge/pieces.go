@@ -1,6 +1,9 @@
 package edge
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
 // pieces is a body while the Door reads it. Most bodies fit into the first piece, which
 // has just the room that they need. Others are large, and may never be complete. The pool
@@ -44,10 +47,12 @@ func (p *pieces) join() []byte {
 	}
 	joining.Lock()
 	defer joining.Unlock()
-	body := append(make([]byte, 0, p.size), p.first...)
+	all, left := append(make([][]byte, 0, 1+len(p.more)), p.first), p.size-len(p.first)
 	for _, piece := range p.more {
-		body = append(body, piece[:min(pieceBytes, p.size-len(body))]...)
+		n := min(pieceBytes, left)
+		all, left = append(all, piece[:n]), left-n
 	}
+	body := bytes.Join(all, nil) // which does not clear the memory first
 	p.drop()
 	return body
 }

@@ -554,3 +554,19 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	gomega.NewWithT(t).Eventually(descriptors).WithTimeout(hang.Guard).Should(gomega.BeNumerically("<=", before))
 }
+
+// R44: a message with a text that is not UTF-8 arrives, with characters that say so. What
+// is no message remains none.
+func TestInvalidUTF8(t *testing.T) {
+	pool := newPool(t, testOptions, "sh", "-c", `printf '{"jsonrpc":"2.0","method":"\303\251","params":{"a":"\377"}}\n{"\377"}\n{"jsonrpc":"2.0","method":"last"}\n'; cat`)
+	c := converse(t, pool)
+	defer c.Close()
+	for _, want := range []string{"{\"jsonrpc\":\"2.0\",\"method\":\"\u00e9\",\"params\":{\"a\":\"\ufffd\"}}", `{"jsonrpc":"2.0","method":"last"}`} {
+		if got := c.hear(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if junk := pool.metrics.JunkLines.Load(); junk != 1 {
+		t.Errorf("%d lines are junk, want 1", junk)
+	}
+}

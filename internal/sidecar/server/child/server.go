@@ -248,7 +248,7 @@ func (s *Server) read(receive func(session.Message)) error {
 		turn.took(reader.Waited())
 		s.started()
 		batch := rpc.IsBatch(message)
-		owned := !batch && reader.Release(message)
+		owned := !batch && reader.Release()
 		var held *budget.Account // has room for the message, or for a copy
 		if owned || batch && len(message) > rpc.FreeBuffer {
 			held = room.Account
@@ -264,10 +264,11 @@ func (s *Server) read(receive func(session.Message)) error {
 // receiveOne takes a message. If owned is true, the reader never overwrites its bytes. If room
 // is not nil, it has room for the message.
 func (s *Server) receiveOne(message []byte, owned bool, room *budget.Account, receive func(session.Message)) {
-	if !utf8.Valid(message) {
+	envelope, err := rpc.ScanLenient(message) // which refuses invalid UTF-8
+	if err != nil && !utf8.Valid(message) {
 		message = []byte(strings.ToValidUTF8(string(message), "\ufffd"))
+		envelope, err = rpc.ScanLenient(message)
 	}
-	envelope, err := rpc.ScanLenient(message)
 	if err != nil {
 		s.junk(message)
 		return

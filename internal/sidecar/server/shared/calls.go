@@ -109,16 +109,9 @@ func replaced(message []byte, at rpc.Span, value string) ([]byte, rpc.Span) {
 // answerFor returns an answer of the child process with the client's id. The envelope tells the
 // session whether the call succeeded.
 func answerFor(answer session.Message, id string) session.Message {
-	e := &answer.Envelope
 	var edits rpc.Edits
-	edits.Replace(e.ID, []byte(id))
-	envelope := rpc.Envelope{Kind: rpc.Response, ID: edits.Moved(e.ID)}
-	if e.Error.Present() {
-		envelope.Error = edits.Moved(e.Error)
-	} else {
-		envelope.Result = edits.Moved(e.Result)
-	}
-	return session.Message{Bytes: edits.Edited(answer.Bytes), Envelope: envelope}
+	edits.Replace(answer.Envelope.ID, []byte(id))
+	return session.Message{Bytes: edits.Edited(answer.Bytes), Envelope: edits.MovedEnvelope(answer.Envelope), Owned: true}
 }
 
 const progressMethod = "notifications/progress"
