@@ -40,7 +40,9 @@ func (e *Edits) Truncate(n int) {
 func (e *Edits) Edited(text []byte) []byte { return Edited(text, e.all()...) }
 
 // AppendEdited appends the text with the edits made.
-func (e *Edits) AppendEdited(dst, text []byte) []byte { return AppendEdited(dst, text, sorted(e.all())...) }
+func (e *Edits) AppendEdited(dst, text []byte) []byte {
+	return AppendEdited(dst, text, sorted(e.all())...)
+}
 
 // EditedInPlace is Edited for a text that is the caller's own, of which no edit inserts
 // a part. It overwrites the text, unless an edit needs more room than those before it free.

@@ -29,15 +29,16 @@ func Whole(text []byte) Span { return Span{End: len(text)} }
 // stands in the message, so a string has its quotes. Byte slices hold decoded
 // strings; they alias the message unless it had escapes there.
 type Envelope struct {
-	Kind   Kind
+	Kind Kind
+	// Succeeds says that the result has no member isError that is true. Scan sees that on
+	// its way, and results are too large for another pass. Without it, ErrorType looks.
+	Succeeds bool
+
 	ID     Span // absent in notifications, and in errors that name no request
 	Method []byte
 	Params Span
 	Result Span
 	Error  Span
-	// Succeeds says that the result has no member isError that is true. Scan sees that on
-	// its way, and results are too large for another pass. Without it, ErrorType looks.
-	Succeeds bool
 
 	// ProgressToken is params.progressToken of a notification and
 	// params._meta.progressToken of a request.

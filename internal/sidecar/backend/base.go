@@ -161,7 +161,7 @@ func (b *base) Close() {
 func (b *base) Parts() []admin.Part {
 	parts := []admin.Part{{Name: "translation for clients without sessions", Locks: b.toModern.Locks}}
 	for _, server := range b.servers() {
-		parts = append(parts, admin.Part{Name: "requests without sessions", Locks: server.Locks})
+		parts = append(parts, admin.Part{Name: "endpoint for clients without sessions", Locks: server.Locks})
 	}
 	return parts
 }

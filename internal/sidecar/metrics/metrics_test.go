@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"net/url"
 	"reflect"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestEveryCounterIsPublished(t *testing.T) {
 	var modern tomodern.Metrics
 	var legacy tolegacy.Metrics
 	var junk session.Counter
-	proxy := proxy.New(proxy.Options{})
+	proxy := proxy.New(proxy.Options{URL: &url.URL{}})
 	for name, test := range map[string]struct {
 		tables  []Metric
 		structs []any
