@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+
 	// The manager's image has no distribution, and so no CA certificates. The manager
 	// reads image configurations from registries over TLS, so that the binary includes
 	// the roots. It uses those of the host, if there are any.
@@ -137,6 +138,7 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		mgr.AddReadyzCheck("cache", mcpServers.check),
 		ctrlmetrics.Registry.Register(buildInfo(build)),
 		ctrlmetrics.Registry.Register(controller.NewServerMetrics(mgr.GetCache())),
+		ctrlmetrics.Registry.Register(reconciler.Metrics()),
 	)
 }
 

@@ -41,6 +41,9 @@ type desired struct {
 // apply brings every object to what it should be. Nothing that runs is changed for a
 // server that is refused.
 func (r *Reconciler) apply(ctx context.Context, s *state) error {
+	if s.hold {
+		return nil
+	}
 	if s.rendered != nil {
 		objects, err := r.desiredObjects(s)
 		if err != nil {
@@ -221,7 +224,7 @@ func (r *Reconciler) storedCatalog(s *state) string {
 
 // prune deletes what belongs to the server and is no longer wanted.
 func (r *Reconciler) prune(ctx context.Context, s *state) error {
-	if s.refusal != nil || s.rendered == nil || s.waiting != nil {
+	if s.refusal != nil || s.rendered == nil || s.waiting != nil || s.hold {
 		return nil // what runs may still need it
 	}
 	for _, object := range s.unwanted() {

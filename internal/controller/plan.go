@@ -146,7 +146,10 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 		return err
 	}
 	if !known {
-		s.again(staleRetry) // the cache is behind: the template that is wanted may be there already
+		// The revision that is wanted may be there already. Applying the one that the cache
+		// shows would roll the Deployment back.
+		s.hold = true
+		s.again(lastLagRetry)
 		return nil
 	}
 	rendered := workload.Rendered{
@@ -166,6 +169,7 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 	if err != nil {
 		return fmt.Errorf("create ControllerRevision %s: %w", client.ObjectKeyFromObject(revision), err)
 	}
+	r.revisionLag.expect(s.name, revision.Name, s.now)
 	s.rendered, s.outdated = &rendered, false
 	return nil
 }
@@ -175,7 +179,9 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 // of one number would make the template a matter of chance.
 func (r *Reconciler) nextRevision(ctx context.Context, s *state) (number int64, known bool, err error) {
 	var live appsv1.ControllerRevisionList
-	if err := r.Live.List(ctx, &live, client.InNamespace(s.name.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+	if err := r.Live.List(ctx, &live, client.InNamespace(s.name.Namespace), client.MatchingLabels{
+		mcpv1alpha1.LabelServer: s.name.Name, mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy, // as the cache selects them
+	}); err != nil {
 		return 0, false, fmt.Errorf("list ControllerRevisions of MCPServer %s: %w", s.name, err)
 	}
 	var cached string

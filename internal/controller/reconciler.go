@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -68,16 +70,26 @@ type Reconciler struct {
 	keys       keyCache
 	flapping   sync.Map // names of servers whose catalogue flaps
 	refusals   refusalCounts
-	writes     statusWrites
-	notify     atomic.Pointer[func(types.NamespacedName)]
+	// statusLag awaits the last status that the manager wrote. The mark is the resource
+	// version that the write replaced: any other version is newer.
+	statusLag cacheLag
+	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
+	revisionLag cacheLag
+
+	unstored     prometheus.Counter // status writes without effect
+	unstoredSeen sync.Once          // logs the first
+	notify       atomic.Pointer[func(types.NamespacedName)]
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.
 func New(options Options) *Reconciler {
-	r := &Reconciler{Options: options}
+	r := &Reconciler{Options: options, unstored: newUnstored()}
 	r.images.resolver = options.Images
 	return r
 }
+
+// Metrics are what the Reconciler counts.
+func (r *Reconciler) Metrics() prometheus.Collector { return r.unstored }
 
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers/status,verbs=patch
@@ -98,12 +110,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(request.NamespacedName) // everything else goes with its owner
 		return reconcile.Result{}, nil
 	}
-	if r.writes.isStale(request.NamespacedName, server.ResourceVersion) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil // the cache has not seen our own last write
+	replaced := func(version string) bool { return version != server.ResourceVersion }
+	if wait := r.statusLag.retryAfter(request.NamespacedName, replaced, r.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	s := newState(server, r.Now())
 	if err := r.observe(ctx, s); err != nil {
 		return reconcile.Result{}, err // without knowing what is there, no status is true
+	}
+	if wait := r.revisionLag.retryAfter(s.name, s.hasRevision, s.now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.steps(ctx, s)
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
@@ -142,5 +158,6 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.keys.forget(name)
 	r.flapping.Delete(name)
 	r.refusals.forget(name)
-	r.writes.forget(name)
+	r.statusLag.forget(name)
+	r.revisionLag.forget(name)
 }
