@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/objectwatch"
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	Prober Prober
 	// Adapter is what pods get.
 	Adapter workload.Adapter
+	// Namespaces are the only ones whose MCPServers are looked at; none means all.
+	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
 	ClusterDomain string
 	// Now is the time.
@@ -66,6 +69,7 @@ type Reconciler struct {
 	applied    appliedCache
 	images     imageLookups
 	references referenceIndex
+	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
 	keys       keyCache
 	flapping   sync.Map // names of servers whose catalogue flaps
@@ -153,7 +157,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
-	r.references.forget(name)
+	r.forgetReferences(r.references.forget(name))
 	r.sessions.forget(name)
 	r.keys.forget(name)
 	r.flapping.Delete(name)
