@@ -136,12 +136,14 @@ type MCPServerSpec struct {
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 
 	// volumeMounts says where the volumes appear in the server's container.
-	// Volumes whose names start with slipway- cannot be mounted.
+	// Volumes whose names start with slipway- cannot be mounted, and paths that
+	// start with /slipway are reserved.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(m, m.name.startsWith('slipway-'))",message="volumeMounts must not name volumes that start with slipway-: they are reserved"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(m, m.mountPath.startsWith('/slipway'))",message="volumeMounts must not have paths that start with /slipway: they are reserved"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
 	// securityContext is merged over the restricted default of the server's

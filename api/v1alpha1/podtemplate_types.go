@@ -32,7 +32,9 @@ type PodTemplate struct {
 	// topologySpreadConstraints say how the pods are spread over zones and nodes.
 	// A constraint without a labelSelector counts the pods of this server.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=topologyKey
+	// +listMapKey=whenUnsatisfiable
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+
 	// The manager's image has no distribution, and so no CA certificates. The manager
 	// reads image configurations from registries over TLS, so that the binary includes
 	// the roots. It uses those of the host, if there are any.
@@ -123,7 +124,7 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Events:  mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: adapter, ClusterDomain: cfg.ClusterDomain, Now: time.Now,
+		Adapter: adapter, Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Now: time.Now,
 	})
 	probes := prober.New(prober.Options{
 		Notify: reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: ctrlmetrics.Registry,
@@ -135,8 +136,10 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		mgr.Add(mcpServers),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("cache", mcpServers.check),
+		mgr.AddReadyzCheck("references", reconciler.CheckReferences),
 		ctrlmetrics.Registry.Register(buildInfo(build)),
 		ctrlmetrics.Registry.Register(controller.NewServerMetrics(mgr.GetCache())),
+		ctrlmetrics.Registry.Register(reconciler.Metrics()),
 	)
 }
 

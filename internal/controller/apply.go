@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,9 @@ type desired struct {
 // apply brings every object to what it should be. Nothing that runs is changed for a
 // server that is refused.
 func (r *Reconciler) apply(ctx context.Context, s *state) error {
+	if s.hold {
+		return nil
+	}
 	if s.rendered != nil {
 		objects, err := r.desiredObjects(s)
 		if err != nil {
@@ -54,11 +58,16 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 }
 
 func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) error {
-	if s.refusal != nil {
-		// Whoever stops a server wants it to stop, whatever else is wrong with it.
-		if workload.Replicas(s.server) == 0 && s.deployment != nil {
-			return r.applyOne(ctx, s, objects[len(objects)-1])
+	// The parts of a new spec change together, so only the number of pods changes until
+	// there is a template. A user who stops a server wants it to stop, whatever else is wrong.
+	isSettled := s.refusal == nil && !s.undecided
+	stops := workload.Replicas(s.server) == 0
+	if s.deployment != nil && (stops || s.undecided && s.refusal == nil) {
+		if err := r.applyOne(ctx, s, objects[len(objects)-1]); err != nil {
+			return err
 		}
+	}
+	if !isSettled {
 		return nil
 	}
 	for _, object := range objects {
@@ -71,9 +80,9 @@ func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) 
 
 // desiredObjects lists what there should be. Pods come last, when what they need is there.
 func (r *Reconciler) desiredObjects(s *state) ([]desired, error) {
-	template := &corev1ac.PodTemplateSpecApplyConfiguration{}
-	if err := json.Unmarshal(s.rendered.Template, template); err != nil {
-		return nil, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
+	deployment, err := desiredDeployment(s, s.rendered.Template)
+	if err != nil {
+		return nil, err
 	}
 	var objects []desired
 	if account := workload.ServiceAccount(s.server); account != nil {
@@ -83,7 +92,57 @@ func (r *Reconciler) desiredObjects(s *state) ([]desired, error) {
 	if budget := workload.PodDisruptionBudget(s.server); budget != nil {
 		objects = append(objects, desired{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), s.name.Name, budget, orNil(s.disruption)})
 	}
-	return append(objects, desired{appsv1.SchemeGroupVersion.WithKind("Deployment"), s.name.Name, workload.Deployment(s.server, template), orNil(s.deployment)}), nil
+	return append(objects, deployment), nil
+}
+
+func desiredDeployment(s *state, rendered json.RawMessage) (desired, error) {
+	template := &corev1ac.PodTemplateSpecApplyConfiguration{}
+	if err := json.Unmarshal(rendered, template); err != nil {
+		return desired{}, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
+	}
+	return desired{appsv1.SchemeGroupVersion.WithKind("Deployment"), s.name.Name, workload.Deployment(s.server, template), orNil(s.deployment)}, nil
+}
+
+// isAcceptable says whether the API server takes a Deployment with this template. Nothing
+// is touched for a template that it refuses: neither what runs, nor the Service, nor the
+// revisions, the newest of which is what a stopped server is scaled down with.
+func (r *Reconciler) isAcceptable(ctx context.Context, s *state, template json.RawMessage) (bool, error) {
+	deployment, err := desiredDeployment(s, template)
+	if err != nil {
+		return false, err
+	}
+	if foreign, err := r.isForeign(ctx, s, deployment); err != nil || foreign {
+		return false, err
+	}
+	err = r.Client.Apply(ctx, deployment.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership, client.DryRunAll)
+	return r.accepted(s, deployment, err)
+}
+
+// invalidRecheck is how soon the API server is asked again to take what it has refused. A
+// policy may have refused it, or a port was taken, and no event says that this has changed.
+const invalidRecheck = 30 * time.Second
+
+// accepted says whether the API server has taken an object. If it refuses what the spec
+// leads to, the user has to act.
+func (r *Reconciler) accepted(s *state, object desired, err error) (bool, error) {
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsInvalid(err) || isUnmergeable(err):
+		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("the API server refuses the %s that the spec leads to: %s", object.kind.Kind, causes(err)))
+		s.again(invalidRecheck)
+		return false, nil
+	default:
+		return false, fmt.Errorf("apply %s %s: %w", object.kind.Kind, s.in(object.name), err)
+	}
+}
+
+// isUnmergeable says whether the API server cannot apply an object because two items of a
+// list have the same key. It answers with status 500 and no reason.
+func isUnmergeable(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.Status().Code == http.StatusInternalServerError &&
+		strings.HasPrefix(status.Status().Message, "failed to create typed patch object")
 }
 
 // orNil makes an interface that is nil of a pointer that is.
@@ -129,14 +188,7 @@ func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent b
 		}
 	}
 	err = r.Client.Apply(ctx, object.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership)
-	if apierrors.IsInvalid(err) {
-		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("the API server refuses the %s that the spec leads to: %s", object.kind.Kind, causes(err)))
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("apply %s %s: %w", object.kind.Kind, s.in(object.name), err)
-	}
-	return true, nil
+	return r.accepted(s, object, err)
 }
 
 // isForeign says whether an object of that name belongs to somebody else. The cache
@@ -221,7 +273,7 @@ func (r *Reconciler) storedCatalog(s *state) string {
 
 // prune deletes what belongs to the server and is no longer wanted.
 func (r *Reconciler) prune(ctx context.Context, s *state) error {
-	if s.refusal != nil || s.rendered == nil || s.waiting != nil {
+	if s.refusal != nil || s.rendered == nil || s.waiting != nil || s.hold {
 		return nil // what runs may still need it
 	}
 	for _, object := range s.unwanted() {

@@ -106,25 +106,3 @@ func TestCut(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-// A cache that is behind our own last write is known.
-func TestStatusWrites(t *testing.T) {
-	var writes statusWrites
-	if writes.isStale(someServer, "1") {
-		t.Error("nothing was written")
-	}
-	writes.put(someServer, "1")
-	for range 2 {
-		if !writes.isStale(someServer, "1") {
-			t.Error("the version that was written over is taken for new")
-		}
-	}
-	if writes.isStale(someServer, "2") || writes.isStale(someServer, "1") {
-		t.Error("a newer version is taken for old, or what is over is kept")
-	}
-	writes.put(someServer, "2")
-	writes.forget(someServer)
-	if writes.isStale(someServer, "2") {
-		t.Error("a server that is gone is kept")
-	}
-}

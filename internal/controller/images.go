@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type imageLookups struct {
 	mu         sync.Mutex
 	ctx        context.Context // of the manager; nil before it runs
 	registries map[string]*places
+	silent     map[string]silence // registries that did not answer
 	lookups    map[types.NamespacedName]*imageLookup
 }
 
@@ -56,7 +58,7 @@ type places struct {
 // imageLookup is one question, with its answer once it is there.
 type imageLookup struct {
 	spec  string    // the hash of the spec that asked
-	asked time.Time // when the registry was; zero while it is not its turn
+	since time.Time // when the spec first asked
 	done  bool
 	image *registry.Image
 	err   *registry.Error
@@ -79,7 +81,7 @@ func (l *imageLookups) lookup(server types.NamespacedName, spec string, request 
 	known := l.lookups[server]
 	switch {
 	case known == nil || known.spec != spec:
-		known = &imageLookup{spec: spec}
+		known = &imageLookup{spec: spec, since: now}
 		if l.lookups == nil {
 			l.lookups = map[types.NamespacedName]*imageLookup{}
 		}
@@ -104,15 +106,54 @@ func (l *imageLookups) ask(server types.NamespacedName, question *imageLookup, r
 		case <-ctx.Done():
 			return
 		}
-		l.mu.Lock()
-		question.asked = time.Now()
-		l.mu.Unlock()
+		if problem := l.silence(host, time.Now()); problem != nil {
+			l.answer(question, registry.Image{}, problem, time.Now())
+			l.notify(server)
+			return
+		}
 		limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 		image, err := l.resolver.Resolve(limited, request)
+		l.note(host, err, time.Now())
 		l.answer(question, image, err, time.Now())
 		l.notify(server)
 	}()
+}
+
+// silencePause is how long a registry is not asked again that did not answer at all. A
+// firewall that drops packets costs a lookup its whole time, and there may be hundreds.
+const silencePause = time.Minute
+
+// silence is that of a registry that could not be reached.
+type silence struct {
+	until   time.Time
+	problem *registry.Error
+}
+
+// silence is why a registry is not asked now, or nil.
+func (l *imageLookups) silence(host string, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if silent, ok := l.silent[host]; ok && now.Before(silent.until) {
+		return silent.problem
+	}
+	return nil
+}
+
+// note notes whether a registry answers.
+func (l *imageLookups) note(host string, err error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.silent, func(_ string, silent silence) bool { return !now.Before(silent.until) })
+	problem, ok := errors.AsType[*registry.Error](err)
+	if !ok || !problem.Silent {
+		delete(l.silent, host)
+		return
+	}
+	if l.silent == nil {
+		l.silent = map[string]silence{}
+	}
+	l.silent[host] = silence{now.Add(silencePause), problem}
 }
 
 func (l *imageLookups) enterLocked(host string) chan struct{} {

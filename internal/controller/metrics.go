@@ -11,6 +11,14 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
+// newUnstored returns the counter of status writes without effect.
+func newUnstored() prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "slipway_status_writes_without_effect_total",
+		Help: "Status writes that the API server accepted and that changed nothing. They occur if the CRD is older than this manager.",
+	})
+}
+
 // NewServerMetrics returns metrics of all MCPServers together, read from the cache when
 // somebody asks. None has the name of a server as a label: there may be thousands.
 func NewServerMetrics(reader client.Reader) prometheus.Collector {

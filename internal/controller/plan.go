@@ -18,9 +18,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// imagePatience is how long a server that needs no command from its image waits for
-// what the image says. It can do without: the answer only says under which user it
-// would run.
+// imagePatience is how long a server that speaks HTTP waits for what its image says, from
+// when the registry was first to be asked. The server can do without: the answer only says
+// under which user it runs. A server that names its command never waits.
 const imagePatience = 10 * time.Second
 
 // planTemplate decides on the pod template: the one that was rendered before, as long
@@ -65,12 +65,19 @@ func differ(a, b json.RawMessage) (bool, error) {
 }
 
 // imageFor says what the image is known to be, which may be nil, and whether it is
-// time to go on.
+// time to go on. If it is not, s.undecided is set.
 func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image, bool) {
 	if s.current != nil && s.current.Inputs.MatchSpec(s.server) {
 		return s.current.Image, true // the spec is the same: something that it refers to has changed
 	}
 	spec := &s.server.Spec
+	if registry.Host(spec.Image) == "" {
+		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", cut(spec.Image, commandBytes)))
+		return nil, false
+	}
+	if len(spec.Command) > 0 {
+		return nil, true
+	}
 	lookup := r.images.lookup(s.name, inputs.Spec, ImageRequest{
 		Namespace: s.name.Namespace, Image: spec.Image,
 		PullSecrets: pullSecretNames(spec), ServiceAccount: spec.ServiceAccountName,
@@ -80,11 +87,13 @@ func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image
 	}
 	if workload.NeedsImage(s.server) {
 		s.wait(mcpv1alpha1.ReasonProgressing, "asking the registry which program the image runs")
+		s.undecided = true
 		return nil, false
 	}
-	if lookup.asked.IsZero() || s.now.Sub(lookup.asked) < imagePatience {
+	if rest := imagePatience - s.now.Sub(lookup.since); rest > 0 {
 		s.wait(mcpv1alpha1.ReasonProgressing, "asking the registry what the image says of itself")
-		s.again(time.Second)
+		s.again(rest)
+		s.undecided = true
 		return nil, false
 	}
 	return imageBefore(s), true
@@ -105,6 +114,7 @@ func useAnswer(s *state, lookup imageLookup) (*registry.Image, bool) {
 	s.wait(mcpv1alpha1.ReasonImageUnresolved, fmt.Sprintf("which program the image runs is not known yet: %s; "+
 		"the registry is asked again; setting spec.command makes it unnecessary", lookup.err.Detail))
 	s.again(max(lookup.next.Sub(s.now), time.Second))
+	s.undecided = true
 	return nil, false
 }
 
@@ -146,8 +156,14 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 		return err
 	}
 	if !known {
-		s.again(staleRetry) // the cache is behind: the template that is wanted may be there already
+		// The revision that is wanted may be there already. Applying the one that the cache
+		// shows would roll the Deployment back.
+		s.hold = true
+		s.again(lastLagRetry)
 		return nil
+	}
+	if ok, err := r.isAcceptable(ctx, s, template); err != nil || !ok {
+		return err
 	}
 	rendered := workload.Rendered{
 		Inputs: inputs, ImageName: s.server.Spec.Image, Image: image, AdapterVersion: r.Adapter.Version, Template: template,
@@ -166,6 +182,7 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 	if err != nil {
 		return fmt.Errorf("create ControllerRevision %s: %w", client.ObjectKeyFromObject(revision), err)
 	}
+	r.revisionLag.expect(s.name, revision.Name, s.now)
 	s.rendered, s.outdated = &rendered, false
 	return nil
 }
@@ -175,7 +192,9 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 // of one number would make the template a matter of chance.
 func (r *Reconciler) nextRevision(ctx context.Context, s *state) (number int64, known bool, err error) {
 	var live appsv1.ControllerRevisionList
-	if err := r.Live.List(ctx, &live, client.InNamespace(s.name.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+	if err := r.Live.List(ctx, &live, client.InNamespace(s.name.Namespace), client.MatchingLabels{
+		mcpv1alpha1.LabelServer: s.name.Name, mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy, // as the cache selects them
+	}); err != nil {
 		return 0, false, fmt.Errorf("list ControllerRevisions of MCPServer %s: %w", s.name, err)
 	}
 	var cached string

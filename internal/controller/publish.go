@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
@@ -53,50 +54,33 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		case apierrors.IsNotFound(err):
 			return nil // it was deleted meanwhile
 		case apierrors.IsConflict(err):
-			s.again(staleRetry) // the cache is behind, most often of our own last write
+			// The cache is behind. Until it shows another version, every write is a conflict.
+			r.statusLag.expect(s.name, s.server.ResourceVersion, s.now)
+			s.again(firstLagRetry)
 			return nil
 		}
 		return fmt.Errorf("patch status of MCPServer %s: %w", s.name, err)
 	}
-	r.writes.put(s.name, s.server.ResourceVersion)
+	if patched.ResourceVersion == s.server.ResourceVersion {
+		r.noteUnstored(ctx)
+		return nil
+	}
+	r.statusLag.expect(s.name, s.server.ResourceVersion, s.now)
 	for _, event := range transitions(before, &next, workload.Replicas(s.server)) {
 		r.Events.Eventf(s.server, nil, event.kind, event.reason, event.action, "%s", event.note)
 	}
 	return nil
 }
 
-// statusWrites knows which version of each server its last status was written over. A
-// cache that still has that version is behind, and a status must not be compared with
-// what it says: one that changed there and back would be taken for one that never did.
-type statusWrites struct {
-	mu   sync.Mutex
-	over map[types.NamespacedName]string
-}
-
-func (w *statusWrites) put(server types.NamespacedName, version string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.over == nil {
-		w.over = map[types.NamespacedName]string{}
-	}
-	w.over[server] = version
-}
-
-// isStale says whether a version is the one that was written over. Any other is newer.
-func (w *statusWrites) isStale(server types.NamespacedName, version string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if over, ok := w.over[server]; ok && over == version {
-		return true
-	}
-	delete(w.over, server)
-	return false
-}
-
-func (w *statusWrites) forget(server types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.over, server)
+// noteUnstored notes a status write that the API server accepted and that changed nothing.
+// The API server drops fields that the CRD lacks, so every status with such a field looks
+// changed. The write brings no new version that the controller could wait for.
+func (r *Reconciler) noteUnstored(ctx context.Context) {
+	r.unstored.Inc()
+	r.unstoredSeen.Do(func() {
+		log.FromContext(ctx).Info("The API server stored nothing of a status: the CRD of MCPServers may be older than this manager; " +
+			"apply the CRD of this version. This is logged once; see the metric slipway_status_writes_without_effect_total")
+	})
 }
 
 // tellOfFlapping says once that what a server offers changes so often that not every
@@ -113,10 +97,6 @@ func (r *Reconciler) tellOfFlapping(s *state) {
 	}
 	r.flapping.Delete(s.name)
 }
-
-// staleRetry is how soon a status is computed again that was computed from an object
-// that had changed.
-const staleRetry = 50 * time.Millisecond
 
 // What a status takes of a command: an image may name a longer one.
 const (

@@ -10,7 +10,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
@@ -30,7 +33,7 @@ func TestReconcileWaitsForItsOwnWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := server.ResourceVersion
-	r := New(Options{Client: api, Events: events.NewFakeRecorder(10)})
+	r := New(Options{Client: api, Events: events.NewFakeRecorder(10), Now: time.Now})
 	if err := r.publish(t.Context(), newState(server, time.Now()), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,7 @@ func TestReconcileWaitsForItsOwnWrite(t *testing.T) {
 	behind := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&mcpv1alpha1.MCPServer{ObjectMeta: server.ObjectMeta}).Build()
 	r.Client = oldVersion{behind, before}
 	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: someServer})
-	if err != nil || result.RequeueAfter != staleRetry {
+	if err != nil || result.RequeueAfter < firstLagRetry || result.RequeueAfter > lastLagRetry {
 		t.Errorf("got %+v, %v", result, err)
 	}
 }
@@ -62,4 +65,40 @@ func (c oldVersion) Get(ctx context.Context, key client.ObjectKey, object client
 	err := c.Client.Get(ctx, key, object, options...)
 	object.SetResourceVersion(c.version)
 	return err
+}
+
+// An API server whose CRD lacks a field of the status stores nothing of it. The controller
+// must not wait for a version that never comes: it would ignore pods and probes for as long.
+func TestStatusThatIsNotStored(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := mcpv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	server := &mcpv1alpha1.MCPServer{}
+	server.Namespace, server.Name = someServer.Namespace, someServer.Name
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(server).WithStatusSubresource(server).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, api client.Client, _ string, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			return api.Get(ctx, client.ObjectKeyFromObject(object), object)
+		},
+	}).Build()
+	if err := api.Get(t.Context(), someServer, server); err != nil {
+		t.Fatal(err)
+	}
+	recorder := events.NewFakeRecorder(10)
+	r := New(Options{Client: api, Events: recorder, Now: time.Now})
+	for range 3 {
+		if err := r.publish(t.Context(), newState(server, time.Now()), nil); err != nil {
+			t.Fatal(err)
+		}
+		kept := func(version string) bool { return version != server.ResourceVersion }
+		if wait := r.statusLag.retryAfter(someServer, kept, time.Now()); wait != 0 {
+			t.Errorf("the controller waits for %s for a version that never comes", wait)
+		}
+	}
+	if got := testutil.ToFloat64(r.unstored); got != 3 {
+		t.Errorf("%v writes without effect were counted, want 3", got)
+	}
+	if len(recorder.Events) != 0 {
+		t.Errorf("there is an Event of what was not stored: %s", <-recorder.Events)
+	}
 }

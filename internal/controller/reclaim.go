@@ -51,7 +51,7 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 	}
 	err = r.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsConflict(err) {
-		s.again(staleRetry)
+		s.again(lastLagRetry)
 		return nil
 	}
 	if err != nil {

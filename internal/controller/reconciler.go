@@ -21,7 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/objectwatch"
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -44,6 +47,8 @@ type Options struct {
 	Prober Prober
 	// Adapter is what pods get.
 	Adapter workload.Adapter
+	// Namespaces are the only ones whose MCPServers are looked at; none means all.
+	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
 	ClusterDomain string
 	// Now is the time.
@@ -64,20 +69,31 @@ type Reconciler struct {
 	applied    appliedCache
 	images     imageLookups
 	references referenceIndex
+	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
 	keys       keyCache
 	flapping   sync.Map // names of servers whose catalogue flaps
 	refusals   refusalCounts
-	writes     statusWrites
-	notify     atomic.Pointer[func(types.NamespacedName)]
+	// statusLag awaits the last status that the manager wrote. The mark is the resource
+	// version that the write replaced: any other version is newer.
+	statusLag cacheLag
+	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
+	revisionLag cacheLag
+
+	unstored     prometheus.Counter // status writes without effect
+	unstoredSeen sync.Once          // logs the first
+	notify       atomic.Pointer[func(types.NamespacedName)]
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.
 func New(options Options) *Reconciler {
-	r := &Reconciler{Options: options}
+	r := &Reconciler{Options: options, unstored: newUnstored()}
 	r.images.resolver = options.Images
 	return r
 }
+
+// Metrics are what the Reconciler counts.
+func (r *Reconciler) Metrics() prometheus.Collector { return r.unstored }
 
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers/status,verbs=patch
@@ -98,12 +114,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(request.NamespacedName) // everything else goes with its owner
 		return reconcile.Result{}, nil
 	}
-	if r.writes.isStale(request.NamespacedName, server.ResourceVersion) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil // the cache has not seen our own last write
+	replaced := func(version string) bool { return version != server.ResourceVersion }
+	if wait := r.statusLag.retryAfter(request.NamespacedName, replaced, r.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	s := newState(server, r.Now())
 	if err := r.observe(ctx, s); err != nil {
 		return reconcile.Result{}, err // without knowing what is there, no status is true
+	}
+	if wait := r.revisionLag.retryAfter(s.name, s.hasRevision, s.now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.steps(ctx, s)
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
@@ -137,10 +157,11 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
-	r.references.forget(name)
+	r.forgetReferences(r.references.forget(name))
 	r.sessions.forget(name)
 	r.keys.forget(name)
 	r.flapping.Delete(name)
 	r.refusals.forget(name)
-	r.writes.forget(name)
+	r.statusLag.forget(name)
+	r.revisionLag.forget(name)
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,8 +30,8 @@ type referrer struct {
 	checked  checkedReferences
 }
 
-// set replaces what a server refers to.
-func (x *referenceIndex) set(server types.NamespacedName, references []reference) {
+// set replaces what a server refers to, and returns what no server refers to any more.
+func (x *referenceIndex) set(server types.NamespacedName, references []reference) (unused []namespacedRef) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.servers == nil {
@@ -40,11 +41,12 @@ func (x *referenceIndex) set(server types.NamespacedName, references []reference
 	known := x.servers[server]
 	if known == nil {
 		if len(references) == 0 {
-			return
+			return nil
 		}
 		known = &referrer{}
 		x.servers[server] = known
 	}
+	before := known.refs
 	x.unlink(server, known)
 	for _, reference := range references {
 		ref := namespacedRef{server.Namespace, reference.objectRef}
@@ -54,6 +56,12 @@ func (x *referenceIndex) set(server types.NamespacedName, references []reference
 		}
 		x.users[ref][server] = struct{}{}
 	}
+	return x.unusedLocked(before)
+}
+
+// unusedLocked are those that no server refers to.
+func (x *referenceIndex) unusedLocked(refs []namespacedRef) []namespacedRef {
+	return slices.DeleteFunc(refs, func(ref namespacedRef) bool { return len(x.users[ref]) > 0 })
 }
 
 func (x *referenceIndex) unlink(server types.NamespacedName, known *referrer) {
@@ -96,11 +104,16 @@ func (x *referenceIndex) remember(server types.NamespacedName, versions string, 
 	}
 }
 
-func (x *referenceIndex) forget(server types.NamespacedName) {
+// forget forgets a server, and returns what no server refers to any more.
+func (x *referenceIndex) forget(server types.NamespacedName) (unused []namespacedRef) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if known := x.servers[server]; known != nil {
-		x.unlink(server, known)
-		delete(x.servers, server)
+	known := x.servers[server]
+	if known == nil {
+		return nil
 	}
+	before := known.refs
+	x.unlink(server, known)
+	delete(x.servers, server)
+	return x.unusedLocked(before)
 }

@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/go-logr/logr"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/objectwatch"
 )
 
 // objectRef names a Secret, ConfigMap or ServiceAccount of a server's namespace.
@@ -110,7 +115,7 @@ func addVolume(volume *corev1.Volume, add addReference) {
 // it. Values are read only when an object has changed since the last time.
 func (r *Reconciler) checkReferences(ctx context.Context, s *state) error {
 	references := referencesOf(&s.server.Spec)
-	r.references.set(s.name, references)
+	r.forgetReferences(r.references.set(s.name, references))
 	if s.keys == nil || len(references) == 0 {
 		return nil
 	}
@@ -139,20 +144,9 @@ func (r *Reconciler) checkReferences(ctx context.Context, s *state) error {
 func (r *Reconciler) versionsOf(ctx context.Context, namespace string, references []reference) (string, error) {
 	var text strings.Builder
 	for _, ref := range references {
-		kind := secretKind
-		switch ref.Kind {
-		case "ConfigMap":
-			kind = configMapKind
-		case "ServiceAccount":
-			kind = serviceAccountKind
-		}
-		object, err := r.findMetadata(ctx, kind, types.NamespacedName{Namespace: namespace, Name: ref.Name})
+		version, err := r.watches[ref.Kind].Version(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name})
 		if err != nil {
 			return "", err
-		}
-		version := "none"
-		if object != nil {
-			version = string(object.UID) + "/" + object.ResourceVersion
 		}
 		fmt.Fprintf(&text, "%s %q %q %t %s\n", ref.Kind, ref.Name, ref.Key, ref.Optional, version)
 	}
@@ -236,8 +230,8 @@ func (r *Reconciler) readObject(ctx context.Context, name types.NamespacedName, 
 		}
 		maps.Copy(content, configMap.BinaryData)
 	case "ServiceAccount":
-		account, err := r.findMetadata(ctx, serviceAccountKind, name)
-		if err != nil || account == nil {
+		version, err := r.watches[kind].Version(ctx, name)
+		if err != nil || version == "" {
 			return nil, err
 		}
 	}
@@ -253,4 +247,37 @@ func pullSecretNames(spec *mcpv1alpha1.MCPServerSpec) []string {
 	}
 	slices.SortFunc(names, cmp.Compare)
 	return names
+}
+
+// watchReferences makes the watches of what specs can refer to.
+func (r *Reconciler) watchReferences(client metadata.Interface, log logr.Logger) {
+	r.watches = map[string]*objectwatch.Watch{}
+	for kind, resource := range map[string]string{"Secret": "secrets", "ConfigMap": "configmaps", "ServiceAccount": "serviceaccounts"} {
+		r.watches[kind] = objectwatch.New(objectwatch.Options{
+			Client: client, Resource: corev1.SchemeGroupVersion.WithResource(resource), Namespaces: r.Namespaces, Log: log,
+			Changed: func(name types.NamespacedName) {
+				for _, server := range r.references.usersOf(name.Namespace, objectRef{kind, name.Name}) {
+					r.Notify(server)
+				}
+			},
+		})
+	}
+}
+
+// forgetReferences stops following objects that no server refers to any more.
+func (r *Reconciler) forgetReferences(unused []namespacedRef) {
+	for _, ref := range unused {
+		r.watches[ref.Kind].Forget(types.NamespacedName{Namespace: ref.namespace, Name: ref.Name})
+	}
+}
+
+// CheckReferences is a readiness check: it fails until the manager notices changes of what
+// specs refer to.
+func (r *Reconciler) CheckReferences(*http.Request) error {
+	for kind, watch := range r.watches {
+		if !watch.HasSynced() {
+			return fmt.Errorf("%ss are not watched yet: if this lasts, look in the manager's log for errors of the API server", kind)
+		}
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -55,6 +56,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&corev1.Service{}:               {Label: ours},
 		&policyv1.PodDisruptionBudget{}: {Label: ours},
 		&corev1.Pod{}:                   {Label: ours, Transform: trimPod},
+		&corev1.Secret{}:                {Label: ours},
+		&corev1.ConfigMap{}:             {Label: ours},
+		&corev1.ServiceAccount{}:        {Label: ours},
 	}
 }
 
@@ -100,7 +104,17 @@ func trimDeployment(object any) (any, error) {
 // SetupWithManager makes the manager run the Reconciler. What happens outside the
 // cluster is told to the function that Notify returns.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("create client of metadata: %w", err)
+	}
+	r.watchReferences(objects, mgr.GetLogger().WithName("references"))
+	for _, watch := range r.watches {
+		if err := mgr.Add(watch); err != nil {
+			return fmt.Errorf("watch what MCPServers refer to: %w", err)
+		}
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("mcpserver").
 		For(&mcpv1alpha1.MCPServer{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
@@ -108,9 +122,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(serverOfPod)).
-		Watches(metadataOf(serviceAccountKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("ServiceAccount")), builder.OnlyMetadata).
-		Watches(metadataOf(secretKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("Secret")), builder.OnlyMetadata).
-		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(r.serversOf("ConfigMap")), builder.OnlyMetadata).
+		Watches(metadataOf(serviceAccountKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
+		Watches(metadataOf(secretKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
+		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
 		WatchesRawSource(source.Func(r.startBackground)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, CacheSyncTimeout: crdPatience,
@@ -159,16 +173,11 @@ func serverOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
-// serversOf names the servers that own or refer to an object.
-func (r *Reconciler) serversOf(kind string) handler.MapFunc {
-	return func(_ context.Context, object client.Object) []reconcile.Request {
-		var requests []reconcile.Request
-		if owner := metav1.GetControllerOf(object); owner != nil && isMCPServer(owner) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}})
-		}
-		for _, server := range r.references.usersOf(object.GetNamespace(), objectRef{kind, object.GetName()}) {
-			requests = append(requests, reconcile.Request{NamespacedName: server})
-		}
-		return requests
+// serverOfOwned names the server that owns an object.
+func serverOfOwned(_ context.Context, object client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || !isMCPServer(owner) {
+		return nil
 	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }

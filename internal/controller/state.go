@@ -42,6 +42,8 @@ type state struct {
 	references string // keyed digest of what the spec refers to
 	rendered   *workload.Rendered
 	outdated   bool
+	undecided  bool             // which template the spec leads to is not known yet
+	hold       bool             // the caches are behind: nothing is applied or deleted
 	refusal    *status.Obstacle // the user must act
 	waiting    *status.Obstacle // time will tell
 

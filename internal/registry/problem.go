@@ -55,7 +55,7 @@ func explain(ref name.Reference, err error) *Error {
 		}
 		return explainStatus(host, handshake.StatusCode, false)
 	}
-	return &Error{Kind: Unavailable, Detail: "registry " + host + ": " + explainNetwork(err)}
+	return &Error{Kind: Unavailable, Silent: isSilence(err), Detail: "registry " + host + ": " + explainNetwork(err)}
 }
 
 // explainStatus says what a status means. A 404 means that there is no such image only
@@ -101,6 +101,16 @@ func explainNetwork(err error) string {
 		return explainCertificate(certificate.Err)
 	}
 	return "its answer cannot be understood"
+}
+
+// isSilence says whether a connection could not be made, or brought no answer in time.
+func isSilence(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	dial, dialed := errors.AsType[*net.OpError](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() || dialed && dial.Op == "dial"
 }
 
 func explainCertificate(err error) string {

@@ -42,6 +42,9 @@ type Error struct {
 	Kind      Kind
 	Reference string
 	Detail    string
+	// Silent says that the registry did not answer at all, so that it would not answer for
+	// another image either.
+	Silent bool
 }
 
 // Error says what went wrong, with the image's name.

@@ -47,6 +47,21 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, volumeMounts: [{name: slipway-shared, mountPath: /x}]}`,
 		want:    `spec.volumeMounts: Invalid value: volumeMounts must not name volumes that start with slipway-: they are reserved`,
 	},
+	"reserved mount path": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /data/slipway}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /slipway}]}`,
+		want:    `spec.volumeMounts: Invalid value: volumeMounts must not have paths that start with /slipway: they are reserved`,
+	},
+	"reserved mount path below": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /home}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /slipway-home/cache}]}`,
+		want:    `spec.volumeMounts: Invalid value: volumeMounts must not have paths that start with /slipway: they are reserved`,
+	},
+	"topology spread constraints": {
+		valid:   `{image: x, transport: {type: stdio}, podTemplate: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}`,
+		invalid: `{image: x, transport: {type: stdio}, podTemplate: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}`,
+		want:    `spec.podTemplate.topologySpreadConstraints[1]: Duplicate value: {"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}`,
+	},
 	"stdio block on an HTTP server": {
 		valid:   `{image: x, transport: {type: stdio, stdio: {framing: ContentLength}}}`,
 		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}, stdio: {framing: ContentLength}}}`,

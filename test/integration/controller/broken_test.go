@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -8,11 +9,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -194,4 +197,81 @@ func TestEvents(t *testing.T) {
 	g.Eventually(reasons).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning SessionsNotShared", 1))
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	g.Eventually(reasons).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Normal Suspended", 1))
+}
+
+// While the API server refuses the template, nothing that runs is changed, and a user can
+// still stop the server.
+func TestSuspendOfAnInvalidServer(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace, server := readyServer(t)
+	before := podNames(t, namespace)
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "nowhere", MountPath: "/data"}}
+		s.Spec.Service.Port = new(int32(81))
+	})
+	eventually(t, server, "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec", "Available", "True Available")
+	service := &corev1.Service{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), service)).To(Succeed())
+	g.Expect(service.Spec.Ports[0].Port).NotTo(BeEquivalentTo(81), "the Service of a refused spec was changed")
+	g.Expect(podNames(t, namespace)).To(Equal(before))
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty(), "the server does not stop")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend, s.Spec.VolumeMounts = false, nil })
+	eventually(t, server, "Ready", "True Ready", "Stalled", "absent")
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), service)).To(Succeed())
+	g.Expect(service.Spec.Ports[0].Port).To(BeEquivalentTo(81))
+}
+
+// A policy may refuse what the spec leads to. No event says when the policy is gone, so the
+// controller tries again.
+func TestPolicyThatIsLifted(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "no Deployments on Sundays"}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	create(t, policy, binding)
+	t.Cleanup(func() {
+		_ = shared.client.Delete(context.WithoutCancel(t.Context()), binding)
+		_ = shared.client.Delete(context.WithoutCancel(t.Context()), policy)
+	})
+	// The API server learns of the policy a moment later.
+	probe := &appsv1.Deployment{ObjectMeta: objectMeta(namespace, "probe"), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "probe"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "probe"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
+		},
+	}}
+	g.Eventually(func() error {
+		return shared.client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
+	}).WithTimeout(hang.Guard).Should(MatchError(ContainSubstring("on Sundays")))
+
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec")
+	g.Expect(meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message).To(ContainSubstring("on Sundays"))
+	g.Expect(shared.client.Delete(t.Context(), binding)).To(Succeed())
+	eventually(t, server, "Ready", "True Ready", "Stalled", "absent")
 }

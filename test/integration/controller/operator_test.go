@@ -95,7 +95,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: o.adapter, ClusterDomain: "cluster.local", Now: time.Now,
+		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local", Now: time.Now,
 	})
 	metrics := prometheus.NewRegistry()
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})

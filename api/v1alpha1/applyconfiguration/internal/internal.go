@@ -441,7 +441,10 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: io.k8s.api.core.v1.TopologySpreadConstraint
-          elementRelationship: atomic
+          elementRelationship: associative
+          keys:
+          - topologyKey
+          - whenUnsatisfiable
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Probe
   map:
     fields:

@@ -44,7 +44,8 @@ type MCPServerSpecApplyConfiguration struct {
 	// slipway- are reserved.
 	Volumes []v1.Volume `json:"volumes,omitempty"`
 	// volumeMounts says where the volumes appear in the server's container.
-	// Volumes whose names start with slipway- cannot be mounted.
+	// Volumes whose names start with slipway- cannot be mounted, and paths that
+	// start with /slipway are reserved.
 	VolumeMounts []v1.VolumeMount `json:"volumeMounts,omitempty"`
 	// securityContext is merged over the restricted default of the server's
 	// container: non-root, no capabilities, no privilege escalation, the

@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCacheLag(t *testing.T) {
+	start := time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
+	shows := func(mark string) bool { return mark == "shown" }
+	type look struct {
+		after, want time.Duration
+	}
+	for name, test := range map[string]struct {
+		mark  string
+		looks []look
+	}{
+		"nothing was written":     {"", []look{{0, 0}}},
+		"the cache shows it":      {"shown", []look{{0, 0}}},
+		"the cache is behind":     {"hidden", []look{{0, firstLagRetry}, {firstLagRetry, firstLagRetry}, {300 * time.Millisecond, 300 * time.Millisecond}, {2 * time.Second, lastLagRetry}}},
+		"the cache stays behind":  {"hidden", []look{{lagPatience, lastLagRetry}, {lagPatience + 1, 0}}},
+		"it has given up waiting": {"hidden", []look{{lagPatience + 1, 0}, {0, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lag cacheLag
+			if test.mark != "" {
+				lag.expect(someServer, test.mark, start)
+			}
+			for _, look := range test.looks {
+				if got := lag.retryAfter(someServer, shows, start.Add(look.after)); got != look.want {
+					t.Errorf("after %s: got %s, want %s", look.after, got, look.want)
+				}
+			}
+		})
+	}
+	t.Run("the server is gone", func(t *testing.T) {
+		var lag cacheLag
+		lag.expect(someServer, "hidden", start)
+		lag.forget(someServer)
+		if got := lag.retryAfter(someServer, shows, start); got != 0 {
+			t.Errorf("got %s", got)
+		}
+	})
+}
