@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
-
 	// The manager's image has no distribution, and so no CA certificates. The manager
 	// reads image configurations from registries over TLS, so that the binary includes
 	// the roots. It uses those of the host, if there are any.
