@@ -133,3 +133,26 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	}
 	return tests
 }
+
+// Each file and package that docs/architecture.md names is there.
+func TestArchitectureNamesFiles(t *testing.T) {
+	text, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, match := range regexp.MustCompile("`([a-z/]+(?:\\.go)?)`").FindAllStringSubmatch(string(text), -1) {
+		name := match[1]
+		if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".go") || strings.HasPrefix(name, "/") {
+			continue // a word
+		}
+		named++
+		_, here := os.Stat(name)
+		if _, above := os.Stat("../../" + name); here != nil && above != nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	if named < 30 {
+		t.Errorf("found %d names: the page has another form", named)
+	}
+}
