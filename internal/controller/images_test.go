@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,10 +116,10 @@ func TestLookupKeepsItsError(t *testing.T) {
 func TestLookupsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		asked := 0
+		var asked atomic.Int32
 		l, told := startLookups(ctx, func(ctx context.Context, request ImageRequest) (registry.Image, error) {
 			if request.Image == "hangs.example/image" {
-				asked++
+				asked.Add(1)
 				<-ctx.Done()
 				return registry.Image{}, ctx.Err()
 			}
@@ -133,8 +134,8 @@ func TestLookupsThatHang(t *testing.T) {
 		if server := <-told; server != someServer || time.Since(begin) != 0 {
 			t.Errorf("told of %s after %s", server, time.Since(begin))
 		}
-		if asked != lookupsPerRegistry {
-			t.Errorf("%d are asked at a time, want %d", asked, lookupsPerRegistry)
+		if asked.Load() != lookupsPerRegistry {
+			t.Errorf("%d are asked at a time, want %d", asked.Load(), lookupsPerRegistry)
 		}
 		for range 3 * lookupsPerRegistry {
 			<-told
@@ -155,10 +156,11 @@ func TestLookupsThatHang(t *testing.T) {
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const servers = 100
-		asked, answers := 0, false
+		var asked atomic.Int32
+		var answers atomic.Bool
 		l, told := startLookups(t.Context(), func(context.Context, ImageRequest) (registry.Image, error) {
-			asked++
-			if answers {
+			asked.Add(1)
+			if answers.Load() {
 				return registry.Image{Digest: "sha256:1"}, nil
 			}
 			time.Sleep(15 * time.Second)
@@ -175,15 +177,15 @@ func TestSilentRegistry(t *testing.T) {
 		for range servers {
 			<-told
 		}
-		if took := time.Since(begin); took != 15*time.Second || asked != lookupsPerRegistry {
-			t.Errorf("%d lookups took %s", asked, took)
+		if took := time.Since(begin); took != 15*time.Second || asked.Load() != lookupsPerRegistry {
+			t.Errorf("%d lookups took %s", asked.Load(), took)
 		}
 		for i := range servers {
 			if got := l.lookup(name(i), "one", request, time.Now()); !got.done || got.err == nil || got.err.Detail != "it does not answer in time" {
 				t.Fatalf("server %d: %+v", i, got)
 			}
 		}
-		answers = true
+		answers.Store(true)
 		time.Sleep(silencePause)
 		l.lookup(name(0), "one", request, time.Now())
 		<-told

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +28,9 @@ func TestWaitForARegistry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked := 0
+				var asked atomic.Int32
 				r := New(Options{Images: resolverFunc(func(ctx context.Context, _ ImageRequest) (registry.Image, error) {
-					asked++
+					asked.Add(1)
 					<-ctx.Done()
 					return registry.Image{}, ctx.Err()
 				})})
@@ -62,8 +63,8 @@ func TestWaitForARegistry(t *testing.T) {
 					time.Sleep(s.requeueAfter)
 				}
 				synctest.Wait()
-				if isAsked := asked > 0; isAsked != (test.want != 0) {
-					t.Errorf("the registry was asked %d times", asked)
+				if isAsked := asked.Load() > 0; isAsked != (test.want != 0) {
+					t.Errorf("the registry was asked %d times", asked.Load())
 				}
 			})
 		})
