@@ -209,7 +209,7 @@ func TestBooksAreRight(t *testing.T) {
 			taken(l.open())
 			time.Sleep(limits.RequestTimeout)
 			synctest.Wait()
-			if problems := l.books(); len(problems) > 0 || len(l.Session.calls) != 0 || len(l.serverRequests) != 0 || l.newest != nil {
+			if problems := l.books(); len(problems) > 0 || len(l.Session.calls) != 0 || len(l.serverRequests) != 0 || len(l.live) != 0 {
 				t.Errorf("seed %d, at the end: %q, %d calls, %d requests", seed, problems, len(l.Session.calls), len(l.serverRequests))
 			}
 		})

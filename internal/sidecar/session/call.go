@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -11,47 +12,31 @@ func (s *Session) callLocked(id []byte) *call {
 	return s.calls[string(rpc.IDKey(id))] // which makes no string
 }
 
+// idAndKey returns an id as its sender spells it, and its key. Mostly they are one string.
+func idAndKey(raw []byte) (id, key string) {
+	id = string(raw)
+	if k := rpc.IDKey(raw); string(k) != id {
+		return id, string(k)
+	}
+	return id, id
+}
+
 // isLive says whether a call is not cancelled and its stream can still reach the client. A
 // call that is not live never is again.
 func (c *call) isLive() bool { return !c.cancelled && !c.stream.isDead() }
 
-func (s *Session) linkLocked(c *call) {
-	c.older = s.newest
-	if c.older != nil {
-		c.older.newer = c
-	}
-	s.newest = c
-}
-
-func (s *Session) unlinkLocked(c *call) {
-	switch {
-	case c.newer != nil:
-		c.newer.older = c.older
-	case s.newest == c:
-		s.newest = c.older
-	default:
-		return // it is not linked
-	}
-	if c.older != nil {
-		c.older.newer = c.newer
-	}
-	c.older, c.newer = nil, nil
-}
-
-// newestCallLocked returns the newest call that is live, and whether it is the only one.
-// Calls that it finds are not live are not looked at again.
+// newestCallLocked returns the newest live call, and whether it is the only one. It removes
+// the calls from s.live that it finds no longer live.
 func (s *Session) newestCallLocked() (newest *call, only bool) {
-	for c := s.newest; c != nil; {
-		older := c.older
+	for i, c := range slices.Backward(s.live) {
 		switch {
 		case !c.isLive():
-			s.unlinkLocked(c)
+			s.live = slices.Delete(s.live, i, i+1)
 		case newest != nil:
 			return newest, false
 		default:
 			newest = c
 		}
-		c = older
 	}
 	return newest, newest != nil
 }
@@ -59,7 +44,7 @@ func (s *Session) newestCallLocked() (newest *call, only bool) {
 // removeLocked forgets a call.
 func (s *Session) removeLocked(c *call) {
 	delete(s.calls, c.key)
-	s.unlinkLocked(c)
+	s.live = without(s.live, c)
 }
 
 // answerLocked answers a call in the server's place.
@@ -81,7 +66,7 @@ func (s *Session) cancelLocked(c *call) {
 	}
 	stream := c.stream
 	c.over, c.failed = true, FailedCancelled
-	s.unlinkLocked(c)
+	s.live = without(s.live, c)
 	if !stream.general && stream.awaits == 1 { // nothing follows
 		stream.cancelled = true
 		s.rerouteRequestsLocked(stream)

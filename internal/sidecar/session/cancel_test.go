@@ -28,7 +28,7 @@ func TestCancelledCallIsNotAnswered(t *testing.T) {
 	expect(t, "call", taken(stream), FailedCancelled, "end")
 	expect(t, "Q-03 request that the call had", taken(general), askText)
 	stream.Detach()
-	if len(h.calls) != 0 || len(h.streams) != 1 || h.newest != nil {
+	if len(h.calls) != 0 || len(h.streams) != 1 || len(h.live) != 0 {
 		t.Errorf("left behind: %d calls, %d streams", len(h.calls), len(h.streams))
 	}
 	if h.metrics.UnmatchedAnswers.Value() != 0 || h.metrics.UnmatchedProgress.Value() != 1 {

@@ -15,14 +15,17 @@ const progressMethod = "notifications/progress"
 // other.
 func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
-	if e.Kind == rpc.Request && string(e.Method) == "ping" {
-		s.answerPing(message)
-		message.GiveRoom()
-		return
-	}
 	event := Event{Message: message.Bytes, kind: e.Kind}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e.Kind == rpc.Request && string(e.Method) == "ping" {
+		// A server that checks its connection asks about the connection to the adapter.
+		if s.endedBy == nil {
+			s.replyLocked(string(e.ID.Of(message.Bytes)), pong)
+		}
+		message.GiveRoom()
+		return
+	}
 	if !s.takeRoomLocked(event.cost(), &message) {
 		message.GiveRoom()
 		return
@@ -72,15 +75,25 @@ func (s *Session) takeRoomLocked(cost int, message *Message) bool {
 // makeRoomLocked has the session forget something, and says whether there may be room by now.
 func (s *Session) makeRoomLocked(fits bool) bool {
 	switch {
-	case !fits && s.replay.bytes > 0:
-		s.evictLocked()
-	case s.abandonLocked():
-	case !fits && !s.listening:
+	case fits:
+		return s.abandonLocked()
+	case s.giveUpLocked():
+	case !s.listening:
 		s.listenLocked()
 	default:
 		return false
 	}
 	return true
+}
+
+// giveUpLocked gives up one thing that a client may come back for: a sent event, or else what
+// abandonLocked finds. It returns false if there is none.
+func (s *Session) giveUpLocked() bool {
+	if s.replay.bytes > 0 {
+		s.evictLocked()
+		return true
+	}
+	return s.abandonLocked()
 }
 
 // payLocked has the account hold what the event costs that is added next.
@@ -145,16 +158,6 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 		return nil
 	}
 	return s.serverRequests[string(rpc.IDKey(e.RequestID.Of(message.Bytes)))]
-}
-
-// answerPing answers in the client's place: a server that checks whether it is
-// still connected is connected to us.
-func (s *Session) answerPing(message Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endedBy == nil {
-		s.replyLocked(string(message.Envelope.ID.Of(message.Bytes)), pong)
-	}
 }
 
 func (s *Session) deliverAnswerLocked(message Message, event Event) {

@@ -38,11 +38,8 @@ var ErrSlow = errors.New("the client does not read what it is sent, and the adap
 // does not read ends. One that has ended already is not written any further.
 func (s *Session) giveWay() {
 	s.mu.Lock()
-	for s.replay.bytes > 0 {
-		s.evictLocked()
-	}
 	s.dropNoticesLocked(&s.backlog, 0)
-	for s.abandonLocked() {
+	for s.giveUpLocked() {
 		s.room.Broadcast()
 	}
 	s.mu.Unlock()

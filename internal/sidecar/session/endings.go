@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -13,8 +14,7 @@ const mostEndings = 256
 // told. The zero value is ready to use.
 type Endings struct {
 	mu   sync.Mutex
-	ring []ending
-	next int // where the oldest is, once the ring is full
+	last []ending // oldest first
 }
 
 type ending struct {
@@ -27,13 +27,15 @@ type ending struct {
 func (e *Endings) add(id string, owner *caller.Owner, reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ended := ending{id, owner, reason}
-	if len(e.ring) < mostEndings {
-		e.ring = append(e.ring, ended)
-		return
+	e.last = appendLast(e.last, ending{id, owner, reason}, mostEndings)
+}
+
+// appendLast appends an item to a list that keeps only so many, the last ones.
+func appendLast[T any](list []T, item T, most int) []T {
+	if len(list) >= most {
+		list = slices.Delete(list, 0, 1)
 	}
-	e.ring[e.next] = ended
-	e.next = (e.next + 1) % mostEndings
+	return append(list, item)
 }
 
 // Text is for a client that names a session which is not there: why it ended, if it was the
@@ -41,8 +43,8 @@ func (e *Endings) add(id string, owner *caller.Owner, reason error) {
 func (e *Endings) Text(id string, from *caller.Caller) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range e.ring {
-		if known := &e.ring[i]; known.id == id && known.owner.Is(from) {
+	for i := range e.last {
+		if known := &e.last[i]; known.id == id && known.owner.Is(from) {
 			return "no such session, it has ended: " + known.reason.Error() + "; begin again with initialize"
 		}
 	}

@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -38,20 +37,13 @@ func (s *Session) noteTaskLocked(c *call) {
 	if c.token == "" || !c.task || slices.Contains(s.taskTokens, c.token) {
 		return
 	}
-	if len(s.taskTokens) >= s.limits.Calls {
-		s.taskTokens = slices.Delete(s.taskTokens, 0, 1)
-	}
-	s.taskTokens = append(s.taskTokens, c.token)
+	s.taskTokens = appendLast(s.taskTokens, c.token, s.limits.Calls)
 }
 
 // asksForTask says whether a request, if it has a token at all, asks for a task.
 func asksForTask(request *Message) bool {
-	params := request.Envelope.Params.Of(request.Bytes)
-	if !request.Envelope.ProgressToken.Present() || !bytes.Contains(params, []byte(`"task"`)) {
-		return false
-	}
-	var found struct {
-		Task json.RawMessage `json:"task"`
-	}
-	return json.Unmarshal(params, &found) == nil && found.Task != nil
+	e := &request.Envelope
+	return e.ProgressToken.Present() &&
+		bytes.Contains(e.Params.Of(request.Bytes), []byte(`"task"`)) && // which is fast, and nearly always false
+		rpc.Lookup(request.Bytes, e.Params, "task").Present()
 }

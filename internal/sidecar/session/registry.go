@@ -65,6 +65,7 @@ type Registry struct {
 	probing  bool          // the probe's slot is taken
 	probe    Member        // what is in it, once it is opened
 	emptied  chan struct{} // closed when the last one goes while draining
+	empty    func()        // closes it
 }
 
 // NewRegistry returns a Registry without sessions.
@@ -73,6 +74,7 @@ func NewRegistry(policy Policy) *Registry {
 		policy: policy, Places: places.New(places.Options{Max: policy.Max, Full: policy.Full, Patience: policy.Patience}),
 		sessions: map[string]Member{}, emptied: make(chan struct{}),
 	}
+	r.empty = sync.OnceFunc(func() { close(r.emptied) })
 	r.draining, r.drain = context.WithCancelCause(context.Background())
 	r.over, r.stop = context.WithCancelCause(context.Background())
 	return r
@@ -213,11 +215,7 @@ func (r *Registry) remove(id string, session Member) {
 
 func (r *Registry) checkEmptyLocked() {
 	if r.draining.Err() != nil && len(r.sessions)+r.pending == 0 {
-		select {
-		case <-r.emptied:
-		default:
-			close(r.emptied)
-		}
+		r.empty()
 	}
 }
 
@@ -328,22 +326,22 @@ func (r *Registry) Drain(ctx context.Context) {
 			<-session.Done()
 		}
 	}()
-	for {
+	end := func(all bool) {
 		for _, session := range r.All() {
-			if !session.Busy() {
+			if all || !session.Busy() {
 				session.End(fault.ErrDraining)
 				ended = append(ended, session)
 			}
 		}
+	}
+	for {
+		end(false)
 		select {
 		case <-r.emptied:
 			return
 		case <-ctx.Done():
 			r.stop(fault.ErrDraining)
-			for _, session := range r.All() {
-				session.End(fault.ErrDraining)
-				ended = append(ended, session)
-			}
+			end(true)
 			return
 		case <-ticker.C:
 		}

@@ -1,11 +1,12 @@
 package session
 
-// replay keeps events that were sent, oldest first, within a number of bytes, for
-// clients that lost their connection and come back.
+import "github.com/slipway-mcp/slipway/internal/sidecar/budget"
+
+// replay keeps sent events, oldest first, for clients that lose their connection and come back.
 type replay struct {
-	limit int
-	bytes int // what the events cost, and the streams that they keep
-	sent  queue[sentEvent]
+	account *budget.Account // holds the bytes
+	bytes   int             // cost of the events, and of the streams that they keep
+	sent    queue[sentEvent]
 }
 
 type sentEvent struct {
@@ -13,29 +14,31 @@ type sentEvent struct {
 	event  Event
 }
 
-// keep adds an event. Older ones may have to make room for it.
+// keep adds an event.
 func (r *replay) keep(on *stream, event Event) {
+	r.change(len(event.Message) + eventOverhead)
 	if on.kept == 0 {
-		r.bytes += streamOverhead
+		r.change(streamOverhead)
 	}
 	on.kept++
 	r.sent.push(sentEvent{on, event})
-	r.bytes += len(event.Message) + eventOverhead
 }
 
-// isFull says whether there is more than may be kept.
-func (r *replay) isFull() bool { return r.bytes > r.limit }
-
-// evict forgets the oldest event, and returns its stream.
+// evict removes the oldest event, and returns its stream.
 func (r *replay) evict() *stream {
 	oldest := r.sent.pop()
-	r.bytes -= len(oldest.event.Message) + eventOverhead
+	r.change(-len(oldest.event.Message) - eventOverhead)
 	oldest.stream.kept--
 	if oldest.stream.kept == 0 {
-		r.bytes -= streamOverhead
+		r.change(-streamOverhead)
 	}
 	oldest.stream.evicted = oldest.event.seq
 	return oldest.stream
+}
+
+func (r *replay) change(by int) {
+	r.bytes += by
+	r.account.Change(by)
 }
 
 // after returns the events of a stream that follow one, and whether these are all.

@@ -19,11 +19,8 @@ type serverRequest struct {
 
 func (s *Session) deliverRequestLocked(message Message, event Event) {
 	id := message.Envelope.ID.Of(message.Bytes)
-	request := &serverRequest{id: string(id), since: time.Now()}
-	request.key = request.id
-	if key := rpc.IDKey(id); string(key) != request.id {
-		request.key = string(key)
-	}
+	request := &serverRequest{since: time.Now()}
+	request.id, request.key = idAndKey(id)
 	if old, ok := s.serverRequests[request.key]; ok {
 		s.forgetRequestLocked(old)
 	} else if most := s.limits.Requests + len(s.calls); s.limits.Requests > 0 &&
@@ -167,17 +164,27 @@ func (s *Session) replyLocked(id, text string) {
 	}
 }
 
-// writeReplies writes replies until there are none.
+// writeReplies writes replies until there are none, or the session ends. If the server does
+// not read one, writeReplies drops that one and all that wait behind it.
 func (s *Session) writeReplies() {
-	for {
-		r, ok := s.nextReply()
-		if !ok {
-			return
-		}
-		if s.server.Send(context.Background(), Message{Bytes: s.replyTo(r)}) != nil {
-			s.dropReplies() // the server does not read
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.endedBy == nil && s.replies.queue.len() > 0 {
+		r := s.replies.queue.pop()
+		s.replies.bytes -= r.cost()
+		s.account.Change(-r.cost())
+		s.mu.Unlock()
+		err := s.server.Send(context.Background(), Message{Bytes: s.replyTo(r)})
+		s.mu.Lock()
+		if err != nil {
+			for range 1 + s.replies.queue.len() {
+				s.metrics.DroppedReplies.Inc()
+			}
+			break
 		}
 	}
+	s.account.Change(-s.replies.bytes)
+	s.replies = replies{}
 }
 
 func (s *Session) replyTo(r reply) []byte {
@@ -188,33 +195,4 @@ func (s *Session) replyTo(r reply) []byte {
 		r.text += s.limits.RequestTimeout.String()
 	}
 	return rpc.AppendError(nil, []byte(r.id), rpc.CodeInternal, r.text, nil)
-}
-
-func (s *Session) nextReply() (r reply, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endedBy != nil || s.replies.queue.len() == 0 {
-		s.account.Change(-s.replies.bytes)
-		s.replies = replies{}
-		return reply{}, false
-	}
-	return s.popReplyLocked(), true
-}
-
-// dropReplies gives up the replies that wait, and the one that could not be written.
-func (s *Session) dropReplies() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.metrics.DroppedReplies.Inc()
-	for s.replies.queue.len() > 0 {
-		s.popReplyLocked()
-		s.metrics.DroppedReplies.Inc()
-	}
-}
-
-func (s *Session) popReplyLocked() reply {
-	r := s.replies.queue.pop()
-	s.replies.bytes -= r.cost()
-	s.account.Change(-r.cost())
-	return r
 }

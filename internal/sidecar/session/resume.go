@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -63,8 +64,7 @@ func (s *Session) attachLocked(reader *Stream) {
 	s.detached = without(s.detached, stream)
 	if stream.general {
 		s.left = without(s.left, stream)
-		at, _ := slices.BinarySearchFunc(s.generals, stream.number, byNumber)
-		s.generals = slices.Insert(s.generals, at, stream)
+		s.generals = insert(s.generals, stream)
 	}
 }
 
@@ -95,25 +95,20 @@ func (s *Session) detachLocked(stream *stream) {
 	if stream.general {
 		s.generals = without(s.generals, stream)
 		if !stream.finished {
-			at, _ := slices.BinarySearchFunc(s.left, stream.number, byNumber)
-			s.left = slices.Insert(s.left, at, stream)
+			s.left = insert(s.left, stream)
 		}
 	}
 }
 
-func byNumber(stream *stream, number uint64) int {
-	switch {
-	case stream.number < number:
-		return -1
-	case stream.number > number:
-		return 1
-	}
-	return 0
+// insert adds a stream to a list that is sorted by number.
+func insert(list []*stream, added *stream) []*stream {
+	at, _ := slices.BinarySearchFunc(list, added, func(a, b *stream) int { return cmp.Compare(a.number, b.number) })
+	return slices.Insert(list, at, added)
 }
 
-// without removes a stream from the list, if it is there.
-func without(list []*stream, stream *stream) []*stream {
-	if at := slices.Index(list, stream); at >= 0 {
+// without removes an item from the list, if the list has it.
+func without[T comparable](list []T, item T) []T {
+	if at := slices.Index(list, item); at >= 0 {
 		return slices.Delete(list, at, at+1)
 	}
 	return list
@@ -215,9 +210,6 @@ func (s *Session) deleteLocked(stream *stream) {
 	delete(s.streams, stream.number)
 	s.detached = without(s.detached, stream)
 	if stream.cancelled && stream.resumable {
-		if len(s.cancelled) == mostCancelled {
-			s.cancelled = slices.Delete(s.cancelled, 0, 1)
-		}
-		s.cancelled = append(s.cancelled, stream.number)
+		s.cancelled = appendLast(s.cancelled, stream.number, mostCancelled)
 	}
 }

@@ -116,7 +116,7 @@ type Session struct {
 	detached   []*stream          // those of calls that no client reads and one may come back for, in the order in which they were left
 	cancelled  []uint64           // numbers of the last ones that were resumable when their call was cancelled
 	calls      map[string]*call   // by the id's key
-	newest     *call              // of those that may be live
+	live       []*call            // calls that may be live, oldest first
 	taskTokens []string           // of calls that were answered with a task, oldest first
 	replay     replay
 	backlog    pending         // for the stream that opens next
@@ -155,9 +155,6 @@ type call struct {
 	tool      bool      // it calls a tool
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
-
-	// Among the calls that may be live.
-	older, newer *call
 }
 
 // New returns the session of one client with the server.
@@ -169,11 +166,11 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 		streams:        map[uint64]*stream{},
 		calls:          map[string]*call{},
 		serverRequests: map[string]*serverRequest{},
-		replay:         replay{limit: limits.ReplayBytes},
 		ended:          make(chan struct{}),
 	}
 	s.room = sync.NewCond(&s.mu)
 	s.account = limits.Memory.Account(s.giveWay)
+	s.replay.account = s.account
 	return s
 }
 
@@ -290,16 +287,12 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		if c.stream != nil { // taken
 			c = new(call)
 		}
-		c.key = string(rpc.IDKey(id))
-		c.id = c.key
-		if string(id) != c.key {
-			c.id = string(id)
-		}
+		c.id, c.key = idAndKey(id)
 		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
 		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
 		s.useLocked(request.Envelope.Method)
 		s.calls[c.key] = c
-		s.linkLocked(c)
+		s.live = append(s.live, c)
 		stream.awaits++
 	}
 	if s.limits.CommitAfter > 0 {

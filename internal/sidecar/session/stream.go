@@ -224,20 +224,14 @@ func (s *Session) nameLocked(on *stream, event *Event) {
 	if s.endedBy != nil {
 		return // no client can come back
 	}
-	before := s.replay.bytes
 	s.replay.keep(on, *event)
-	s.account.Change(s.replay.bytes - before)
-	for s.replay.isFull() || !s.account.Fits(0) && s.replay.bytes > 0 {
+	for s.replay.bytes > s.limits.ReplayBytes || !s.account.Fits(0) && s.replay.bytes > 0 {
 		s.evictLocked()
 	}
 }
 
-// evictLocked forgets the oldest of the events that were sent.
-func (s *Session) evictLocked() {
-	before := s.replay.bytes
-	s.retireLocked(s.replay.evict())
-	s.account.Change(s.replay.bytes - before)
-}
+// evictLocked removes the oldest event from the replay buffer.
+func (s *Session) evictLocked() { s.retireLocked(s.replay.evict()) }
 
 // handedOverLocked notes that the reader is done with the event it took last.
 func (s *Session) handedOverLocked(reader *Stream) {
@@ -279,11 +273,7 @@ func (s *Session) MakeRoom(bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.account.Take(bytes) {
-		if s.replay.bytes > 0 {
-			s.evictLocked()
-			continue
-		}
-		if s.abandonLocked() {
+		if s.giveUpLocked() {
 			continue
 		}
 		s.account.Press()

@@ -94,13 +94,13 @@ func (s *Session) tick() {
 	now := time.Now()
 	soonest := now.Add(leastTick)
 	for _, next := range []time.Time{s.markLateLocked(now), s.expireLocked(now)} {
-		switch {
-		case next.IsZero():
-		case next.Before(soonest):
-			s.lookAtLocked(soonest)
-		default:
-			s.lookAtLocked(next)
+		if next.IsZero() {
+			continue
 		}
+		if next.Before(soonest) {
+			next = soonest
+		}
+		s.lookAtLocked(next)
 	}
 }
 

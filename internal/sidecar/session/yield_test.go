@@ -88,8 +88,8 @@ func TestEnded(t *testing.T) {
 	for i := range mostEndings {
 		end(strconv.Itoa(i))
 	}
-	if tells("first", owner) || len(r.Ended.ring) != mostEndings {
-		t.Errorf("after many others the owner is told, or more are remembered: %d", len(r.Ended.ring))
+	if tells("first", owner) || len(r.Ended.last) != mostEndings {
+		t.Errorf("after many others the owner is told, or more are remembered: %d", len(r.Ended.last))
 	}
 	if !tells("0", owner) || !tells(strconv.Itoa(mostEndings-1), owner) {
 		t.Error("the owner of a later one is not told")
