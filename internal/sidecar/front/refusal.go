@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Headers and content types.
@@ -51,6 +52,21 @@ func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error)
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, err.Error())
+}
+
+// RefuseMessage refuses a message that its session did not take. ended is the text for a client
+// whose session has ended; that answer names no request, as other answers to unknown sessions.
+func RefuseMessage(w http.ResponseWriter, id []byte, err error, ended string) {
+	switch {
+	case errors.Is(err, session.ErrEnded):
+		Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, ended)
+	case errors.Is(err, session.ErrDuplicateID):
+		Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, err.Error())
+	case errors.Is(err, session.ErrTooManyCalls):
+		Unavailable(w, id, err.Error())
+	default:
+		Unavailable(w, id, "the server does not take messages now: "+err.Error())
+	}
 }
 
 // RefusePlain answers with an HTTP error and a text, to requests that are no messages.

@@ -37,7 +37,8 @@ func forwarded(r *edge.Request) http.Header {
 func passHeaders(dst, header http.Header) {
 	remote.RemoveHopByHop(header)
 	header.Del(front.HeaderSession) // no client learns the server's id of a session
-	front.DropCORS(header)
+	// The edge has answered for other origins; the server did not learn which one asks.
+	maps.DeleteFunc(header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
 	if ours := dst["Vary"]; len(ours) > 0 {
 		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
 	}

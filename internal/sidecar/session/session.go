@@ -317,6 +317,22 @@ func (s *Session) forgetLocked(stream *stream, requests []Message) {
 	}
 }
 
+// TellAll sends the notifications and answers among the messages of a client, and returns its
+// requests, for Call. It reuses the slice.
+func (s *Session) TellAll(ctx context.Context, from *caller.Caller, messages []Message) (requests []Message, err error) {
+	requests = messages[:0]
+	for i := range messages {
+		message := messages[i]
+		message.From = from
+		if message.Envelope.Kind == rpc.Request {
+			requests = append(requests, message)
+		} else if err := s.Tell(ctx, message); err != nil {
+			return nil, err
+		}
+	}
+	return requests, nil
+}
+
 // Tell sends a notification, or an answer to a request of the server's.
 func (s *Session) Tell(ctx context.Context, message Message) error {
 	s.mu.Lock()

@@ -25,7 +25,7 @@ func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 		return
 	}
 	if err := c.take(r); err != nil {
-		failTake(w, err)
+		refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -34,26 +34,17 @@ func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 // firstWithoutBatches is the first revision after the one with batches.
 const firstWithoutBatches = "2025-06-18"
 
-func isInitialize(message session.Message) bool {
-	return message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize"
-}
-
 // errStateless refuses notifications of 2026-07-28, which this transport does not serve.
 // Requests get an answer on the stream.
 var errStateless = errors.New("messages of the stateless protocol are not taken here; begin with initialize")
 
-// failTake refuses a message that did not reach its server.
-func failTake(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, session.ErrEnded):
-		failEnded(w)
-	case errors.Is(err, session.ErrDuplicateID), errors.Is(err, errStateless):
+// refuse answers a message that did not reach its server.
+func refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, errStateless) {
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
-	case errors.Is(err, session.ErrTooManyCalls):
-		front.Unavailable(w, nil, err.Error())
-	default:
-		front.Unavailable(w, nil, "the server does not take messages now: "+err.Error())
+		return
 	}
+	front.RefuseMessage(w, nil, err, noConnection)
 }
 
 // take hands messages to the server, notifications and responses first. The adapter
@@ -61,31 +52,22 @@ func failTake(w http.ResponseWriter, err error) {
 func (c *connection) take(r *edge.Request) error {
 	ctx := r.Context()
 	if len(r.Messages) == 1 {
-		switch answer, err := c.refuse(r.Messages[0]); {
+		switch answer, code, err := c.answerTo(r.Messages[0]); {
 		case err != nil:
 			return err
 		case answer != nil:
-			r.Record.Answered(errorTypeOf(answer))
+			r.Record.Answered(edge.ErrorType(rpc.ErrorTypeOf(code)))
 			return c.answer(ctx, answer)
 		}
 	}
-	requests := r.Messages[:0]
-	for i := range r.Messages {
-		message := r.Messages[i]
-		message.From = &r.Caller
-		if message.Envelope.Kind == rpc.Request {
-			requests = append(requests, message)
-		} else if err := c.session.Tell(ctx, message); err != nil {
-			return err
-		}
+	requests, err := c.session.TellAll(ctx, &r.Caller, r.Messages)
+	switch {
+	case err != nil || len(requests) == 0:
+		return err
+	case r.Batch:
+		return c.session.CallOn(ctx, c.stream, requests...)
 	}
-	if len(requests) == 0 {
-		return nil
-	}
-	if !r.Batch {
-		return c.call(r, requests)
-	}
-	return c.session.CallOn(ctx, c.stream, requests...)
+	return c.call(r, requests)
 }
 
 // call hands a request to the server. The writer of the stream closes its record with the
@@ -101,30 +83,23 @@ func (c *connection) call(r *edge.Request, request []session.Message) error {
 	return err
 }
 
-// errorTypeOf returns how a request failed that the adapter answers itself.
-func errorTypeOf(answer []byte) edge.ErrorType {
-	envelope, err := rpc.Scan(answer)
-	if err != nil {
-		return edge.Succeeded // cannot happen: the adapter made the answer
-	}
-	return edge.ErrorType(rpc.ErrorType(answer, &envelope, false))
-}
-
-// refuse returns the answer to a request that the server must not see, or an error for
-// another such message, which gets no answer. Both are nil for all other messages.
-func (c *connection) refuse(message session.Message) (answer []byte, err error) {
+// answerTo returns the answer to a request that the server must not see, with its error code,
+// or an error for another such message, which gets no answer. It returns neither for all
+// other messages.
+func (c *connection) answerTo(message session.Message) (answer []byte, code int, err error) {
 	e := &message.Envelope
 	id := e.ID.Of(message.Bytes)
 	switch {
 	case e.ProtocolVersion != nil && e.Kind == rpc.Request:
-		return front.UnsupportedRevision(id, string(e.ProtocolVersion)), nil
+		return front.UnsupportedRevision(id, string(e.ProtocolVersion)), rpc.CodeUnsupportedRevision, nil
 	case e.ProtocolVersion != nil:
-		return nil, errStateless
-	case isInitialize(message) && !c.begin(id):
+		return nil, 0, errStateless
+	case e.Kind == rpc.Request && string(e.Method) == rpc.MethodInitialize && !c.begin(id):
 		// Servers differ in how they treat a second initialize.
-		return rpc.AppendError(nil, id, rpc.CodeInvalidRequest, "this connection has been initialized; connect again for another session", nil), nil
+		text := "this connection has been initialized; connect again for another session"
+		return rpc.AppendError(nil, id, rpc.CodeInvalidRequest, text, nil), rpc.CodeInvalidRequest, nil
 	}
-	return nil, nil
+	return nil, 0, nil
 }
 
 // answer sends the client an answer of the adapter itself.
@@ -132,7 +107,7 @@ func (c *connection) answer(ctx context.Context, message []byte) error {
 	select {
 	case c.answers <- message:
 		return nil
-	case <-c.gone:
+	case <-c.session.Done():
 		return session.ErrEnded
 	case <-ctx.Done():
 		return ctx.Err()

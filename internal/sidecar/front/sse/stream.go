@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -24,8 +25,7 @@ type connection struct {
 	session *session.Session
 	stream  *session.Stream
 	records records
-	answers chan []byte   // of the adapter itself
-	gone    chan struct{} // closed when the connection ends
+	answers chan []byte // of the adapter itself
 
 	initialize atomic.Pointer[string] // its id, once the server has it
 	agreed     atomic.Pointer[string] // the revision in the answer to it
@@ -65,8 +65,7 @@ func (c *connection) revision() string {
 // the server ends. A client that disconnects cannot come back, so that its session and
 // its server end with the GET.
 func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
-	if !front.Accepts(r.Request, front.TypeEvents) {
-		front.Refuse(w, http.StatusNotAcceptable, nil, rpc.CodeInvalidRequest, "the Accept header must allow "+front.TypeEvents)
+	if !front.Accepts(w, r.Request, nil, front.TypeEvents) {
 		return
 	}
 	slot, err := t.Sessions.Reserve(r.Context(), &r.Caller)
@@ -88,13 +87,14 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	slot.Fill(r.Context(), rand.Text(), opened)
 
 	defer general.Detach()
-	c := &connection{session: opened, stream: general, answers: make(chan []byte), gone: make(chan struct{})}
-	defer close(c.gone)
+	c := &connection{session: opened, stream: general, answers: make(chan []byte)}
 	defer c.records.cancel()
 	token := t.MintToken()
 	t.add(token, c)
 	defer t.remove(token)
-	t.write(w, r, c, t.PostTo+"?"+tokenParameter+"="+token)
+	events := front.StartEvents(w, http.StatusOK, t.WriteTimeout, general)
+	events.Append(rpc.Event{Type: "endpoint", Data: []byte(t.PostTo + "?" + tokenParameter + "=" + token)})
+	events.Run(r.Context(), t.KeepAlive, c)
 }
 
 // open starts a server, and opens the stream for messages that belong to no call.
@@ -111,13 +111,6 @@ func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Ses
 		return nil, nil, err
 	}
 	return opened, general, nil
-}
-
-// write sends the client the URL for its messages, and then the messages of the server.
-func (t *Transport) write(w http.ResponseWriter, r *edge.Request, c *connection, postTo string) {
-	events := front.StartEvents(w, http.StatusOK, t.WriteTimeout, c.stream)
-	events.Append(rpc.Event{Type: "endpoint", Data: []byte(postTo)})
-	events.Run(r.Context(), t.KeepAlive, c)
 }
 
 // Gather is that of front.Source.
@@ -151,5 +144,44 @@ func (c *connection) Wait(ctx context.Context, to *front.Events) {
 	case answer := <-c.answers:
 		to.Append(rpc.Event{Data: answer})
 	case <-c.stream.Ready():
+	}
+}
+
+// records are those of requests whose answers the connection has not written yet.
+type records struct {
+	mu   sync.Mutex
+	open map[*edge.Handed]struct{}
+	over bool
+}
+
+func (r *records) add(record *edge.Handed) {
+	r.mu.Lock()
+	over := r.over
+	if !over {
+		if r.open == nil {
+			r.open = map[*edge.Handed]struct{}{}
+		}
+		r.open[record] = struct{}{}
+	}
+	r.mu.Unlock()
+	if over {
+		record.Close(edge.Cancelled)
+	}
+}
+
+func (r *records) take(record *edge.Handed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, record)
+}
+
+// cancel closes all records, when the connection ends.
+func (r *records) cancel() {
+	r.mu.Lock()
+	open := r.open
+	r.open, r.over = nil, true
+	r.mu.Unlock()
+	for record := range open {
+		record.Close(edge.Cancelled)
 	}
 }

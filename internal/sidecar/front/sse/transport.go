@@ -91,16 +91,14 @@ func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, b
 	found, ok := t.connections[token]
 	t.mu.Unlock()
 	if !ok || !found.session.Owner.Is(&r.Caller) {
-		failEnded(w)
+		front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, noConnection)
 		return nil, false
 	}
 	r.Record.Session, r.Record.Revision = found.session.Number, edge.KnownRevision(found.revision())
 	return found, true
 }
 
-func failEnded(w http.ResponseWriter) {
-	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "no such connection: it has ended or never was; connect again")
-}
+const noConnection = "no such connection: it has ended or never was; connect again"
 
 func (t *Transport) add(token string, c *connection) {
 	t.mu.Lock()

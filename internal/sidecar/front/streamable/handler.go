@@ -7,6 +7,7 @@ package streamable
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -129,6 +130,44 @@ func onlyRequests(r *edge.Request) bool {
 		}
 	}
 	return len(r.Messages) > 0
+}
+
+// get opens the stream for messages that belong to no call, or resumes a broken stream.
+func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
+	if !front.Accepts(w, r.Request, nil, front.TypeEvents) {
+		return
+	}
+	found, ok := h.session(w, r, nil)
+	if !ok {
+		return
+	}
+	after := r.Header.Get(front.HeaderLastEventID)
+	stream, err := openStream(found, after)
+	switch {
+	case err == nil:
+		defer stream.Detach()
+		reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision, after: after}
+		reply.streamEvents()
+	case errors.Is(err, session.ErrUnknownEvent):
+		// Not 404: the client would take that for the end of the session, and open
+		// another.
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
+	case errors.Is(err, session.ErrStreamOver):
+		// Clients of event streams take 204 for "do not connect again". Clients of the
+		// official SDKs try every second, until they see an answer or 204.
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, session.ErrEnded):
+		front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())
+	default:
+		front.Unavailable(w, nil, err.Error())
+	}
+}
+
+func openStream(in *session.Session, lastEventID string) (*session.Stream, error) {
+	if lastEventID != "" {
+		return in.Resume(lastEventID)
+	}
+	return in.Open()
 }
 
 func (h *Handler) delete(w http.ResponseWriter, r *edge.Request) {

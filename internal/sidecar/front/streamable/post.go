@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 
@@ -59,25 +58,16 @@ func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revi
 	case revision != front.Revision20260728:
 		front.RefuseRevision(w, nil, revision)
 	case message.Envelope.Kind == rpc.Response:
-		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noAnswers)
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "protocol revision "+revision+" has no requests of servers, and so no answers to them")
 	default:
 		w.WriteHeader(http.StatusAccepted) // and no more: the revision has no notification for servers
 	}
 }
 
-const (
-	noAnswers = "protocol revision " + front.Revision20260728 + " has no requests of servers, and so no answers to them"
-	noBatches = "protocol revision " + front.Revision20260728 + " has no batches"
-)
-
 // admit says whether the client accepts the answer to a message, alone or in a batch. If
 // it returns false it has answered the HTTP request.
 func admit(w http.ResponseWriter, r *edge.Request, message *session.Message) bool {
-	if message.Envelope.Kind == rpc.Request && !front.Accepts(r.Request, front.TypeJSON, front.TypeEvents) {
-		front.Refuse(w, http.StatusNotAcceptable, idOf(message), rpc.CodeInvalidRequest, "the Accept header must allow "+front.TypeJSON+" and "+front.TypeEvents)
-		return false
-	}
-	return true
+	return message.Envelope.Kind != rpc.Request || front.Accepts(w, r.Request, idOf(message), front.TypeJSON, front.TypeEvents)
 }
 
 // idOf returns the id of a request, and nil for other messages, which get no answer.
@@ -90,55 +80,30 @@ func idOf(message *session.Message) []byte {
 
 // pass hands messages to their session, and waits for the answers to requests.
 func (h *Handler) pass(w http.ResponseWriter, r *edge.Request, found *session.Session) {
-	requests := r.Messages[:0]
-	for i := range r.Messages {
-		message := r.Messages[i]
-		message.From = &r.Caller
-		if message.Envelope.Kind == rpc.Request {
-			requests = append(requests, message)
-			continue
-		}
-		if err := found.Tell(r.Context(), message); err != nil {
-			h.failSend(w, nil, err)
-			return
-		}
+	const ended = "the session has just ended; begin again with initialize"
+	requests, err := found.TellAll(r.Context(), &r.Caller, r.Messages)
+	if err != nil {
+		front.RefuseMessage(w, nil, err, ended)
+		return
 	}
 	if len(requests) == 0 {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	h.call(w, r, found, requests)
-}
-
-func (h *Handler) call(w http.ResponseWriter, r *edge.Request, to *session.Session, requests []session.Message) {
-	stream, err := to.Call(r.Context(), requests...)
+	stream, err := found.Call(r.Context(), requests...)
 	if err != nil {
-		h.failSend(w, requests[0].Envelope.ID.Of(requests[0].Bytes), err)
+		front.RefuseMessage(w, idOf(&requests[0]), err, ended)
 		return
 	}
 	r.Drop()
-	reply := reply{handler: h, w: w, r: r, stream: stream, revision: to.Revision, batch: r.Batch}
+	reply := reply{handler: h, w: w, r: r, stream: stream, revision: found.Revision}
 	reply.run()
-}
-
-// failSend refuses a message that did not reach its server.
-func (h *Handler) failSend(w http.ResponseWriter, id []byte, err error) {
-	switch {
-	case errors.Is(err, session.ErrDuplicateID):
-		front.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, err.Error())
-	case errors.Is(err, session.ErrTooManyCalls):
-		front.Unavailable(w, id, err.Error())
-	case errors.Is(err, session.ErrEnded):
-		front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, "the session has just ended; begin again with initialize")
-	default:
-		front.Unavailable(w, id, "the server does not take messages now: "+err.Error())
-	}
 }
 
 // batch takes an array of messages, which only revision 2025-03-26 has.
 func (h *Handler) batch(w http.ResponseWriter, r *edge.Request) {
-	if r.Head(front.HeaderRevision) == front.Revision20260728 {
-		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, noBatches)
+	if revision := r.Head(front.HeaderRevision); revision == front.Revision20260728 {
+		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "protocol revision "+revision+" has no batches")
 		return
 	}
 	for i := range r.Messages {

@@ -18,25 +18,23 @@ type reply struct {
 	r        *edge.Request
 	stream   *session.Stream
 	revision string
-	batch    bool   // with one answer for each of its requests
 	after    string // the event that the client has, if it resumes the stream
 }
 
 func (p *reply) run() {
 	defer p.stream.Detach()
-	if p.batch {
+	if p.r.Batch { // with one answer for each of its requests
 		p.streamEvents()
 		return
 	}
 	for {
 		switch event, ok, others, end := p.stream.TakeSole(); {
-		case ok && event.Message == nil:
-			// And nothing on it: the client has cancelled the call.
-			front.StartEvents(p.w, http.StatusOK, p.handler.WriteTimeout, p.stream)
-			p.r.Record.Answered(edge.ErrorType(event.Failed()))
-			return
 		case ok:
-			front.WriteJSON(p.w, http.StatusOK, event.Message, p.handler.WriteTimeout, p.stream)
+			if event.Message != nil {
+				front.WriteJSON(p.w, http.StatusOK, event.Message, p.handler.WriteTimeout, p.stream)
+			} else { // the client has cancelled the call, and gets an empty event stream
+				front.StartEvents(p.w, http.StatusOK, p.handler.WriteTimeout, p.stream)
+			}
 			p.r.Record.Answered(edge.ErrorType(event.Failed()))
 			return
 		case others:

@@ -2,6 +2,7 @@ package front
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
@@ -41,5 +42,39 @@ func TakesMethod(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Allow", Methods)
 	Refuse(w, http.StatusMethodNotAllowed, nil, rpc.CodeInvalidRequest, "the MCP endpoint takes POST, GET and DELETE")
+	return false
+}
+
+// acceptUsual is what nearly all clients send.
+const acceptUsual = TypeJSON + ", " + TypeEvents
+
+// Accepts reports whether the Accept headers of a request allow all of the types. A client that
+// sends none accepts every type. If not, Accepts has answered the request; the id is that of
+// the JSON-RPC request, or nil.
+func Accepts(w http.ResponseWriter, r *http.Request, id []byte, types ...string) bool {
+	values := r.Header["Accept"]
+	if len(values) == 0 || len(values) == 1 && values[0] == acceptUsual {
+		return true
+	}
+	for _, want := range types {
+		if !acceptsOne(values, want) {
+			Refuse(w, http.StatusNotAcceptable, id, rpc.CodeInvalidRequest, "the Accept header must allow "+strings.Join(types, " and "))
+			return false
+		}
+	}
+	return true
+}
+
+func acceptsOne(values []string, want string) bool {
+	group, _, _ := strings.Cut(want, "/")
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			mediaType, _, _ := strings.Cut(part, ";")
+			switch mediaType = strings.TrimSpace(mediaType); {
+			case mediaType == "*/*", strings.EqualFold(mediaType, want), strings.EqualFold(mediaType, group+"/*"):
+				return true
+			}
+		}
+	}
 	return false
 }
