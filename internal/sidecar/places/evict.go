@@ -71,12 +71,10 @@ func (p *Places) idleLocked() (idle []candidate) {
 // prefers sessions of the key with the greatest share, then those with the least use, and then the
 // one that is idle longest.
 func (p *Places) chooseLocked(idle []candidate, key string) int {
-	now, best := time.Now(), -1
+	best := -1
 	for i, c := range idle {
-		if !p.mayTakeLocked(c.place.key, key) || now.Sub(c.since) < p.dueLocked(c, key) {
-			continue
-		}
-		if best < 0 || p.compareLocked(c, idle[best], key) < 0 {
+		left, may := p.untilLocked(c, key)
+		if may && left <= 0 && (best < 0 || p.compareLocked(c, idle[best], key) < 0) {
 			best = i
 		}
 	}
@@ -91,23 +89,20 @@ func (p *Places) compareLocked(a, b candidate, key string) int {
 	)
 }
 
-// mayTakeLocked reports whether a newcomer may take a place of the key: of its own key, or of one that
-// has more places.
-func (p *Places) mayTakeLocked(key, newcomer string) bool {
-	return key == newcomer || p.held[key] > p.held[newcomer]
-}
-
 // excessLocked returns how many places more a key has than the newcomer's key will have, or 0.
 func (p *Places) excessLocked(key, newcomer string) int {
 	return max(p.held[key]-p.held[newcomer]-1, 0)
 }
 
-// dueLocked returns how long a session must have been idle to end for a newcomer with the key.
-func (p *Places) dueLocked(c candidate, key string) time.Duration {
+// untilLocked returns how much longer a session must be idle to end for a newcomer with the key. It
+// returns false if the session may not: a newcomer takes places of its own key, and of keys that have
+// more places than its own.
+func (p *Places) untilLocked(c candidate, key string) (left time.Duration, may bool) {
+	due := leastIdle
 	if c.use == Worked && p.excessLocked(c.place.key, key) == 0 {
-		return workedIdle
+		due = workedIdle
 	}
-	return leastIdle
+	return due - time.Since(c.since), c.place.key == key || p.held[c.place.key] > p.held[key]
 }
 
 // refuseLocked refuses a newcomer with the key. The error says when the first session may end for it.
@@ -115,10 +110,7 @@ func (p *Places) refuseLocked(key string) error {
 	p.refused++
 	soonest := time.Duration(-1)
 	for _, c := range p.idleLocked() {
-		if !p.mayTakeLocked(c.place.key, key) {
-			continue
-		}
-		if left := p.dueLocked(c, key) - time.Since(c.since); soonest < 0 || left < soonest {
+		if left, may := p.untilLocked(c, key); may && (soonest < 0 || left < soonest) {
 			soonest = left
 		}
 	}
