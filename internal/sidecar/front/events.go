@@ -1,9 +1,9 @@
 package front
 
 import (
-	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,16 +178,9 @@ func (e *Events) Close() (between bool) {
 // betweenEvents says whether a stream that ends so far with tail is at a place where an
 // event may begin: at its start or after an empty line.
 func betweenEvents(tail []byte) bool {
-	line, ended := cutLineEnd(tail)
-	_, empty := cutLineEnd(line)
-	return len(tail) == 0 || ended && (empty || len(line) == 0)
+	lines := lineEnds.Replace(string(tail))
+	return lines == "" || lines == "\n" || strings.HasSuffix(lines, "\n\n")
 }
 
-func cutLineEnd(b []byte) (line []byte, ended bool) {
-	for _, end := range []string{"\r\n", "\n", "\r"} {
-		if line, ok := bytes.CutSuffix(b, []byte(end)); ok {
-			return line, true
-		}
-	}
-	return b, false
-}
+// lineEnds replaces each line end that event streams may have with a newline.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")

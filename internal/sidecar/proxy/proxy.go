@@ -232,6 +232,6 @@ func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, he
 // gone answers that there is no such session. It names no request: clients of the Go SDK would take
 // the error for that request's answer and keep the session.
 func (p *Proxy) gone(w http.ResponseWriter, r *edge.Request) {
-	text := p.Sessions.Ended.Text(r.Header.Get(front.HeaderSession), &r.Caller)
+	text := p.Sessions.NoSuch(r.Header.Get(front.HeaderSession), &r.Caller)
 	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, text)
 }

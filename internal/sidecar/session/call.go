@@ -83,14 +83,6 @@ func (s *Session) cancelLocked(c *call) {
 	s.retireLocked(stream)
 }
 
-// dueLocked is when a call has had its time.
-func (s *Session) dueLocked(c *call) time.Time {
-	if c.cancelled {
-		return c.since.Add(s.limits.CancelGrace)
-	}
-	return c.since.Add(s.limits.CallTimeout)
-}
-
 // settledLocked notes that one more call of the stream is over.
 func (s *Session) settledLocked(stream *stream) {
 	if stream.reader == nil { // a client may come back for it, from now on

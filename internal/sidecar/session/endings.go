@@ -2,32 +2,18 @@ package session
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
-// mostEndings is how many endings are remembered.
+// mostEndings is how many endings a registry remembers.
 const mostEndings = 256
 
-// Endings remember why the sessions ended that ended last, so that their clients can be
-// told. The zero value is ready to use.
-type Endings struct {
-	mu   sync.Mutex
-	last []ending // oldest first
-}
-
+// ending is why a session has ended.
 type ending struct {
 	id     string
 	owner  *caller.Owner
 	reason error
-}
-
-// add notes that a session has ended. The reason is one for clients to read.
-func (e *Endings) add(id string, owner *caller.Owner, reason error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.last = appendLast(e.last, ending{id, owner, reason}, mostEndings)
 }
 
 // appendLast appends an item to a list that keeps only so many, the last ones.
@@ -38,13 +24,13 @@ func appendLast[T any](list []T, item T, most int) []T {
 	return append(list, item)
 }
 
-// Text is for a client that names a session which is not there: why it ended, if it was the
-// caller's and not long ago.
-func (e *Endings) Text(id string, from *caller.Caller) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i := range e.last {
-		if known := &e.last[i]; known.id == id && known.owner.Is(from) {
+// NoSuch is the text for a client that names an unknown session. It says why the session
+// ended, if it was one of the last that ended and belonged to the client.
+func (r *Registry) NoSuch(id string, from *caller.Caller) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.endings {
+		if known := &r.endings[i]; known.id == id && known.owner.Is(from) {
 			return "no such session, it has ended: " + known.reason.Error() + "; begin again with initialize"
 		}
 	}

@@ -52,7 +52,6 @@ type Registry struct {
 	policy Policy
 	// Places are those of all sessions but the probe's.
 	Places *places.Places
-	Ended  Endings
 
 	// What belongs to no session ends with these: streams when the drain begins, and all else
 	// when its time is up.
@@ -62,8 +61,8 @@ type Registry struct {
 	mu       sync.Mutex
 	sessions map[string]Member
 	pending  int           // sessions that are being opened, and requests without one
-	probing  bool          // the probe's slot is taken
-	probe    Member        // what is in it, once it is opened
+	probe    *Slot         // of the manager's probe; nil while it has no session
+	endings  []ending      // of the sessions that ended last, oldest first
 	emptied  chan struct{} // closed when the last one goes while draining
 	empty    func()        // closes it
 }
@@ -84,6 +83,7 @@ func NewRegistry(policy Policy) *Registry {
 type Slot struct {
 	registry *Registry
 	place    *places.Place // nil for the probe's
+	session  Member        // nil until Fill
 	once     sync.Once
 }
 
@@ -91,33 +91,32 @@ type Slot struct {
 // that would then be refused. If every place is taken it waits; see places.Take. The slot
 // must be filled or released.
 func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, error) {
-	if from.Probe {
-		return r.reserveProbe()
-	}
-	place, err := r.Places.Take(ctx, from.ShareKey())
+	err := r.Enter()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Enter(); err != nil {
-		place.Leave()
+	slot := &Slot{registry: r}
+	if from.Probe {
+		err = r.reserveProbe(slot)
+	} else {
+		slot.place, err = r.Places.Take(ctx, from.ShareKey())
+	}
+	if err != nil {
+		r.Leave()
 		return nil, err
 	}
-	return &Slot{registry: r, place: place}, nil
+	return slot, nil
 }
 
-// reserveProbe takes the place that the manager's probe has beyond all others.
-func (r *Registry) reserveProbe() (*Slot, error) {
+// reserveProbe gives the manager's probe the place that it has beyond all others.
+func (r *Registry) reserveProbe(slot *Slot) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.enterLocked(); err != nil {
-		return nil, err
+	if r.probe != nil {
+		return errProbing
 	}
-	if r.probing {
-		r.leaveLocked()
-		return nil, errProbing
-	}
-	r.probing = true
-	return &Slot{registry: r}, nil
+	r.probe = slot
+	return nil
 }
 
 var errProbing = errors.New("another probe has its session open")
@@ -126,10 +125,6 @@ var errProbing = errors.New("another probe has its session open")
 func (r *Registry) Enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.enterLocked()
-}
-
-func (r *Registry) enterLocked() error {
 	if r.draining.Err() != nil {
 		return fault.ErrDraining
 	}
@@ -158,21 +153,19 @@ func (r *Registry) Over() context.Context { return r.over }
 // Release gives the place back. After Fill it does nothing.
 func (s *Slot) Release() {
 	s.once.Do(func() {
-		r := s.registry
-		r.mu.Lock()
-		if s.place == nil {
-			r.probing = false
-		}
-		r.leaveLocked()
-		r.mu.Unlock()
 		s.leave()
+		s.registry.Leave()
 	})
 }
 
 func (s *Slot) leave() {
 	if s.place != nil {
 		s.place.Leave()
+		return
 	}
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	s.registry.probe = nil
 }
 
 // Fill puts the session into the place, under its id, until it ends. The context is that of
@@ -182,9 +175,8 @@ func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 	s.once.Do(func() {
 		r.mu.Lock()
 		r.sessions[id] = session
-		if s.place == nil {
-			r.probe = session
-		} else {
+		s.session = session
+		if s.place != nil {
 			s.place.Fill(session)
 		}
 		r.leaveLocked()
@@ -193,7 +185,7 @@ func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 			r.policy.Opened(ctx, session)
 		}
 		session.OnEnd(func() {
-			r.remove(id, session)
+			s.remove(id)
 			s.leave()
 		})
 		if r.over.Err() != nil {
@@ -202,14 +194,13 @@ func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 	})
 }
 
-func (r *Registry) remove(id string, session Member) {
+func (s *Slot) remove(id string) {
+	r := s.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.probe == session {
-		r.probe, r.probing = nil, false
-	}
 	delete(r.sessions, id)
-	r.Ended.add(id, session.About().Owner, session.EndedBy())
+	r.endings = appendLast(r.endings, ending{id, s.session.About().Owner, s.session.EndedBy()}, mostEndings)
+	s.session = nil
 	r.checkEmptyLocked()
 }
 
@@ -239,7 +230,7 @@ func (r *Registry) Locks() {
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.probe != nil {
+	if r.probe != nil && r.probe.session != nil {
 		return len(r.sessions) - 1
 	}
 	return len(r.sessions)
@@ -250,7 +241,7 @@ func (r *Registry) limits(session Member) (idle, lifetime time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	idle, lifetime = r.policy.IdleTimeout, r.policy.MaxLifetime
-	if session == r.probe {
+	if r.probe != nil && session == r.probe.session {
 		idle, lifetime = min(idle, ProbeIdleTimeout), min(lifetime, ProbeLifetime)
 	}
 	return idle, lifetime
@@ -285,23 +276,18 @@ func (r *Registry) All() []Member {
 func (r *Registry) sweep(ctx context.Context, session Member, now time.Time) {
 	idleTimeout, lifetime := r.limits(session)
 	since, use, idle := session.Idle()
-	idleTimeout, idleReason := idleLimit(use, idleTimeout)
+	idleReason := ErrIdle
+	if use == places.Opened && SilentTimeout < idleTimeout {
+		idleTimeout, idleReason = SilentTimeout, ErrSilent
+	}
 	switch {
 	case now.Sub(session.About().Began) >= lifetime:
 		session.End(fmt.Errorf("%w of %s", ErrLifetime, lifetime))
 	case idle && now.Sub(since) >= idleTimeout:
-		session.End(idleReason)
+		session.End(fmt.Errorf("%w (%s)", idleReason, idleTimeout))
 	default:
 		session.Sweep(ctx, now)
 	}
-}
-
-// idleLimit is how long a session may be idle, and why it ends after that.
-func idleLimit(use places.Use, timeout time.Duration) (time.Duration, error) {
-	if use == places.Opened && SilentTimeout < timeout {
-		return SilentTimeout, fmt.Errorf("%w (%s)", ErrSilent, SilentTimeout)
-	}
-	return timeout, fmt.Errorf("%w (%s)", ErrIdle, timeout)
 }
 
 // Refuse takes no new sessions, and no requests without one, from now on.

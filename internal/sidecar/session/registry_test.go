@@ -119,8 +119,8 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r.Drain(ctx)
-		if len(r.All()) != 0 || r.probing || r.Len() != 0 {
-			t.Errorf("after the drain %d sessions are left, %d counted, and the probe's slot is taken: %v", len(r.All()), r.Len(), r.probing)
+		if len(r.All()) != 0 || r.probe != nil || r.Len() != 0 {
+			t.Errorf("after the drain %d sessions are left, %d counted, and the probe's slot is taken: %v", len(r.All()), r.Len(), r.probe != nil)
 		}
 	})
 }

@@ -41,15 +41,12 @@ func (r *replay) change(by int) {
 	r.account.Change(by)
 }
 
-// after returns the events of a stream that follow one, and whether these are all.
-func (r *replay) after(on *stream, seq uint64) (events []Event, complete bool) {
-	if seq < on.evicted {
-		return nil, false
-	}
+// after returns the events of a stream that follow one.
+func (r *replay) after(on *stream, seq uint64) (events []Event) {
 	for _, sent := range r.sent.all() {
 		if sent.stream == on && sent.event.seq > seq {
 			events = append(events, sent.event)
 		}
 	}
-	return events, true
+	return events
 }

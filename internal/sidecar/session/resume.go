@@ -42,14 +42,11 @@ func (s *Session) afterLocked(number, seq uint64) (found *stream, missed []Event
 	switch {
 	case found == nil && slices.Contains(s.cancelled, number):
 		return nil, nil, ErrStreamOver
-	case found == nil || !found.resumable || seq >= found.nextSeq:
+	case found == nil || !found.resumable || seq >= found.nextSeq || seq < found.evicted:
 		return nil, nil, ErrUnknownEvent
 	}
-	missed, complete := s.replay.after(found, seq)
-	switch {
-	case !complete:
-		return nil, nil, ErrUnknownEvent
-	case found.cancelled && len(missed) == 0 && found.len() == 0:
+	missed = s.replay.after(found, seq)
+	if found.cancelled && len(missed) == 0 && found.len() == 0 {
 		return nil, nil, ErrStreamOver
 	}
 	return found, missed, nil
@@ -135,11 +132,7 @@ func (s *Session) leaveLocked(stream *stream) {
 		s.dropLocked(stream)
 	case stream.general && !stream.finished: // for the next one
 	case !stream.resumable:
-		s.rerouteRequestsLocked(stream)
-		s.clearLocked(&stream.pending)
-		if stream.finished {
-			s.deleteLocked(stream)
-		}
+		s.discardLocked(stream)
 	case stream.general || stream.finished && stream.len() == 0:
 		s.retireLocked(stream)
 	default:
@@ -156,12 +149,19 @@ func (s *Session) leaveLocked(stream *stream) {
 func (s *Session) abandonStreamLocked(stream *stream) {
 	stream.resumable = false
 	s.detached = without(s.detached, stream)
-	s.rerouteRequestsLocked(stream)
 	if stream.finished {
 		s.metrics.AbandonedAnswers.Inc()
-		s.dropLocked(stream)
-	} else {
-		s.clearLocked(&stream.pending)
+	}
+	s.discardLocked(stream)
+}
+
+// discardLocked gives up what waits on a stream of a call that no client can read again.
+// Requests of the server get another stream. The stream stays until its call has an answer.
+func (s *Session) discardLocked(stream *stream) {
+	s.rerouteRequestsLocked(stream)
+	s.clearLocked(&stream.pending)
+	if stream.finished {
+		s.deleteLocked(stream)
 	}
 }
 

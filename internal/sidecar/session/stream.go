@@ -340,14 +340,8 @@ func (st *stream) appendID(to []byte, seq uint64) []byte {
 }
 
 func parseEventID(id string) (stream, seq uint64, ok bool) {
-	left, right, found := strings.Cut(id, "_")
-	if !found || len(id) > 40 {
-		return 0, 0, false
-	}
-	stream, err := strconv.ParseUint(left, 10, 64)
-	if err != nil {
-		return 0, 0, false
-	}
-	seq, err = strconv.ParseUint(right, 10, 64)
-	return stream, seq, err == nil
+	number, after, _ := strings.Cut(id, "_")
+	stream, errNumber := strconv.ParseUint(number, 10, 64)
+	seq, errAfter := strconv.ParseUint(after, 10, 64)
+	return stream, seq, errNumber == nil && errAfter == nil && len(id) <= 40
 }

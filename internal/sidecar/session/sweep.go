@@ -37,8 +37,12 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	var cancel [][]byte
 	s.mu.Lock()
 	for _, c := range s.calls {
+		limit := s.limits.CallTimeout
+		if c.cancelled {
+			limit = s.limits.CancelGrace
+		}
 		switch {
-		case now.Before(s.dueLocked(c)):
+		case now.Sub(c.since) < limit:
 		case c.over:
 			s.removeLocked(c)
 		case c.cancelled:

@@ -76,7 +76,7 @@ func TestEnded(t *testing.T) {
 		h.End(ErrIdle)
 	}
 	tells := func(id string, from *caller.Caller) bool {
-		return strings.Contains(r.Ended.Text(id, from), ErrIdle.Error())
+		return strings.Contains(r.NoSuch(id, from), ErrIdle.Error())
 	}
 	end("first")
 	if !tells("first", owner) {
@@ -88,8 +88,8 @@ func TestEnded(t *testing.T) {
 	for i := range mostEndings {
 		end(strconv.Itoa(i))
 	}
-	if tells("first", owner) || len(r.Ended.last) != mostEndings {
-		t.Errorf("after many others the owner is told, or more are remembered: %d", len(r.Ended.last))
+	if tells("first", owner) || len(r.endings) != mostEndings {
+		t.Errorf("after many others the owner is told, or more are remembered: %d", len(r.endings))
 	}
 	if !tells("0", owner) || !tells(strconv.Itoa(mostEndings-1), owner) {
 		t.Error("the owner of a later one is not told")

@@ -28,7 +28,7 @@ type connection struct {
 	answers chan []byte // of the adapter itself
 
 	initialize atomic.Pointer[string] // its id, once the server has it
-	agreed     atomic.Pointer[string] // the revision in the answer to it
+	agreed     atomic.Value           // string: the revision in the answer to it
 }
 
 // begin records the id of initialize. It returns false if the client has sent one before.
@@ -49,16 +49,14 @@ func (c *connection) note(message []byte) {
 		return
 	}
 	revision, _, _ := rpc.Agreement(message) // empty for a malformed answer, as for an error
-	c.agreed.Store(&revision)
+	c.agreed.Store(revision)
 }
 
 // revision is the protocol revision of the session; empty before client and server agree
 // on one.
 func (c *connection) revision() string {
-	if agreed := c.agreed.Load(); agreed != nil {
-		return *agreed
-	}
-	return ""
+	agreed, _ := c.agreed.Load().(string)
+	return agreed
 }
 
 // serveStream opens a session and sends its messages to the client, until the client or

@@ -110,7 +110,7 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 // refuseSession answers a request that names an unknown session. The answer names no request:
 // clients of the Go SDK would take the error for that request's answer and keep the session.
 func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name string) {
-	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.Ended.Text(name, &r.Caller))
+	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.NoSuch(name, &r.Caller))
 }
 
 // owns says whether a session belongs to the caller. For other callers it does not exist.
