@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// callLocked is the call in flight that has the id.
+// callLocked returns the call in flight with the id, or nil.
 func (s *Session) callLocked(id []byte) *call {
-	return s.calls[string(rpc.IDKey(id))] // which makes no string
+	return s.calls[string(rpc.IDKey(id))] // this conversion does not allocate
 }
 
 // idAndKey returns an id as its sender spells it, and its key. Mostly they are one string.
@@ -21,8 +21,8 @@ func idAndKey(raw []byte) (id, key string) {
 	return id, id
 }
 
-// isLive says whether a call is not cancelled and its stream can still reach the client. A
-// call that is not live never is again.
+// isLive reports whether the client has not cancelled the call, and can still read its stream.
+// A call that is no longer live never becomes live again.
 func (c *call) isLive() bool { return !c.cancelled && !c.stream.isDead() }
 
 // newestCallLocked returns the newest live call, and whether it is the only one. It removes
@@ -41,13 +41,14 @@ func (s *Session) newestCallLocked() (newest *call, only bool) {
 	return newest, newest != nil
 }
 
-// removeLocked forgets a call.
+// removeLocked removes a call: an answer to it no longer finds it.
 func (s *Session) removeLocked(c *call) {
 	delete(s.calls, c.key)
 	s.live = without(s.live, c)
 }
 
-// answerLocked answers a call in the server's place.
+// answerLocked has the adapter answer a call with an error, in place of the server. failed is
+// the result of Event.Failed.
 func (s *Session) answerLocked(c *call, code int, text, failed string) {
 	s.removeLocked(c)
 	c.failed = failed
@@ -55,10 +56,10 @@ func (s *Session) answerLocked(c *call, code int, text, failed string) {
 	s.settledLocked(c.stream)
 }
 
-// cancelLocked notes that the client has cancelled a call. A cancelled call is rightly
-// never answered, so it must not go on attracting what cannot be told to belong elsewhere.
-// Its client expects nothing more of it, so its stream ends without an answer. The call
-// stays for some time, so that a late answer finds it and not another call with its id.
+// cancelLocked records that the client has cancelled a call. The server may never answer it,
+// so it no longer receives messages that name no call. The client expects nothing more, so
+// the stream of the call ends without an answer. The call keeps its id for some time, so that
+// a late answer does not go to a newer call with the same id.
 func (s *Session) cancelLocked(c *call) {
 	c.cancelled, c.since = true, time.Now()
 	if s.AnswerCancelled {
@@ -83,16 +84,17 @@ func (s *Session) cancelLocked(c *call) {
 	s.retireLocked(stream)
 }
 
-// settledLocked notes that one more call of the stream is over.
+// settledLocked records that one more call of the stream has ended. The last one ends the
+// stream.
 func (s *Session) settledLocked(stream *stream) {
-	if stream.reader == nil { // a client may come back for it, from now on
+	if stream.reader == nil { // no client reads it, so the idle time of the session begins now
 		s.touched = time.Now()
 	}
 	if stream.awaits--; stream.awaits <= 0 && !stream.general {
 		stream.finished = true
 		stream.wake()
 		if stream.isDead() {
-			s.dropLocked(stream) // the reader went away and cannot come back for it
+			s.dropLocked(stream) // the client has gone and cannot resume the stream
 		}
 	}
 }

@@ -9,10 +9,9 @@ import (
 
 const progressMethod = "notifications/progress"
 
-// Deliver takes a message of the server's and puts it on the stream it belongs to.
-// The message is copied unless it is the session's to keep. Deliver blocks only while
-// more waits for the client than the session may hold, which stops this server and no
-// other.
+// Deliver puts a message of the server on the stream that it belongs to. It copies the
+// message unless the message is Owned. Deliver blocks while more waits for the client than
+// the session may hold. That stops only the server of this session.
 func (s *Session) Deliver(message Message) {
 	e := &message.Envelope
 	event := Event{Message: message.Bytes, kind: e.Kind}
@@ -44,9 +43,9 @@ func (s *Session) Deliver(message Message) {
 	}
 }
 
-// takeRoomLocked takes room for an event of the server. It waits until there is some, and
-// returns false if the session ends. What no client may ever read makes room first: a client
-// that went away is no reason to stop the server.
+// takeRoomLocked takes room for an event of the server. It waits until there is room, and
+// returns false if the session ends. Before it waits, it gives up events that the client may
+// never read: a client that went away must not stop the server.
 func (s *Session) takeRoomLocked(cost int, message *Message) bool {
 	stalled := false
 	for s.endedBy == nil {
@@ -72,7 +71,9 @@ func (s *Session) takeRoomLocked(cost int, message *Message) bool {
 	return false
 }
 
-// makeRoomLocked has the session forget something, and says whether there may be room by now.
+// makeRoomLocked gives up one thing that the session holds, or has the session look again when
+// the budget has room. It reports whether takeRoomLocked should try again. fits says that only
+// the limit of this session is exceeded.
 func (s *Session) makeRoomLocked(fits bool) bool {
 	switch {
 	case fits:
@@ -96,7 +97,8 @@ func (s *Session) giveUpLocked() bool {
 	return s.abandonLocked()
 }
 
-// payLocked has the account hold what the event costs that is added next.
+// payLocked charges the account for the event that addLocked adds next. It returns false if
+// another holder has taken the room.
 func (s *Session) payLocked(cost int, message *Message) bool {
 	if message.Charged {
 		s.account.TakeOver(cost, message.Room, len(message.Bytes))
@@ -107,14 +109,13 @@ func (s *Session) payLocked(cost int, message *Message) bool {
 	return true
 }
 
-// unpaidLocked gives the room back of an event that was not added.
+// unpaidLocked gives back the room of an event that addLocked did not add.
 func (s *Session) unpaidLocked() {
 	s.account.Change(-s.paid)
 	s.paid = 0
 }
 
-// listenLocked has the session look again once the budget that it shares with others has
-// more room.
+// listenLocked wakes takeRoomLocked once the budget that all sessions share has more room.
 func (s *Session) listenLocked() {
 	s.listening = true
 	freed := s.limits.Memory.Freed()
@@ -136,7 +137,7 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 			return
 		}
 		if !slices.Contains(s.taskTokens, string(rpc.IDKey(token))) {
-			s.metrics.UnmatchedProgress.Inc() // U-05: late, or of something that no client asked for
+			s.metrics.UnmatchedProgress.Inc() // U-05: it comes late, or the client asked for none
 			return
 		}
 	}
@@ -146,12 +147,12 @@ func (s *Session) deliverNoticeLocked(message Message, event Event) {
 		s.addLocked(&s.backlog, event)
 	}
 	if request := s.cancelledRequestLocked(message); request != nil {
-		s.forgetRequestLocked(request) // the client rightly never answers it
+		s.forgetRequestLocked(request) // the client need not answer it
 	}
 }
 
-// cancelledRequestLocked is the request of the server's that the message cancels, if it
-// cancels one.
+// cancelledRequestLocked returns the request of the server that the server cancels with the
+// message, or nil.
 func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 	e := &message.Envelope
 	if e.Kind != rpc.Notification || string(e.Method) != rpc.MethodCancelled {
@@ -163,13 +164,13 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
 	if c == nil {
-		// Late, after a time-out, or to a question that no client asked.
+		// The answer comes after a time-out, or the client sent no such request.
 		s.metrics.UnmatchedAnswers.Inc()
 		return
 	}
 	s.removeLocked(c)
 	if c.over {
-		return // late, after a cancellation
+		return // the client has cancelled the call
 	}
 	if message.Envelope.Result.Present() {
 		s.noteTaskLocked(c)
@@ -180,9 +181,9 @@ func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	s.settledLocked(c.stream)
 }
 
-// streamForLocked decides where a message goes that answers nothing and is no progress of
-// a call. It cannot be told to belong to a call, unless the server says so or there is
-// just one; then come general streams, then the newest call.
+// streamForLocked returns the stream for a message of the server that is neither an answer nor
+// progress of a call, or nil. It prefers the stream of the call that the server names, then
+// that of the only call in flight, then a general stream, and then that of the newest call.
 func (s *Session) streamForLocked(message Message) *stream {
 	if r := s.cancelledRequestLocked(message); r != nil && r.stream.takesMore() {
 		return r.stream
@@ -203,7 +204,7 @@ func (s *Session) streamForLocked(message Message) *stream {
 	return nil
 }
 
-// newestGeneralLocked is the newest general stream that a client reads.
+// newestGeneralLocked returns the newest general stream that a client reads, or nil.
 func (s *Session) newestGeneralLocked() *stream {
 	if len(s.generals) == 0 {
 		return nil
@@ -211,7 +212,7 @@ func (s *Session) newestGeneralLocked() *stream {
 	return s.generals[len(s.generals)-1]
 }
 
-// enqueueLocked puts an event on a stream.
+// enqueueLocked puts an event on a stream, unless no client can read the stream again.
 func (s *Session) enqueueLocked(on *stream, event Event) {
 	if on.isDead() {
 		if event.kind == rpc.Notification {

@@ -8,34 +8,34 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// EndedBy is why the session ended, or nil if it has not.
+// EndedBy returns why the session ended, or nil while it lasts.
 func (s *Session) EndedBy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.endedBy
 }
 
-// Done is closed when the session has ended.
+// Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
-// End ends the session and its server. Calls in flight are answered with the
-// reason, streams end once everything on them has been read.
+// End ends the session and its server. The adapter answers calls in flight with the reason.
+// A stream ends once its client has read all of it.
 func (s *Session) End(reason error) {
 	s.endIf(reason, func() bool { return true })
 }
 
-// Yield ends the session to make room for another. It does nothing, and returns false, if
-// the client has used the session since the given time, or uses it now.
+// Yield ends the session for a new one. It returns false and does nothing if the client has
+// used the session since the given time, or uses it now.
 func (s *Session) Yield(since time.Time) bool {
 	return s.endIf(ErrYielded, func() bool { return s.idleLocked() && s.touched.Equal(since) })
 }
 
-// ErrSlow is why a session ends whose client does not read, when others need the room.
+// ErrSlow ends a session whose client does not read, while other sessions need the memory.
 var ErrSlow = errors.New("the client does not read what it is sent, and the adapter needs the memory for others")
 
-// giveWay makes room for others. What the client may come back for goes first, and
-// notifications that no stream is open for. If that is not enough, a session whose client
-// does not read ends. One that has ended already is not written any further.
+// giveWay frees memory for other sessions. First it gives up events that the client may come
+// back for, and notifications that wait for a stream. Then it ends a session whose client does
+// not read. If the session has ended already, readers stop writing large events.
 func (s *Session) giveWay() {
 	s.mu.Lock()
 	s.dropNoticesLocked(&s.backlog, 0)
@@ -54,7 +54,7 @@ func (s *Session) giveWay() {
 	for _, stream := range s.streams {
 		s.dropNoticesLocked(&stream.pending, 0)
 		stream.sure.deleteFunc(func(event Event) bool {
-			large := len(event.Message) > budget.SlowBytes // what is small says why the session ended
+			large := len(event.Message) > budget.SlowBytes // small events tell the client why the session ended
 			if large {
 				s.waitLocked(-event.cost())
 			}
@@ -69,7 +69,8 @@ func (s *Session) giveWay() {
 
 func (s *Session) slowLocked() bool { return s.pressed.Slow(s.waiting, s.takes) }
 
-// endIf ends the session if the condition, which is asked under the session's lock, holds.
+// endIf ends the session if the condition holds, and reports whether it did. It checks the
+// condition with the session's lock held.
 func (s *Session) endIf(reason error, holds func() bool) bool {
 	s.mu.Lock()
 	if s.endedBy != nil || !holds() {
@@ -86,7 +87,7 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 	s.account.Change(-s.requestBytes)
 	s.requestBytes = 0
 	s.clearLocked(&s.backlog)
-	for s.replay.bytes > 0 { // no client can come back
+	for s.replay.bytes > 0 { // the client cannot resume a stream
 		s.evictLocked()
 	}
 	for _, stream := range s.streams {
@@ -110,7 +111,7 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 	return true
 }
 
-// OnEnd has a function called when the session ends, or now if it has.
+// OnEnd calls the hook when the session ends, or at once if it has ended.
 func (s *Session) OnEnd(hook func()) {
 	s.mu.Lock()
 	over := s.endedBy != nil

@@ -8,29 +8,30 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Member is a session as its Registry sees it. *Session is one; so is a session that a
-// server keeps itself.
+// Member is a session in a Registry: a *Session, or a session of an HTTP server that the
+// adapter proxies.
 type Member interface {
 	places.Occupant
 	About() *Identity
-	// Busy says whether a call is in flight, or its answer has not been read yet.
+	// Busy reports whether a call is in flight, or the client has not read its answer yet.
 	Busy() bool
-	// Sweep answers calls whose time is up.
+	// Sweep answers calls that have taken too long.
 	Sweep(ctx context.Context, now time.Time)
 	// End ends the session. It does not wait for the server. Clients read the reason.
 	End(reason error)
-	// EndedBy is why the session ended, or nil if it has not.
+	// EndedBy returns why the session ended, or nil while it lasts.
 	EndedBy() error
-	// OnEnd has a function called when the session ends, or now if it has.
+	// OnEnd calls the hook when the session ends, or at once if it has ended.
 	OnEnd(hook func())
-	// Done is closed when the session has ended, and its server was told.
+	// Done returns a channel that is closed when the session has ended and the adapter has told
+	// its server.
 	Done() <-chan struct{}
 }
 
-// Identity says which session it is. It is set once, before any code but the session's
-// opener knows the session.
+// Identity identifies a session. The code that opens the session sets it, before other code
+// knows the session.
 type Identity struct {
-	Revision string // of the protocol, that client and server agreed on
+	Revision string // the protocol revision that client and server agreed on
 	Number   string // in the log
 	Owner    *caller.Owner
 	Began    time.Time

@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// tokenKey is the progress token of a request, if it has one.
+// tokenKey returns the key of the progress token of a request, or "".
 func tokenKey(request *Message) string {
 	raw := request.Envelope.ProgressToken.Of(request.Bytes)
 	if string(raw) == "null" {
@@ -16,23 +16,23 @@ func tokenKey(request *Message) string {
 	return string(rpc.IDKey(raw))
 }
 
-// callByTokenLocked is the call in flight that the token of progress names.
+// callByTokenLocked returns the call in flight with the progress token, or nil.
 func (s *Session) callByTokenLocked(raw []byte) *call {
 	if len(raw) == 0 {
 		return nil
 	}
 	key := rpc.IDKey(raw)
 	for _, c := range s.calls {
-		if c.token == string(key) { // which makes no string
+		if c.token == string(key) { // this conversion does not allocate
 			return c
 		}
 	}
 	return nil
 }
 
-// noteTaskLocked remembers the token of a call that was answered with a task, which has
-// progress for as long as the task lasts. That nobody here knows, so the oldest make
-// room for newer ones.
+// noteTaskLocked remembers the progress token of a call that the server answered with a task.
+// The server reports progress for as long as the task lasts. The session does not know how
+// long, so it keeps only the last tokens.
 func (s *Session) noteTaskLocked(c *call) {
 	if c.token == "" || !c.task || slices.Contains(s.taskTokens, c.token) {
 		return
@@ -40,7 +40,7 @@ func (s *Session) noteTaskLocked(c *call) {
 	s.taskTokens = appendLast(s.taskTokens, c.token, s.limits.Calls)
 }
 
-// asksForTask says whether a request, if it has a token at all, asks for a task.
+// asksForTask reports whether a request has a progress token and asks for a task.
 func asksForTask(request *Message) bool {
 	e := &request.Envelope
 	return e.ProgressToken.Present() &&

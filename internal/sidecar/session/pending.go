@@ -4,21 +4,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// What the adapter holds besides the bytes of messages. Limits in bytes count these, too:
-// a server could make its messages as small as it likes.
+// The memory that the adapter holds besides the bytes of messages. Limits in bytes count it,
+// too, because a server may send very many small messages.
 const (
-	// eventOverhead is for an event that waits or is kept. It is four times the size of an
-	// Event, since a queue may have four places for each that is taken, and the rest is
-	// for what the allocator adds to the message. For a request the queue is denser, and
-	// the serverRequest takes the room.
+	// eventOverhead is for an event in a queue or in the replay buffer. It is four times the
+	// size of an Event, because a queue may have four places for each event. It includes
+	// what the allocator adds to the message, and the serverRequest of a request.
 	eventOverhead = 256
-	// streamOverhead is for a stream: 384 bytes of its own, 112 of its channel, and its
-	// places in maps that may be half empty.
+	// streamOverhead is for a stream: 384 bytes, 112 bytes for its channel, and its places
+	// in maps, which may be half empty.
 	streamOverhead = 768
 )
 
-// cost is what an event takes of the session's limits. An answer has a stream that lasts
-// only for its sake.
+// cost returns how many bytes an event counts for in the limits of the session. An answer
+// counts for its stream, too, which often lasts only until the client reads the answer.
 func (e *Event) cost() int {
 	cost := len(e.Message) + eventOverhead
 	if e.kind == rpc.Response {
@@ -27,12 +26,12 @@ func (e *Event) cost() int {
 	return cost
 }
 
-// pending is what waits on a stream, or for one.
+// pending is the events that wait on a stream, or for a stream to open.
 type pending struct {
-	sure        queue[Event] // answers and requests, which are never dropped
+	sure        queue[Event] // answers and requests, which the session does not drop
 	notices     queue[Event]
-	noticeBytes int    // what the notices cost
-	arrived     uint64 // how many events have
+	noticeBytes int    // cost of the notices
+	arrived     uint64 // how many events have arrived so far
 }
 
 func (p *pending) len() int { return p.sure.len() + p.notices.len() }
@@ -62,14 +61,15 @@ func (p *pending) nextNotice() Event {
 	return event
 }
 
-// waitLocked notes that events wait which cost so much, or no longer do if that is negative.
+// waitLocked adds the cost of events that begin to wait. A negative cost is that of events
+// that no longer wait.
 func (s *Session) waitLocked(cost int) {
 	s.waiting += cost
 	s.account.Change(cost)
 }
 
-// addLocked has an event wait. Answers and requests always may; notifications that a slow
-// reader lets pile up make room for newer ones.
+// addLocked adds an event to those that wait. If the notifications among them exceed
+// PendingBytes, it drops the oldest.
 func (s *Session) addLocked(to *pending, event Event) {
 	cost := event.cost()
 	if event.kind == rpc.Notification {
@@ -86,7 +86,7 @@ func (s *Session) addLocked(to *pending, event Event) {
 	to.add(event)
 }
 
-// dropNoticesLocked drops the oldest notifications until the others cost no more than that.
+// dropNoticesLocked drops the oldest notifications until the others cost at most that much.
 func (s *Session) dropNoticesLocked(of *pending, most int) {
 	for of.noticeBytes > most {
 		event := of.nextNotice()
@@ -95,7 +95,7 @@ func (s *Session) dropNoticesLocked(of *pending, most int) {
 	}
 }
 
-// trimLocked removes requests of the server at the front that need no answer any more.
+// trimLocked removes requests of the server from the front that no longer need an answer.
 func (s *Session) trimLocked(of *pending) {
 	for of.sure.len() > 0 {
 		event := of.sure.first()
@@ -108,7 +108,7 @@ func (s *Session) trimLocked(of *pending) {
 	}
 }
 
-// clearLocked forgets all that waits.
+// clearLocked removes all events that wait.
 func (s *Session) clearLocked(of *pending) {
 	for of.len() > 0 {
 		event := of.next()
@@ -117,9 +117,9 @@ func (s *Session) clearLocked(of *pending) {
 	s.room.Broadcast()
 }
 
-// moveLocked moves all events from one queue to the end of another.
+// moveLocked moves all events from one pending to the end of another.
 func (s *Session) moveLocked(from, to *pending) {
-	if to.len() == 0 { // nearly always, and there may be very many
+	if to.len() == 0 { // nearly always; from may have very many
 		*to, *from = *from, pending{}
 		return
 	}

@@ -2,26 +2,26 @@ package session
 
 import "slices"
 
-// queue is first in, first out. It lets go of memory as it empties: the limits of a
-// session would mean little if one event could keep the space of thousands.
+// queue is a first-in-first-out queue that shrinks its memory as it empties. Otherwise one
+// event could keep the memory of thousands, which the limits of a session would not count.
 type queue[T any] struct {
 	items []T
-	head  int // items before it were taken
+	head  int // index of the oldest item
 }
 
-// queueKeeps is how many places an empty queue keeps, for those to come.
+// queueKeeps is how many places an empty queue keeps for later items.
 const queueKeeps = 16
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
 
-// first is the oldest item. There must be one.
+// first returns the oldest item. There must be one.
 func (q *queue[T]) first() *T { return &q.items[q.head] }
 
-// all are the items, oldest first.
+// all returns the items, oldest first.
 func (q *queue[T]) all() []T { return q.items[q.head:] }
 
 func (q *queue[T]) push(item T) {
-	// Moving is paid for by the items that were taken: a quarter of all, or more.
+	// At least a quarter of the places is free, so moving costs little per item.
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/4 {
 		q.resize(q.items[:0])
 	}
@@ -44,11 +44,11 @@ func (q *queue[T]) pop() T {
 	return item
 }
 
-// resize moves the items to another place, which may be the front of the one they have.
+// resize moves the items to another slice, which may be the front of the same one.
 func (q *queue[T]) resize(to []T) {
 	old := q.items
 	to = append(to, q.all()...)
-	if cap(to) == cap(old) { // it is the same place
+	if cap(to) == cap(old) { // it is the same slice
 		clear(old[len(to):])
 	}
 	q.items, q.head = to, 0

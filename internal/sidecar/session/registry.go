@@ -14,57 +14,57 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Reasons for which a registry ends sessions; clients with a call in flight see them.
+// The reasons why a registry ends sessions. Clients with a call in flight read them.
 var (
 	ErrIdle     = errors.New("the session was idle for too long")
 	ErrLifetime = errors.New("the session reached its maximum lifetime")
-	// ErrSilent is for a client that opens a session and then says nothing more.
+	// ErrSilent is for a client that opens a session and then sends nothing more.
 	ErrSilent  = errors.New("the client did not say that it is initialized, or anything else, in time")
 	ErrYielded = errors.New("the session was idle and ended to make room: every session slot was taken")
-	// ErrClient is wrapped by the reasons of front ends whose client ended the session.
+	// ErrClient is for a client that ends its session. Front ends may wrap it.
 	ErrClient = errors.New("the client ended the session")
 )
 
-// A probe is done in seconds. One that was abandoned must not keep the slot from the
-// next for long.
+// Limits of the session of the manager's probe. A probe takes seconds. A probe that fails must
+// not keep the slot from the next one for long.
 const (
 	ProbeIdleTimeout = 10 * time.Second
 	ProbeLifetime    = 2 * time.Minute
 )
 
-// SilentTimeout is how long a client that has opened a session may say nothing at all.
+// SilentTimeout is how long a client may send nothing after it has opened a session.
 const SilentTimeout = time.Minute
 
 // Policy says how many sessions there may be, and for how long.
 type Policy struct {
 	Max         int
-	Full        error         // wraps places.ErrFull, for clients to read; nil means places.ErrFull
-	Patience    time.Duration // of a client that finds every slot taken; see places.Options
+	Full        error         // what clients read when every slot is taken; wraps places.ErrFull, which nil means
+	Patience    time.Duration // how long a client waits for a slot; see places.Options
 	IdleTimeout time.Duration
 	MaxLifetime time.Duration
-	// Opened is told of each session that is opened, with the context of the request that
-	// opened it; may be nil.
+	// Opened is called for each session that a client opens, with the context of the request
+	// that opens it; may be nil.
 	Opened func(context.Context, Member)
 }
 
-// Registry knows all sessions of one instance by their ids: its own, and those of HTTP servers.
+// Registry has all sessions of one instance of the server, by id.
 type Registry struct {
 	policy Policy
-	// Places are those of all sessions but the probe's.
+	// Places are the places of all sessions but the probe's.
 	Places *places.Places
 
-	// What belongs to no session ends with these: streams when the drain begins, and all else
-	// when its time is up.
+	// Requests that belong to no session end with these contexts: streams end when the drain
+	// begins, and other requests when the drain has no time left.
 	draining, over context.Context
 	drain, stop    context.CancelCauseFunc
 
 	mu       sync.Mutex
 	sessions map[string]Member
-	pending  int           // sessions that are being opened, and requests without one
+	pending  int           // sessions that clients open now, and requests that belong to no session
 	probe    *Slot         // of the manager's probe; nil while it has no session
 	endings  []ending      // of the sessions that ended last, oldest first
-	emptied  chan struct{} // closed when the last one goes while draining
-	empty    func()        // closes it
+	emptied  chan struct{} // closed when a drain has no session and no request left
+	empty    func()        // closes emptied, once
 }
 
 // NewRegistry returns a Registry without sessions.
@@ -79,7 +79,7 @@ func NewRegistry(policy Policy) *Registry {
 	return r
 }
 
-// Slot is a place for a session that is being opened.
+// Slot is a place that the registry keeps for a session.
 type Slot struct {
 	registry *Registry
 	place    *places.Place // nil for the probe's
@@ -87,9 +87,9 @@ type Slot struct {
 	once     sync.Once
 }
 
-// Reserve takes a place for the caller's session, so that no server is started for a session
-// that would then be refused. If every place is taken it waits; see places.Take. The slot
-// must be filled or released.
+// Reserve takes a place for a session that the caller opens. The front end calls it before a
+// server starts, so that none starts for a session that the adapter refuses. If every place is
+// taken, Reserve waits; see places.Take. The front end must fill or release the slot.
 func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, error) {
 	err := r.Enter()
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, err
 	return slot, nil
 }
 
-// reserveProbe gives the manager's probe the place that it has beyond all others.
+// reserveProbe gives the manager's probe a slot of its own, beside the Places.
 func (r *Registry) reserveProbe(slot *Slot) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *Registry) reserveProbe(slot *Slot) error {
 
 var errProbing = errors.New("another probe has its session open")
 
-// Enter begins a request that belongs to no session. A drain waits until Leave ends it.
+// Enter begins a request that belongs to no session. A drain waits for its Leave.
 func (r *Registry) Enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,13 +144,13 @@ func (r *Registry) leaveLocked() {
 	r.checkEmptyLocked()
 }
 
-// Draining ends when the registry takes no new sessions any more. Its cause is fault.ErrDraining.
+// Draining returns a context that ends when a drain begins. Its cause is fault.ErrDraining.
 func (r *Registry) Draining() context.Context { return r.draining }
 
-// Over ends when a drain waits for nothing any more. Its cause is fault.ErrDraining.
+// Over returns a context that ends when a drain has no time left. Its cause is fault.ErrDraining.
 func (r *Registry) Over() context.Context { return r.over }
 
-// Release gives the place back. After Fill it does nothing.
+// Release frees the slot. After Fill it does nothing.
 func (s *Slot) Release() {
 	s.once.Do(func() {
 		s.leave()
@@ -168,8 +168,8 @@ func (s *Slot) leave() {
 	s.registry.probe = nil
 }
 
-// Fill puts the session into the place, under its id, until it ends. The context is that of
-// the request that opened it.
+// Fill puts the session into the slot until it ends. Find finds it by the id. The context is
+// that of the request that opens the session.
 func (s *Slot) Fill(ctx context.Context, id string, session Member) {
 	r := s.registry
 	s.once.Do(func() {
@@ -217,16 +217,16 @@ func (r *Registry) Find(id string) Member {
 	return r.sessions[id]
 }
 
-// Locks takes the lock of the registry and those of its sessions, and gives them back. It
-// does not return while one of them is held.
+// Locks takes and releases the locks of the registry and of its sessions. It blocks while
+// other code holds one of them, which shows a deadlock.
 func (r *Registry) Locks() {
 	r.Places.Taken()
 	for _, session := range r.All() {
-		session.Busy() // the sweep, which is for all sessions, waits for each of them
+		session.Busy() // takes its lock, as the sweep of all sessions does
 	}
 }
 
-// Len is the number of sessions. The probe's is not counted.
+// Len returns the number of sessions. It does not count the probe's.
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *Registry) Len() int {
 	return len(r.sessions)
 }
 
-// limits are how long a session may be idle and live.
+// limits returns how long a session may be idle, and how long it may last.
 func (r *Registry) limits(session Member) (idle, lifetime time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,10 +247,11 @@ func (r *Registry) limits(session Member) (idle, lifetime time.Duration) {
 	return idle, lifetime
 }
 
-// sweepInterval is how exactly time-outs are kept.
+// sweepInterval is how often a registry looks for time-outs.
 const sweepInterval = time.Second
 
-// Run ends sessions and answers calls whose time is up, until the context ends.
+// Run ends sessions, and answers calls, that exceed their time-outs. It runs until the context
+// ends.
 func (r *Registry) Run(ctx context.Context) {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -266,7 +267,7 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// All are the sessions that there are now.
+// All returns all sessions, with the probe's.
 func (r *Registry) All() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,7 +291,7 @@ func (r *Registry) sweep(ctx context.Context, session Member, now time.Time) {
 	}
 }
 
-// Refuse takes no new sessions, and no requests without one, from now on.
+// Refuse begins a drain: the registry takes no new sessions, and no requests without one.
 func (r *Registry) Refuse() {
 	r.Places.Close(fault.ErrDraining)
 	r.mu.Lock()
@@ -299,9 +300,9 @@ func (r *Registry) Refuse() {
 	r.checkEmptyLocked()
 }
 
-// Drain takes no new sessions and waits until calls in flight have been answered,
-// or the context ends; then it ends every session. A session without a call ends
-// at once, with its streams. Drain returns when the servers of these sessions were told.
+// Drain takes no new sessions, and ends each session once it has no call in flight. When the
+// context ends, it ends all sessions. Drain returns when the adapter has told the servers of
+// these sessions.
 func (r *Registry) Drain(ctx context.Context) {
 	r.Refuse()
 	ticker := time.NewTicker(sweepInterval / 20)

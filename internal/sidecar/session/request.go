@@ -7,14 +7,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// serverRequest is a request of the server's that has no answer yet.
+// serverRequest is a request of the server that the client has not answered yet.
 type serverRequest struct {
 	id      string // as the server spelled it
 	key     string
-	stream  *stream   // nil while it waits for one
+	stream  *stream   // nil while the request waits for a stream
 	since   time.Time // when the server sent it
-	expires time.Time // when it is refused, while it waits for a stream
-	over    bool      // it needs no answer any more
+	expires time.Time // when the adapter refuses it, if it still waits for a stream
+	over    bool      // the server no longer waits for an answer
 }
 
 func (s *Session) deliverRequestLocked(message Message, event Event) {
@@ -45,8 +45,8 @@ func (s *Session) noteRequestLocked(request *serverRequest) {
 	s.account.Change(len(request.id))
 }
 
-// forgetRequestLocked notes that a request needs no answer any more. If it still waits it
-// is not sent.
+// forgetRequestLocked records that the server no longer waits for an answer to the request.
+// If the adapter has not sent the request to the client yet, it does not.
 func (s *Session) forgetRequestLocked(request *serverRequest) {
 	request.over = true
 	delete(s.serverRequests, request.key)
@@ -54,12 +54,12 @@ func (s *Session) forgetRequestLocked(request *serverRequest) {
 	s.account.Change(-len(request.id))
 }
 
-// placeRequestLocked puts a request on its stream or, if it has none, has it wait
-// for one for some time.
+// placeRequestLocked puts a request on its stream. A request without a stream waits up to
+// DeliveryTimeout for the client to open one.
 func (s *Session) placeRequestLocked(event Event) {
 	request := event.request
 	if s.endedBy != nil {
-		return // no client will answer it
+		return // the client cannot answer it
 	}
 	if request.stream != nil {
 		s.enqueueLocked(request.stream, event)
@@ -70,8 +70,8 @@ func (s *Session) placeRequestLocked(event Event) {
 	s.lookAtLocked(request.expires)
 }
 
-// rerouteRequestsLocked finds another stream for the server's requests on one that
-// no client will read any more.
+// rerouteRequestsLocked moves the requests of the server from a stream that no client will
+// read again to another stream.
 func (s *Session) rerouteRequestsLocked(from *stream) {
 	if from.sure.len() == 0 {
 		return
@@ -93,10 +93,10 @@ func (s *Session) rerouteRequestsLocked(from *stream) {
 	}
 }
 
-// expireLocked refuses requests of the server's that no client stream came for, or
-// that the client did not answer. It returns when the next of them is due.
+// expireLocked refuses requests of the server for which the client opened no stream, or
+// which the client did not answer. It returns when the next request expires, or zero.
 func (s *Session) expireLocked(now time.Time) (next time.Time) {
-	// They are in the order in which they expire.
+	// The requests in the backlog are in the order in which they expire.
 	for s.trimLocked(&s.backlog); s.backlog.sure.len() > 0; s.trimLocked(&s.backlog) {
 		request := s.backlog.sure.first().request
 		if now.Before(request.expires) {
@@ -126,29 +126,29 @@ func (s *Session) expireRequestLocked(request *serverRequest, why string) {
 	s.replyLocked(request.id, why)
 }
 
-// What the adapter says to requests of the server's in the client's place.
+// The replies of the adapter to requests of the server, in place of the client.
 const (
-	pong            = "" // an empty result
+	pong            = "" // stands for an empty result
 	refusedTooMany  = "too many requests of this server wait for an answer of the client"
 	refusedNoStream = "the client has no stream open that could take this request"
-	refusedNoAnswer = "the client did not answer this request within " // so much time
+	refusedNoAnswer = "the client did not answer this request within " // the timeout follows
 )
 
-// replies are answers to requests of the server's that the server has yet to read.
+// replies are replies of the adapter that the server has not read yet.
 type replies struct {
 	queue   queue[reply]
 	bytes   int
-	writing bool // a goroutine writes them
+	writing bool // writeReplies runs
 }
 
 type reply struct{ id, text string }
 
-// cost is what a reply takes of memory. A queue may have four places for each that is taken.
+// cost returns the memory of a reply. A queue may have four places for each reply.
 func (r *reply) cost() int { return len(r.id) + 128 }
 
-// replyLocked answers a request of the server's in the client's place. The answer is written
-// by one goroutine for all, since a server that does not read holds it up, and the caller
-// reads the server's output: it must not wait for the server to read.
+// replyLocked answers a request of the server in place of the client. One goroutine writes all
+// replies: a server that does not read blocks the write, and the caller of replyLocked, which
+// reads the output of the server, must not block.
 func (s *Session) replyLocked(id, text string) {
 	r := reply{id, text}
 	if s.replies.bytes+r.cost() > s.limits.PendingBytes || !s.account.Fits(r.cost()) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Resume continues the stream that an event id belongs to, after that event. The newest
-// reader wins: a client that comes back has lost the old connection, whether we have
-// noticed or not, and no other client knows the session.
+// Resume continues a stream after the event with the id. If the stream has a reader, the new
+// one replaces it: the client that comes back has lost its connection, even if the adapter has
+// not noticed yet, and no other client knows the session.
 func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	number, seq, ok := parseEventID(lastEventID)
 	if !ok {
@@ -36,7 +36,8 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	return reader, nil
 }
 
-// afterLocked is the stream with the number, and what was sent on it after an event.
+// afterLocked returns the stream with the number, and the events on it that the client missed
+// after the event with the sequence number.
 func (s *Session) afterLocked(number, seq uint64) (found *stream, missed []Event, err error) {
 	found = s.streams[number]
 	switch {
@@ -52,7 +53,7 @@ func (s *Session) afterLocked(number, seq uint64) (found *stream, missed []Event
 	return found, missed, nil
 }
 
-// attachLocked gives a stream its reader.
+// attachLocked gives a stream a reader.
 func (s *Session) attachLocked(reader *Stream) {
 	stream := reader.stream
 	stream.reader = reader
@@ -65,7 +66,7 @@ func (s *Session) attachLocked(reader *Stream) {
 	}
 }
 
-// replaceLocked takes a stream from its reader, if it has one.
+// replaceLocked takes the stream away from its reader, if it has one.
 func (s *Session) replaceLocked(stream *stream) {
 	old := stream.reader
 	if old == nil {
@@ -76,7 +77,7 @@ func (s *Session) replaceLocked(stream *stream) {
 	s.detachLocked(stream)
 }
 
-// detachLocked notes that no client reads a stream any more.
+// detachLocked records that no client reads the stream now.
 func (s *Session) detachLocked(stream *stream) {
 	if stream.reader == nil {
 		return
@@ -84,7 +85,7 @@ func (s *Session) detachLocked(stream *stream) {
 	stream.reader = nil
 	s.attached--
 	s.touched = time.Now()
-	// They are in the replay buffer still.
+	// The replay buffer still has the repeats.
 	for i := range stream.repeats {
 		s.waitLocked(-stream.repeats[i].cost())
 	}
@@ -111,8 +112,8 @@ func without[T comparable](list []T, item T) []T {
 	return list
 }
 
-// Detach says that the reader goes. That cancels nothing: what still arrives is kept for a
-// client that resumes.
+// Detach ends the reading. It cancels no call: the session keeps later events for a client
+// that resumes the stream.
 func (st *Stream) Detach() {
 	s := st.session
 	s.mu.Lock()
@@ -122,15 +123,15 @@ func (st *Stream) Detach() {
 		s.detachLocked(st.stream)
 		s.leaveLocked(st.stream)
 	}
-	s.room.Broadcast() // no client reads it, so it may make room
+	s.room.Broadcast() // the session may now give up what waits on it
 }
 
-// leaveLocked decides what becomes of a stream that no client reads any more.
+// leaveLocked keeps a stream that the client may resume, and gives up all others.
 func (s *Session) leaveLocked(stream *stream) {
 	switch {
-	case s.endedBy != nil: // no client can come back
+	case s.endedBy != nil: // the client cannot resume it
 		s.dropLocked(stream)
-	case stream.general && !stream.finished: // for the next one
+	case stream.general && !stream.finished: // the next general stream inherits its events
 	case !stream.resumable:
 		s.discardLocked(stream)
 	case stream.general || stream.finished && stream.len() == 0:
@@ -144,8 +145,8 @@ func (s *Session) leaveLocked(stream *stream) {
 	}
 }
 
-// abandonStreamLocked gives up a stream of a call that no client reads. If the call has no
-// answer yet, no client will get it.
+// abandonStreamLocked gives up the stream of a call: the client can no longer resume it, nor
+// get the answer of the call.
 func (s *Session) abandonStreamLocked(stream *stream) {
 	stream.resumable = false
 	s.detached = without(s.detached, stream)
@@ -165,8 +166,8 @@ func (s *Session) discardLocked(stream *stream) {
 	}
 }
 
-// abandonLocked gives up what waits on the stream of a call that was left first, and says
-// whether there was anything. Requests of the server's find another stream.
+// abandonLocked gives up events on the first of the streams that clients have left, and
+// reports whether it found any. It moves requests of the server to another stream.
 func (s *Session) abandonLocked() bool {
 	for _, stream := range s.detached {
 		switch {
@@ -181,13 +182,13 @@ func (s *Session) abandonLocked() bool {
 	return false
 }
 
-// dropLocked forgets a stream and what waits on it.
+// dropLocked deletes a stream and the events that wait on it.
 func (s *Session) dropLocked(stream *stream) {
 	s.clearLocked(&stream.pending)
 	s.deleteLocked(stream)
 }
 
-// retireLocked forgets a stream that is over and of which nothing is kept.
+// retireLocked deletes a finished stream without a reader once no event of it is left.
 func (s *Session) retireLocked(stream *stream) {
 	if !stream.finished || stream.reader != nil || stream.len() > 0 {
 		return
@@ -198,11 +199,11 @@ func (s *Session) retireLocked(stream *stream) {
 	}
 }
 
-// mostCancelled is how many cancelled calls a session remembers whose streams a client may try
-// to resume. Clients do so at once.
+// mostCancelled is how many streams of cancelled calls a session remembers. Clients that try
+// to resume one do so at once.
 const mostCancelled = 64
 
-// deleteLocked forgets a stream.
+// deleteLocked deletes a stream.
 func (s *Session) deleteLocked(stream *stream) {
 	if s.streams[stream.number] != stream {
 		return

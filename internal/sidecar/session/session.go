@@ -1,9 +1,9 @@
-// Package session routes messages between the streams of one client and the one
-// server process that serves it.
+// Package session routes messages between the streams of one client and the server that
+// serves it.
 //
-// A Session knows nothing of HTTP: front ends put messages in and take events off
-// streams, and a Server takes messages and calls Deliver with its own. Nothing that
-// a slow client does blocks Deliver before the session's own budget is used up.
+// A Session knows nothing of HTTP. Front ends hand it messages of the client, and take events
+// from its streams. A Server receives messages, and calls Deliver with its own. A slow client
+// blocks Deliver only when the session holds as much as it may.
 package session
 
 import (
@@ -23,58 +23,59 @@ import (
 
 // Server is the other end of a session.
 type Server interface {
-	// Send writes one message, on behalf of the client that From names, or of the adapter
-	// itself if From is nil. It blocks while the server does not read, for as long as it is
-	// allowed to or the context lasts, whichever is less. It keeps nothing of the message. The
-	// Envelope is empty if the sender has not scanned the bytes.
+	// Send writes one message of the client in From, or of the adapter if From is nil. It
+	// blocks while the server does not read, until the context ends or the server's own
+	// limit is over. It keeps nothing of the message. The Envelope is empty if the sender has
+	// not scanned the bytes.
 	Send(ctx context.Context, message Message) error
 	// Close ends the server; it returns at once.
 	Close()
 }
 
-// Limits bound one session. Every one of them has a metric and an error.
+// Limits bound one session.
 type Limits struct {
-	Calls    int // in flight at a time
-	Streams  int // open event streams, those of calls not counted; past it the oldest ends
-	Detached int // streams of calls that no client reads and one may come back for; past it the oldest is given up. 0 is no limit
-	Requests int // of the server, beside one for each call in flight, that no client has answered yet; past it they are refused. 0 is no limit
+	Calls    int // calls in flight at a time
+	Streams  int // general streams that a client reads; beyond that the oldest ends
+	Detached int // streams of calls that the client has left and may resume; beyond that the session gives up the oldest. 0 is no limit
+	Requests int // requests of the server without an answer, beside one for each call in flight; the adapter refuses others. 0 is no limit
 
-	// Bytes of messages, and what the adapter holds for each event and stream besides.
-	ReplayBytes  int // sent events kept for clients that come back; 0 keeps none
-	PendingBytes int // notifications waiting for a slow reader, per stream; ids of the server's requests; the adapter's replies to these
-	TotalBytes   int // everything waiting; past it the server is no longer read
-	// Memory is what all sessions share. A session that finds no room there keeps no sent
-	// events, and then its server is no longer read. nil is no limit.
+	// In bytes of messages, with the overhead of each event and stream.
+	ReplayBytes  int // sent events, kept for a client that resumes a stream; 0 keeps none
+	PendingBytes int // notifications that wait on one stream; ids of requests of the server; replies of the adapter to these
+	TotalBytes   int // all events that wait; beyond that the adapter stops reading the server
+	// Memory is the budget that all sessions share. A session without room there gives up
+	// sent events, and then the adapter stops reading its server. nil is no limit.
 	Memory       *budget.Budget
-	SendingBytes int // waiting for the server to read; past it nothing more is taken. 0 is no limit
+	SendingBytes int // messages that the server has not read yet; the session refuses others. 0 is no limit
 
-	CommitAfter     time.Duration // without an answer, after which a call's stream is taken for one of several events; 0 waits for ever
-	CallTimeout     time.Duration // of one call, whatever it reports
-	CancelGrace     time.Duration // for an answer to a cancelled call, whose id is taken until then
-	DeliveryTimeout time.Duration // of a server's request until a client stream takes it
-	RequestTimeout  time.Duration // of a server's request until the client answers it; 0 waits for ever
+	CommitAfter     time.Duration // how long the client waits for an answer before its response becomes an event stream; 0 waits for ever
+	CallTimeout     time.Duration // for one call, with or without progress
+	CancelGrace     time.Duration // for an answer to a cancelled call, which keeps its id until then
+	DeliveryTimeout time.Duration // for the client to open a stream for a request of the server
+	RequestTimeout  time.Duration // for the client to answer a request of the server; 0 waits for ever
 }
 
 // Limits that users do not set.
 const (
-	// DetachedStreams is more than the calls of one client that lost its connection, and
-	// bounds a client that starts calls and never reads them.
+	// DetachedStreams is more than the calls in flight of a client that loses its connection.
+	// It bounds a client that sends calls and never reads the answers.
 	DetachedStreams = 64
-	// ServerRequests is more than a server asks of one client at a time, and bounds one that
-	// asks in a loop.
+	// ServerRequests is more than a server asks of one client at a time. It bounds a server
+	// that sends requests in a loop.
 	ServerRequests = 256
-	// PendingBytes holds thousands of notifications, or one large message, for a reader that
-	// pauses for a moment.
+	// PendingBytes holds thousands of notifications, or one large message, for a client that
+	// stops reading for a moment.
 	PendingBytes = 4 << 20
 
-	// CommitAfter is long enough for most calls to be answered without a stream, and short
-	// enough for progress to reach the client in time.
+	// CommitAfter is long enough for servers to answer most calls before it is over, and short
+	// enough for the client to see progress in time.
 	CommitAfter = time.Second
 	// CancelGrace is for a server that checks for a cancellation every few seconds.
 	CancelGrace = 5 * time.Second
-	// DeliveryTimeout is for a client that is about to open a stream, or to open it again.
+	// DeliveryTimeout is for a client that opens its stream for the first time, or again.
 	DeliveryTimeout = 10 * time.Second
-	// RequestTimeout is for a person who is asked for input. A call may allow more.
+	// RequestTimeout is for a person who answers a question of the server. A longer
+	// CallTimeout extends it.
 	RequestTimeout = 10 * time.Minute
 )
 
@@ -89,75 +90,76 @@ var (
 	ErrStreamOver     = errors.New("the client has cancelled the call that this stream was for")
 )
 
-// Session is one client's conversation with one server. Its methods may be called
-// at any time from any goroutine.
+// Session is one client's conversation with one server. Any goroutine may call its methods at
+// any time.
 type Session struct {
 	server  Server
 	limits  Limits
 	metrics *Metrics
 
 	Identity
-	// ServerChecks says that the server checks tokens itself. It is set as Identity is.
+	// ServerChecks says that the server checks tokens itself. The code that sets the Identity
+	// sets it.
 	ServerChecks bool
 	// AnswerCancelled says that the client waits for an answer to calls that it has
-	// cancelled, to know when the server is done with them. It is set as Identity is.
+	// cancelled. The code that sets the Identity sets it.
 	AnswerCancelled bool
 
 	mu       sync.Mutex
-	room     *sync.Cond // signalled when waiting events were taken
+	room     *sync.Cond // signaled when fewer events wait
 	touched  time.Time
 	use      places.Use // what the client has done so far
 	attached int        // streams that a client reads
 
 	lastStream uint64
-	streams    map[uint64]*stream // all that can still be read or resumed
-	generals   []*stream          // general ones that a client reads, by number
-	left       []*stream          // general ones that none reads, for the next to inherit from
-	detached   []*stream          // those of calls that no client reads and one may come back for, in the order in which they were left
-	cancelled  []uint64           // numbers of the last ones that were resumable when their call was cancelled
-	calls      map[string]*call   // by the id's key
+	streams    map[uint64]*stream // streams that a client can still read or resume, by number
+	generals   []*stream          // general streams that a client reads, in order of their numbers
+	left       []*stream          // general streams that no client reads; the next one inherits their events
+	detached   []*stream          // streams of calls that no client reads but one may resume, in the order in which the clients left them
+	cancelled  []uint64           // numbers of resumable streams whose calls clients cancelled, oldest first
+	calls      map[string]*call   // by the key of the id
 	live       []*call            // calls that may be live, oldest first
-	taskTokens []string           // of calls that were answered with a task, oldest first
+	taskTokens []string           // progress tokens of calls that the server answered with a task, oldest first
 	replay     replay
-	backlog    pending         // for the stream that opens next
-	waiting    int             // what events cost that are not yet handed over
-	account    *budget.Account // all that is held for the session
-	paid       int             // what the account holds for the event that Deliver is about to add
-	takes      uint64          // events that readers took, and pieces of large ones that they wrote
+	backlog    pending         // events for the next general stream
+	waiting    int             // cost of the events that clients have not read yet
+	account    *budget.Account // the memory of the session
+	paid       int             // what the account holds for the event that Deliver adds next
+	takes      uint64          // events that readers took, and pieces of large events that they wrote
 	pressed    budget.Pressure
 	listening  bool               // a goroutine waits for the budget to have room
-	writing    map[*Stream]func() // readers that write something large, and what interrupts that
+	writing    map[*Stream]func() // readers that write a large event, and what interrupts the write
 
-	serverRequests map[string]*serverRequest // by the id's key
-	requestBytes   int                       // of their ids
+	serverRequests map[string]*serverRequest // by the key of the id
+	requestBytes   int                       // length of their ids
 	replies        replies
 
-	timer  *time.Timer // looks for what is late
-	tickAt time.Time   // when it will; zero if it does not run
+	timer  *time.Timer // calls tick
+	tickAt time.Time   // when the timer fires; zero if it does not run
 
-	sending atomic.Int64 // bytes of messages that the server has yet to read
+	sending atomic.Int64 // bytes of messages that the server has not read yet
 
 	ended   chan struct{}
 	endedBy error
 	onEnd   []func()
 }
 
-// call is a client's request that has no answer yet.
+// call is a request of the client that the server has not answered yet.
 type call struct {
 	id        string // as the client spelled it
 	key       string // of the id
-	token     string // key of the token of its progress notifications
-	tag       any    // the front end's own
-	failed    string // how, once it is answered
+	token     string // key of its progress token
+	tag       any    // Message.Tag
+	failed    string // how it failed, once it has an answer
 	stream    *stream
-	since     time.Time // when it was made, or else cancelled
+	since     time.Time // when the client sent it, or cancelled it
 	task      bool      // it asks for a task
 	tool      bool      // it calls a tool
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
 }
 
-// New returns the session of one client with the server.
+// New returns a session of one client with the server.
 func New(server Server, limits Limits, metrics *Metrics) *Session {
 	now := time.Now()
 	s := &Session{
@@ -174,28 +176,28 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 	return s
 }
 
-// Account is all that is held for the session. A server that keeps messages for the session
-// has them counted there.
+// Account returns the account for the memory of the session. A server that keeps messages for
+// the session counts them there.
 func (s *Session) Account() *budget.Account { return s.account }
 
-// Message is a message with what was found in it.
+// Message is a JSON-RPC message with its envelope.
 type Message struct {
 	Bytes    []byte
 	Envelope rpc.Envelope
 
-	// Tag is the front end's own. The answer's Event has it.
+	// Tag is a value of the front end. The Event with the answer has it, too.
 	Tag any
-	// From is the client that sends it; nil if the adapter does.
+	// From is the client that sends the message; nil if the adapter does.
 	From *caller.Caller
 
-	// What a server knows that can tell whose its messages are. Processes cannot.
-	Call      []byte // the id of the client's call that it belongs to
-	Unrelated bool   // it belongs to no call
+	// Set by servers that know which call a message belongs to. Child processes do not.
+	Call      []byte // the id of the call that the message belongs to
+	Unrelated bool   // the message belongs to no call
 
-	Owned   bool // the code that takes it may keep Bytes: no other code changes them
-	Charged bool // the adapter's budget had room for it, which the session takes over
-	// Room is the account that has this room until the session takes it over, or code that
-	// keeps the message and asks for room itself gives it back; nil if the budget has it back.
+	Owned   bool // the receiver may keep Bytes: no other code changes them
+	Charged bool // the budget has room for the message, which the session takes over
+	// Room is the account that holds this room until the session takes it over, or GiveRoom
+	// gives it back. nil means that no account holds it.
 	Room *budget.Account
 }
 
@@ -205,7 +207,7 @@ func (m *Message) GiveRoom() {
 	m.Charged, m.Room = false, nil
 }
 
-// Scanned is the message with its envelope. It scans the bytes if the sender has not.
+// Scanned returns the message with its envelope. It scans the bytes if the sender has not.
 func (m Message) Scanned() (Message, error) {
 	if m.Envelope.Kind != 0 {
 		return m, nil
@@ -217,14 +219,14 @@ func (m Message) Scanned() (Message, error) {
 	return m, nil
 }
 
-// Call sends requests to the server and returns the stream that their answers, and
-// what belongs to them, will arrive on. More than one is a batch.
+// Call sends requests to the server. It returns the stream for their answers, and for other
+// messages that belong to them. Several requests are a batch.
 func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error) {
 	return s.call(ctx, nil, requests)
 }
 
-// CallOn is Call for clients that have one stream for everything: answers arrive on
-// a stream that was opened before, in the order in which the server gave them.
+// CallOn is Call for clients with one stream for all messages. The answers arrive on that
+// stream, in the order in which the server sends them.
 func (s *Session) CallOn(ctx context.Context, general *Stream, requests ...Message) error {
 	_, err := s.call(ctx, general, requests)
 	return err
@@ -243,9 +245,9 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 	return stream, nil
 }
 
-// notSent is for requests that did not reach the server, after others of their batch that did.
-// If there are such, the client must not take the batch for one that it can send again: it
-// gets their answers, and errors in place of the others.
+// notSent handles an error of sending a batch, after the server got so many of its requests.
+// If the server got none, the client gets the error and may send the batch again. Otherwise
+// the client gets the answers to those requests, and errors in place of the others.
 func (s *Session) notSent(stream *Stream, requests []Message, sent int, err error) (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,8 +303,8 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 	return stream, nil
 }
 
-// forgetLocked removes calls as if they had never been, and their stream if it is
-// theirs alone.
+// forgetLocked removes calls that the server did not get, and their stream unless it is a
+// general stream.
 func (s *Session) forgetLocked(stream *stream, requests []Message) {
 	for _, request := range requests {
 		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream {
@@ -333,7 +335,7 @@ func (s *Session) TellAll(ctx context.Context, from *caller.Caller, messages []M
 	return requests, nil
 }
 
-// Tell sends a notification, or an answer to a request of the server's.
+// Tell sends the server a notification, or an answer to a request of the server.
 func (s *Session) Tell(ctx context.Context, message Message) error {
 	s.mu.Lock()
 	if s.endedBy != nil {
@@ -354,8 +356,8 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 	return nil
 }
 
-// send passes a client's message on, unless too many are waiting already: all of
-// them are in memory until the server reads them. One may be of any size.
+// send sends the server a message of the client, unless the messages that the server has not
+// read yet exceed SendingBytes. A single message may exceed it.
 func (s *Session) send(ctx context.Context, message *Message) error {
 	size, limit := int64(len(message.Bytes)), int64(s.limits.SendingBytes)
 	defer s.sending.Add(-size)
@@ -365,8 +367,8 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 	return s.server.Send(ctx, *message)
 }
 
-// takeBack undoes that an answer was noted which did not reach the server, so that
-// the client can try again.
+// takeBack has a request of the server wait for an answer again, after the client's answer did
+// not reach the server. So the client can try again.
 func (s *Session) takeBack(answered *serverRequest) {
 	if answered == nil {
 		return
@@ -378,8 +380,8 @@ func (s *Session) takeBack(answered *serverRequest) {
 	}
 }
 
-// noteLocked keeps the books for a message of the client's and says what it answers
-// and whether the server should see it.
+// noteLocked records an answer or a cancellation of the client. It returns the request of the
+// server that the client answers, or nil, and whether the server should get the message.
 func (s *Session) noteLocked(message Message) (answered *serverRequest, forward bool) {
 	e := &message.Envelope
 	switch {

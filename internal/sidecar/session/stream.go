@@ -8,20 +8,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// Event is a message on its way to the client.
+// Event is a message for the client.
 type Event struct {
-	// Message is nil at the end of a call that its client has cancelled: there is nothing
-	// to write.
+	// Message is nil for the end of a call that the client has cancelled: the front end
+	// writes nothing.
 	Message []byte
-	call    *call          // that this is the answer to
-	request *serverRequest // that this is, if it is one
-	seq     uint64         // while it waits, when it arrived; then what it is named by, 0 if it is not
+	call    *call          // the call that the event answers; nil for other events
+	request *serverRequest // nil if the event is no request
+	seq     uint64         // while it waits, its place in the order of arrival; then the number in its event id, or 0
 	kind    rpc.Kind
-	Last    bool // nothing follows on this stream
+	Last    bool // no event follows on the stream
 }
 
-// Failed is how the call failed that this is the answer to: a code, as rpc.ErrorType says
-// it, or one of those below. It is empty for everything else.
+// Failed returns how the call failed that the event answers: a result of rpc.ErrorType, or
+// FailedTimeout or FailedCancelled. It is empty for all other events.
 func (e *Event) Failed() string {
 	if e.call == nil {
 		return ""
@@ -29,7 +29,7 @@ func (e *Event) Failed() string {
 	return e.call.failed
 }
 
-// Tag is that of the call that this is the answer to.
+// Tag returns the Message.Tag of the call that the event answers, or nil.
 func (e *Event) Tag() any {
 	if e.call == nil {
 		return nil
@@ -37,49 +37,48 @@ func (e *Event) Tag() any {
 	return e.call.tag
 }
 
-// How calls fail that the session answers itself.
+// How a call fails if the session answers it.
 const (
 	FailedTimeout   = "timeout"
 	FailedCancelled = "cancelled"
 )
 
-// Stream is a stream as one reader of it sees it. There is one reader at a time: for one
-// that resumes the stream there is another Stream, and this one is at its end then.
-// One goroutine at a time reads it.
+// Stream is one reader of a stream. A stream has one reader at a time: a client that resumes
+// it gets another Stream, and the old one is at its end. One goroutine at a time uses a Stream.
 type Stream struct {
 	*stream
 	ready chan struct{}
 
 	// Guarded by the session's mutex.
-	inHand   int  // what the event costs that was taken last, which still waits for the client
+	inHand   int  // cost of the event that the reader took last and may still write
 	replaced bool // another reader has taken its place
 
-	// Most streams have one reader. With room for what all readers share here, and not
-	// elsewhere, a call takes one allocation less.
+	// Most streams have one reader. The stream is part of it, which saves an allocation for
+	// each call.
 	own stream
 }
 
-// stream is what one HTTP response, or a chain of them by resumption, carries. The
-// session's mutex guards it.
+// stream is the events of one HTTP response, or of several responses if the client resumes it.
+// The session's mutex guards it.
 type stream struct {
 	session *Session
 	number  uint64
-	reader  *Stream // nil while no client reads it
+	reader  *Stream // nil while no client reads the stream
 
 	pending
-	repeats   []Event // what the reader gets before these, since its client asked for it again
+	repeats   []Event // sent events that the reader gets before the pending ones, because its client missed them
 	nextSeq   uint64
-	evicted   uint64 // events up to this one are no longer kept
+	evicted   uint64 // sequence number up to which the replay buffer has no events
 	kept      int32  // events in the replay buffer
-	awaits    int32  // calls whose answers will arrive here
-	resumable bool   // the client has been given event ids
-	finished  bool   // nothing more will be added
-	cancelled bool   // the client has cancelled the last call of it
-	general   bool   // takes what belongs to no call
-	late      bool   // a call of it has had no answer for some time
+	awaits    int32  // calls without an answer
+	resumable bool   // events have ids, so that the client can resume the stream
+	finished  bool   // no event will be added
+	cancelled bool   // the client has cancelled the last call of the stream
+	general   bool   // carries messages that belong to no call
+	late      bool   // a call has had no answer for CommitAfter
 
-	// Most streams have one call and one event. With room for them here, and not
-	// elsewhere, a call takes two allocations less.
+	// Most streams have one call and one event. They are part of the stream, which saves two
+	// allocations for each call.
 	first  call
 	single [1]Event
 }
@@ -94,15 +93,15 @@ func (s *Session) newStreamLocked() *Stream {
 	return reader
 }
 
-// isDead says whether no client can ever read the stream again. Then it stays so.
+// isDead reports whether no client can ever read the stream again.
 func (st *stream) isDead() bool { return st.reader == nil && !st.resumable && !st.general }
 
-// takesMore says whether there is such a stream, and what is put on it can reach a client.
+// takesMore reports whether events on the stream can reach a client. The stream may be nil.
 func (st *stream) takesMore() bool { return st != nil && !st.finished && !st.isDead() }
 
-// Open opens a stream for what belongs to no call. It starts with what has been
-// waiting for such a stream. If there are as many as there may be, the reader of the
-// oldest is replaced: its client may have lost it without our knowing.
+// Open opens a general stream, for messages that belong to no call. It begins with the events
+// that wait for such a stream. If the session has as many as it may, the oldest one ends: the
+// client may have lost that connection, and the adapter may not have noticed.
 func (s *Session) Open() (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,10 +121,10 @@ func (s *Session) Open() (*Stream, error) {
 	return opened, nil
 }
 
-// inheritLocked gives a new general stream what older ones were left with. Those
-// are over then, and live on only for what can be replayed of them.
+// inheritLocked moves the events of general streams without a reader to a new general stream,
+// and finishes the old ones. Clients can then only resume them, for events that were sent.
 func (s *Session) inheritLocked(heir *stream) {
-	for _, old := range s.left { // T-21: what was repeated to one was for that one only
+	for _, old := range s.left { // T-21: without the repeats, which only the client of the old stream missed
 		s.moveLocked(&old.pending, &heir.pending)
 		old.finished = true
 		s.retireLocked(old)
@@ -143,10 +142,10 @@ func (s *Session) inheritLocked(heir *stream) {
 	}
 }
 
-// Ready receives when there may be something to take.
+// Ready returns a channel that receives when Take may have an event.
 func (st *Stream) Ready() <-chan struct{} { return st.ready }
 
-// wake tells the reader, if there is one, that there may be something to take.
+// wake tells the reader, if there is one, that Take may have an event.
 func (st *stream) wake() {
 	if st.reader != nil {
 		st.reader.signal()
@@ -160,18 +159,17 @@ func (st *Stream) signal() {
 	}
 }
 
-// Replaced says whether another reader has taken the place of this one. What this one has
-// taken and not written yet is for that one to write.
+// Replaced reports whether another reader has replaced this one. The new reader gets the
+// events that this one has taken, so this one must not write them.
 func (st *Stream) Replaced() bool {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
 	return st.replaced
 }
 
-// Take returns the next event. Without one it says whether the stream is at its
-// end, or else to wait until it is Ready. An event counts as waiting until the next
-// one is taken or the stream is detached: its reader holds it for as long as the
-// client does not read.
+// Take returns the next event. If there is none, end reports whether the stream is at its end;
+// otherwise the reader waits for Ready. An event counts as waiting until the next Take or
+// Detach, because the reader holds it until the client has read it.
 func (st *Stream) Take() (event Event, ok, end bool) {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
@@ -213,7 +211,7 @@ func (st *Stream) takeLocked() (event Event, ok, end bool) {
 	return event, true, false
 }
 
-// nameLocked gives an event what it is resumed by, if it can be, and keeps it for that.
+// nameLocked gives an event on a resumable stream its number, and keeps it in the replay buffer.
 func (s *Session) nameLocked(on *stream, event *Event) {
 	if !on.resumable || event.Message == nil {
 		event.seq = 0
@@ -222,7 +220,7 @@ func (s *Session) nameLocked(on *stream, event *Event) {
 	event.seq = on.nextSeq
 	on.nextSeq++
 	if s.endedBy != nil {
-		return // no client can come back
+		return // the client cannot resume the stream
 	}
 	s.replay.keep(on, *event)
 	for s.replay.bytes > s.limits.ReplayBytes || !s.account.Fits(0) && s.replay.bytes > 0 {
@@ -233,7 +231,7 @@ func (s *Session) nameLocked(on *stream, event *Event) {
 // evictLocked removes the oldest event from the replay buffer.
 func (s *Session) evictLocked() { s.retireLocked(s.replay.evict()) }
 
-// handedOverLocked notes that the reader is done with the event it took last.
+// handedOverLocked records that the reader has written the event that it took last.
 func (s *Session) handedOverLocked(reader *Stream) {
 	if reader.inHand > 0 {
 		s.waitLocked(-reader.inHand)
@@ -242,9 +240,9 @@ func (s *Session) handedOverLocked(reader *Stream) {
 	}
 }
 
-// Interruptible has the session call a function if it ends because its client does not read,
-// while the reader writes something large. nil says that the reader is done with it. The
-// function must not call the session.
+// Interruptible records that the reader begins to write a large event. The session calls
+// interrupt if it ends because its client does not read. nil records that the reader has
+// written the event. interrupt must not call the session.
 func (st *Stream) Interruptible(interrupt func()) {
 	s := st.session
 	s.mu.Lock()
@@ -259,16 +257,17 @@ func (st *Stream) Interruptible(interrupt func()) {
 	s.writing[st] = interrupt
 }
 
-// Wrote notes that the client has read a piece of something large.
+// Wrote records that the client has read a piece of a large event.
 func (st *Stream) Wrote() {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
 	st.session.takes++
 }
 
-// MakeRoom has the session forget what clients may come back for, and others give way, until
-// it can take so many bytes more. It takes them also if there is no room, unless much waits for
-// the client: then it returns false.
+// MakeRoom takes so many bytes for the session. If the budget has no room, the session gives up
+// events that the client may come back for, and presses other sessions to give way. If that is
+// not enough, MakeRoom takes the bytes all the same, unless the client is slow: then it
+// returns false.
 func (s *Session) MakeRoom(bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,15 +285,15 @@ func (s *Session) MakeRoom(bytes int) bool {
 	return true
 }
 
-// Finished says whether all that the stream will ever have has arrived.
+// Finished reports whether no more events will arrive on the stream.
 func (st *Stream) Finished() bool {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
 	return st.finished || st.reader != st
 }
 
-// TakeSole takes the event if it is the only one that the stream will ever have. Without
-// one it says whether others are to be expected, or the stream is at its end.
+// TakeSole takes the event if it is the only one that the stream will ever have. Otherwise it
+// reports whether the stream has, or may have, several events, or is at its end.
 func (st *Stream) TakeSole() (event Event, ok, others, end bool) {
 	s := st.session
 	s.mu.Lock()
@@ -311,8 +310,8 @@ func (st *Stream) TakeSole() (event Event, ok, others, end bool) {
 	return event, ok, others, end
 }
 
-// MakeResumable says that the client will be given event ids, and returns one that
-// stands for the beginning. Without a replay buffer there is none.
+// MakeResumable gives the events from now on ids, and returns an id for the beginning of the
+// stream. It returns false if the session has no replay buffer.
 func (st *Stream) MakeResumable() (beginning string, ok bool) {
 	s := st.session
 	s.mu.Lock()
@@ -325,7 +324,7 @@ func (st *Stream) MakeResumable() (beginning string, ok bool) {
 	return string(st.appendID(nil, 0)), true
 }
 
-// AppendID appends what a client names to resume after the event, if it can.
+// AppendID appends the id of the event, if the client can resume the stream after it.
 func (st *Stream) AppendID(to []byte, event Event) []byte {
 	if event.seq == 0 {
 		return to

@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
-// Idle returns when the client last used the session, and what it has done with it so far.
-// It returns false while a client reads a stream or a call is in flight.
+// Idle returns when the client last used the session, and how far it has used it. It returns
+// false while the client reads a stream or a call is in flight.
 func (s *Session) Idle() (since time.Time, use places.Use, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,21 +18,21 @@ func (s *Session) Idle() (since time.Time, use places.Use, idle bool) {
 
 func (s *Session) idleLocked() bool { return s.attached == 0 && len(s.calls) == 0 }
 
-// useLocked notes what the client does. Answers have no method, and are work.
+// useLocked records how far the client uses the session. An answer has no method.
 func (s *Session) useLocked(method []byte) {
 	if s.use < places.Worked {
 		s.use = max(s.use, places.UseOf(string(method)))
 	}
 }
 
-// Busy says whether a call is in flight, or its answer has not been read yet.
+// Busy reports whether a call is in flight, or the client has not read its answer yet.
 func (s *Session) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls) > 0 || s.attached > len(s.generals)
 }
 
-// Sweep answers calls whose time is up. The server is told, so that it can stop.
+// Sweep answers calls that have taken too long. It sends the server a cancellation for each.
 func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	var cancel [][]byte
 	s.mu.Lock()
@@ -57,24 +57,23 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	if len(cancel) == 0 {
 		return
 	}
-	// A server that does not read must not hold up the other sessions.
+	// A server that does not read must not block the sweep of other sessions.
 	ctx, done := context.WithTimeout(ctx, sweepInterval/10)
 	defer done()
 	for _, message := range cancel {
 		if s.server.Send(ctx, Message{Bytes: message}) != nil {
-			return // it does not read; its calls were answered all the same
+			return // the server does not read; the calls have their answers
 		}
 	}
 }
 
-// leastTick is the time between two looks at what is late. It is short to those who wait,
-// and long to the processor, however many things are late one after the other.
+// leastTick is the least time between two ticks of a session. Clients and servers hardly notice
+// the delay, and it bounds the CPU time if many calls and requests are late.
 const leastTick = 50 * time.Millisecond
 
-// lookAtLocked has the session look at some time for what is late: calls that are not
-// answered soon, and requests of the server. There is one timer for all of a session,
-// which is not stopped when one is answered: most are answered long before a timer of
-// their own would have been of use.
+// lookAtLocked schedules a tick. All calls, and all requests of the server, share one timer.
+// An answer does not stop it: servers answer most calls long before a timer for each call
+// would fire, so that such timers would be wasted work.
 func (s *Session) lookAtLocked(when time.Time) {
 	if s.endedBy != nil || !s.tickAt.IsZero() && !when.Before(s.tickAt) {
 		return
@@ -87,7 +86,7 @@ func (s *Session) lookAtLocked(when time.Time) {
 	}
 }
 
-// tick looks for what is late, and says when to look again.
+// tick handles calls and requests of the server that are late, and schedules the next tick.
 func (s *Session) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +107,8 @@ func (s *Session) tick() {
 	}
 }
 
-// markLateLocked notes which streams have a call that has had no answer for some time. It
-// returns when to look again, if there are others.
+// markLateLocked marks the streams of calls without an answer for CommitAfter. It returns when
+// to look for others, or zero if there are none.
 func (s *Session) markLateLocked(now time.Time) (next time.Time) {
 	if s.limits.CommitAfter <= 0 {
 		return next
