@@ -7,6 +7,21 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
+// call is a request of the client that the server has not answered yet.
+type call struct {
+	id        string // as the client spelled it
+	key       string // of the id
+	token     string // key of its progress token
+	tag       any    // Message.Tag
+	failed    string // how it failed, once it has an answer
+	stream    *stream
+	since     time.Time // when the client sent it, or cancelled it
+	task      bool      // it asks for a task
+	tool      bool      // it calls a tool
+	cancelled bool
+	over      bool // the client expects nothing more; the id is kept for a late answer
+}
+
 // callLocked returns the call in flight with the id, or nil.
 func (s *Session) callLocked(id []byte) *call {
 	return s.calls[string(rpc.IDKey(id))] // this conversion does not allocate

@@ -144,21 +144,6 @@ type Session struct {
 	onEnd   []func()
 }
 
-// call is a request of the client that the server has not answered yet.
-type call struct {
-	id        string // as the client spelled it
-	key       string // of the id
-	token     string // key of its progress token
-	tag       any    // Message.Tag
-	failed    string // how it failed, once it has an answer
-	stream    *stream
-	since     time.Time // when the client sent it, or cancelled it
-	task      bool      // it asks for a task
-	tool      bool      // it calls a tool
-	cancelled bool
-	over      bool // the client expects nothing more; the id is kept for a late answer
-}
-
 // New returns a session of one client with the server.
 func New(server Server, limits Limits, metrics *Metrics) *Session {
 	now := time.Now()
