@@ -10,27 +10,27 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// KeepAliveInterval is how long an event stream is usually silent before it has a comment.
+// KeepAliveInterval is the usual time without events after which the adapter writes a comment.
 const KeepAliveInterval = 15 * time.Second
 
-// Events is an answer that is an event stream. It gathers events, to write them in one go.
-// While it is silent it has comments, so that the connection is kept alive, and a client
-// that does not read is noticed.
+// Events writes an HTTP response with an event stream. It gathers events, to write several at
+// once. While there are no events it writes comments, to keep the connection alive and to
+// notice a client that does not read.
 type Events struct {
-	buffer []byte  // what was gathered
-	pooled *[]byte // where the buffer is from; nil without one
+	buffer []byte  // gathered events
+	pooled *[]byte // the item of the pool that the buffer is from; nil without a buffer
 
-	mu    sync.Mutex // held while something is written
+	mu    sync.Mutex // held during a write
 	out   *Writer
 	timer *time.Timer // until the next comment; nil without comments
 	every time.Duration
-	gone  func() // called when the client does not take a comment
+	gone  func() // called when the client does not read a comment
 	over  bool
-	tail  []byte // the last bytes that were relayed
+	tail  []byte // the last bytes of Relay
 }
 
-// StartEvents begins an answer that is an event stream. The type and the caching that the
-// headers name already stay. by may be nil.
+// StartEvents begins a response with an event stream. It keeps a Content-Type and a
+// Cache-Control that the headers already have. by may be nil.
 func StartEvents(w http.ResponseWriter, status int, timeout time.Duration, by Interrupter) *Events {
 	header := w.Header()
 	header.Del("Content-Length")
@@ -48,39 +48,39 @@ func StartEvents(w http.ResponseWriter, status int, timeout time.Duration, by In
 // Append gathers an event.
 func (e *Events) Append(event rpc.Event) { e.buffer = rpc.AppendEvent(e.begin(), event) }
 
-// Prime gathers an event that says where the stream begins, and when a client may come back
-// to it.
+// Prime gathers an event with the id of the beginning of the stream, and the time after which
+// a client may resume it.
 func (e *Events) Prime(id string, retry time.Duration) {
 	e.buffer = rpc.AppendPriming(e.begin(), id, int(retry.Milliseconds()))
 }
 
-// Comment gathers a comment. Proxies hold headers back until something follows them (T-13).
+// Comment gathers a comment. Proxies hold the headers back until data follows (T-13).
 func (e *Events) Comment() { e.buffer = append(e.begin(), rpc.KeepAlive...) }
 
-// Full says whether enough is gathered to be written.
+// Full reports whether there is enough for one write.
 func (e *Events) Full() bool { return len(e.buffer) >= pieceSize }
 
-// buffers are shared: a stream has one only while there is something to write.
+// buffers are shared: a stream has one only while it has gathered events.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (e *Events) begin() []byte {
 	if e.pooled == nil {
-		e.pooled = buffers.Get().(*[]byte) // nothing else is put there
+		e.pooled = buffers.Get().(*[]byte) // the pool has no other type
 		e.buffer = *e.pooled
 	}
 	return e.buffer
 }
 
-// Drop forgets what was gathered.
+// Drop drops the gathered events.
 func (e *Events) Drop() {
-	if e.pooled != nil && cap(e.buffer) <= 4*pieceSize { // one that a large event has grown is not kept
+	if e.pooled != nil && cap(e.buffer) <= 4*pieceSize { // the pool keeps no large buffers
 		*e.pooled = e.buffer[:0]
 		buffers.Put(e.pooled)
 	}
 	e.buffer, e.pooled = nil, nil
 }
 
-// Flush writes what was gathered.
+// Flush writes the gathered events.
 func (e *Events) Flush() error {
 	if len(e.buffer) == 0 {
 		return nil
@@ -99,16 +99,17 @@ func (e *Events) writeLocked(data []byte) error {
 	return e.out.WriteNow(data)
 }
 
-// Source is what an event stream is made of.
+// Source has the events of an event stream.
 type Source interface {
-	// Gather appends what there is, until the stream is Full. It says whether more may follow.
+	// Gather appends the events that are ready, until the stream is Full. It reports whether
+	// more may follow.
 	Gather(to *Events) (more bool)
-	// Wait waits until there is more to Gather, or the context ends. It may append, too.
+	// Wait waits until Gather may have events, or the context ends. It may append events, too.
 	Wait(ctx context.Context, to *Events)
 }
 
-// Run writes what the source has, and a comment after each interval of silence. It reports
-// whether the client was sent all of it. Otherwise the client has gone, or does not read.
+// Run writes the events of the source, and a comment after each interval without events. It
+// returns false if the client has gone, or does not read.
 func (e *Events) Run(ctx context.Context, interval time.Duration, from Source) (all bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,8 +129,8 @@ func (e *Events) Run(ctx context.Context, interval time.Duration, from Source) (
 	return false
 }
 
-// KeepAlive writes comments from now on, the first one after a time of its own. gone is
-// called when the client does not take one.
+// KeepAlive starts to write comments, with a time of its own until the first one. It calls gone
+// if the client does not read a comment.
 func (e *Events) KeepAlive(first, every time.Duration, gone func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,7 +150,7 @@ func (e *Events) keepAlive() {
 	}
 }
 
-// Relay writes bytes of another event stream, as they come.
+// Relay writes bytes of the event stream of an HTTP server.
 func (e *Events) Relay(data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -162,8 +163,8 @@ func (e *Events) Relay(data []byte) error {
 	return nil
 }
 
-// Close ends the writing. It says whether what was relayed, with comments, ends between two
-// events.
+// Close ends the writing. It reports whether KeepAlive was called, and the bytes of Relay end
+// between two events.
 func (e *Events) Close() (between bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -175,8 +176,8 @@ func (e *Events) Close() (between bool) {
 	return e.timer != nil && betweenEvents(e.tail)
 }
 
-// betweenEvents says whether a stream that ends so far with tail is at a place where an
-// event may begin: at its start or after an empty line.
+// betweenEvents reports whether an event may begin after tail: at the start of the stream, or
+// after an empty line.
 func betweenEvents(tail []byte) bool {
 	lines := lineEnds.Replace(string(tail))
 	return lines == "" || lines == "\n" || strings.HasSuffix(lines, "\n\n")

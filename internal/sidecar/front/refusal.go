@@ -1,5 +1,5 @@
-// Package front is what the HTTP front ends of all transports have in common: headers,
-// revisions, and how a request is answered or refused.
+// Package front has what the HTTP front ends of all transports share: names of headers,
+// protocol revisions, and how the adapter answers or refuses a request.
 package front
 
 import (
@@ -23,25 +23,26 @@ const (
 	TypeEvents = "text/event-stream"
 )
 
-// Refuse answers with an HTTP error and a JSON-RPC error. The id is that of the
-// request, if there is one that the error is to be the answer to.
+// Refuse answers with an HTTP status and a JSON-RPC error. The id is that of the JSON-RPC
+// request that the error answers, or nil.
 func Refuse(w http.ResponseWriter, status int, id []byte, code int, text string) {
 	RefuseWith(w, status, id, code, text, nil)
 }
 
-// RefuseWith is Refuse with data.
+// RefuseWith is Refuse with the data of the JSON-RPC error.
 func RefuseWith(w http.ResponseWriter, status int, id []byte, code int, text string, data []byte) {
 	note(w, status, code, text)
 	WriteJSON(w, status, rpc.AppendError(nil, id, code, text, data), WriteTimeout, nil)
 }
 
-// Unavailable answers that another try may succeed.
+// Unavailable answers 503: the client may try again after a second.
 func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	w.Header().Set("Retry-After", "1")
 	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, text)
 }
 
-// RefuseSession answers a client that no session is opened for now, if it is still there.
+// RefuseSession answers a client that gets no session now. It does nothing if the client has
+// gone.
 func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -54,8 +55,9 @@ func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error)
 	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, err.Error())
 }
 
-// RefuseMessage refuses a message that its session did not take. ended is the text for a client
-// whose session has ended; that answer names no request, as other answers to unknown sessions.
+// RefuseMessage answers a client whose session did not take a message. ended is the text if the
+// session has ended. That answer names no request: clients of the Go SDK would take the error
+// for the request's answer, and keep the session.
 func RefuseMessage(w http.ResponseWriter, id []byte, err error, ended string) {
 	switch {
 	case errors.Is(err, session.ErrEnded):
@@ -69,14 +71,14 @@ func RefuseMessage(w http.ResponseWriter, id []byte, err error, ended string) {
 	}
 }
 
-// RefusePlain answers with an HTTP error and a text, to requests that are no messages.
+// RefusePlain answers an HTTP request that carries no message with a status and a text.
 func RefusePlain(w http.ResponseWriter, status int, text string) {
 	note(w, status, 0, text)
 	http.Error(w, text, status)
 }
 
-// note tells the edge, which keeps a record of the request, why it fails. The code is 0 for
-// an answer that is no message.
+// note tells the edge, which records the request, why it fails. The code is 0 for an answer
+// without a JSON-RPC error.
 func note(w http.ResponseWriter, status, code int, text string) {
 	if record, ok := w.(interface {
 		Refused(status, code int, text string)

@@ -7,12 +7,12 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// once are the headers that name what a request belongs to.
+// once are the headers that a request may have only once.
 var once = [...]string{HeaderSession, HeaderRevision, HeaderLastEventID}
 
-// NamesOnce reports whether a request has no header twice that names what it belongs to: parts
-// that take another one of them would disagree. If it has, it has answered the request; the id
-// is that of the message, if it is one to be answered.
+// NamesOnce reports whether a request names its session, revision and last event at most once.
+// Proxies and servers may read the first or the last of several headers. If NamesOnce returns
+// false it has answered the HTTP request. The id is that of the JSON-RPC request, or nil.
 func NamesOnce(w http.ResponseWriter, r *http.Request, id []byte) bool {
 	for _, name := range once {
 		if len(r.Header[name]) > 1 {
@@ -23,11 +23,11 @@ func NamesOnce(w http.ResponseWriter, r *http.Request, id []byte) bool {
 	return true
 }
 
-// Methods are those of the MCP endpoint, as browsers and the Allow header list them.
+// Methods are the HTTP methods of the MCP endpoint, in the format of the Allow header.
 const Methods = "GET, POST, DELETE"
 
-// TakesMethod reports whether the MCP endpoint has the method of a request. If not, it has
-// answered the request.
+// TakesMethod reports whether the MCP endpoint has the HTTP method of a request. If it returns
+// false it has answered the request.
 func TakesMethod(w http.ResponseWriter, r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost:
@@ -45,12 +45,12 @@ func TakesMethod(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// acceptUsual is what nearly all clients send.
+// acceptUsual is the Accept header of nearly all clients.
 const acceptUsual = TypeJSON + ", " + TypeEvents
 
 // Accepts reports whether the Accept headers of a request allow all of the types. A client that
-// sends none accepts every type. If not, Accepts has answered the request; the id is that of
-// the JSON-RPC request, or nil.
+// sends none accepts every type. If Accepts returns false it has answered the HTTP request. The
+// id is that of the JSON-RPC request, or nil.
 func Accepts(w http.ResponseWriter, r *http.Request, id []byte, types ...string) bool {
 	values := r.Header["Accept"]
 	if len(values) == 0 || len(values) == 1 && values[0] == acceptUsual {

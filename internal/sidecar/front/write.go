@@ -9,22 +9,23 @@ import (
 	"time"
 )
 
-// WriteTimeout is how long a client usually has to read a piece of what it is sent.
+// WriteTimeout is the usual time for a client to read one piece of a response.
 const WriteTimeout = 30 * time.Second
 
-// pieceSize is how much is written in one go, within one deadline.
+// pieceSize is the size of one write, which has one deadline.
 const pieceSize = 64 << 10
 
-// Interrupter can end a write that takes long.
+// Interrupter can interrupt a long write.
 type Interrupter interface {
-	// Interruptible gets what ends the write that begins, and nil when it is over.
+	// Interruptible gets a function that interrupts the write that begins, and nil when the
+	// write ends.
 	Interruptible(interrupt func())
-	// Wrote is called after each piece.
+	// Wrote records that the client has read a piece.
 	Wrote()
 }
 
-// Writer writes to a client. The client has the time to read for every piece anew: one that
-// reads steadily gets all of it, however large it is. One that does not is treated as gone.
+// Writer writes the body of a response. Each piece has a deadline of its own, so that a client
+// that reads steadily gets a body of any size. The write fails if the client does not read.
 type Writer struct {
 	w           http.ResponseWriter
 	control     *http.ResponseController
@@ -34,12 +35,12 @@ type Writer struct {
 	failed      error
 }
 
-// NewWriter returns a Writer for the body of an answer. by may be nil.
+// NewWriter returns a Writer for a response. by may be nil.
 func NewWriter(w http.ResponseWriter, timeout time.Duration, by Interrupter) *Writer {
 	return &Writer{w: w, control: http.NewResponseController(w), timeout: timeout, by: by}
 }
 
-// Write writes all of the data. After an error nothing more is written.
+// Write writes all of the data. After an error, Write returns that error and writes nothing.
 func (o *Writer) Write(data []byte) error {
 	if o.failed == nil {
 		o.failed = o.write(data)
@@ -55,7 +56,7 @@ func (o *Writer) write(data []byte) error {
 	}
 	for piece := range slices.Chunk(data, pieceSize) {
 		o.extend()
-		if o.interrupted.Load() { // just before the deadline was put off
+		if o.interrupted.Load() { // extend may have replaced the deadline of interrupt
 			return os.ErrDeadlineExceeded
 		}
 		if _, err := o.w.Write(piece); err != nil {
@@ -70,15 +71,15 @@ func (o *Writer) write(data []byte) error {
 
 func (o *Writer) interrupt() {
 	o.interrupted.Store(true)
-	_ = o.control.SetWriteDeadline(time.Unix(1, 0)) // as in extend
+	_ = o.control.SetWriteDeadline(time.Unix(1, 0)) // fails as in extend
 }
 
-// extend gives the client time for what is written next.
+// extend sets the deadline for the next write.
 func (o *Writer) extend() {
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // where there is no connection, there is none
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // fails only without a connection, as in tests
 }
 
-// WriteNow is Write for data that must not wait for more.
+// WriteNow is Write, and then a flush: the data does not wait for more.
 func (o *Writer) WriteNow(data []byte) error {
 	if o.Write(data) == nil {
 		o.failed = o.control.Flush()
@@ -86,20 +87,21 @@ func (o *Writer) WriteNow(data []byte) error {
 	return o.failed
 }
 
-// Close gives the client time for the end of the answer, which net/http writes.
+// Close sets a deadline for the end of the response, which net/http writes.
 func (o *Writer) Close() {
 	if o.failed == nil {
 		o.extend()
 	}
 }
 
-// saidLength is the size of a body up to which net/http itself says how long it is.
+// saidLength is the size up to which net/http sets the Content-Length itself.
 const saidLength = 2 << 10
 
-// Shared by all answers, so that none has to make its own.
+// jsonType is shared, so that a response does not allocate it.
 var jsonType = []string{TypeJSON}
 
-// WriteJSON answers with a body of JSON. by may be nil. The client has it then, or is gone.
+// WriteJSON answers with a body of JSON. It ignores write errors: the client has gone then. by
+// may be nil.
 func WriteJSON(w http.ResponseWriter, status int, body []byte, timeout time.Duration, by Interrupter) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -108,7 +110,7 @@ func WriteJSON(w http.ResponseWriter, status int, body []byte, timeout time.Dura
 	}
 	w.WriteHeader(status)
 	if len(body) <= pieceSize {
-		_, _ = w.Write(body) // without a deadline: it fits into buffers, and the kernel gives clients up, too
+		_, _ = w.Write(body) // needs no deadline: it fits into the buffers of the connection
 		return
 	}
 	_ = NewWriter(w, timeout, by).Write(body)
