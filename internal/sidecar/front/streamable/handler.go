@@ -1,8 +1,7 @@
 // Package streamable serves the Streamable HTTP transport of protocol revisions
 // 2025-03-26, 2025-06-18 and 2025-11-25 at one URL. Client and server may also agree on
-// 2024-11-05 there, which had another transport. Revision 2026-07-28 has no sessions: its
-// messages name their version themselves, by which this package recognizes them and hands
-// them on.
+// 2024-11-05 there, which had another transport. Revision 2026-07-28 has no sessions. Each of
+// its messages names its protocol version, so that this package can hand it to Stateless.
 package streamable
 
 import (
@@ -18,27 +17,27 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Options are what a Handler needs, and its limits.
+// Options configure a Handler.
 type Options struct {
 	Sessions *session.Registry
 
 	// Open starts a server for a new session, or connects to one. Clients see its errors.
-	// A session that it returns ends with its server.
+	// The session ends when its server ends.
 	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 	// MintID makes the id of a new session.
 	MintID func() string
-	// Stateless answers messages that name their protocol version themselves. If it is
-	// nil, the Handler refuses them with the list of revisions that it serves.
+	// Stateless answers messages that name their protocol version. If it is nil, the Handler
+	// refuses them with the list of revisions that it serves.
 	Stateless func(w http.ResponseWriter, r *edge.Request)
 
 	OpenTimeout  time.Duration // for a server to start and answer initialize
 	WriteTimeout time.Duration // for a client to read what the adapter writes
 	KeepAlive    time.Duration // between comments on a silent stream
-	Retry        time.Duration // for clients to wait before they connect again
+	Retry        time.Duration // for a client to wait before it resumes a stream
 }
 
-// Retry is how long clients wait before they open a lost stream again. The adapter keeps what
-// they miss, so a second costs little, and it spreads the clients of a proxy that restarts.
+// Retry is how long clients wait before they resume a lost stream. The adapter keeps the events
+// that they miss. The wait spreads the clients of a proxy that restarts.
 const Retry = time.Second
 
 // Handler is the MCP endpoint.
@@ -47,13 +46,13 @@ type Handler struct{ Options }
 // New returns a Handler.
 func New(options Options) *Handler { return &Handler{options} }
 
-// Route is the handler's place at the edge.
+// Route returns the route of the MCP endpoint.
 func (h *Handler) Route() edge.Route {
 	return edge.Route{Methods: front.Methods, Check: h.Check, Serve: h.Serve}
 }
 
-// Check refuses unknown methods, and messages of unknown sessions before the adapter reads
-// their bodies.
+// Check refuses HTTP methods that the endpoint does not have, and messages that name an unknown
+// session. It does so before the adapter reads the body.
 func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.Streamable
 	if !front.TakesMethod(w, r.Request) {
@@ -83,8 +82,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *edge.Request) {
 	}
 }
 
-// session finds the session that a request names. If it returns false it has answered the
-// HTTP request. The id is that of the JSON-RPC request, or nil.
+// session returns the session that an HTTP request names. If it returns false it has answered
+// the HTTP request. The id is that of the JSON-RPC request, or nil.
 func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*session.Session, bool) {
 	if !front.NamesOnce(w, r.Request, id) {
 		return nil, false
@@ -107,15 +106,16 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	return found, true
 }
 
-// refuseSession answers a request that names an unknown session. The answer names no request:
-// clients of the Go SDK would take the error for that request's answer and keep the session.
+// refuseSession answers an HTTP request that names an unknown session. The answer names no
+// JSON-RPC request: clients of the Go SDK would take the error for that request's answer and
+// keep the session.
 func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name string) {
 	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.NoSuch(name, &r.Caller))
 }
 
-// owns says whether a session belongs to the caller. For other callers it does not exist.
-// A server that checks tokens itself sees the tokens of requests only. For everything
-// else the caller needs a token that the server has accepted before.
+// owns reports whether a session belongs to the caller. A server that checks tokens itself
+// sees only the tokens of JSON-RPC requests. For other messages, and for GET and DELETE, the
+// caller needs a token that the server has accepted before.
 func owns(r *edge.Request, found *session.Session) bool {
 	if found.ServerChecks && !onlyRequests(r) {
 		return found.Owner.IsVerified(&r.Caller)
@@ -150,11 +150,11 @@ func (h *Handler) get(w http.ResponseWriter, r *edge.Request) {
 		reply.streamEvents()
 	case errors.Is(err, session.ErrUnknownEvent):
 		// Not 404: the client would take that for the end of the session, and open
-		// another.
+		// another one.
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 	case errors.Is(err, session.ErrStreamOver):
-		// Clients of event streams take 204 for "do not connect again". Clients of the
-		// official SDKs try every second, until they see an answer or 204.
+		// 204 tells a client of event streams not to connect again. Clients of the
+		// official SDKs try every second until they get an answer or 204.
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, session.ErrEnded):
 		front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, err.Error())

@@ -14,9 +14,9 @@ import (
 
 var errNotOpened = errors.New("the session was not opened")
 
-// initialize opens a session: a slot in the registry, a server, and the server's result.
-// The client learns the session's id only together with that result, so that an
-// initialize that fails leaves no session behind.
+// initialize opens a session: it reserves a slot, starts a server, and sends it the request.
+// The client gets the id of the session together with the server's result. So an initialize
+// that fails leaves no session behind.
 func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	message := r.Messages[0]
 	message.From = &r.Caller
@@ -42,21 +42,21 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	stream, err := opened.Call(ctx, message)
 	if err != nil {
 		opened.End(errNotOpened)
-		// Not 404, as for other messages: this client is about to begin a session.
+		// Not 404, as for other messages: the client has no session that could have ended.
 		front.Unavailable(w, id, "the server did not take initialize: "+err.Error())
 		return
 	}
 	events, err := collect(ctx, stream)
 	if err != nil {
 		opened.End(errNotOpened)
-		if r.Context().Err() == nil { // otherwise the client is gone
+		if r.Context().Err() == nil { // otherwise the client has gone
 			front.Refuse(w, http.StatusOK, id, rpc.CodeInternal, "the server did not answer initialize within "+h.OpenTimeout.String())
 		}
 		return
 	}
 	answer := events[len(events)-1]
 	revision, agreed, _ := rpc.Agreement(answer.Message)
-	if agreed && r.Context().Err() == nil { // a client that has gone never learns the id
+	if agreed && r.Context().Err() == nil { // a client that has gone does not get the id
 		opened.Revision = revision
 		opened.Owner = caller.NewOwner(&r.Caller)
 		r.Record.Session, r.Record.Revision = opened.Number, edge.KnownRevision(revision)
@@ -70,10 +70,10 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	r.Record.Answered(edge.ErrorType(answer.Failed()))
 }
 
-// collect waits for everything on a stream, up to the answer that ends it.
+// collect waits for all events of a stream. The answer to initialize is the last one.
 func collect(ctx context.Context, stream *session.Stream) (events []session.Event, err error) {
 	defer stream.Detach()
-	// Meanwhile the session's limits bound what the server sends.
+	// Until then the events stay in the session, whose limits bound them.
 	for !stream.Finished() {
 		select {
 		case <-ctx.Done():

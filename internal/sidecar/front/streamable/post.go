@@ -17,8 +17,8 @@ func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
 	}
 	message := &r.Messages[0]
 	revision := r.Head(front.HeaderRevision)
-	// The version in the message counts before the one in the header: older clients send
-	// no header, or a proxy has added one (B-01).
+	// The version in the message has precedence over the one in the header: clients may send
+	// no header, and a proxy may add one (B-01).
 	switch {
 	case !admit(w, r, message):
 	case message.Envelope.ProtocolVersion != nil:
@@ -43,9 +43,9 @@ func (h *Handler) stateless(w http.ResponseWriter, r *edge.Request) {
 	h.Stateless(w, r)
 }
 
-// unserved answers a message without a protocol version of its own, whose header has a
-// version without sessions. Only clients of 2026-07-28, or of a later revision, send such
-// a header, and their requests must have the version in the message, too.
+// unserved answers a message that names no protocol version, in an HTTP request whose header
+// names a revision without sessions. Only clients of 2026-07-28, or of a later revision, send
+// such a header. Their requests must name the version in the message, too.
 func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revision string) {
 	switch {
 	case message.Envelope.Kind == rpc.Request:
@@ -60,17 +60,17 @@ func (h *Handler) unserved(w http.ResponseWriter, message *session.Message, revi
 	case message.Envelope.Kind == rpc.Response:
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "protocol revision "+revision+" has no requests of servers, and so no answers to them")
 	default:
-		w.WriteHeader(http.StatusAccepted) // and no more: the revision has no notification for servers
+		w.WriteHeader(http.StatusAccepted) // the revision has no notifications for servers, so the adapter drops it
 	}
 }
 
-// admit says whether the client accepts the answer to a message, alone or in a batch. If
-// it returns false it has answered the HTTP request.
+// admit reports whether the client accepts the content types of the answer to a message. If it
+// returns false it has answered the HTTP request.
 func admit(w http.ResponseWriter, r *edge.Request, message *session.Message) bool {
 	return message.Envelope.Kind != rpc.Request || front.Accepts(w, r.Request, idOf(message), front.TypeJSON, front.TypeEvents)
 }
 
-// idOf returns the id of a request, and nil for other messages, which get no answer.
+// idOf returns the id of a request. It returns nil for other messages, which get no answer.
 func idOf(message *session.Message) []byte {
 	if message.Envelope.Kind != rpc.Request {
 		return nil
@@ -78,7 +78,7 @@ func idOf(message *session.Message) []byte {
 	return message.Envelope.ID.Of(message.Bytes)
 }
 
-// pass hands messages to their session, and waits for the answers to requests.
+// pass hands messages to their session, and writes the answers to requests.
 func (h *Handler) pass(w http.ResponseWriter, r *edge.Request, found *session.Session) {
 	const ended = "the session has just ended; begin again with initialize"
 	requests, err := found.TellAll(r.Context(), &r.Caller, r.Messages)
@@ -100,7 +100,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *edge.Request, found *session.Se
 	reply.run()
 }
 
-// batch takes an array of messages, which only revision 2025-03-26 has.
+// batch serves an array of messages, which only revision 2025-03-26 has.
 func (h *Handler) batch(w http.ResponseWriter, r *edge.Request) {
 	if revision := r.Head(front.HeaderRevision); revision == front.Revision20260728 {
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "protocol revision "+revision+" has no batches")

@@ -10,20 +10,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// reply writes the messages of a stream to the client. It decides late how: if the first
-// message is the answer, it writes one JSON body, and otherwise an event stream.
+// reply writes the messages of a stream to the client. If the first message is the only answer,
+// it writes a JSON body, and otherwise an event stream.
 type reply struct {
 	handler  *Handler
 	w        http.ResponseWriter
 	r        *edge.Request
 	stream   *session.Stream
 	revision string
-	after    string // the event that the client has, if it resumes the stream
+	after    string // the id of the last event that the client got, if it resumes the stream
 }
 
 func (p *reply) run() {
 	defer p.stream.Detach()
-	if p.r.Batch { // with one answer for each of its requests
+	if p.r.Batch { // has several answers
 		p.streamEvents()
 		return
 	}
@@ -51,7 +51,7 @@ func (p *reply) run() {
 	}
 }
 
-// writeAll answers with one body or, if there is more than one event, a stream.
+// writeAll answers with a JSON body, or with an event stream if there are several events.
 func (h *Handler) writeAll(w http.ResponseWriter, all []session.Event) {
 	if len(all) == 1 {
 		front.WriteJSON(w, http.StatusOK, all[0].Message, h.WriteTimeout, nil)
@@ -61,16 +61,16 @@ func (h *Handler) writeAll(w http.ResponseWriter, all []session.Event) {
 	for _, event := range all {
 		events.Append(rpc.Event{Data: event.Message})
 	}
-	_ = events.Flush() // the client has it, or is gone
+	_ = events.Flush() // on an error the client has gone
 }
 
-// streamEvents answers by an event stream, until it ends or the client disconnects. It
-// takes the first message only after MakeResumable, so that every event has an id.
+// streamEvents answers with an event stream, until the stream ends or the client disconnects.
+// It takes the first message after MakeResumable, so that every event has an id.
 func (p *reply) streamEvents() {
 	events := front.StartEvents(p.w, http.StatusOK, p.handler.WriteTimeout, p.stream)
 	beginning, resumable := p.stream.MakeResumable()
 	if p.after != "" {
-		beginning = p.after // a client that resumes once more gets no event twice
+		beginning = p.after // so that a client that resumes again gets no event twice
 	}
 	if resumable && p.revision == front.Revision20251125 {
 		events.Prime(beginning, p.handler.Retry)
@@ -79,21 +79,21 @@ func (p *reply) streamEvents() {
 	}
 	source := &source{stream: p.stream, record: &p.r.Record, resumable: resumable}
 	if events.Run(p.r.Context(), p.handler.KeepAlive, source) && source.last {
-		p.r.Record.Answered("") // unless a call has failed
+		p.r.Record.Answered("") // has no effect if a call has failed
 	}
 }
 
-// source is what the event stream of a reply is made of.
+// source is the front.Source of a reply.
 type source struct {
 	stream    *session.Stream
 	record    *edge.Record
 	resumable bool
-	id        []byte // of the event that was appended last
-	last      bool   // nothing follows that event
+	id        []byte // id of the event that was appended last
+	last      bool   // no event follows that one
 }
 
-// Gather is that of front.Source. A client that is treated as gone can come back and
-// resume. If it has come back already, it gets there what was gathered here.
+// Gather implements front.Source. If the client has resumed the stream on another connection,
+// it gets the gathered events there, and this response ends.
 func (s *source) Gather(to *front.Events) (more bool) {
 	more = s.take(to)
 	if s.stream.Replaced() {
@@ -123,12 +123,12 @@ func (s *source) append(to *front.Events, event session.Event) {
 		to.Append(rpc.Event{ID: s.id, Data: event.Message})
 	}
 	s.last = event.Last
-	if failed := event.Failed(); failed != "" { // one of a batch is enough
+	if failed := event.Failed(); failed != "" { // a batch has failed if one of its calls has
 		s.record.Answered(edge.ErrorType(failed))
 	}
 }
 
-// Wait is that of front.Source.
+// Wait implements front.Source.
 func (s *source) Wait(ctx context.Context, _ *front.Events) {
 	select {
 	case <-ctx.Done():
