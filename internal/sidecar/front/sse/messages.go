@@ -11,15 +11,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// serveMessages takes the messages of a client for the server of its connection. It only
-// acknowledges them: answers travel on the event stream.
+// serveMessages hands the messages of a client to the server of its connection, and
+// acknowledges them. The client gets answers on its event stream.
 func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 	c, ok := t.find(w, r)
 	if !ok {
 		return
 	}
-	// Client and server may agree on 2025-03-26 over this transport, and that revision
-	// has batches. Clients that have not agreed yet may send them, too (J-10).
+	// Client and server may agree on 2025-03-26 over this transport, which has batches.
+	// Before they agree on a revision, the client may send batches, too (J-10).
 	if agreed := c.revision(); r.Batch && agreed >= firstWithoutBatches {
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "batches are part of protocol revision 2025-03-26 only; this connection has "+agreed)
 		return
@@ -34,11 +34,11 @@ func (t *Transport) serveMessages(w http.ResponseWriter, r *edge.Request) {
 // firstWithoutBatches is the first revision after the one with batches.
 const firstWithoutBatches = "2025-06-18"
 
-// errStateless refuses notifications of 2026-07-28, which this transport does not serve.
-// Requests get an answer on the stream.
+// errStateless refuses notifications of 2026-07-28, which this transport does not serve. The
+// adapter answers requests of that revision on the event stream.
 var errStateless = errors.New("messages of the stateless protocol are not taken here; begin with initialize")
 
-// refuse answers a message that did not reach its server.
+// refuse answers the POST of a message that did not reach the server.
 func refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, errStateless) {
 		front.Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
@@ -47,8 +47,8 @@ func refuse(w http.ResponseWriter, err error) {
 	front.RefuseMessage(w, nil, err, noConnection)
 }
 
-// take hands messages to the server, notifications and responses first. The adapter
-// itself answers those that the server must not see.
+// take hands messages to the server, notifications and responses first. The adapter answers
+// requests that the server must not see.
 func (c *connection) take(r *edge.Request) error {
 	ctx := r.Context()
 	if len(r.Messages) == 1 {
@@ -70,22 +70,22 @@ func (c *connection) take(r *edge.Request) error {
 	return c.call(r, requests)
 }
 
-// call hands a request to the server. The writer of the stream closes its record with the
-// answer.
+// call hands a request to the server. Gather closes the record of the request when it writes
+// the answer.
 func (c *connection) call(r *edge.Request, request []session.Message) error {
 	record := r.HandOver()
 	request[0].Tag = record
 	c.records.add(record)
 	err := c.session.CallOn(r.Context(), c.stream, request...)
 	if err != nil {
-		c.records.take(record) // the edge closes it, with the refusal
+		c.records.take(record) // the edge closes it when the adapter refuses the request
 	}
 	return err
 }
 
-// answerTo returns the answer to a request that the server must not see, with its error code,
-// or an error for another such message, which gets no answer. It returns neither for all
-// other messages.
+// answerTo returns the adapter's answer to a request that the server must not see, and the
+// error code in it. For a notification or response that the server must not see it returns an
+// error. For all other messages it returns nil.
 func (c *connection) answerTo(message session.Message) (answer []byte, code int, err error) {
 	e := &message.Envelope
 	id := e.ID.Of(message.Bytes)
@@ -102,7 +102,7 @@ func (c *connection) answerTo(message session.Message) (answer []byte, code int,
 	return nil, 0, nil
 }
 
-// answer sends the client an answer of the adapter itself.
+// answer puts an answer of the adapter on the event stream.
 func (c *connection) answer(ctx context.Context, message []byte) error {
 	select {
 	case c.answers <- message:

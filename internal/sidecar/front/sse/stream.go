@@ -18,17 +18,16 @@ import (
 // errGone ends the session of a client that has closed its event stream.
 var errGone = fmt.Errorf("%w: it closed its connection", session.ErrClient)
 
-// connection is the event stream of one client, and its session. All messages of the
-// server are on one stream, so that they arrive in the order in which the server sends
-// them.
+// connection is the event stream of one client, and its session. The session puts all
+// messages of the server on one stream, so that the client gets them in order.
 type connection struct {
 	session *session.Session
 	stream  *session.Stream
 	records records
-	answers chan []byte // of the adapter itself
+	answers chan []byte // answers of the adapter
 
-	initialize atomic.Pointer[string] // its id, once the server has it
-	agreed     atomic.Value           // string: the revision in the answer to it
+	initialize atomic.Pointer[string] // id of the request, once the client has sent it
+	agreed     atomic.Value           // the revision in the answer to initialize, a string
 }
 
 // begin records the id of initialize. It returns false if the client has sent one before.
@@ -37,8 +36,8 @@ func (c *connection) begin(id []byte) bool {
 	return c.initialize.CompareAndSwap(nil, &text)
 }
 
-// note looks for the answer to initialize, before the client gets it. So the adapter
-// knows the revision whenever the client does.
+// note records the revision in the answer to initialize, before the client gets the answer. So
+// the adapter knows the revision as soon as the client does.
 func (c *connection) note(message []byte) {
 	id := c.initialize.Load()
 	if id == nil || c.agreed.Load() != nil {
@@ -52,16 +51,16 @@ func (c *connection) note(message []byte) {
 	c.agreed.Store(revision)
 }
 
-// revision is the protocol revision of the session; empty before client and server agree
+// revision returns the protocol revision of the session, or "" before client and server agree
 // on one.
 func (c *connection) revision() string {
 	agreed, _ := c.agreed.Load().(string)
 	return agreed
 }
 
-// serveStream opens a session and sends its messages to the client, until the client or
-// the server ends. A client that disconnects cannot come back, so that its session and
-// its server end with the GET.
+// serveStream opens a session and sends its messages to the client, until the client
+// disconnects or the server ends. The client cannot resume the stream, so the session ends with
+// the GET.
 func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	if !front.Accepts(w, r.Request, nil, front.TypeEvents) {
 		return
@@ -80,8 +79,7 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	defer opened.End(errGone)
 	opened.Owner = caller.NewOwner(&r.Caller)
 	r.Record.Session = opened.Number
-	// The registry has the session under a secret name, so that clients cannot reach it
-	// by another transport.
+	// The id is secret, so that clients cannot reach the session over Streamable HTTP.
 	slot.Fill(r.Context(), rand.Text(), opened)
 
 	defer general.Detach()
@@ -95,7 +93,7 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	events.Run(r.Context(), t.KeepAlive, c)
 }
 
-// open starts a server, and opens the stream for messages that belong to no call.
+// open opens a session, and its stream for all messages.
 func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Session, *session.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.OpenTimeout)
 	defer cancel()
@@ -111,10 +109,10 @@ func (t *Transport) open(ctx context.Context, from *caller.Caller) (*session.Ses
 	return opened, general, nil
 }
 
-// Gather is that of front.Source.
+// Gather implements front.Source.
 func (c *connection) Gather(to *front.Events) (more bool) {
 	select {
-	case answer := <-c.answers: // however much the server says
+	case answer := <-c.answers: // first, so that messages of the server do not delay it
 		to.Append(rpc.Event{Data: answer})
 	default:
 	}
@@ -135,7 +133,7 @@ func (c *connection) Gather(to *front.Events) (more bool) {
 	return true
 }
 
-// Wait is that of front.Source.
+// Wait implements front.Source.
 func (c *connection) Wait(ctx context.Context, to *front.Events) {
 	select {
 	case <-ctx.Done():
@@ -145,7 +143,7 @@ func (c *connection) Wait(ctx context.Context, to *front.Events) {
 	}
 }
 
-// records are those of requests whose answers the connection has not written yet.
+// records are the records of requests whose answers the adapter has not written yet.
 type records struct {
 	mu   sync.Mutex
 	open map[*edge.Handed]struct{}
@@ -173,7 +171,7 @@ func (r *records) take(record *edge.Handed) {
 	delete(r.open, record)
 }
 
-// cancel closes all records, when the connection ends.
+// cancel closes all records when the connection ends.
 func (r *records) cancel() {
 	r.mu.Lock()
 	open := r.open

@@ -1,9 +1,9 @@
-// Package sse serves the HTTP+SSE transport of protocol revision 2024-11-05, for
-// clients that know no newer one. It has two URLs: a GET of the first opens an event
-// stream, and clients POST their messages to the second.
+// Package sse serves the HTTP+SSE transport of protocol revision 2024-11-05, for clients that
+// know no newer transport. It has two URLs: a GET of the first opens an event stream, and
+// clients POST their messages to the second.
 //
-// An event stream is a session. Its server starts when the client connects, and ends when
-// the client disconnects; the client cannot resume it. All answers travel on that stream.
+// Each event stream is a session. Its server starts when the client connects, and ends when the
+// client disconnects. The client gets all answers on that stream, and cannot resume it.
 package sse
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// The paths where clients expect the two URLs.
+// The paths of the two URLs.
 const (
 	StreamPath   = "/sse"
 	MessagesPath = "/messages"
@@ -27,15 +27,15 @@ const (
 
 const tokenParameter = "token"
 
-// Options are what a Transport needs, and its limits.
+// Options configure a Transport.
 type Options struct {
 	Sessions *session.Registry
 
 	// Open starts a server for a new session, or connects to one. Clients see its errors.
-	// A session that it returns ends with its server.
+	// The session ends when its server ends.
 	Open func(ctx context.Context, from *caller.Caller) (*session.Session, error)
 	// MintToken makes the token that a client sends with each POST. Other clients must
-	// not be able to guess it, and it must need no escapes in a URL.
+	// not be able to guess it. It must contain no characters that URLs escape.
 	MintToken func() string
 	// PostTo is the path in the endpoint event, to which clients send their messages.
 	PostTo string
@@ -58,7 +58,7 @@ func New(options Options) *Transport {
 	return &Transport{Options: options, connections: map[string]*connection{}}
 }
 
-// Routes are the transport's places at the edge.
+// Routes returns the routes of the two URLs.
 func (t *Transport) Routes() map[string]edge.Route {
 	return map[string]edge.Route{
 		StreamPath:   {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
@@ -66,7 +66,7 @@ func (t *Transport) Routes() map[string]edge.Route {
 	}
 }
 
-// only refuses all methods but one.
+// only returns a check that refuses all HTTP methods but one.
 func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
 	return func(w http.ResponseWriter, r *edge.Request) bool {
 		r.Record.Front = edge.HTTPAndSSE
@@ -79,8 +79,8 @@ func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
 	}
 }
 
-// find returns the connection that a request names, if it belongs to the caller. If it
-// returns false it has answered the request.
+// find returns the connection that an HTTP request names, if it belongs to the caller. If it
+// returns false it has answered the HTTP request.
 func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, bool) {
 	token := r.URL.Query().Get(tokenParameter)
 	if token == "" {
