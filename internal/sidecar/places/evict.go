@@ -54,7 +54,7 @@ func (p *Places) yieldLocked(chosen candidate, w *waiter) {
 }
 
 // idleLocked returns the sessions without an open stream or a call in flight. A place without an
-// occupant belongs to a session that is still opening.
+// occupant belongs to a session that a client opens now.
 func (p *Places) idleLocked() (idle []candidate) {
 	for place := range p.taken {
 		if place.occupant == nil {
@@ -69,7 +69,7 @@ func (p *Places) idleLocked() (idle []candidate) {
 
 // chooseLocked returns the index of the session that ends for a newcomer with the key, or -1. It
 // prefers sessions of the key with the greatest share, then those with the least use, and then the
-// one that is idle longest.
+// longest idle one.
 func (p *Places) chooseLocked(idle []candidate, key string) int {
 	best := -1
 	for i, c := range idle {
