@@ -99,7 +99,7 @@ func TestRequestOutlivesItsCall(t *testing.T) {
 				synctest.Wait()
 				got := h.server.messages()
 				if last := got[len(got)-1]; !strings.Contains(last, `"id":"s1","error":{"code":-32603`) {
-					t.Errorf("the server was last told %s, want that nobody will answer", last)
+					t.Errorf("the server got %s last, want an error in place of an answer", last)
 				}
 			})
 		})

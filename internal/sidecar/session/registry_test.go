@@ -81,7 +81,7 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 		}
 		first := newHarness(t, testLimits)
 		probe(first, "first")
-		r.add(t, newHarness(t, testLimits), "other") // the probe has taken nobody's place
+		r.add(t, newHarness(t, testLimits), "other") // the probe has taken no place of a client
 		if _, err := r.Reserve(t.Context(), client); !errors.Is(err, places.ErrFull) {
 			t.Errorf("one too many: %v", err)
 		}
@@ -125,7 +125,7 @@ func TestRegistryHasASlotForTheProbe(t *testing.T) {
 	})
 }
 
-// T-26, L-07: time ends what nobody uses, and what is used for too long.
+// T-26, L-07: the registry ends sessions that are idle, and sessions that last too long.
 func TestRegistryKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

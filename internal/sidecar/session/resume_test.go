@@ -168,7 +168,7 @@ func TestWithoutReplay(t *testing.T) {
 	one.Detach()
 	h.answer(1)
 	if len(h.streams) != 0 {
-		t.Error("the answer is kept for nobody")
+		t.Error("the session keeps an answer that no client can read")
 	}
 }
 

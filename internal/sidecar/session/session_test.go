@@ -159,14 +159,14 @@ func TestProgressFollowsItsToken(t *testing.T) {
 	h.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"7"}}`)
 	expect(t, "first call", taken(one), `"method":"notifications/progress","params":{"progressToken":"a"}`)
 	expect(t, "second call", taken(two), `"method":"notifications/progress","params":{"progressToken":7}`)
-	expect(t, "general stream", taken(general)) // nobody gave the last token, which is a string
+	expect(t, "general stream", taken(general)) // no client gave the last token, which is a string
 	if got := h.metrics.UnmatchedProgress.Value(); got != 1 {
 		t.Errorf("U-05 unmatched progress: got %d, want 1", got)
 	}
 }
 
-// What belongs to no call: one call in flight takes it, else a general stream,
-// else the newest call, else whoever comes.
+// A message that belongs to no call goes to the only call in flight, else to a general stream,
+// else to the newest call, else to the stream that opens next.
 func TestRoutingOfTheRest(t *testing.T) {
 	t.Run("R28 the only call", func(t *testing.T) {
 		h := newHarness(t, testLimits)
@@ -189,7 +189,7 @@ func TestRoutingOfTheRest(t *testing.T) {
 		expect(t, "older call", taken(one))
 		expect(t, "newer call", taken(two), askText)
 	})
-	t.Run("R27 nobody there yet", func(t *testing.T) {
+	t.Run("R27 no stream yet", func(t *testing.T) {
 		h := newHarness(t, testLimits)
 		h.say(note)
 		h.say(ask)
@@ -220,7 +220,7 @@ func TestAnswersToServerRequests(t *testing.T) {
 	one := h.call(1, "")
 	h.say(ask)
 	expect(t, "call", taken(one), askText)
-	h.tell(`{"jsonrpc":"2.0","id":"other","result":{}}`) // Q-06: nobody asked
+	h.tell(`{"jsonrpc":"2.0","id":"other","result":{}}`) // Q-06: the server did not ask
 	h.tell(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
 	h.tell(`{"jsonrpc":"2.0","id":"s1","result":{}}`) // once is enough
 	expect(t, "server", h.server.messages()[1:], `{"jsonrpc":"2.0","id":"s1","result":{}}`)

@@ -149,6 +149,6 @@ func TestOwnAnswerAmongMany(t *testing.T) {
 		t.Error("it is not full of what the server says")
 	}
 	if got := client.Body.String(); !strings.Contains(got, "data: \"ours\"\n\n") {
-		t.Errorf("our answer is not among %d bytes", len(got))
+		t.Errorf("the answer of the adapter is not among %d bytes", len(got))
 	}
 }

@@ -149,8 +149,8 @@ func TestStateless(t *testing.T) {
 	wantIn(t, c.hear(), `"id":1,"error":{"code":-32600`)
 }
 
-// E-06, R02, R15: a client that goes, a call in flight or not, takes its server
-// along and nobody else's.
+// E-06, R02, R15: when a client goes, with or without a call in flight, its server ends, and
+// no other one.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, nil)
@@ -201,8 +201,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Q-04, R25, R55: everybody gets what is theirs and nothing else, though all use
-// the same ids at the same time.
+// Q-04, R25, R55: each client gets its own messages and no others, though all use the same
+// ids at the same time.
 func TestOwnAnswersOnly(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, nil)
@@ -295,7 +295,7 @@ func TestCallsRefused(t *testing.T) {
 	if got := c.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); got.status != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %d", got.status)
 	}
-	c.say(`{"jsonrpc":"2.0","id":77,"result":{}}`) // Q-06: nobody asked
+	c.say(`{"jsonrpc":"2.0","id":77,"result":{}}`) // Q-06: the server did not ask
 	c.say(`{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`)
 	wantIn(t, c.hear(), `"id":1,"result"`, `\"action\":\"accept\"`)
 	if got := e.metrics.UnmatchedAnswers.Value(); got != 1 {

@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		"R17 OPTIONS":                    {"OPTIONS", "", with(headerSession, id), 405, "POST, GET and DELETE"},
 		"R17 PATCH":                      {"PATCH", ping, with(headerSession, id), 405, "POST, GET and DELETE"},
 		"R17 TRACE":                      {"TRACE", "", with(headerSession, id), 405, "POST, GET and DELETE"},
-		"R17 a method of nobody's":       {"BREW", ping, with(headerSession, id), 405, "POST, GET and DELETE"},
+		"R17 an unknown method":          {"BREW", ping, with(headerSession, id), 405, "POST, GET and DELETE"},
 		"T-02 evil origin":               {"POST", ping, with(headerSession, id, "Origin", "http://evil.example.com"), 403, `the origin \"http://evil.example.com\" is not allowed here: allowed origins are configured on the server`},
 		"X-04 evil host":                 {"POST", ping, with(headerSession, id, "Host", "evil.example.com"), 403, "evil.example.com"},
 		"L-22 stateless request":         {"POST", `{"jsonrpc":"2.0","id":"m","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, with(), 400, `"id":"m","error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"],"requested":"2026-07-28"}}`},
@@ -182,7 +182,7 @@ func TestResumeACall(t *testing.T) {
 	}
 
 	var resumed *http.Response
-	gomega.NewWithT(t).Eventually(func() int { // until the server has noticed that we are gone
+	gomega.NewWithT(t).Eventually(func() int { // until the adapter has noticed that the client has gone
 		resumed = e.do("GET", "", map[string]string{"Accept": typeEvents, headerSession: id, headerLastEventID: question.id})
 		return resumed.StatusCode
 	}).WithTimeout(hang.Guard).Should(gomega.Equal(http.StatusOK))
