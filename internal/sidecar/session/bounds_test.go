@@ -238,6 +238,11 @@ func TestPingsOfAServerThatDoesNotRead(t *testing.T) {
 		if got := metrics.DroppedReplies.Value(); int(got)+waiting+1 != pings {
 			t.Errorf("%d answers wait, one is written, and %d are dropped, of %d", waiting, got, pings)
 		}
+		server.close()
+		synctest.Wait()
+		if got := metrics.DroppedReplies.Value(); got != pings {
+			t.Errorf("after the server fails, %d of %d answers are dropped", got, pings)
+		}
 	})
 }
 

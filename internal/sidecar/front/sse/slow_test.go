@@ -152,3 +152,16 @@ func TestOwnAnswerAmongMany(t *testing.T) {
 		t.Errorf("the answer of the adapter is not among %d bytes", len(got))
 	}
 }
+
+// A client whose connection has ended gets no answer of the adapter, and the adapter does not
+// wait.
+func TestOwnAnswerAfterTheEnd(t *testing.T) {
+	opened := session.New(mute{}, session.Limits{Calls: 1, Streams: 1}, &session.Metrics{})
+	c := &connection{session: opened, answers: make(chan []byte)}
+	opened.End(errGone)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.answer(ctx, []byte(`"ours"`)); !errors.Is(err, session.ErrEnded) {
+		t.Errorf("got %v", err)
+	}
+}
