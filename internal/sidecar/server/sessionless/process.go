@@ -266,6 +266,9 @@ func (p *process) closeLocked(c *Call) {
 	}
 	p.forgetLocked(c)
 	p.unsubscribeLocked(c)
+	if c.mirrored != nil {
+		go c.mirrored.unmirror(c) // a goroutine that holds another process's lock may wait for this one's
+	}
 	delete(p.open, c)
 	p.takenLocked(c, c.buffered)
 	c.inbox, c.writing = nil, 0
