@@ -202,7 +202,7 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	}
 	// The session ends whatever the server answers, so the server must have accepted the caller.
 	found, ok := p.Sessions.Find(id).(*proxySession)
-	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.finish(session.ErrClient, always) {
+	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.EndIf(session.ErrClient, always) {
 		p.gone(w, r)
 		return
 	}

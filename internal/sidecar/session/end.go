@@ -8,13 +8,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// EndedBy is why the session ended, or nil if it has not.
-func (s *Session) EndedBy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.endedBy
-}
-
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
@@ -111,17 +104,4 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 		hook()
 	}
 	return true
-}
-
-// OnEnd has a function called when the session ends, or now if it has.
-func (s *Session) OnEnd(hook func()) {
-	s.mu.Lock()
-	over := s.endedBy != nil
-	if !over {
-		s.onEnd = append(s.onEnd, hook)
-	}
-	s.mu.Unlock()
-	if over {
-		hook()
-	}
 }

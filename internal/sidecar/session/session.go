@@ -97,6 +97,7 @@ type Session struct {
 	metrics *Metrics
 
 	Identity
+	Ending // guarded by mu
 	// ServerChecks says that the server checks tokens itself. It is set as Identity is.
 	ServerChecks bool
 	// AnswerCancelled says that the client waits for an answer to calls that it has
@@ -137,9 +138,7 @@ type Session struct {
 
 	sending atomic.Int64 // bytes of messages that the server has yet to read
 
-	ended   chan struct{}
-	endedBy error
-	onEnd   []func()
+	ended chan struct{}
 }
 
 // call is a client's request that has no answer yet.
@@ -172,7 +171,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 		replay:         replay{limit: limits.ReplayBytes},
 		ended:          make(chan struct{}),
 	}
-	s.room = sync.NewCond(&s.mu)
+	s.room, s.Ending = sync.NewCond(&s.mu), NewEnding(&s.mu)
 	s.account = limits.Memory.Account(s.giveWay)
 	return s
 }

@@ -112,6 +112,25 @@ func TestPoolListens(t *testing.T) {
 	s.wantCancelled(second, mirrored)
 }
 
+// Only the first process ends the subscription of a client. The end of one at another process
+// says nothing about it.
+func TestPoolMirrorEnds(t *testing.T) {
+	s, first, _ := newPool(t, nil)
+	for range 2 {
+		first.Next(t)
+	}
+	early, upstream := s.open(first, `"early"`)
+	s.post(enveloped("3", "some/method", ""))
+	first.Next(t)
+	second := s.process()
+	mirrored := s.wantUpstream(second, allKinds)
+	second.Emit(changed(acknowledged, mirrored, `"notifications":{`+allKinds+`},`))
+	second.Answer(mirrored, `"result":{}`)
+	await(t, "the end of the mirror", func() bool { return s.server.mirrors() == 0 })
+	first.Emit(changed(toolsChanged, upstream, ""))
+	s.equal("after that", early.event(), changedFor(toolsChanged, `"early"`, ""))
+}
+
 // mirrors is how many subscriptions there are at other processes.
 func (s *Server) mirrors() (sum int) {
 	s.pool.mu.Lock()
