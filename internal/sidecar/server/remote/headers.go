@@ -13,13 +13,6 @@ import (
 // AcceptBoth is the Accept header of a POST. Servers look for both types by name.
 const AcceptBoth = front.TypeJSON + ", " + front.TypeEvents
 
-// Headers that repeat parts of the body of a request.
-const (
-	headerMethod = "Mcp-Method"
-	headerName   = "Mcp-Name"
-	headerParam  = "Mcp-Param-"
-)
-
 // hopByHop are the headers that concern one TCP connection only.
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",

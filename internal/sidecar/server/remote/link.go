@@ -43,7 +43,7 @@ type call struct {
 func newLink(to *Server, from *caller.Caller) *link {
 	live, end := context.WithCancelCause(context.Background())
 	return &link{
-		senders: senders{opener: shownBy(from)}, server: to, posts: newPoster(to.Calls, to.SendTimeout),
+		senders: senders{opener: shownBy(from)}, server: to, posts: poster{slots: make(chan struct{}, to.Calls), timeout: to.SendTimeout},
 		live: live, end: end, calls: map[string]*call{},
 	}
 }

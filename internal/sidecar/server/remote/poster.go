@@ -19,10 +19,6 @@ type poster struct {
 	timeout time.Duration // for the server to read a message
 }
 
-func newPoster(most int, timeout time.Duration) poster {
-	return poster{slots: make(chan struct{}, most), timeout: timeout}
-}
-
 // posting is how one message is posted.
 type posting struct {
 	// do makes the request with the context that it is given.

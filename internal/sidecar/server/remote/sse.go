@@ -31,7 +31,7 @@ var (
 // bounds the wait only.
 func (s *Server) DialSSE(ctx context.Context, from *caller.Caller) (*SSE, error) {
 	c := &SSE{link: newLink(s, from)}
-	c.posts = newPoster(postsPerCall*s.Calls, s.SendTimeout)
+	c.posts.slots = make(chan struct{}, postsPerCall*s.Calls)
 	abandon := context.AfterFunc(ctx, func() { c.end(ctx.Err()) })
 	err := c.connect()
 	if !abandon() { // the context has ended, perhaps just now

@@ -78,14 +78,18 @@ func (c *Stateful) sendRequest(ctx context.Context, by sender, text []byte, enve
 	if string(envelope.Method) == rpc.MethodInitialize {
 		return c.sendInitialize(ctx, by, id, text)
 	}
-	flight := c.begin(c.live, id, by)
+	return c.exchange(ctx, c.begin(c.live, id, by), text, c.take)
+}
+
+// exchange posts a request, and has take read the response.
+func (c *Stateful) exchange(ctx context.Context, flight *call, text []byte, take func(context.Context, *call, *http.Response)) error {
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		response, err := c.post(ctx, text, by.header)
+		response, err := c.post(ctx, text, flight.by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
 		defer func() { _ = response.Body.Close() }()
-		c.take(ctx, flight, response)
+		take(ctx, flight, response)
 		return nil
 	})
 }
