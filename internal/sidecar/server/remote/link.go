@@ -101,10 +101,10 @@ func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context
 		c.cancel()
 		l.forget(c)
 	}
-	err := l.posts.post(ctx, c.ctx, posting{do: func(ctx context.Context) error {
+	_, err := l.posts.post(ctx, c.ctx, 0, func(ctx context.Context) error {
 		defer over()
 		return do(ctx)
-	}})
+	})
 	if err != nil {
 		over() // perhaps do was not called
 	}

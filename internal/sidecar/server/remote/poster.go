@@ -19,25 +19,15 @@ type poster struct {
 	timeout time.Duration // for the server to read a message
 }
 
-// posting is how one message is posted.
-type posting struct {
-	// do makes the request with the context that it is given.
-	do func(ctx context.Context) error
-	// ackWait is how long post waits for do after the server has read the request.
-	ackWait time.Duration
-	// late is called with the channel that the error of do comes on, if post did not wait for it.
-	// It must not block; may be nil.
-	late func(over <-chan error)
-}
-
-// post does a posting, which lasts no longer than live does. It returns the error of do, or nil when
-// the server has read the request and post waits no longer. The context bounds how long the server
-// may take to read.
-func (p poster) post(ctx, live context.Context, message posting) error {
+// post has do make a request, with a context that lasts no longer than live does. It waits for the
+// server to read the request, and then for do as long as ackWait says. It returns the error of do, or
+// the channel that this comes on if post waits no longer. The context bounds how long the server may
+// take to read.
+func (p poster) post(ctx, live context.Context, ackWait time.Duration, do func(context.Context) error) (late <-chan error, err error) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		return session.ErrTooManyCalls
+		return nil, session.ErrTooManyCalls
 	}
 	ctx, done := context.WithTimeout(ctx, p.timeout)
 	defer done()
@@ -56,30 +46,27 @@ func (p poster) post(ctx, live context.Context, message posting) error {
 	over := make(chan error, 1)
 	go func() {
 		defer cancel()
-		err := message.do(doing)
+		err := do(doing)
 		<-p.slots
 		over <- err
 	}()
 	select {
 	case err := <-over:
-		return err
+		return nil, err
 	case <-ctx.Done():
 		cancel()
-		return ctx.Err()
+		return nil, ctx.Err()
 	case <-written:
 	}
-	if message.ackWait > 0 {
-		patience := time.NewTimer(message.ackWait)
+	if ackWait > 0 {
+		patience := time.NewTimer(ackWait)
 		defer patience.Stop()
 		select {
 		case err := <-over:
-			return err
+			return nil, err
 		case <-ctx.Done(): // the client is gone, which cancels nothing
 		case <-patience.C:
 		}
 	}
-	if message.late != nil {
-		message.late(over)
-	}
-	return nil
+	return over, nil
 }

@@ -71,20 +71,16 @@ func subscriptionIn(answer session.Message) rpc.Span {
 // process gets no answer either (S-09).
 func (p *process) receiveRequest(message session.Message) {
 	p.metrics.RefusedRequests.Inc()
-	p.mu.Lock()
-	p.requests++
-	first := p.requests == 1
-	p.mu.Unlock()
-	if first {
+	p.requested.Do(func() {
 		p.options.Log.Info("Server made a request, which the stateless revision does not have; it and others are dropped",
 			"method", rpc.Clip(message.Envelope.Method))
-	}
+	})
 }
 
 func (p *process) receiveNotification(message session.Message) {
 	method := string(message.Envelope.Method)
 	if method == subscription.MethodToolsChanged {
-		p.tools.outdate()
+		p.tools.each((*toolList).Outdate)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -133,7 +133,7 @@ func (s *Server) Locks() {
 	s.continuations.find(nil)
 	for _, p := range s.processes() {
 		p.load()
-		p.tools.locks()
+		p.tools.each(func(t *toolList) { t.Len() })
 	}
 }
 

@@ -58,20 +58,12 @@ func (l *toolLists) of(key listKey) *toolList {
 	return t
 }
 
-func (l *toolLists) outdate() {
+// each calls a function with every list.
+func (l *toolLists) each(do func(*toolList)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.lists {
-		t.Outdate()
-	}
-}
-
-// locks takes all locks and gives them back.
-func (l *toolLists) locks() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.lists {
-		t.Len()
+		do(t)
 	}
 }
 
