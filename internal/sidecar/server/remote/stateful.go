@@ -98,15 +98,6 @@ func (c *Stateful) post(ctx context.Context, message []byte, header http.Header)
 	return c.do(request)
 }
 
-// get asks for a stream of the session. If an event is named, the stream begins after it.
-func (c *Stateful) get(ctx context.Context, lastEventID string, header http.Header) (*http.Response, error) {
-	request := newGET(ctx, c.server.URL, header)
-	if lastEventID != "" {
-		request.Header.Set(front.HeaderLastEventID, lastEventID)
-	}
-	return c.do(request)
-}
-
 // do makes a request in the session.
 func (c *Stateful) do(request *http.Request) (*http.Response, error) {
 	c.agreed.Lock()
