@@ -17,7 +17,7 @@ import (
 func (c *Stateful) sendInitialize(ctx context.Context, by sender, id, message []byte) error {
 	flight := c.begin(context.WithoutCancel(c.live), id, by)
 	flight.learn = c.agree
-	context.AfterFunc(c.live, func() { time.AfterFunc(EndTimeout, flight.cancel) })
+	context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, flight.cancel) })
 	return c.exchange(ctx, flight, message, c.takeInitialized)
 }
 
@@ -69,13 +69,9 @@ func (c *Stateful) leave() {
 	if id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), EndTimeout)
-	defer cancel()
-	request := NewRequest(ctx, http.MethodDelete, c.server.URL, c.lastHeader().Clone(), nil)
-	nameSession(request.Header, id, revision)
-	if response, err := c.server.endpoint.Send(request); err == nil {
-		Discard(response)
-	}
+	header := c.lastHeader().Clone()
+	nameSession(header, id, revision)
+	c.server.endpoint.Tell(context.Background(), http.MethodDelete, c.server.URL, header, nil)
 }
 
 // Initializes says whether the server lets clients initialize. A server of the stateless revision may
