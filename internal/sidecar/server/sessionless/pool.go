@@ -154,16 +154,11 @@ func (pl *pool) all() []*process {
 	return slices.Clone(pl.others)
 }
 
-// drain drains all processes but the first until the context ends, and then ends them.
-func (pl *pool) drain(ctx context.Context) {
+// close starts no more processes.
+func (pl *pool) close() {
 	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	pl.closed = true
-	pl.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, other := range pl.all() {
-		ending.Go(func() { other.end(ctx) })
-	}
-	ending.Wait()
 }
 
 // pushMirrored takes a change from another process, once the first process has acknowledged

@@ -3,19 +3,7 @@ package sessionless
 import (
 	"context"
 	"errors"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
-
-// newPrimary returns the supervisor of the process that serves all clients. When the process
-// ends, the next request starts another one.
-func (s *Server) newPrimary() *mux.Supervisor[*process] {
-	return mux.NewSupervisor(mux.Policy[*process]{
-		Start: s.start, Timeout: s.options.Limits.StartTimeout,
-		Dead: (*process).Dead, Retired: (*process).isRetired, Fail: (*process).fail, Harmless: isHarmless,
-		Started: s.metrics.Starts.Inc, Failed: s.metrics.StartFailures.Inc, Ended: s.logEnd,
-	})
-}
 
 // first returns the process that serves all clients, and starts it if there is none.
 func (s *Server) first(ctx context.Context) (*process, error) {

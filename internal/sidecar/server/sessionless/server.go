@@ -100,7 +100,7 @@ type shared struct {
 // Server is a server as clients of the stateless revision see it.
 type Server struct {
 	shared
-	primary  *mux.Supervisor[*process] // of the process that serves all clients
+	primary  *mux.Supervisor[*process] // of the process that serves all clients; the next request replaces one that has ended
 	era      atomic.Uint32             // an Era
 	pool     pool
 	refusing atomic.Bool
@@ -110,7 +110,12 @@ type Server struct {
 func New(options Options) *Server {
 	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{})}}
 	s.era.Store(uint32(options.Era))
-	s.primary, s.pool.server = s.newPrimary(), s
+	s.pool.server = s
+	s.primary = mux.NewSupervisor(mux.Policy[*process]{
+		Start: s.start, Timeout: options.Limits.StartTimeout,
+		Dead: (*process).Dead, Retired: (*process).isRetired, Fail: (*process).fail, Harmless: isHarmless,
+		Started: s.metrics.Starts.Inc, Failed: s.metrics.StartFailures.Inc, Ended: s.logEnd,
+	})
 	return s
 }
 
@@ -152,12 +157,13 @@ func (s *Server) Drain(ctx context.Context) {
 	if first, ok := s.primary.Current(); ok && first.translator != nil {
 		first.translator.AwaitParked(ctx)
 	}
-	var others sync.WaitGroup
-	others.Go(func() { s.pool.drain(ctx) })
-	if first, ok := s.primary.Close(); ok {
-		first.end(ctx)
+	s.pool.close()
+	s.primary.Close()
+	var ending sync.WaitGroup
+	for _, p := range s.processes() {
+		ending.Go(func() { p.end(ctx) })
 	}
-	others.Wait()
+	ending.Wait()
 }
 
 // Close is Drain that waits for nothing.
