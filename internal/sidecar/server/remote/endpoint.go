@@ -119,7 +119,7 @@ func Discard(response *http.Response) {
 func (e *Endpoint) Tell(ctx context.Context, method string, to *url.URL, header http.Header, body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	response, err := e.Send(NewRequest(ctx, method, to, header, body)) //nolint:bodyclose // Discard closes it.
+	response, err := e.Send(NewRequest(ctx, method, to, header, body))
 	if err == nil {
 		Discard(response)
 	}

@@ -31,7 +31,7 @@ var (
 // bounds the wait only.
 func (s *Server) DialSSE(ctx context.Context, from *caller.Caller) (*SSE, error) {
 	c := &SSE{link: newLink(s, from)}
-	c.posts.slots = make(chan struct{}, postsPerCall*s.Calls)
+	c.slots = make(chan struct{}, postsPerCall*s.Calls)
 	abandon := context.AfterFunc(ctx, func() { c.end(ctx.Err()) })
 	err := c.connect()
 	if !abandon() { // the context has ended, perhaps just now
@@ -153,7 +153,7 @@ const postsPerCall = 2
 // for a while. If the server then refuses a request, the connection answers it.
 func (c *SSE) Send(ctx context.Context, sent session.Message) error {
 	by := c.sender(sent.From)
-	late, err := c.posts.post(ctx, c.live, ackWait, func(ctx context.Context) error {
+	late, err := c.startPost(ctx, c.live, ackWait, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, c.server.SendTimeout+c.server.AcceptTimeout)
 		defer cancel()
 		request := NewRequest(ctx, http.MethodPost, c.to, by.header.Clone(), sent.Bytes)

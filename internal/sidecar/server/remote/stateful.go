@@ -55,7 +55,7 @@ func (c *Stateful) Send(ctx context.Context, sent session.Message) error {
 	if message.Envelope.Kind == rpc.Request {
 		return c.sendRequest(ctx, by, text, message.Envelope)
 	}
-	if _, err = c.posts.post(ctx, c.live, ackWait, func(ctx context.Context) error { return c.tell(ctx, text, by) }); err != nil {
+	if _, err = c.startPost(ctx, c.live, ackWait, func(ctx context.Context) error { return c.tell(ctx, text, by) }); err != nil {
 		return err
 	}
 	switch string(message.Envelope.Method) {

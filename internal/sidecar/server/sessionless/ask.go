@@ -63,9 +63,6 @@ func (c *Call) forget() {
 // tools to clients that can do more, and the adapter has to know all.
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}`
 
-// ownMeta is the envelope of a request of the adapter's own.
-func ownMeta() string { return metaWith(allCapabilities) }
-
 // metaWith is the envelope of a request of a client with these capabilities.
 func metaWith(capabilities string) string {
 	return `"_meta":{"` + rpc.MetaProtocolVersion + `":"` + front.Revision20260728 + `",` +

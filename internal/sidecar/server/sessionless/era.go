@@ -101,7 +101,7 @@ func (s *Server) detect(ctx context.Context) (verdict, *process, error) {
 // askEra asks the process for server/discover, and to initialize if it does not answer. The
 // process is usable unless it was asked to initialize.
 func (p *process) askEra(ctx context.Context, silence time.Duration) (found verdict, usable bool, err error) {
-	discover, err := p.ask(ctx, nil, "server/discover", ownMeta())
+	discover, err := p.ask(ctx, nil, "server/discover", metaWith(allCapabilities))
 	if err != nil {
 		return verdict{}, false, err
 	}

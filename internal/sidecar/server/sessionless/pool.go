@@ -58,12 +58,15 @@ func (pl *pool) choose(first *process, request session.Message) *process {
 			best, least = other, load
 		}
 	}
-	mayStart := !pl.closed && !pl.starting && len(pl.others)+1 < limits.Processes && pl.backOff.Wait() <= 0
-	if least >= limits.TargetCalls && mayStart {
+	if least >= limits.TargetCalls && pl.mayStartLocked(limits) {
 		pl.starting = true
 		go pl.start()
 	}
 	return best
+}
+
+func (pl *pool) mayStartLocked(limits *Limits) bool {
+	return !pl.closed && !pl.starting && len(pl.others)+1 < limits.Processes && pl.backOff.Wait() <= 0
 }
 
 // start starts one more process. No client waits for it.

@@ -237,7 +237,7 @@ func (c *Call) cancelUpstream() {
 // openUpstream opens the subscription at the process, and tells clients the outcome.
 func (p *process) openUpstream() {
 	p.mu.Lock()
-	params := `"notifications":` + p.subscriptions.requested.String() + `,` + ownMeta()
+	params := `"notifications":` + p.subscriptions.requested.String() + `,` + metaWith(allCapabilities)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), acknowledgeTimeout)
 	defer cancel()

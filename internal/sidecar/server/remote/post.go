@@ -13,23 +13,17 @@ import (
 // client. A message does not wait for that.
 const ackWait = 250 * time.Millisecond
 
-// poster posts messages, so many at a time.
-type poster struct {
-	slots   chan struct{}
-	timeout time.Duration // for the server to read a message
-}
-
-// post has do make a request, with a context that lasts no longer than live does. It waits for the
-// server to read the request, and then for do as long as ackWait says. It returns the error of do, or
-// the channel that this comes on if post waits no longer. The context bounds how long the server may
+// startPost has do make a request, with a context that lasts no longer than live does. It waits for the
+// server to read the request, and then for do as long as wait says. It returns the error of do, or
+// the channel that this comes on if startPost waits no longer. The context bounds how long the server may
 // take to read.
-func (p poster) post(ctx, live context.Context, ackWait time.Duration, do func(context.Context) error) (late <-chan error, err error) {
+func (l *link) startPost(ctx, live context.Context, wait time.Duration, do func(context.Context) error) (late <-chan error, err error) {
 	select {
-	case p.slots <- struct{}{}:
+	case l.slots <- struct{}{}:
 	default:
 		return nil, session.ErrTooManyCalls
 	}
-	ctx, done := context.WithTimeout(ctx, p.timeout)
+	ctx, done := context.WithTimeout(ctx, l.server.SendTimeout)
 	defer done()
 	doing, cancel := context.WithCancel(live)
 	written := make(chan struct{}, 1)
@@ -47,7 +41,7 @@ func (p poster) post(ctx, live context.Context, ackWait time.Duration, do func(c
 	go func() {
 		defer cancel()
 		err := do(doing)
-		<-p.slots
+		<-l.slots
 		over <- err
 	}()
 	select {
@@ -58,8 +52,8 @@ func (p poster) post(ctx, live context.Context, ackWait time.Duration, do func(c
 		return nil, ctx.Err()
 	case <-written:
 	}
-	if ackWait > 0 {
-		patience := time.NewTimer(ackWait)
+	if wait > 0 {
+		patience := time.NewTimer(wait)
 		defer patience.Stop()
 		select {
 		case err := <-over:
