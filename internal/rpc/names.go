@@ -21,6 +21,25 @@ const (
 	MethodListRoots    = "roots/list"
 )
 
+// NameOf is the name of the tool, resource or task of a request that has a header for it (M-13), and
+// the member that it stands in. The member is empty for other methods. The name is nil if it is not
+// there or no string.
+func NameOf(request []byte, e *Envelope) (name []byte, member string) {
+	switch string(e.Method) {
+	case MethodCallTool, MethodGetPrompt:
+		return e.Name, "params.name"
+	case MethodReadResource:
+		return e.URI, "params.uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		found, err := Find(request, e.Params, "taskId")
+		if err != nil {
+			return nil, "params.taskId"
+		}
+		return Text(request, found[0]), "params.taskId"
+	}
+	return nil, ""
+}
+
 // TakesInput says whether a result of the method may ask for input (I-01).
 func TakesInput(method string) bool {
 	return method == MethodCallTool || method == MethodGetPrompt || method == MethodReadResource

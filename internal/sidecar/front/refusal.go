@@ -18,6 +18,8 @@ const (
 	HeaderSession     = "Mcp-Session-Id"
 	HeaderRevision    = "Mcp-Protocol-Version"
 	HeaderLastEventID = "Last-Event-Id"
+	HeaderMethod      = "Mcp-Method" // repeats the method of a request
+	HeaderName        = "Mcp-Name"   // repeats the name of the tool, resource or task
 
 	TypeJSON   = "application/json"
 	TypeEvents = "text/event-stream"

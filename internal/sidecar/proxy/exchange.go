@@ -128,7 +128,7 @@ func (x *exchange) sessionForgotten(status int) bool {
 }
 
 func (p *Proxy) forget(s *proxySession) {
-	if s.finish(errForgotten, always) {
+	if s.EndIf(errForgotten, always) {
 		p.Metrics.Forgotten.Inc()
 		s.cut(errForgotten)
 	}

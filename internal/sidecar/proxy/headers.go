@@ -6,15 +6,45 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
-// forwarded are the headers that the server gets with a request. remote/headers.go lists those that
-// it does not get.
+// hopByHop are the headers that concern one TCP connection only.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// notForwarded are the other headers of a client that the server does not get. It gets all that
+// neither list has, except X-Forwarded-* and names with an underscore.
+var notForwarded = []string{
+	front.HeaderSession,    // the adapter's id of the session; the server's id takes its place
+	adapterapi.HeaderProbe, // from the manager to the adapter
+	// The adapter has checked where the request comes from. A server refuses every origin that it
+	// is not configured for.
+	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",
+	// The adapter has read the body and sends it anew.
+	"Expect", "Content-Length", "Content-Encoding",
+	// A client can write any address into these, and servers believe a peer on loopback.
+	"Forwarded", "X-Real-Ip",
+}
+
+// forwarded are the headers that the server gets with a request.
 func forwarded(r *edge.Request) http.Header {
-	header := remote.ForwardedHeaders(r.Header)
+	header := r.Header.Clone()
+	removeHopByHop(header)
+	for _, name := range notForwarded {
+		header.Del(name)
+	}
+	for name := range header {
+		// Some servers cannot tell an underscore from a hyphen.
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
+			header.Del(name)
+		}
+	}
 	if r.Caller.Address != "" {
 		header.Set("X-Forwarded-For", r.Caller.Address)
 	}
@@ -35,7 +65,7 @@ func forwarded(r *edge.Request) http.Header {
 
 // passHeaders sets the headers that the client gets with an answer of the server.
 func passHeaders(dst, header http.Header) {
-	remote.RemoveHopByHop(header)
+	removeHopByHop(header)
 	header.Del(front.HeaderSession) // no client learns the server's id of a session
 	// The edge has answered for other origins; the server did not learn which one asks.
 	maps.DeleteFunc(header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
@@ -43,4 +73,16 @@ func passHeaders(dst, header http.Header) {
 		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
 	}
 	maps.Copy(dst, header)
+}
+
+// removeHopByHop removes the headers that concern one TCP connection only.
+func removeHopByHop(header http.Header) {
+	for _, value := range header.Values("Connection") {
+		for name := range strings.SplitSeq(value, ",") {
+			header.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		header.Del(name)
+	}
 }

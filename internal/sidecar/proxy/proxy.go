@@ -202,7 +202,7 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	}
 	// The session ends whatever the server answers, so the server must have accepted the caller.
 	found, ok := p.Sessions.Find(id).(*proxySession)
-	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.finish(session.ErrClient, always) {
+	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.EndIf(session.ErrClient, always) {
 		p.gone(w, r)
 		return
 	}
@@ -213,8 +213,6 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 
 // tell sends a request about a session whose answer is of no use.
 func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, header http.Header, body []byte) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), remote.EndTimeout)
-	defer cancel()
 	header.Set(front.HeaderSession, about.serverID)
 	if remote.IsHeaderValue(about.Revision) && header.Get(front.HeaderRevision) == "" {
 		header.Set(front.HeaderRevision, about.Revision)
@@ -223,10 +221,7 @@ func (p *Proxy) tell(ctx context.Context, method string, about *proxySession, he
 		header.Set("Content-Type", front.TypeJSON)
 		header.Set("Accept", remote.AcceptBoth)
 	}
-	response, err := p.server.Send(remote.NewRequest(ctx, method, p.URL, header, body)) //nolint:bodyclose // Discard closes it.
-	if err == nil {
-		remote.Discard(response)
-	}
+	p.server.Tell(ctx, method, p.URL, header, body)
 }
 
 // gone answers that there is no such session. It names no request: clients of the Go SDK would take

@@ -28,7 +28,9 @@ var errClientSlow = errors.New("the client does not read")
 // client sees that.
 func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response) {
 	write, end := x.begin(response, func() { cancel(errClientSlow) })
-	err := copyBody(write, response.Body)
+	buffer := buffers.Get().(*[relaySize]byte) //nolint:forcetypeassert // the pool has nothing else
+	_, err := io.CopyBuffer(toClient(write), response.Body, buffer[:])
+	buffers.Put(buffer)
 	whole := end()
 	switch cause := context.Cause(ctx); {
 	case err == nil || errors.Is(err, errClientSlow) || errors.Is(cause, errClientSlow) || errors.Is(cause, errClientGone):
@@ -71,22 +73,12 @@ func (x *exchange) begin(response *http.Response, slow func()) (write func([]byt
 	return write, func() bool { out.Close(); return false }
 }
 
-// copyBody writes everything that it can read.
-func copyBody(write func([]byte) error, from io.Reader) error {
-	buffer := buffers.Get().(*[relaySize]byte) //nolint:forcetypeassert // the pool has nothing else
-	defer buffers.Put(buffer)
-	for {
-		n, err := from.Read(buffer[:])
-		if n > 0 {
-			if err := write(buffer[:n]); err != nil {
-				return errors.Join(errClientSlow, err)
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
+// toClient is an io.Writer whose errors wrap errClientSlow.
+type toClient func([]byte) error
+
+func (write toClient) Write(data []byte) (int, error) {
+	if err := write(data); err != nil {
+		return 0, errors.Join(errClientSlow, err)
 	}
+	return len(data), nil
 }

@@ -22,8 +22,9 @@ var (
 // knows. Only the proxy knows the server's id.
 type proxySession struct {
 	session.Identity
-	proxy    *Proxy
-	serverID string
+	session.Ending // guarded by mu
+	proxy          *Proxy
+	serverID       string
 
 	// over ends when the session has ended and the server knows it. Its cause is the reason.
 	over context.Context
@@ -37,8 +38,6 @@ type proxySession struct {
 	use     places.Use
 	calls   int // POST requests in flight
 	streams int // GET requests in flight
-	endedBy error
-	onEnd   []func()
 }
 
 // newSession returns a session with one call in flight, which opens it.
@@ -48,6 +47,7 @@ func (p *Proxy) newSession(serverID, revision string, from *caller.Caller) *prox
 		Identity: session.Identity{Revision: revision, Number: p.Number(), Owner: caller.NewOwner(from), Began: now},
 		proxy:    p, serverID: serverID, touched: now, calls: 1,
 	}
+	s.Ending = session.NewEnding(&s.mu)
 	s.confirmed.Store(now.UnixNano())
 	s.over, s.cut = context.WithCancelCause(context.Background())
 	return s
@@ -60,7 +60,7 @@ func (s *proxySession) enter(from *caller.Caller, stream bool, use places.Use) e
 	switch {
 	// The server itself checks tokens that do not say whose they are, and those that it asked for
 	// after the session was opened.
-	case s.endedBy != nil || !s.Owner.Is(from) && !s.Owner.IsNobody():
+	case s.HasEndedLocked() || !s.Owner.Is(from) && !s.Owner.IsNobody():
 		return errUnknown
 	case stream && s.streams >= s.proxy.Streams:
 		return session.ErrTooManyStreams
@@ -120,9 +120,10 @@ func always() bool { return true }
 // endingAtATime bounds how many sessions the server is asked to end at a time.
 const endingAtATime = 16
 
-// endIf ends the session if the condition holds. A goroutine of its own tells the server.
+// endIf ends the session if the condition holds. A goroutine of its own tells the server. Other code
+// that ends the session with EndIf closes it, too.
 func (s *proxySession) endIf(reason error, holds func() bool) bool {
-	if !s.finish(reason, holds) {
+	if !s.EndIf(reason, holds) {
 		return false
 	}
 	go func() {
@@ -133,47 +134,10 @@ func (s *proxySession) endIf(reason error, holds func() bool) bool {
 	return true
 }
 
-// finish takes the session out of the registry, unless it has ended before or the condition does not
-// hold. It asks the condition with the mutex. The code that finishes a session closes it.
-func (s *proxySession) finish(reason error, holds func() bool) bool {
-	s.mu.Lock()
-	if s.endedBy != nil || !holds() {
-		s.mu.Unlock()
-		return false
-	}
-	s.endedBy = reason
-	hooks := s.onEnd
-	s.mu.Unlock()
-	for _, hook := range hooks {
-		hook()
-	}
-	return true
-}
-
 // close tells the server first, so that it can end streams in its own way.
 func (s *proxySession) close(ctx context.Context, header http.Header) {
 	defer s.cut(s.EndedBy())
 	s.proxy.tell(ctx, http.MethodDelete, s, header, nil)
-}
-
-// EndedBy is that of session.Member.
-func (s *proxySession) EndedBy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.endedBy
-}
-
-// OnEnd is that of session.Member.
-func (s *proxySession) OnEnd(hook func()) {
-	s.mu.Lock()
-	over := s.endedBy != nil
-	if !over {
-		s.onEnd = append(s.onEnd, hook)
-	}
-	s.mu.Unlock()
-	if over {
-		hook()
-	}
 }
 
 // Done is that of session.Member.

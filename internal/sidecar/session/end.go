@@ -8,13 +8,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
-// EndedBy returns why the session ended, or nil while it lasts.
-func (s *Session) EndedBy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.endedBy
-}
-
 // Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
@@ -109,17 +102,4 @@ func (s *Session) endIf(reason error, holds func() bool) bool {
 		hook()
 	}
 	return true
-}
-
-// OnEnd calls the hook when the session ends, or at once if it has ended.
-func (s *Session) OnEnd(hook func()) {
-	s.mu.Lock()
-	over := s.endedBy != nil
-	if !over {
-		s.onEnd = append(s.onEnd, hook)
-	}
-	s.mu.Unlock()
-	if over {
-		hook()
-	}
 }

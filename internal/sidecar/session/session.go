@@ -98,6 +98,7 @@ type Session struct {
 	metrics *Metrics
 
 	Identity
+	Ending // guarded by mu
 	// ServerChecks says that the server checks tokens itself. The code that sets the Identity
 	// sets it.
 	ServerChecks bool
@@ -139,9 +140,7 @@ type Session struct {
 
 	sending atomic.Int64 // bytes of messages that the server has not read yet
 
-	ended   chan struct{}
-	endedBy error
-	onEnd   []func()
+	ended chan struct{}
 }
 
 // New returns a session of one client with the server.
@@ -155,7 +154,7 @@ func New(server Server, limits Limits, metrics *Metrics) *Session {
 		serverRequests: map[string]*serverRequest{},
 		ended:          make(chan struct{}),
 	}
-	s.room = sync.NewCond(&s.mu)
+	s.room, s.Ending = sync.NewCond(&s.mu), NewEnding(&s.mu)
 	s.account = limits.Memory.Account(s.giveWay)
 	s.replay.account = s.account
 	return s

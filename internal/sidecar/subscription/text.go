@@ -98,6 +98,16 @@ func (f Filter) Append(dst []byte) []byte {
 // Tag is the member _meta of a notification that names the subscription it belongs to (N-03).
 func Tag(id []byte) string { return `"_meta":{"` + rpc.MetaSubscriptionID + `":` + string(id) + `}` }
 
+// Acknowledgement tells a client what the server honors of its subscription (N-02).
+func Acknowledgement(honored Filter, id []byte) []byte {
+	return []byte(`{"jsonrpc":"2.0","method":"` + MethodAcknowledged + `","params":{` + Tag(id) + `,"notifications":` + honored.String() + `}}`)
+}
+
+// Completion is the answer that ends a subscription in order (N-05).
+func Completion(id []byte) []byte {
+	return rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+Tag(id)+`}`))
+}
+
 // Notification announces a change that Each has named. The member _meta may be empty.
 func Notification(method, uri, meta string) []byte {
 	var members []string

@@ -14,12 +14,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Headers that repeat values of the body.
-const (
-	headerMethod = "Mcp-Method"
-	headerName   = "Mcp-Name"
-)
-
 // nameBytes bounds what is kept of a request: its id, and the token of its progress.
 const nameBytes = 8 << 10
 
@@ -37,8 +31,8 @@ func (r *refusal) write(w http.ResponseWriter, id []byte) {
 	front.RefuseWith(w, r.status, id, r.code, r.text, r.data)
 }
 
-func mismatch(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: rpc.CodeHeaderMismatch, text: text}
+func mismatch(header, problem string) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: rpc.CodeHeaderMismatch, text: "the header " + header + " " + problem}
 }
 
 func invalidParams(text string) *refusal {
@@ -88,12 +82,13 @@ func checkNames(_ http.Header, request *session.Message) *refusal {
 // checkVersion checks that the version header is that of the body (M-11), and that the
 // version is served (L-22).
 func checkVersion(header http.Header, request *session.Message) *refusal {
-	version, ok := only(header, front.HeaderRevision)
+	const spelled = "MCP-Protocol-Version" // as the specification has it
+	version, refused := only(header, front.HeaderRevision)
 	switch {
-	case !ok:
-		return mismatch("the header MCP-Protocol-Version must be there, once")
+	case refused != nil:
+		return mismatch(spelled, "must be there, once")
 	case version != string(request.Envelope.ProtocolVersion):
-		return mismatch("the header MCP-Protocol-Version is not the protocolVersion in params._meta")
+		return mismatch(spelled, "is not the protocolVersion in params._meta")
 	case version == front.Revision20260728:
 		return nil
 	}
@@ -124,56 +119,27 @@ func checkMeta(_ http.Header, request *session.Message) *refusal {
 
 // checkMethod checks the header that repeats the method (M-12).
 func checkMethod(header http.Header, request *session.Message) *refusal {
-	switch value, ok := only(header, headerMethod); {
-	case !ok:
-		return mismatch("the header " + headerMethod + " must be there, once")
-	case value != string(request.Envelope.Method):
-		return mismatch("the header " + headerMethod + " is not the method of the request")
+	value, refused := only(header, front.HeaderMethod)
+	if refused == nil && value != string(request.Envelope.Method) {
+		return mismatch(front.HeaderMethod, "is not the method of the request")
 	}
-	return nil
+	return refused
 }
 
 // checkName checks the header that repeats the name of a tool, resource or task (M-13).
 func checkName(header http.Header, request *session.Message) *refusal {
-	want, member := nameOf(request)
+	want, member := rpc.NameOf(request.Bytes, &request.Envelope)
 	if member == "" {
 		return nil
 	}
-	values := header.Values(headerName)
-	if want == nil && len(values) == 0 {
+	if want == nil && len(header[front.HeaderName]) == 0 {
 		return nil // the server refuses a request without a name
 	}
-	value, ok := only(header, headerName)
-	if !ok {
-		return mismatch("the header " + headerName + " must be there, once")
+	name, refused := decoded(header, front.HeaderName)
+	if refused == nil && (want == nil || name != string(want)) {
+		return mismatch(front.HeaderName, "is not "+member)
 	}
-	name, ok := paramheader.Decode(value)
-	switch {
-	case !ok:
-		return mismatch("the header " + headerName + " has invalid Base64")
-	case want == nil || name != string(want):
-		return mismatch("the header " + headerName + " is not " + member)
-	}
-	return nil
-}
-
-// nameOf is the name of the tool, resource or task of a request, and the member that it
-// stands in. The member is empty for methods that have no header for it. The name is nil if
-// it is not there or no string.
-func nameOf(request *session.Message) (name []byte, member string) {
-	switch string(request.Envelope.Method) {
-	case "tools/call", "prompts/get":
-		return request.Envelope.Name, "params.name"
-	case "resources/read":
-		return request.Envelope.URI, "params.uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		found, err := rpc.Find(request.Bytes, request.Envelope.Params, "taskId")
-		if err != nil {
-			return nil, "params.taskId"
-		}
-		return rpc.Text(request.Bytes, found[0]), "params.taskId"
-	}
-	return nil, ""
+	return refused
 }
 
 // checkRemoved refuses methods that only other revisions have (M-21). Servers of both eras
@@ -187,12 +153,25 @@ func checkRemoved(_ http.Header, request *session.Message) *refusal {
 }
 
 // only is the value of a header that must be there once.
-func only(header http.Header, name string) (string, bool) {
+func only(header http.Header, name string) (string, *refusal) {
 	values := header.Values(name)
 	if len(values) != 1 {
-		return "", false
+		return "", mismatch(name, "must be there, once")
 	}
-	return strings.Trim(values[0], " \t"), true // M-14
+	return strings.Trim(values[0], " \t"), nil // M-14
+}
+
+// decoded is only for a header whose value may be encoded.
+func decoded(header http.Header, name string) (string, *refusal) {
+	value, refused := only(header, name)
+	if refused != nil {
+		return "", refused
+	}
+	value, ok := paramheader.Decode(value)
+	if !ok {
+		return "", mismatch(name, "has invalid Base64")
+	}
+	return value, nil
 }
 
 // statusOf is the HTTP status of an answer of the server with this error code, if it comes

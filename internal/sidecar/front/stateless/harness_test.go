@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
@@ -94,7 +95,7 @@ func headers(request session.Message, others ...string) http.Header {
 	header := http.Header{}
 	header.Set("MCP-Protocol-Version", string(request.Envelope.ProtocolVersion))
 	header.Set("Mcp-Method", string(request.Envelope.Method))
-	if name, _ := nameOf(&request); name != nil {
+	if name, _ := rpc.NameOf(request.Bytes, &request.Envelope); name != nil {
 		header.Set("Mcp-Name", string(name))
 	}
 	for i := 0; i < len(others); i += 2 {

@@ -3,7 +3,6 @@ package stateless
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -40,21 +39,18 @@ func checkParams(header http.Header, request *session.Message, params []paramhea
 		if err != nil {
 			return invalidParams("params.arguments: " + err.Error()) // as above
 		}
-		values := header[p.Header]
-		switch {
-		case argument == nil && len(values) == 0:
+		if argument == nil {
+			if len(header[p.Header]) > 0 {
+				return mismatch(p.Header, "repeats an argument that is not there")
+			}
 			continue
-		case argument == nil:
-			return mismatch("the header " + p.Header + " repeats an argument that is not there")
-		case len(values) != 1:
-			return mismatch("the header " + p.Header + " must be there, once")
 		}
-		value, ok := paramheader.Decode(strings.Trim(values[0], " \t"))
+		value, refused := decoded(header, p.Header)
 		switch {
-		case !ok:
-			return mismatch("the header " + p.Header + " has invalid Base64")
+		case refused != nil:
+			return refused
 		case !paramheader.Repeats(value, argument):
-			return mismatch("the header " + p.Header + " is not the argument that it repeats")
+			return mismatch(p.Header, "is not the argument that it repeats")
 		}
 	}
 	return nil

@@ -110,11 +110,11 @@ func (l *link) streamEnded(c *call, reason error) {
 	l.fail(c, "the server ended the stream of the call without an answer")
 }
 
-// readAnswer reads the answer to a request of the adapter's own from a response that is no error.
+// readAnswer reads the answer to a request of the adapter's own. The body of an error may be any.
 func (s *Server) readAnswer(response *http.Response, id []byte) ([]byte, error) {
-	if !IsEvents(response.Header) {
+	if !isStream(response) {
 		body, err := s.readBody(response)
-		if err == nil && !isAnswer(body, id) {
+		if err == nil && response.StatusCode < http.StatusMultipleChoices && !isAnswer(body, id) {
 			err = noAnswer(response.StatusCode)
 		}
 		return body, err

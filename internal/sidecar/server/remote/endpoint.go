@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// EndTimeout is for the server to end a session.
-	EndTimeout = 2 * time.Second
+	// endTimeout is for the server to end a session.
+	endTimeout = 2 * time.Second
 
 	dialTimeout         = 2 * time.Second
 	responseHeaderBytes = 64 << 10
@@ -113,6 +113,16 @@ func Discard(response *http.Response) {
 	defer timer.Stop()
 	_, _ = io.CopyN(io.Discard, body, short)
 	_ = body.Close()
+}
+
+// Tell makes a request about a session whose answer is of no use. It does not wait for it for long.
+func (e *Endpoint) Tell(ctx context.Context, method string, to *url.URL, header http.Header, body []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	response, err := e.Send(NewRequest(ctx, method, to, header, body))
+	if err == nil {
+		Discard(response)
+	}
 }
 
 // IsDown says whether an error means that no server listens at the port.

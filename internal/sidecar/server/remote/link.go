@@ -17,7 +17,7 @@ import (
 type link struct {
 	senders
 	server *Server
-	posts  poster
+	slots  chan struct{}   // for POSTs at a time
 	live   context.Context // ends with the connection; its cause is the reason
 	end    context.CancelCauseFunc
 
@@ -43,7 +43,7 @@ type call struct {
 func newLink(to *Server, from *caller.Caller) *link {
 	live, end := context.WithCancelCause(context.Background())
 	return &link{
-		senders: senders{opener: shownBy(from)}, server: to, posts: newPoster(to.Calls, to.SendTimeout),
+		senders: senders{opener: shownBy(from)}, server: to, slots: make(chan struct{}, to.Calls),
 		live: live, end: end, calls: map[string]*call{},
 	}
 }
@@ -101,10 +101,10 @@ func (l *link) request(ctx context.Context, c *call, do func(ctx context.Context
 		c.cancel()
 		l.forget(c)
 	}
-	err := l.posts.post(ctx, c.ctx, posting{do: func(ctx context.Context) error {
+	_, err := l.startPost(ctx, c.ctx, 0, func(ctx context.Context) error {
 		defer over()
 		return do(ctx)
-	}})
+	})
 	if err != nil {
 		over() // perhaps do was not called
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
-const methodCallTool = "tools/call"
-
 // mirroredTools knows which arguments of a server's tools are repeated by headers. It learns from
 // every list of tools that a client gets, and from one that the adapter asks for when the server
 // refuses a call. The adapter calls a tool that it does not know without such headers.
@@ -44,11 +42,11 @@ func (t *mirroredTools) mirror(request session.Message, sender http.Header) http
 	if named := string(e.ProtocolVersion); IsHeaderValue(named) {
 		header.Set(front.HeaderRevision, named)
 	}
-	header.Set(headerMethod, paramheader.Encode(string(e.Method)))
-	if name := nameIn(request); name != nil {
-		header.Set(headerName, paramheader.Encode(string(name)))
+	header.Set(front.HeaderMethod, paramheader.Encode(string(e.Method)))
+	if name, _ := rpc.NameOf(request.Bytes, e); name != nil {
+		header.Set(front.HeaderName, paramheader.Encode(string(name)))
 	}
-	if string(e.Method) != methodCallTool {
+	if string(e.Method) != rpc.MethodCallTool {
 		return header
 	}
 	params, _ := t.Find(string(e.Name), toolindex.Forever)
@@ -69,22 +67,4 @@ func (t *mirroredTools) mirror(request session.Message, sender http.Header) http
 		}
 	}
 	return header
-}
-
-// nameIn is the name, URI or task that a request is about, for methods with a header for it (M-13).
-func nameIn(request session.Message) []byte {
-	e := &request.Envelope
-	switch string(e.Method) {
-	case methodCallTool, "prompts/get":
-		return e.Name
-	case "resources/read":
-		return e.URI
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		found, err := rpc.Find(request.Bytes, e.Params, "taskId")
-		if err != nil {
-			return nil
-		}
-		return rpc.Text(request.Bytes, found[0])
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -31,10 +32,10 @@ func TestMirrorNames(t *testing.T) {
 		var known mirroredTools
 		header := known.mirror(session.Message{Bytes: text, Envelope: envelope}, http.Header{})
 		got := "-"
-		if values, ok := header[headerName]; ok {
+		if values, ok := header[front.HeaderName]; ok {
 			got = values[0]
 		}
-		if got != want || header.Get(headerMethod) != method || header.Get(headerRevision) != "2026-07-28" {
+		if got != want || header.Get(front.HeaderMethod) != method || header.Get(headerRevision) != "2026-07-28" {
 			t.Errorf("%s: got %q, want %q; %v", text, got, want, header)
 		}
 	}

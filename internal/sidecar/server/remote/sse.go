@@ -31,7 +31,7 @@ var (
 // bounds the wait only.
 func (s *Server) DialSSE(ctx context.Context, from *caller.Caller) (*SSE, error) {
 	c := &SSE{link: newLink(s, from)}
-	c.posts = newPoster(postsPerCall*s.Calls, s.SendTimeout)
+	c.slots = make(chan struct{}, postsPerCall*s.Calls)
 	abandon := context.AfterFunc(ctx, func() { c.end(ctx.Err()) })
 	err := c.connect()
 	if !abandon() { // the context has ended, perhaps just now
@@ -153,22 +153,19 @@ const postsPerCall = 2
 // for a while. If the server then refuses a request, the connection answers it.
 func (c *SSE) Send(ctx context.Context, sent session.Message) error {
 	by := c.sender(sent.From)
-	return c.posts.post(ctx, c.live, posting{
-		do: func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, c.server.SendTimeout+c.server.AcceptTimeout)
-			defer cancel()
-			request := NewRequest(ctx, http.MethodPost, c.to, by.header.Clone(), sent.Bytes)
-			request.Header.Set("Content-Type", front.TypeJSON)
-			return c.accept(request, by)
-		},
-		ackWait: ackWait,
-		late: func(accepted <-chan error) {
-			message, err := sent.Scanned()
-			if err == nil && message.Envelope.Kind == rpc.Request {
-				go c.acceptLate(bytes.Clone(message.Envelope.ID.Of(message.Bytes)), accepted)
-			}
-		},
+	late, err := c.startPost(ctx, c.live, ackWait, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.server.SendTimeout+c.server.AcceptTimeout)
+		defer cancel()
+		request := NewRequest(ctx, http.MethodPost, c.to, by.header.Clone(), sent.Bytes)
+		request.Header.Set("Content-Type", front.TypeJSON)
+		return c.accept(request, by)
 	})
+	if late != nil {
+		if message, err := sent.Scanned(); err == nil && message.Envelope.Kind == rpc.Request {
+			go c.acceptLate(bytes.Clone(message.Envelope.ID.Of(message.Bytes)), late)
+		}
+	}
+	return err
 }
 
 // accept makes the request and judges the status of the response. The body means nothing.

@@ -55,11 +55,7 @@ func (c *Stateful) Send(ctx context.Context, sent session.Message) error {
 	if message.Envelope.Kind == rpc.Request {
 		return c.sendRequest(ctx, by, text, message.Envelope)
 	}
-	err = c.posts.post(ctx, c.live, posting{
-		do:      func(ctx context.Context) error { return c.tell(ctx, text, by) },
-		ackWait: ackWait,
-	})
-	if err != nil {
+	if _, err = c.startPost(ctx, c.live, ackWait, func(ctx context.Context) error { return c.tell(ctx, text, by) }); err != nil {
 		return err
 	}
 	switch string(message.Envelope.Method) {
@@ -78,14 +74,18 @@ func (c *Stateful) sendRequest(ctx context.Context, by sender, text []byte, enve
 	if string(envelope.Method) == rpc.MethodInitialize {
 		return c.sendInitialize(ctx, by, id, text)
 	}
-	flight := c.begin(c.live, id, by)
+	return c.exchange(ctx, c.begin(c.live, id, by), text, c.take)
+}
+
+// exchange posts a request, and has take read the response.
+func (c *Stateful) exchange(ctx context.Context, flight *call, text []byte, take func(context.Context, *call, *http.Response)) error {
 	return c.request(ctx, flight, func(ctx context.Context) error {
-		response, err := c.post(ctx, text, by.header)
+		response, err := c.post(ctx, text, flight.by.header)
 		if err != nil {
 			return c.failed(ctx, flight, err)
 		}
 		defer func() { _ = response.Body.Close() }()
-		c.take(ctx, flight, response)
+		take(ctx, flight, response)
 		return nil
 	})
 }
@@ -95,15 +95,6 @@ func (c *Stateful) post(ctx context.Context, message []byte, header http.Header)
 	request := NewRequest(ctx, http.MethodPost, c.server.URL, header.Clone(), message)
 	request.Header.Set("Content-Type", front.TypeJSON)
 	request.Header.Set("Accept", AcceptBoth)
-	return c.do(request)
-}
-
-// get asks for a stream of the session. If an event is named, the stream begins after it.
-func (c *Stateful) get(ctx context.Context, lastEventID string, header http.Header) (*http.Response, error) {
-	request := newGET(ctx, c.server.URL, header)
-	if lastEventID != "" {
-		request.Header.Set(front.HeaderLastEventID, lastEventID)
-	}
 	return c.do(request)
 }
 

@@ -351,7 +351,7 @@ func TestStatefulCloseDuringInitialize(t *testing.T) {
 	for name, test := range map[string]struct {
 		after   time.Duration // the server answers then
 		deleted int
-	}{"in time": {EndTimeout / 2, 1}, "too late": {EndTimeout * 2, 0}} {
+	}{"in time": {endTimeout / 2, 1}, "too late": {endTimeout * 2, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &puppet{}

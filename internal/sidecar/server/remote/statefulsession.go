@@ -17,26 +17,22 @@ import (
 func (c *Stateful) sendInitialize(ctx context.Context, by sender, id, message []byte) error {
 	flight := c.begin(context.WithoutCancel(c.live), id, by)
 	flight.learn = c.agree
-	wait := context.AfterFunc(c.live, func() { time.AfterFunc(EndTimeout, flight.cancel) })
-	return c.request(ctx, flight, func(ctx context.Context) error {
-		defer wait()
-		response, err := c.post(ctx, message, by.header)
-		if err != nil {
-			return c.failed(ctx, flight, err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		if err := c.enter(response); err != nil {
-			c.fail(flight, err.Error())
-			return nil
-		}
-		if c.live.Err() != nil {
-			c.leave()
-			return nil
-		}
-		defer context.AfterFunc(c.live, flight.cancel)()
-		c.take(ctx, flight, response)
-		return nil
-	})
+	context.AfterFunc(c.live, func() { time.AfterFunc(endTimeout, flight.cancel) })
+	return c.exchange(ctx, flight, message, c.takeInitialized)
+}
+
+// takeInitialized is take for the answer to initialize.
+func (c *Stateful) takeInitialized(ctx context.Context, flight *call, response *http.Response) {
+	if err := c.enter(response); err != nil {
+		c.fail(flight, err.Error())
+		return
+	}
+	if c.live.Err() != nil {
+		c.leave()
+		return
+	}
+	defer context.AfterFunc(c.live, flight.cancel)()
+	c.take(ctx, flight, response)
 }
 
 // SessionID is the server's id of the session that a response opens. It is empty if the server gives
@@ -73,13 +69,9 @@ func (c *Stateful) leave() {
 	if id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), EndTimeout)
-	defer cancel()
-	request := NewRequest(ctx, http.MethodDelete, c.server.URL, c.lastHeader().Clone(), nil)
-	nameSession(request.Header, id, revision)
-	if response, err := c.server.endpoint.Send(request); err == nil {
-		Discard(response)
-	}
+	header := c.lastHeader().Clone()
+	nameSession(header, id, revision)
+	c.server.endpoint.Tell(context.Background(), http.MethodDelete, c.server.URL, header, nil)
 }
 
 // Initializes says whether the server lets clients initialize. A server of the stateless revision may
@@ -99,11 +91,7 @@ func (s *Server) Initializes(ctx context.Context) (does, certain bool, err error
 		return false, false, err
 	}
 	defer c.leave()
-	read := s.readAnswer
-	if response.StatusCode >= http.StatusMultipleChoices {
-		read = func(response *http.Response, _ []byte) ([]byte, error) { return s.readBody(response) }
-	}
-	answer, err := read(response, id)
+	answer, err := s.readAnswer(response, id)
 	if err != nil {
 		return false, false, fmt.Errorf("read the answer to initialize: %w", err)
 	}

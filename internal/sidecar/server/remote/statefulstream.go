@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 )
 
@@ -50,10 +51,14 @@ func (p *place) pause(ctx context.Context) bool {
 	return mux.Pause(ctx, max(p.retry, pace.After(1+p.fruitless)))
 }
 
-// open asks for a stream, from a place on if there is one. Without a stream it says whether to ask
-// again.
+// open asks for a stream, which begins after the last event if there is one. Without a stream it says
+// whether to ask again.
 func (c *Stateful) open(ctx context.Context, lastID string, header http.Header) (stream *http.Response, again bool) {
-	response, err := c.get(ctx, lastID, header)
+	request := newGET(ctx, c.server.URL, header)
+	if lastID != "" {
+		request.Header.Set(front.HeaderLastEventID, lastID)
+	}
+	response, err := c.do(request)
 	if err != nil {
 		return nil, !errors.Is(err, ErrUnusable)
 	}

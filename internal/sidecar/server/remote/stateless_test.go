@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -80,7 +81,7 @@ func TestStateless(t *testing.T) {
 		}
 	}
 	for _, got := range b.Requests("POST") {
-		if got.Header.Get("Authorization") != "Bearer x" || got.Header.Get("Origin") != "" || got.Header.Get(headerMethod) == "" {
+		if got.Header.Get("Authorization") != "Bearer x" || got.Header.Get("Origin") != "" || got.Header.Get(front.HeaderMethod) == "" {
 			t.Errorf("the server sees %v", got.Header)
 		}
 	}
@@ -91,10 +92,10 @@ func TestStatelessListen(t *testing.T) {
 	begun, left := make(chan string, 8), make(chan string, 8)
 	handler := statelessServer()
 	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun <- r.Header.Get(headerMethod)
+		begun <- r.Header.Get(front.HeaderMethod)
 		// Not when the handler returns: one of the Go SDK may not, if it learns of the
 		// end before it has begun with the tool (measured with v1.8.0).
-		context.AfterFunc(r.Context(), func() { left <- r.Header.Get(headerMethod) })
+		context.AfterFunc(r.Context(), func() { left <- r.Header.Get(front.HeaderMethod) })
 		handler.ServeHTTP(w, r)
 	}))
 	c := dialStateless(t, b)
@@ -171,7 +172,7 @@ func TestStatelessParams(t *testing.T) {
 				t.Errorf("%d POST, want %d", len(posts), test.posts)
 			}
 			for name, want := range test.header {
-				if got := posts[len(posts)-1].Header.Get(headerParam + name); got != want {
+				if got := posts[len(posts)-1].Header.Get("Mcp-Param-" + name); got != want {
 					t.Errorf("%s: %q, want %q", name, got, want)
 				}
 			}
@@ -188,7 +189,7 @@ func TestStatelessName(t *testing.T) {
 	}
 	var sent []string
 	for _, post := range b.Requests("POST") {
-		sent = append(sent, post.Header.Get(headerName))
+		sent = append(sent, post.Header.Get(front.HeaderName))
 	}
 	if got := strings.Join(sent, " "); got != "=?base64?Z3LDtsOfZQ==?= größe" {
 		t.Errorf("M-16: the name is sent as %s", got)
@@ -230,7 +231,7 @@ func TestStatelessBehindEndpoint(t *testing.T) {
 	within(t, "progress", c.Progress)
 	gomega.NewWithT(t).Eventually(func() bool {
 		for _, post := range b.Requests("POST") {
-			if post.Header.Get(headerMethod) == "subscriptions/listen" {
+			if post.Header.Get("Mcp-Method") == "subscriptions/listen" {
 				return true
 			}
 		}
@@ -239,7 +240,7 @@ func TestStatelessBehindEndpoint(t *testing.T) {
 	c.Call(t, "grow", "more")
 	within(t, "list change", c.Changed)
 	for _, post := range b.Requests("POST") {
-		if post.Header.Get(headerMethod) == "tools/call" && post.Header.Get("Authorization") != "Bearer mine" {
+		if post.Header.Get("Mcp-Method") == "tools/call" && post.Header.Get("Authorization") != "Bearer mine" {
 			t.Errorf("the server sees %v", post.Header)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
@@ -131,7 +132,7 @@ func (p *picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", typeJSON)
-	if r.Header.Get(headerMethod) == "tools/list" {
+	if r.Header.Get(front.HeaderMethod) == "tools/list" {
 		p.lists++
 		_, cursor, _ := strings.Cut(string(body), `"cursor":"`)
 		cursor, _, _ = strings.Cut(cursor, `"`)
@@ -246,7 +247,7 @@ func TestStatelessListsToolsOnce(t *testing.T) {
 func TestStatelessListsToolsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &picky{wants: "Mcp-Param-A", status: http.StatusOK}
-		server.list = func(string) string { return pickyTool(strings.TrimPrefix(server.wants, headerParam)) }
+		server.list = func(string) string { return pickyTool(strings.TrimPrefix(server.wants, "Mcp-Param-")) }
 		c := pipeStateless(t, server.ServeHTTP)
 		call := enveloped(1, "tools/call", `"name":"t","arguments":{"where":"here"},`)
 		for _, test := range []struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
@@ -23,23 +24,24 @@ func (c *Stateless) better(ctx context.Context, text []byte, sender, refused htt
 	if err != nil {
 		return nil // it was scanned before
 	}
-	if string(request.Envelope.Method) == methodCallTool {
+	if string(request.Envelope.Method) == rpc.MethodCallTool {
 		// Some servers refuse every call, so a list that is still fresh is not asked for again.
 		c.tools.Refresh(ctx, string(request.Envelope.Name), toolindex.Fresh, c.toolList(request, sender))
 	}
 	other := c.tools.mirror(request, sender)
-	sent, named := refused[headerName]
+	sent, named := refused[front.HeaderName]
 	if named {
-		other[headerName] = sent
+		other[front.HeaderName] = sent
 	}
 	if !maps.EqualFunc(other, refused, slices.Equal) {
 		return other
 	}
-	name := string(nameIn(request))
+	plain, _ := rpc.NameOf(request.Bytes, &request.Envelope)
+	name := string(plain)
 	if !named || name == sent[0] || strings.ContainsFunc(name, unicode.IsControl) {
 		return nil
 	}
-	other[headerName] = []string{name}
+	other[front.HeaderName] = []string{name}
 	return other
 }
 

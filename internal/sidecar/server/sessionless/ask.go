@@ -5,14 +5,21 @@ import (
 	"fmt"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
-// ask makes a request of the adapter's own, on behalf of a client if request.From is set. The
+// ask makes a request of the adapter's own, on behalf of a client if from is not nil. The
 // caller must release the Call.
-func (p *process) ask(ctx context.Context, request session.Message) (*Call, error) {
+func (p *process) ask(ctx context.Context, from *caller.Caller, method, params string) (*Call, error) {
+	text := rpc.AppendRequest(nil, []byte("0"), method, params) // send replaces the id
+	envelope, err := rpc.Scan(text)
+	if err != nil {
+		panic(err) // the adapter makes only valid ones
+	}
+	request := session.Message{Bytes: text, Envelope: envelope, From: from}
 	c := newCall(p, request)
 	c.own = true
 	return p.send(ctx, c, request)
@@ -52,22 +59,9 @@ func (c *Call) forget() {
 	c.Release()
 }
 
-// ownRequest is a request of the adapter's own. send replaces its id.
-func ownRequest(method, params string) session.Message {
-	text := rpc.AppendRequest(nil, []byte("0"), method, params)
-	envelope, err := rpc.Scan(text)
-	if err != nil {
-		panic(err) // the adapter makes only valid ones
-	}
-	return session.Message{Bytes: text, Envelope: envelope}
-}
-
 // allCapabilities are those of a client that can do everything. Some servers list more
 // tools to clients that can do more, and the adapter has to know all.
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{},"context":{}}}`
-
-// ownMeta is the envelope of a request of the adapter's own.
-func ownMeta() string { return metaWith(allCapabilities) }
 
 // metaWith is the envelope of a request of a client with these capabilities.
 func metaWith(capabilities string) string {
@@ -76,8 +70,6 @@ func metaWith(capabilities string) string {
 		`"` + rpc.MetaClientCapabilities + `":` + capabilities + `}`
 }
 
-func discoverRequest() session.Message { return ownRequest("server/discover", ownMeta()) }
-
-func initializeRequest() session.Message {
-	return ownRequest(rpc.MethodInitialize, rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version))
+func (p *process) askInitialize(ctx context.Context) (*Call, error) {
+	return p.ask(ctx, nil, rpc.MethodInitialize, rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version))
 }

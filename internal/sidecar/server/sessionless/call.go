@@ -20,7 +20,6 @@ type Event struct {
 	Last    bool   // it is the answer
 	Code    int    // of the error that the answer is, or 0
 	Failed  string // how the call failed, if this is its answer
-	change  bool   // it is a change that the client subscribed to
 }
 
 // Call is a request at a process, from when it is sent until its client has the answer or
@@ -40,14 +39,13 @@ type Call struct {
 	tasks     bool             // the client accepts a task for an answer
 	names     [48]byte         // room for most ids and tokens
 	ready     chan struct{}
-	forward   func(Event) // takes the messages of a mirror; nil for all other calls
-	sent      time.Time   // to the process
-	heard     uint64      // messages that the process had written then
+	sent      time.Time // to the process
+	heard     uint64    // messages that the process had written then
 
 	// Guarded by the process's mutex.
-	mirrors   []*Call // of a subscription, at other processes
-	answered  bool    // the process works on it no more
-	done      bool    // nothing follows what is in the inbox
+	mirrored  *pool // that has mirrors of the subscription; nil if there are none
+	answered  bool  // the process works on it no more
+	done      bool  // nothing follows what is in the inbox
 	inbox     []Event
 	first     [1]Event // room for most inboxes
 	writing   int      // bytes of the message that the client reads now
@@ -172,10 +170,6 @@ func (c *Call) pushLocked(e Event) {
 	if _, open := p.open[c]; !open || c.done {
 		return
 	}
-	if c.forward != nil {
-		c.forward(e)
-		return
-	}
 	limits := &p.options.Limits
 	if c.backlog() > limits.BacklogBytes {
 		c.giveUpLocked(errClientSlow)
@@ -229,8 +223,7 @@ func (c *Call) failLocked(text string) {
 
 // completeLocked ends a subscription in order (N-05).
 func (c *Call) completeLocked() {
-	result := []byte(`{"resultType":"complete","_meta":{"` + rpc.MetaSubscriptionID + `":` + string(c.id) + "}}")
-	c.pushLocked(Event{Message: rpc.AppendResult(nil, c.id, result), Last: true})
+	c.pushLocked(Event{Message: subscription.Completion(c.id), Last: true})
 }
 
 func (c *Call) signal() {

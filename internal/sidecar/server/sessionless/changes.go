@@ -20,13 +20,21 @@ func (s *subscriptions) acknowledgeLocked() {
 		s.countLocked(to.filter, -1)
 		to.filter = s.honored.And(to.filter)
 		s.countLocked(to.filter, 1)
-		text := append([]byte(`{"jsonrpc":"2.0","method":"`+subscription.MethodAcknowledged+`","params":{"_meta":{"`+rpc.MetaSubscriptionID+`":`), c.id...)
-		text = append(to.filter.Append(append(text, `},"notifications":`...)), "}}"...)
-		c.pushLocked(Event{Message: text})
-		if to.filter.IsEmpty() {
-			s.removeLocked(c)
-			c.completeLocked()
+		if !to.mirror {
+			c.pushLocked(Event{Message: subscription.Acknowledgement(to.filter, c.id)})
 		}
+		if to.filter.IsEmpty() {
+			s.completeLocked(c)
+		}
+	}
+}
+
+// changedLocked gives a change to the client.
+func (to *subscriber) changedLocked(c *Call, message []byte) {
+	if to.mirror {
+		c.pushMirrored(Event{Message: message})
+	} else {
+		c.pushLocked(Event{Message: message})
 	}
 }
 
@@ -38,7 +46,7 @@ func (s *subscriptions) notifyMissedLocked() {
 			continue
 		}
 		for method, uri := range to.filter.Each {
-			c.pushLocked(Event{Message: subscription.Notification(method, uri, subscription.Tag(c.id)), change: true})
+			to.changedLocked(c, subscription.Notification(method, uri, subscription.Tag(c.id)))
 		}
 	}
 }
@@ -49,7 +57,7 @@ func (s *subscriptions) notifyLocked(message session.Message) (found bool) {
 	method, uri := string(message.Envelope.Method), string(message.Envelope.URI)
 	for c, to := range s.subscribers {
 		if to.acknowledged && to.filter.Matches(method, uri) {
-			c.pushLocked(Event{Message: rpc.Edited(message.Bytes, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id}), change: true})
+			to.changedLocked(c, rpc.Edited(message.Bytes, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id}))
 			found = true
 		}
 	}

@@ -89,9 +89,6 @@ func (p *process) recordStartedLocked(c *Call, answer session.Message, task bool
 		p.idle.Stop()
 		p.idle = nil // the process works on, and does not say until when
 	}
-	if p.translator != nil {
-		return // a Translator knows the owners and processes of its calls
-	}
 	if started := startedBy(answer); len(started) > 0 {
 		p.continuations.record(started, origin{process: p, owner: c.principal, owned: !c.internal && !c.aboutTask}) // a task has an owner already
 	}

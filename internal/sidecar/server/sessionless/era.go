@@ -35,30 +35,33 @@ func (e *Era) Set(text string) error {
 	return fmt.Errorf("want auto, legacy or modern, not %q", text)
 }
 
-func (pr *primary) foundEra() Era { return Era(pr.era.Load()) }
+// Found is what the server is known to speak, or Auto.
+func (s *Server) Found() Era { return Era(s.era.Load()) }
 
-func (pr *primary) findEra(ctx context.Context) (Era, error) {
-	if era := pr.foundEra(); era != Auto {
+// Era finds out what the server speaks. If that is not known, it takes a process, which
+// ends afterward.
+func (s *Server) Era(ctx context.Context) (Era, error) {
+	if era := s.Found(); era != Auto {
 		return era, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pr.shared.options.Limits.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.StartTimeout)
 	defer cancel()
-	found, usable, err := pr.detect(ctx)
+	found, usable, err := s.detect(ctx)
 	if err != nil {
 		return Auto, err
 	}
 	if usable != nil {
 		usable.fail(errProbed)
 	}
-	pr.learn(found)
+	s.learn(found)
 	return found.era, nil
 }
 
 // learn records what the server speaks. A verdict without an era does not change what another
-// start, or findEra, found out meanwhile.
-func (pr *primary) learn(found verdict) {
-	if found.era != Auto && pr.era.Swap(uint32(found.era)) != uint32(found.era) {
-		pr.shared.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
+// start, or Era, found out meanwhile.
+func (s *Server) learn(found verdict) {
+	if found.era != Auto && s.era.Swap(uint32(found.era)) != uint32(found.era) {
+		s.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
 	}
 }
 
@@ -72,12 +75,12 @@ var errProbed = errors.New("the process was asked for its era, and is of no use 
 
 // detect finds out the server's era by asking a fresh process (B-02). If the process can
 // serve clients, detect returns it, too.
-func (pr *primary) detect(ctx context.Context) (verdict, *process, error) {
-	p, err := pr.launch(ctx)
+func (s *Server) detect(ctx context.Context) (verdict, *process, error) {
+	p, err := s.launch(ctx)
 	if err != nil {
 		return verdict{}, nil, err
 	}
-	found, usable, err := p.askEra(ctx, pr.shared.options.Limits.Silence)
+	found, usable, err := p.askEra(ctx, s.options.Limits.Silence)
 	if usable {
 		return found, p, nil
 	}
@@ -87,17 +90,18 @@ func (pr *primary) detect(ctx context.Context) (verdict, *process, error) {
 		return found, nil, err
 	}
 	// Some servers die of a request that they do not know.
-	if p, err = pr.launch(ctx); err != nil {
+	if p, err = s.launch(ctx); err != nil {
 		return verdict{}, nil, err
 	}
 	defer p.fail(errProbed)
-	return p.askInitialize(ctx)
+	found, err = p.askAgain(ctx)
+	return found, nil, err
 }
 
 // askEra asks the process for server/discover, and to initialize if it does not answer. The
 // process is usable unless it was asked to initialize.
 func (p *process) askEra(ctx context.Context, silence time.Duration) (found verdict, usable bool, err error) {
-	discover, err := p.ask(ctx, discoverRequest())
+	discover, err := p.ask(ctx, nil, "server/discover", metaWith(allCapabilities))
 	if err != nil {
 		return verdict{}, false, err
 	}
@@ -112,7 +116,7 @@ func (p *process) askEra(ctx context.Context, silence time.Duration) (found verd
 	if ctx.Err() != nil || p.Dead() != nil {
 		return verdict{}, false, err
 	}
-	initialize, err := p.ask(ctx, initializeRequest())
+	initialize, err := p.askInitialize(ctx)
 	if err != nil {
 		return verdict{}, false, err
 	}
@@ -153,21 +157,21 @@ func decide(ctx context.Context, discover, initialize *Call) (verdict, error) {
 
 var silentVerdict = verdict{Legacy, "it did not answer server/discover, and does answer initialize"}
 
-// askInitialize is for a server whose process died of server/discover.
-func (p *process) askInitialize(ctx context.Context) (verdict, *process, error) {
-	initialize, err := p.ask(ctx, initializeRequest())
+// askAgain is for a server whose process died of server/discover.
+func (p *process) askAgain(ctx context.Context) (verdict, error) {
+	initialize, err := p.askInitialize(ctx)
 	if err != nil {
-		return verdict{}, nil, err
+		return verdict{}, err
 	}
 	defer initialize.forget()
 	answer, err := initialize.await(ctx)
 	switch {
 	case err != nil:
-		return verdict{}, nil, err
+		return verdict{}, err
 	case !isResult(answer):
-		return verdict{}, nil, errors.New("the server ends when it is asked for server/discover, and refuses initialize")
+		return verdict{}, errors.New("the server ends when it is asked for server/discover, and refuses initialize")
 	}
-	return silentVerdict, nil, nil
+	return silentVerdict, nil
 }
 
 // verdictOf reads the answer to server/discover. It is not the code of an error that

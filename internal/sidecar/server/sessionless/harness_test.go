@@ -254,6 +254,12 @@ func (s *stage) isRunning() bool {
 	return ok
 }
 
+// current is the process that serves all clients.
+func (s *Server) current() *process {
+	running, _ := s.primary.Current()
+	return running
+}
+
 // ask makes a request, and returns its answer, or why there is none.
 func ask(ctx context.Context, s *Server, id string) string {
 	request := scanned(enveloped(id, "some/method", ""))

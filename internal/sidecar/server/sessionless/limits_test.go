@@ -64,7 +64,7 @@ func TestLimits(t *testing.T) {
 
 // open are the calls of the process.
 func (s *Server) open() map[*Call]struct{} {
-	running, err := s.primary.get(context.Background())
+	running, err := s.first(context.Background())
 	if err != nil {
 		return nil
 	}
@@ -98,7 +98,6 @@ func newScripted(limits Limits) (*process, *script) {
 func TestSlowClients(t *testing.T) {
 	limits := testLimits()
 	limits.BacklogBytes, limits.TotalBytes = 1000, 3000
-	request := scanned(strings.Replace(enveloped("1", "some/method", ""), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
 	progress := func(r *process, c *Call, size int) {
 		text := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"x":"%s"}}`, c.number, strings.Repeat("x", size))
 		r.receive(scanned(text))
@@ -113,7 +112,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	begin := func(r *process) *Call {
-		c, err := r.ask(t.Context(), request)
+		c, err := r.ask(t.Context(), nil, "some/method", `"_meta":{"progressToken":1}`)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,13 +2,13 @@ package sessionless
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // pool has more processes beside the first for as long as that one is busy: most servers do
@@ -20,7 +20,7 @@ import (
 // It is no mux.Supervisor, which has one process that clients wait for. Here are several,
 // and no client waits for another one to start.
 type pool struct {
-	primary *primary // has the first process
+	server *Server
 
 	mu       sync.Mutex
 	others   []*process
@@ -71,8 +71,8 @@ func (pl *pool) mayStartLocked(limits *Limits) bool {
 
 // start starts one more process. No client waits for it.
 func (pl *pool) start() {
-	common := pl.primary.shared
-	ctx, cancel := context.WithTimeout(pl.primary.Context(), common.options.Limits.StartTimeout)
+	common := &pl.server.shared
+	ctx, cancel := context.WithTimeout(pl.server.primary.Context(), common.options.Limits.StartTimeout)
 	defer cancel()
 	server, err := common.options.Acquire(ctx)
 	pl.mu.Lock()
@@ -88,10 +88,11 @@ func (pl *pool) start() {
 		return
 	}
 	common.metrics.Starts.Inc()
-	other := newProcess(server, nil, common, pl.remove)
-	pl.others = append(pl.others, other)
-	for _, first := range pl.primary.all() {
-		first.mirrorAll(other)
+	pl.others = append(pl.others, newProcess(server, nil, common, pl.remove))
+	if first, ok := pl.server.primary.Current(); ok {
+		for _, c := range first.subscribed() {
+			pl.mirrorLocked(c)
+		}
 	}
 }
 
@@ -100,21 +101,52 @@ func (pl *pool) remove(ended *process, reason error) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	pl.others = slices.DeleteFunc(pl.others, func(p *process) bool { return p == ended })
-	for _, first := range pl.primary.all() {
-		first.dropMirrors(ended)
-	}
 	if time.Since(ended.started) < mux.Lasting && !isHarmless(reason) {
 		pl.backOff.Failed(reason, poolPace)
 	}
 	ended.options.Log.V(1).Info("Another process for clients of the stateless revision ended", "reason", reason.Error())
 }
 
-// mirror mirrors a subscription at the first process at all others.
+// mirror makes a subscription at the first process one at all others, too.
 func (pl *pool) mirror(c *Call) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
+	pl.mirrorLocked(c)
+}
+
+// mirrorLocked is mirror with the pool's lock. A goroutine that holds the lock of another
+// process may wait for that of the first, so mirrorLocked holds only one of them at a time.
+func (pl *pool) mirrorLocked(c *Call) {
+	first := c.process
+	first.mu.Lock()
+	s, subscribed := first.subscriptions.subscribers[c]
+	if !subscribed {
+		first.mu.Unlock()
+		return
+	}
+	c.mirrored = pl
+	filter := s.filter
+	first.mu.Unlock()
 	for _, other := range pl.others {
-		c.process.mirror(c, other)
+		other.addMirror(c, filter)
+	}
+}
+
+// addMirror adds a subscription of the first process.
+func (p *process) addMirror(c *Call, f subscription.Filter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, mirrored := p.subscriptions.subscribers[c]; !mirrored && p.DeadLocked() == nil {
+		p.addSubscriberLocked(c, f)
+	}
+}
+
+// unmirror is for a subscription at the first process that has ended.
+func (pl *pool) unmirror(c *Call) {
+	for _, other := range pl.all() {
+		other.mu.Lock()
+		other.unsubscribeLocked(c)
+		other.mu.Unlock()
 	}
 }
 
@@ -125,65 +157,20 @@ func (pl *pool) all() []*process {
 	return slices.Clone(pl.others)
 }
 
-// drain drains all processes but the first until the context ends, and then ends them.
-func (pl *pool) drain(ctx context.Context) {
+// close starts no more processes.
+func (pl *pool) close() {
 	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	pl.closed = true
-	pl.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, other := range pl.all() {
-		ending.Go(func() { other.end(ctx) })
-	}
-	ending.Wait()
 }
 
-// dropMirrors is for mirrors of subscriptions at another process, which has ended.
-func (p *process) dropMirrors(other *process) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.subscriptions.subscribers {
-		c.mirrors = slices.DeleteFunc(c.mirrors, func(mirror *Call) bool { return mirror.process == other })
-	}
-}
-
-// mirrorAll mirrors all subscriptions at another process.
-func (p *process) mirrorAll(other *process) {
-	p.mu.Lock()
-	calls := slices.Collect(maps.Keys(p.subscriptions.subscribers))
-	p.mu.Unlock()
-	for _, c := range calls {
-		p.mirror(c, other)
-	}
-}
-
-// mirror mirrors a subscription at another process. A goroutine that holds the other's lock
-// may wait for this one's, so this method holds only one of them at a time.
-func (p *process) mirror(c *Call, other *process) {
-	p.mu.Lock()
-	s, subscribed := p.subscriptions.subscribers[c]
-	if !subscribed || slices.ContainsFunc(c.mirrors, func(mirror *Call) bool { return mirror.process == other }) {
-		p.mu.Unlock()
-		return
-	}
-	mirror := &Call{process: other, id: c.id, own: true, listen: true, answered: true, ready: make(chan struct{}, 1), forward: c.forwardChange}
-	c.mirrors = append(c.mirrors, mirror)
-	filter := s.filter
-	p.mu.Unlock()
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	if other.DeadLocked() == nil {
-		other.open[mirror] = struct{}{}
-		other.addSubscriberLocked(mirror, filter)
-	}
-}
-
-// forwardChange takes changes from a mirror, once the first process has acknowledged the
-// subscription (N-02). All other messages of a mirror repeat those of the first process.
-func (c *Call) forwardChange(e Event) {
+// pushMirrored takes a change from another process, once the first process has acknowledged
+// the subscription (N-02).
+func (c *Call) pushMirrored(change Event) {
 	p := c.process
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s, subscribed := p.subscriptions.subscribers[c]; subscribed && s.acknowledged && e.change {
-		c.pushLocked(e)
+	if s, subscribed := p.subscriptions.subscribers[c]; subscribed && s.acknowledged {
+		c.pushLocked(change)
 	}
 }

@@ -38,6 +38,7 @@ type process struct {
 	ended      func(*process, error)
 	started    time.Time
 	tools      toolLists
+	requested  sync.Once // for the first request that the process made
 
 	mu            sync.Mutex
 	subscriptions subscriptions
@@ -48,7 +49,6 @@ type process struct {
 	sending       int             // bytes that wait for the process
 	buffered      int             // bytes that wait for clients, or that clients read now
 	account       *budget.Account // of these
-	requests      int             // that the process made
 	drained       chan struct{}   // closed when no client has an open request; nil before drain
 	retired       bool            // it takes no more requests, and ends when it has none
 	idle          *time.Timer     // runs while nothing is open; nil for a translator, which ends processes itself
@@ -199,7 +199,7 @@ func (p *process) sendFailed(err error) error {
 	case errors.Is(err, fault.ErrBusy) || errors.Is(err, context.Canceled):
 		return err
 	case mux.IsUnread(err):
-		p.failIfUnread()
+		p.failIfStuck()
 		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	select {
@@ -266,6 +266,9 @@ func (p *process) closeLocked(c *Call) {
 	}
 	p.forgetLocked(c)
 	p.unsubscribeLocked(c)
+	if c.mirrored != nil {
+		go c.mirrored.unmirror(c) // a goroutine that holds another process's lock may wait for this one's
+	}
 	delete(p.open, c)
 	p.takenLocked(c, c.buffered)
 	c.inbox, c.writing = nil, 0

@@ -53,7 +53,7 @@ func TestNeverMixedUp(t *testing.T) {
 	}
 	all.Wait()
 	await(t, "everything to be over", func() bool { return len(s.server.open()) == 0 })
-	running, err := s.server.primary.get(t.Context())
+	running, err := s.server.first(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

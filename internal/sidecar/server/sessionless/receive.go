@@ -19,12 +19,6 @@ func (p *process) receive(message session.Message) {
 	}
 }
 
-// callLocked is the call whose number stands in a message of the process.
-func (p *process) callLocked(message []byte, at rpc.Span) *Call {
-	c, _, _ := p.FindLocked(message, at)
-	return c
-}
-
 func (p *process) receiveAnswer(message session.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,20 +65,16 @@ func subscriptionIn(answer session.Message) rpc.Span {
 // process gets no answer either (S-09).
 func (p *process) receiveRequest(message session.Message) {
 	p.metrics.RefusedRequests.Inc()
-	p.mu.Lock()
-	p.requests++
-	first := p.requests == 1
-	p.mu.Unlock()
-	if first {
+	p.requested.Do(func() {
 		p.options.Log.Info("Server made a request, which the stateless revision does not have; it and others are dropped",
 			"method", rpc.Clip(message.Envelope.Method))
-	}
+	})
 }
 
 func (p *process) receiveNotification(message session.Message) {
 	method := string(message.Envelope.Method)
 	if method == subscription.MethodToolsChanged {
-		p.tools.outdate()
+		p.tools.each((*toolList).Outdate)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +92,7 @@ func (p *process) receiveNotification(message session.Message) {
 
 // receiveCancellationLocked ends a subscription: some servers end theirs this way (N-05, U-03).
 func (p *process) receiveCancellationLocked(message session.Message) {
-	c := p.callLocked(message.Bytes, message.Envelope.RequestID)
+	c, _, _ := p.FindLocked(message.Bytes, message.Envelope.RequestID)
 	if c == nil || !c.listen {
 		p.metrics.UnroutedMessages.Inc()
 		return
@@ -117,7 +107,7 @@ func (p *process) receiveCancellationLocked(message session.Message) {
 }
 
 func (p *process) receiveProgressLocked(message session.Message) {
-	c := p.callLocked(message.Bytes, message.Envelope.ProgressToken)
+	c, _, _ := p.FindLocked(message.Bytes, message.Envelope.ProgressToken)
 	if c == nil || len(c.token) == 0 || c.listen { // N-04
 		p.metrics.LateProgress.Inc()
 		return
@@ -144,7 +134,7 @@ func (p *process) receiveLogLocked(message session.Message) {
 
 // receiveChangeLocked gives a notification to the subscription that it names (S-11).
 func (p *process) receiveChangeLocked(message session.Message) {
-	c := p.callLocked(message.Bytes, message.Envelope.SubscriptionID)
+	c, _, _ := p.FindLocked(message.Bytes, message.Envelope.SubscriptionID)
 	if c == nil || !c.listen {
 		p.metrics.UnroutedMessages.Inc()
 		return

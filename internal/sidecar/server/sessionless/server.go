@@ -100,7 +100,8 @@ type shared struct {
 // Server is a server as clients of the stateless revision see it.
 type Server struct {
 	shared
-	primary  *primary
+	primary  *mux.Supervisor[*process] // of the process that serves all clients; the next request replaces one that has ended
+	era      atomic.Uint32             // an Era
 	pool     pool
 	refusing atomic.Bool
 }
@@ -108,23 +109,27 @@ type Server struct {
 // New returns a Server. Its first process starts with the first request.
 func New(options Options) *Server {
 	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{})}}
-	s.primary = newPrimary(&s.shared)
-	s.pool.primary = s.primary
+	s.era.Store(uint32(options.Era))
+	s.pool.server = s
+	s.primary = mux.NewSupervisor(mux.Policy[*process]{
+		Start: s.start, Timeout: options.Limits.StartTimeout,
+		Dead: (*process).Dead, Retired: (*process).isRetired, Fail: (*process).fail, Harmless: isHarmless,
+		Started: s.metrics.Starts.Inc, Failed: s.metrics.StartFailures.Inc, Ended: s.logEnd,
+	})
 	return s
 }
 
 // Metrics are the counters.
 func (s *Server) Metrics() *Metrics { return s.metrics }
 
-// Era finds out what the server speaks. If that is not known, it takes a process, which
-// ends afterward.
-func (s *Server) Era(ctx context.Context) (Era, error) { return s.primary.findEra(ctx) }
-
-// Found is what the server is known to speak, or Auto.
-func (s *Server) Found() Era { return s.primary.foundEra() }
-
 // processes are all that run.
-func (s *Server) processes() []*process { return append(s.pool.all(), s.primary.all()...) }
+func (s *Server) processes() []*process {
+	all := s.pool.all()
+	if first, ok := s.primary.Current(); ok {
+		all = append(all, first)
+	}
+	return all
+}
 
 // Locks takes the locks that calls share, and gives them back: those of the supervisor, the
 // pool and the continuations, and of each process its own and those of its tool lists. It
@@ -133,7 +138,7 @@ func (s *Server) Locks() {
 	s.continuations.find(nil)
 	for _, p := range s.processes() {
 		p.load()
-		p.tools.locks()
+		p.tools.each(func(t *toolList) { t.Len() })
 	}
 }
 
@@ -149,15 +154,16 @@ func (s *Server) Refuse() {
 // Drain takes no more requests, ends subscriptions, and waits for calls in flight. When
 // there are none, or the context ends, it ends the processes.
 func (s *Server) Drain(ctx context.Context) {
-	for _, p := range s.primary.all() {
-		if p.translator != nil {
-			p.translator.AwaitParked(ctx)
-		}
+	if first, ok := s.primary.Current(); ok && first.translator != nil {
+		first.translator.AwaitParked(ctx)
 	}
-	var others sync.WaitGroup
-	others.Go(func() { s.pool.drain(ctx) })
-	s.primary.drain(ctx)
-	others.Wait()
+	s.pool.close()
+	s.primary.Close()
+	var ending sync.WaitGroup
+	for _, p := range s.processes() {
+		ending.Go(func() { p.end(ctx) })
+	}
+	ending.Wait()
 }
 
 // Close is Drain that waits for nothing.
@@ -226,7 +232,7 @@ func (s *Server) begin(ctx context.Context, request session.Message, admission A
 // route returns the process that a request goes to.
 func (s *Server) route(ctx context.Context, request session.Message) (*process, error) {
 	defer endOnPanic()
-	first, err := s.primary.get(ctx)
+	first, err := s.first(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package sessionless
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -153,7 +154,7 @@ func TestToolsOfAStandInEnd(t *testing.T) {
 func TestToolListsAreBounded(t *testing.T) {
 	var lists toolLists
 	for i := range 3 * maxLists {
-		lists.of(keyOf(strconv.Itoa(i), nil))
+		lists.of(sha256.Sum256([]byte(strconv.Itoa(i))))
 	}
 	if len(lists.lists) > maxLists {
 		t.Errorf("%d lists are kept, want %d at most", len(lists.lists), maxLists)
@@ -261,7 +262,7 @@ func TestToolListsAreKeptByDigests(t *testing.T) {
 		request.From = &caller.Caller{}
 		s.postBy(request.From, wantsNoParams{request}, body).want()
 	}
-	running := s.server.primary.all()[0]
+	running := s.server.current()
 	if got := len(running.tools.lists); got != clients { // by keys of a fixed length
 		t.Errorf("%d lists are known, want %d", got, clients)
 	}

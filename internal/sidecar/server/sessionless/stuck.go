@@ -5,18 +5,12 @@ import "time"
 // A process that hangs would keep all clients waiting for ever: they have no session that
 // they could open anew.
 
-// failIfUnread is for a process that does not read its input. It ends the process when that
+// failIfStuck is for a process that does not read its input. It ends the process when that
 // has lasted. A Translator supervises its processes itself, and there is no other Translator.
-func (p *process) failIfUnread() {
-	if p.translator != nil {
-		return
-	}
-	p.mu.Lock()
-	stuck := p.UnreadLocked() >= p.options.Limits.StuckTimeout
-	p.mu.Unlock()
-	if stuck {
-		p.fail(errStuck)
-	}
+func (p *process) failIfStuck() {
+	p.failIf(errStuck, func() bool {
+		return p.translator == nil && p.UnreadLocked() >= p.options.Limits.StuckTimeout
+	})
 }
 
 // retireIfSilentLocked is for a call whose client went away without an answer. If the process

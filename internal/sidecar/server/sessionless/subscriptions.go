@@ -34,6 +34,7 @@ type subscriptions struct {
 
 // subscriber is a client that is subscribed.
 type subscriber struct {
+	mirror       bool // the call is at the first process, and takes only changes from this one
 	filter       subscription.Filter
 	acknowledged bool // the client knows what the process honors of the filter (N-02)
 }
@@ -84,7 +85,7 @@ func (p *process) addSubscriberLocked(c *Call, f subscription.Filter) (added boo
 	if s.subscribers == nil {
 		s.subscribers, s.uris = map[*Call]*subscriber{}, map[string]int{}
 	}
-	s.subscribers[c] = &subscriber{filter: f}
+	s.subscribers[c] = &subscriber{mirror: c.process != p, filter: f}
 	s.countLocked(f, 1)
 	if len(s.uris) > maxURIs || s.uriBytes > maxURIBytes || s.filterBytes > maxFilterBytes {
 		s.removeLocked(c)
@@ -94,6 +95,13 @@ func (p *process) addSubscriberLocked(c *Call, f subscription.Filter) (added boo
 	s.acknowledgeLocked()
 	p.updateUpstreamLocked()
 	return true
+}
+
+// subscribed are the calls of all subscribers.
+func (p *process) subscribed() []*Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.subscriptions.subscribers))
 }
 
 // countLocked counts so many subscribers more, or fewer, for the URIs of a filter.
@@ -127,10 +135,6 @@ func (p *process) unsubscribeLocked(c *Call) {
 	if p.subscriptions.removeLocked(c) {
 		p.updateUpstreamLocked()
 	}
-	for _, mirror := range c.mirrors {
-		go mirror.Release() // a goroutine that holds the other process's lock may wait for this one's
-	}
-	c.mirrors = nil
 }
 
 // unionLocked is all that clients want, and every kind of list, so that upstream seldom
@@ -162,49 +166,40 @@ func (p *process) updateUpstreamLocked() {
 
 // updateUpstream replaces upstream until it is not outdated.
 func (p *process) updateUpstream() {
-	for {
-		next, outdated := p.nextUpdate()
-		if !outdated {
-			return
-		}
-		if next.wait > 0 {
-			select {
-			case <-time.After(next.wait):
-			case <-p.Over():
-			}
-		}
-		if next.cancel != nil {
-			next.cancel.cancelUpstream()
-		}
-		if next.open {
-			p.openUpstream()
-		}
+	for step := p.nextUpdate(); step != nil; step = p.nextUpdate() {
+		step()
 	}
 }
 
-// update is one step towards another upstream subscription.
-type update struct {
-	wait   time.Duration // before nextUpdate decides again
-	cancel *Call         // the former upstream; no other code knows it any more
-	open   bool          // another upstream, after that
-}
-
-// nextUpdate says whether upstream is outdated, and what to do next.
-func (p *process) nextUpdate() (next update, outdated bool) {
+// nextUpdate is one step towards another upstream subscription, or nil if upstream is not
+// outdated.
+func (p *process) nextUpdate() (step func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.subscriptions
 	if p.DeadLocked() != nil || !s.isOutdatedLocked() {
 		s.updating = false
-		return update{}, false
+		return nil
 	}
 	if wait := s.paceLocked(); wait > 0 {
-		return update{wait: wait}, true
+		return func() {
+			select {
+			case <-time.After(wait):
+			case <-p.Over():
+			}
+		}
 	}
-	next = update{cancel: s.upstream, open: len(s.subscribers) > 0}
-	s.upstream, s.honored = nil, nil
+	former, wanted := s.upstream, len(s.subscribers) > 0
+	s.upstream, s.honored = nil, nil // no other code knows the former any more
 	s.requested, s.incomplete = s.unionLocked(), false
-	return next, true
+	return func() {
+		if former != nil {
+			former.cancelUpstream()
+		}
+		if wanted {
+			p.openUpstream()
+		}
+	}
 }
 
 // paceLocked is how long a replacement has to wait; 0 counts it. The end of the last client's
@@ -242,11 +237,11 @@ func (c *Call) cancelUpstream() {
 // openUpstream opens the subscription at the process, and tells clients the outcome.
 func (p *process) openUpstream() {
 	p.mu.Lock()
-	request := ownRequest(methodListen, `"notifications":`+p.subscriptions.requested.String()+`,`+ownMeta())
+	params := `"notifications":` + p.subscriptions.requested.String() + `,` + metaWith(allCapabilities)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), acknowledgeTimeout)
 	defer cancel()
-	c, err := p.ask(ctx, request)
+	c, err := p.ask(ctx, nil, methodListen, params)
 	if err != nil {
 		p.refuseSubscribers(func(c *Call) { c.failLocked(err.Error()) })
 		return
@@ -297,26 +292,34 @@ func (p *process) refuseSubscribers(answer func(*Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.subscriptions
-	var refused []*Call
+	refused := false
 	for c, to := range s.subscribers {
-		if !to.acknowledged {
-			refused = append(refused, c)
+		if to.acknowledged {
+			continue
 		}
-	}
-	for _, c := range refused {
-		answer(c)
+		refused = true
+		if !to.mirror {
+			answer(c)
+		}
 		s.removeLocked(c)
 	}
-	if len(refused) == 0 {
+	if !refused {
 		s.endLocked()
 	}
+}
+
+// completeLocked ends a subscription in order.
+func (s *subscriptions) completeLocked(c *Call) {
+	if !s.subscribers[c].mirror {
+		c.completeLocked()
+	}
+	s.removeLocked(c)
 }
 
 // endLocked ends all subscriptions in order.
 func (s *subscriptions) endLocked() {
 	for c := range s.subscribers {
-		c.completeLocked()
-		s.removeLocked(c)
+		s.completeLocked(c)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestListen(t *testing.T) {
 }
 
 func (s *Server) listeners() int {
-	running, err := s.primary.get(context.Background())
+	running, err := s.first(context.Background())
 	if err != nil {
 		return 0
 	}

@@ -34,10 +34,6 @@ type toolLists struct {
 // can be long.
 type listKey [sha256.Size]byte
 
-func keyOf(principal string, capabilities []byte) listKey {
-	return sha256.Sum256(append(append([]byte(principal), 0), capabilities...))
-}
-
 // maxLists is how many lists the adapter knows at a time.
 const maxLists = 64
 
@@ -62,20 +58,12 @@ func (l *toolLists) of(key listKey) *toolList {
 	return t
 }
 
-func (l *toolLists) outdate() {
+// each calls a function with every list.
+func (l *toolLists) each(do func(*toolList)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.lists {
-		t.Outdate()
-	}
-}
-
-// locks takes all locks and gives them back.
-func (l *toolLists) locks() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.lists {
-		t.Len()
+		do(t)
 	}
 }
 
@@ -88,7 +76,7 @@ func (p *process) Params(ctx context.Context, request session.Message, age tooli
 			return nil // the admission has found it before
 		}
 		capabilities = found[0].Of(request.Bytes)
-		key = keyOf(request.From.Group(), capabilities)
+		key = sha256.Sum256(append(append([]byte(request.From.Group()), 0), capabilities...))
 	}
 	t, name := p.tools.of(key), string(request.Envelope.Name)
 	params, current := t.Find(name, age)
@@ -117,9 +105,7 @@ func (p *process) toolList(ctx context.Context, from *caller.Caller, capabilitie
 }
 
 func (p *process) fetchTools(ctx context.Context, from *caller.Caller, params string) ([]byte, error) {
-	request := ownRequest(toolindex.Method, params)
-	request.From = from
-	list, err := p.ask(ctx, request)
+	list, err := p.ask(ctx, from, toolindex.Method, params)
 	if err != nil {
 		return nil, err
 	}

@@ -183,11 +183,10 @@ func (s *Server) leaveLocked(l *listen) {
 
 // acknowledge sends the first message of a subscription.
 func (l *listen) acknowledge() {
-	l.to.Notify([]byte(`{"jsonrpc":"2.0","method":"` + subscription.MethodAcknowledged + `","params":{"notifications":` + l.filter.String() + `,` + subscription.Tag(l.to.ID()) + `}}`))
+	l.to.Notify(subscription.Acknowledgement(l.filter, l.to.ID()))
 }
 
 // complete sends the last message of a subscription that ends in order (N-05).
 func (l *listen) complete() {
-	id := l.to.ID()
-	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+subscription.Tag(id)+`}`)), 0, "")
+	l.to.Answer(subscription.Completion(l.to.ID()), 0, "")
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func acknowledged(filter string) string {
-	return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter + `,"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
+	return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + filter + `}}`
 }
 
 func change() string {
