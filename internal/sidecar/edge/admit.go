@@ -10,16 +10,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
-// Headers by which a browser asks what a web page may do, and the adapter answers.
+// Headers by which a browser asks what a web page may do.
 const (
 	headerOrigin         = "Origin"
 	headerRequestMethod  = "Access-Control-Request-Method"
 	headerRequestHeaders = "Access-Control-Request-Headers"
-	headerAllowOrigin    = "Access-Control-Allow-Origin"
-	headerAllowMethods   = "Access-Control-Allow-Methods"
-	headerAllowHeaders   = "Access-Control-Allow-Headers"
-	headerExposeHeaders  = "Access-Control-Expose-Headers"
-	headerMaxAge         = "Access-Control-Max-Age"
 )
 
 const (
@@ -81,18 +76,18 @@ func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) 
 		return true
 	}
 	header := w.Header()
-	header.Set(headerAllowOrigin, from[0])
+	header.Set("Access-Control-Allow-Origin", from[0])
 	if r.Method != http.MethodOptions || r.Header.Get(headerRequestMethod) == "" {
-		header.Set(headerExposeHeaders, exposed)
+		header.Set("Access-Control-Expose-Headers", exposed)
 		header.Set("Vary", headerOrigin)
 		return true
 	}
 	header.Set("Vary", strings.Join([]string{headerOrigin, headerRequestMethod, headerRequestHeaders}, ", "))
-	header.Set(headerAllowMethods, methods)
+	header.Set("Access-Control-Allow-Methods", methods)
 	if asked := strings.Join(r.Header.Values(headerRequestHeaders), ","); isTokenList(asked) {
-		header.Set(headerAllowHeaders, asked)
+		header.Set("Access-Control-Allow-Headers", asked)
 	}
-	header.Set(headerMaxAge, maxAge)
+	header.Set("Access-Control-Max-Age", maxAge)
 	w.WriteHeader(http.StatusNoContent)
 	return false
 }
