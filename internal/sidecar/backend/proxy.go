@@ -49,6 +49,7 @@ func NewProxy(env *Env) Backend {
 	translated.Limits.Processes = 1 // there is one server, however many connections
 	translated.ManyListens = true   // each with the token of its client
 	p.translatedSessions = sessionless.New(translated)
+	p.servers = append(p.servers, p.translatedSessions)
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,
 		URL: env.UpstreamURL, MintID: env.MintID, Number: env.nextNumber, Sessions: env.Sessions,
