@@ -2,6 +2,8 @@ package edge
 
 import (
 	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // answerWriter records how the adapter answers a request.
@@ -27,7 +29,7 @@ func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // 0.
 func (w *answerWriter) Refused(status, code int, text string) {
 	if code != 0 {
-		w.asked.Record.refused(code)
+		w.asked.Record.Answered(ErrorType(rpc.ErrorTypeOf(code)))
 	}
 	if status >= http.StatusBadRequest {
 		w.asked.door.options.Refusals.note(w.asked, status, text)
@@ -52,13 +54,13 @@ func (w *answerWriter) begin(status int) {
 }
 
 // close closes the record when the Door is done with a request.
-func (d *Door) close(p *passage) {
-	record := &p.request.Record
+func (d *Door) close(r *Request) {
+	record := &r.Record
 	if handed := record.handed; handed != nil && (record.Status < http.StatusBadRequest || handed.over.Swap(true)) {
 		return // the front end closes it, or has closed it
 	}
-	record.Caller = &p.request.Caller
-	record.finish(p.request.Context().Err() != nil)
+	record.Caller = &r.Caller
+	record.finish(r.Context().Err() != nil)
 	d.closed(record)
 }
 

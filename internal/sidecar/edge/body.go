@@ -29,12 +29,9 @@ func (r *Request) readBody(w http.ResponseWriter) ([]byte, *Refusal) {
 	if wrong := notPlainJSON(r.Header); wrong != "" {
 		return nil, &Refusal{Status: http.StatusUnsupportedMediaType, Code: rpc.CodeInvalidRequest, Text: wrong}
 	}
-	if r.ContentLength > limits.BodyBytes {
-		return nil, tooLarge(limits)
-	}
 	body, refused := r.readAll(w, limits)
-	if int64(len(body)) > limits.BodyBytes {
-		return nil, tooLarge(limits)
+	if refused != nil {
+		refused.Close = true
 	}
 	return body, refused
 }
@@ -44,23 +41,21 @@ func tooLarge(limits *BodyLimits) *Refusal {
 	if limits.Name != "" {
 		text += ", which " + limits.Name + " sets"
 	}
-	return &Refusal{Status: http.StatusRequestEntityTooLarge, Code: rpc.CodeInvalidRequest, Text: text, Close: true}
+	return &Refusal{Status: http.StatusRequestEntityTooLarge, Code: rpc.CodeInvalidRequest, Text: text}
 }
 
 // notRead refuses a body that the Door could not read to its end.
 func notRead(err error, limits *BodyLimits) *Refusal {
 	switch {
 	case errors.Is(err, errGaveWay):
-		refused := noRoom("the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
-		refused.Close = true
-		return refused
+		return noRoom("the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Refusal{
-			Status: http.StatusRequestTimeout, Code: rpc.CodeParse, Close: true,
+			Status: http.StatusRequestTimeout, Code: rpc.CodeParse,
 			Text: "the body does not arrive: " + strconv.Itoa(pieceBytes) + " bytes of it, or all, may take " + limits.ReadTimeout.String(),
 		}
 	}
-	return &Refusal{Status: http.StatusBadRequest, Code: rpc.CodeParse, Text: "the body could not be read", Close: true}
+	return &Refusal{Status: http.StatusBadRequest, Code: rpc.CodeParse, Text: "the body could not be read"}
 }
 
 // notPlainJSON returns why the headers do not announce plain JSON, or nothing if they do.
@@ -89,9 +84,12 @@ const pieceBytes = 64 << 10
 // smallBytes is the size up to which a body is not slow before its first bytes arrive.
 const smallBytes = 4 << 10
 
-// readAll reads a body, up to one byte more than the limit, which tells readBody that the
-// body is too large. It does not wait for a client that stops sending, or almost stops.
+// readAll reads a body, up to one byte more than the limit, which tells that the body is too
+// large. It does not wait for a client that stops sending, or almost stops.
 func (r *Request) readAll(w http.ResponseWriter, limits *BodyLimits) ([]byte, *Refusal) {
+	if r.ContentLength > limits.BodyBytes {
+		return nil, tooLarge(limits)
+	}
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
 	size := min(max(r.ContentLength, 1), pieceBytes, most)
@@ -115,7 +113,9 @@ func (r *Request) readAll(w http.ResponseWriter, limits *BodyLimits) ([]byte, *R
 		n, err := r.readMore(free[:min(int64(len(free)), most-int64(body.size))], body.size > 0 || size > smallBytes)
 		body.size += n
 		switch {
-		case errors.Is(err, io.EOF), int64(body.size) == most, int64(body.size) == r.ContentLength:
+		case int64(body.size) == most:
+			return nil, tooLarge(limits)
+		case errors.Is(err, io.EOF), int64(body.size) == r.ContentLength:
 			r.door.options.Budget.Filled(r)
 			_ = control.SetReadDeadline(time.Time{})
 			return body.join(), nil
@@ -125,7 +125,6 @@ func (r *Request) readAll(w http.ResponseWriter, limits *BodyLimits) ([]byte, *R
 			refused = r.enlarge(&body, min(max(body.size, 512), pieceBytes))
 		}
 	}
-	refused.Close = true
 	return nil, refused
 }
 

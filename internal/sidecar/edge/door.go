@@ -36,6 +36,16 @@ type (
 	}
 )
 
+// anything is the Locator and the Authorizer of a Door that has none. It lets every request
+// pass.
+type anything struct{}
+
+func (anything) BySession(http.ResponseWriter, *Request) bool { return true }
+
+func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
+
+func (anything) Authorize(*Request) *Refusal { return nil }
+
 // Route is the front end of one path.
 type Route struct {
 	Methods string // that a web page may use at the path; the Door tells browsers
@@ -46,8 +56,8 @@ type Route struct {
 	Serve func(w http.ResponseWriter, r *Request)
 }
 
-// Options configure a Door. Admit and Budget must be set. A Door without another stage lets
-// every request pass there.
+// Options configure a Door. Admit, Budget and Elsewhere must be set. A Door without another
+// stage lets every request pass there.
 type Options struct {
 	Admit        Admitter
 	Authenticate Authenticator
@@ -86,30 +96,16 @@ func New(options Options) *Door {
 	if options.Metrics == nil {
 		options.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	if options.Elsewhere == nil {
-		options.Elsewhere = http.NotFound
-	}
 	return &Door{options}
 }
 
-// passage is one request in the Door. It is one allocation.
-type passage struct {
-	answerWriter
-	request Request
-}
-
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := &passage{
-		answerWriter: answerWriter{ResponseWriter: w},
-		request: Request{Request: r, door: d, Record: Record{
-			HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now(),
-		}},
-	}
-	p.asked, p.request.writer = &p.request, &p.answerWriter
+	request := &Request{Request: r, door: d, Record: Record{HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now()}}
+	request.writer = answerWriter{w, request}
 	// A front end panics to abort its answer on purpose. The Door closes the record then,
 	// too.
-	defer d.close(p)
-	d.pass(&p.answerWriter, &p.request)
+	defer d.close(request)
+	d.pass(&request.writer, request)
 }
 
 // pass takes a request through the stages.

@@ -138,7 +138,7 @@ func (m *Memory) evictLocked(but *Request) bool {
 		m.evicted.Inc()
 		// The goroutine that reads the body may set a later deadline. It checks
 		// afterwards whether its body is evicted.
-		_ = http.NewResponseController(victim.writer).SetReadDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(&victim.writer).SetReadDeadline(time.Unix(1, 0))
 	}
 	return true
 }

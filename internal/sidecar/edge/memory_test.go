@@ -36,7 +36,7 @@ func (m *Memory) from(t *testing.T, address string) *reading {
 		Request: httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil),
 		Caller:  caller.Caller{Address: address}, Record: Record{began: time.Now()},
 	}
-	r.request.writer = &answerWriter{ResponseWriter: r, asked: r.request}
+	r.request.writer = answerWriter{ResponseWriter: r, asked: r.request}
 	return r
 }
 

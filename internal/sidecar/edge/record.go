@@ -61,13 +61,6 @@ func (r *Record) Answered(how ErrorType) {
 	}
 }
 
-// refused records an error by which the adapter itself answers.
-func (r *Record) refused(code int) {
-	if how := rpc.ErrorTypeOf(code); how != "" {
-		r.Answered(ErrorType(how))
-	}
-}
-
 // finish fills in the duration, and the error if no call of Answered has set it.
 func (r *Record) finish(gone bool) {
 	r.Duration = time.Since(r.began)

@@ -21,7 +21,7 @@ type Request struct {
 
 	held   held
 	door   *Door
-	writer *answerWriter
+	writer answerWriter       // to answer this request
 	sole   [1]session.Message // the array of Messages, unless the POST carries a batch
 }
 

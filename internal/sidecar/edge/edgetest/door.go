@@ -2,6 +2,7 @@
 package edgetest
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
@@ -15,7 +16,7 @@ func Door(routes map[string]edge.Route, change ...func(*edge.Options)) *edge.Doo
 	options := edge.Options{
 		Admit:  Hosts(),
 		Budget: Bodies(edge.BodyLimits{BodyBytes: 32 << 20, ReadTimeout: time.Hour}),
-		Routes: routes,
+		Routes: routes, Elsewhere: http.NotFound,
 	}
 	for _, apply := range change {
 		apply(&options)
