@@ -215,7 +215,9 @@ func (m modernServer) Call(ctx context.Context, request session.Message) (tolega
 }
 
 // Serves implements Backend.
-func (b *base) Serves(server mcpprobe.Server) []string { return b.revisions(server, b.statelessClients.Found()) }
+func (b *base) Serves(server mcpprobe.Server) []string {
+	return b.revisions(server, b.statelessClients.Found())
+}
 
 // revisions lists the protocol revisions that clients can use, newest first. found is the
 // era that the server speaks besides the revision that it named, or Auto. The list is part of
