@@ -69,8 +69,14 @@ func (b *Budget) take(bytes, leave int64) bool {
 // Give gives bytes back.
 func (b *Budget) Give(bytes int64) {
 	b.used.Add(-bytes)
-	if b.awaited.Load() {
-		b.announce()
+	if !b.awaited.Load() { // nearly always
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.awaited.Swap(false) {
+		close(b.freed)
+		b.freed = make(chan struct{})
 	}
 }
 
@@ -81,15 +87,6 @@ func (b *Budget) change(by int64) {
 		b.used.Add(by)
 	case by < 0:
 		b.Give(-by)
-	}
-}
-
-func (b *Budget) announce() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.awaited.Swap(false) {
-		close(b.freed)
-		b.freed = make(chan struct{})
 	}
 }
 

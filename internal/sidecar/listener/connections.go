@@ -44,22 +44,21 @@ func (l *connections) admit(c *conn) bool {
 	if full {
 		victim = l.victimLocked()
 	}
-	if !full || victim != nil {
+	admitted := !full || victim != nil
+	if admitted {
 		l.open[c] = struct{}{}
 		l.byAddress[c.address]++
 		c.idleSince.Store(time.Now().UnixNano())
 	}
 	l.mu.Unlock()
 	switch {
-	case victim != nil && victim.is(http.StateActive): // since this moment; the limit is exceeded by one for now
-	case victim != nil:
+	case !admitted:
+		l.refused.Add(1)
+	case victim != nil && !victim.is(http.StateActive): // if a request has just arrived, the limit is exceeded by one for now
 		l.evicted.Add(1)
 		_ = victim.Close()
-	case full:
-		l.refused.Add(1)
-		return false
 	}
-	return true
+	return admitted
 }
 
 // victimLocked is the connection to evict, or nil: one of the address that has most, or else
