@@ -103,7 +103,7 @@ func (b *base) newToModern(acquire acquireSession) *tomodern.Server {
 // speaks: the probe opens a session.
 func (b *base) ServeStateless(w http.ResponseWriter, r *edge.Request) {
 	message := &r.Messages[0]
-	if b.Config.Era != sessionless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
+	if b.Era != sessionless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
 		r.Record.Front = edge.Stateless
 		front.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
