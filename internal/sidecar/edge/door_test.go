@@ -144,6 +144,17 @@ func TestNoRoomToRead(t *testing.T) {
 	}
 }
 
+// The Door reads no byte of a body whose Content-Length exceeds the limit.
+func TestTooLargeToRead(t *testing.T) {
+	body := &countedBody{Reader: strings.NewReader("123456789")}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+	r.Header.Set("Content-Type", front.TypeJSON)
+	r.ContentLength = 9
+	if _, refused := readBody(httptest.NewRecorder(), r, BodyLimits{BodyBytes: 8}); refused == nil || !refused.Close || body.read > 0 {
+		t.Errorf("got %+v after %d bytes", refused, body.read)
+	}
+}
+
 // A refusal names the request that it answers once the request is known.
 func TestRefusalNamesItsRequest(t *testing.T) {
 	for refuse, want := range map[string]string{"authenticate": `{"jsonrpc":"2.0","error"`, "authorize": `{"jsonrpc":"2.0","id":7,"error"`} {

@@ -122,6 +122,7 @@ func (c *crowded) pretend(longer time.Duration) bool {
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 3)
+	c.conns.minIdle = 0 // so that the used one could make room, too
 	used := c.dial()
 	c.get(used)
 	first, second := c.dial(), c.dial()
