@@ -98,12 +98,15 @@ func (b *base) newToModern(acquire acquireSession) *tomodern.Server {
 	})
 }
 
+// Era is the era that a client or the adapter has found the server to speak, or Auto.
+func (b *base) Era() sessionless.Era { return b.statelessClients.Found() }
+
 // ServeStateless implements Backend. The manager's probe must learn quickly whether the server
 // works, so the adapter does not start a process for it to find out which eras the server
 // speaks: the probe opens a session.
 func (b *base) ServeStateless(w http.ResponseWriter, r *edge.Request) {
 	message := &r.Messages[0]
-	if b.Era != sessionless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
+	if b.Config.Era != sessionless.Modern && message.Envelope.Kind == rpc.Request && r.Caller.Probe {
 		r.Record.Front = edge.Stateless
 		front.RefuseRevision(w, message.Envelope.ID.Of(message.Bytes), string(message.Envelope.ProtocolVersion))
 		return
@@ -215,9 +218,7 @@ func (m modernServer) Call(ctx context.Context, request session.Message) (tolega
 }
 
 // Serves implements Backend.
-func (b *base) Serves(server mcpprobe.Server) []string {
-	return b.revisions(server, b.statelessClients.Found())
-}
+func (b *base) Serves(server mcpprobe.Server) []string { return b.revisions(server, b.Era()) }
 
 // revisions lists the protocol revisions that clients can use, newest first. found is the
 // era that the server speaks besides the revision that it named, or Auto. The list is part of
