@@ -45,12 +45,9 @@ func install(dir string) (err error) {
 // such as pause in a pod with a shared PID namespace.
 func drain() error {
 	const sidecarPID = 1
-	self, err := os.Stat("/proc/self/exe")
-	if err != nil {
-		return fmt.Errorf("find sidecar: %w", err)
-	}
-	other, err := os.Stat(fmt.Sprintf("/proc/%d/exe", sidecarPID))
-	if err != nil {
+	self, selfErr := os.Stat("/proc/self/exe")
+	other, otherErr := os.Stat(fmt.Sprintf("/proc/%d/exe", sidecarPID))
+	if err := errors.Join(selfErr, otherErr); err != nil {
 		return fmt.Errorf("find sidecar: %w", err)
 	}
 	if !os.SameFile(self, other) {

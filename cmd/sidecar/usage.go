@@ -55,11 +55,7 @@ func explain(w io.Writer, flags *flag.FlagSet) error {
 	text.WriteString(serveIntroduction)
 	flags.VisitAll(func(f *flag.Flag) {
 		value, about := flag.UnquoteUsage(f)
-		fmt.Fprintf(&text, "  --%s", f.Name)
-		if value != "" {
-			text.WriteString(" " + value)
-		}
-		fmt.Fprintf(&text, "\n        %s", about)
+		fmt.Fprintf(&text, "  --%s\n        %s", strings.TrimSpace(f.Name+" "+value), about)
 		if f.DefValue != "" && f.DefValue != "false" {
 			fmt.Fprintf(&text, " (default %s)", f.DefValue)
 		}

@@ -308,20 +308,27 @@ func (f *FrameReader) await() bool {
 // tryRead reads what is there, and says whether there was anything.
 func (f *FrameReader) tryRead(fd uintptr) bool {
 	buffer := buffers.Get().(*[largeBuffer]byte) // nothing else is put there
-	n, err := syscall.Read(int(fd), buffer[:])
-	for errors.Is(err, syscall.EINTR) {
-		n, err = syscall.Read(int(fd), buffer[:])
-	}
+	n, err := ReadNow(fd, buffer[:])
 	if errors.Is(err, syscall.EAGAIN) {
 		buffers.Put(buffer)
 		f.waited = true
 		return false
 	}
+	f.buffer, f.err = buffer[:n], err
+	return true
+}
+
+// ReadNow reads what a non-blocking file descriptor has. Without any it returns EAGAIN, and at
+// the end io.EOF.
+func ReadNow(fd uintptr, p []byte) (int, error) {
+	n, err := syscall.Read(int(fd), p)
+	for errors.Is(err, syscall.EINTR) {
+		n, err = syscall.Read(int(fd), p)
+	}
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
-	f.buffer, f.err = buffer[:max(n, 0)], err
-	return true
+	return max(n, 0), err
 }
 
 // Waited says whether the reader has waited for its source since it was asked last.

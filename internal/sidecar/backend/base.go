@@ -41,6 +41,7 @@ type base struct {
 	// translatedSessions runs requests of sessions with a server that has none. Where the
 	// server is a process, it is the same.
 	translatedSessions *sessionless.Server
+	servers            []*sessionless.Server // the two, or the one
 
 	toModern *tomodern.Server // serves clients without sessions by servers with sessions
 
@@ -61,7 +62,7 @@ func newBase(env *Env, era sessionless.Era, acquire func(context.Context) (mux.S
 		options.Translate = func() sessionless.Translator { return b.toModern }
 	}
 	b.statelessClients = sessionless.New(options)
-	b.translatedSessions = b.statelessClients
+	b.translatedSessions, b.servers = b.statelessClients, []*sessionless.Server{b.statelessClients}
 	b.endpoint = stateless.New(stateless.Options{
 		Server: b.statelessClients, TranslateSetting: b.Names.Of(option.StatelessClients), CallTimeout: b.CallTimeout,
 		CommitAfter: stateless.CommitAfter, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
@@ -95,14 +96,6 @@ func (b *base) newToModern(acquire acquireSession) *tomodern.Server {
 			ParkTTL: b.ParkTimeout, StuckTimeout: mux.StuckTimeout, CancelGrace: session.CancelGrace, Memory: b.Memory,
 		},
 	})
-}
-
-// servers are both, or the one.
-func (b *base) servers() []*sessionless.Server {
-	if b.translatedSessions == b.statelessClients {
-		return []*sessionless.Server{b.statelessClients}
-	}
-	return []*sessionless.Server{b.statelessClients, b.translatedSessions}
 }
 
 // Era is the era that a client or the adapter has found the server to speak, or Auto.
@@ -144,7 +137,7 @@ func (b *base) Refuse() { b.statelessClients.Refuse() }
 // Drain implements Backend.
 func (b *base) Drain(ctx context.Context) {
 	var draining sync.WaitGroup
-	for _, server := range b.servers() {
+	for _, server := range b.servers {
 		draining.Go(func() { server.Drain(ctx) })
 	}
 	draining.Wait()
@@ -152,7 +145,7 @@ func (b *base) Drain(ctx context.Context) {
 
 // Close implements Backend.
 func (b *base) Close() {
-	for _, server := range b.servers() {
+	for _, server := range b.servers {
 		server.Close()
 	}
 }
@@ -160,7 +153,7 @@ func (b *base) Close() {
 // Parts implements Backend.
 func (b *base) Parts() []admin.Part {
 	parts := []admin.Part{{Name: "translation for clients without sessions", Locks: b.toModern.Locks}}
-	for _, server := range b.servers() {
+	for _, server := range b.servers {
 		parts = append(parts, admin.Part{Name: "endpoint for clients without sessions", Locks: server.Locks})
 	}
 	return parts

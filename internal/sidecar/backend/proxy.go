@@ -49,6 +49,7 @@ func NewProxy(env *Env) Backend {
 	translated.Limits.Processes = 1 // there is one server, however many connections
 	translated.ManyListens = true   // each with the token of its client
 	p.translatedSessions = sessionless.New(translated)
+	p.servers = append(p.servers, p.translatedSessions)
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,
 		URL: env.UpstreamURL, MintID: env.MintID, Number: env.nextNumber, Sessions: env.Sessions,
@@ -124,22 +125,20 @@ func (p *streamableHTTP) ServeStateless(w http.ResponseWriter, r *edge.Request) 
 // to the proxy.
 func (p *streamableHTTP) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
 	p.translated = handler
-	route := p.proxy.Route()
-	route.Check = func(w http.ResponseWriter, r *edge.Request) bool { return p.frontOf(r).Check(w, r) }
-	route.Serve = func(w http.ResponseWriter, r *edge.Request) { p.frontOf(r).Serve(w, r) }
 	routes := p.base.Routes(path, handler)
-	routes[path] = route
-	return routes
-}
-
-func (p *streamableHTTP) frontOf(r *edge.Request) interface {
-	Check(w http.ResponseWriter, r *edge.Request) bool
-	Serve(w http.ResponseWriter, r *edge.Request)
-} {
-	if _, ok := p.Sessions.Find(r.Head(front.HeaderSession)).(*session.Session); ok {
-		return p.translated
+	translated, native := routes[path], p.proxy.Route()
+	of := func(r *edge.Request) *edge.Route {
+		if _, ok := p.Sessions.Find(r.Head(front.HeaderSession)).(*session.Session); ok {
+			return &translated
+		}
+		return &native
 	}
-	return p.proxy
+	routes[path] = edge.Route{
+		Methods: native.Methods,
+		Check:   func(w http.ResponseWriter, r *edge.Request) bool { return of(r).Check(w, r) },
+		Serve:   func(w http.ResponseWriter, r *edge.Request) { of(r).Serve(w, r) },
+	}
+	return routes
 }
 
 // Connect implements Backend.

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// Account is what one holder has of a Budget: a session, or the buffer that a message of a
-// server is read into. Its methods may be called at any time from any goroutine. A nil
-// Account has room for everything.
+// Account counts the bytes that one holder has of a Budget. A holder is a session, or the
+// buffer into which the adapter reads a message of a server. Goroutines may call its methods
+// at the same time. A nil Account has room for everything.
 //
-// A holder may have more only while it has less than twice what is left of the budget. So
-// a holder that never has enough leaves room to others. One that finds no room can press the
-// holder that has most to give way. The first bytes of a holder that can give way are free:
-// one that has little costs nothing and always has room.
+// A holder may take more only while it has less than twice what is left of the budget, so that
+// a greedy holder leaves room to others. A holder that finds no room can press the holder that
+// has most to give way. The first bytes of a holder that can give way are free of charge, so
+// that a small holder always has room.
 type Account struct {
 	budget  *Budget
-	free    int64 // bytes for which it is not charged
+	free    int64 // bytes that it holds free of charge
 	held    atomic.Int64
 	giveWay func()
 }
 
-// Account returns an Account that holds nothing. giveWay is called, in a goroutine of its
-// own, when another holder finds no room. It is nil for the buffer of a message that is being
-// read, of which no byte is free: the budget then has all the room that a session takes over.
+// Account returns an Account that holds nothing. The budget calls giveWay, in a new goroutine,
+// when another holder finds no room. giveWay is nil for a buffer, which cannot give way. No byte
+// of a buffer is free of charge, so that the budget has room for a session that takes the message
+// over.
 func (b *Budget) Account(giveWay func()) *Account {
 	if b == nil {
 		return nil
@@ -35,10 +36,10 @@ func (b *Budget) Account(giveWay func()) *Account {
 	return a
 }
 
-// charge is what a holder of so many bytes takes of the budget.
+// charge returns how many bytes of the budget a holder of so many bytes takes.
 func (a *Account) charge(held int64) int64 { return max(held-a.free, 0) }
 
-// Held is how many bytes the account holds.
+// Held returns how many bytes the holder has.
 func (a *Account) Held() int64 {
 	if a == nil {
 		return 0
@@ -46,17 +47,17 @@ func (a *Account) Held() int64 {
 	return a.held.Load()
 }
 
-// Change notes that the holder has so many bytes more, or fewer. It never fails: the bytes
-// are there.
+// Change records that the holder has so many bytes more, or fewer. It never fails, because the
+// holder has the bytes already.
 func (a *Account) Change(by int) {
 	if a != nil && by != 0 {
 		a.budget.change(a.add(by))
 	}
 }
 
-// TakeOver is Change for a holder that takes a message over from another one. The budget has
-// the room of the message all the time. Otherwise a third holder could take that room in
-// between, and both together would exceed the budget. from may be nil, or the same account.
+// TakeOver is Change for a holder that takes a message over from another one. The message keeps
+// its room in the budget all the time. Otherwise a third holder could take that room in between,
+// and both together would exceed the budget. from may be nil, or the same account.
 func (a *Account) TakeOver(by int, from *Account, message int) {
 	if a == nil {
 		return
@@ -64,8 +65,8 @@ func (a *Account) TakeOver(by int, from *Account, message int) {
 	a.budget.change(a.add(by) + from.drop(message))
 }
 
-// Give notes that the holder no longer has a message of so many bytes. It may have had fewer:
-// an adapter that mends the text of a message makes it longer.
+// Give records that the holder no longer has a message of so many bytes. The holder may have had
+// fewer, because the adapter makes a message longer when it repairs the text.
 func (a *Account) Give(message int) {
 	if a != nil {
 		a.budget.change(a.drop(message))
@@ -94,9 +95,9 @@ func (a *Account) changed(from, to int64) int64 {
 	return after - before
 }
 
-// Take has the holder have so many bytes more, if it may, and says whether it did. Holders
-// that take at the same time do not exceed the budget together, as they would with Fits and
-// Change.
+// Take gives the holder so many bytes more, if there is room, and reports whether there was.
+// Holders that call Take at the same time do not exceed the budget together, as they would with
+// Fits and Change.
 func (a *Account) Take(more int) bool {
 	if a == nil {
 		return true
@@ -116,7 +117,7 @@ func (a *Account) Take(more int) bool {
 	}
 }
 
-// Fits says whether the holder may have so many bytes more.
+// Fits reports whether the budget has room for so many bytes more.
 func (a *Account) Fits(more int) bool {
 	if a == nil {
 		return true
@@ -130,8 +131,8 @@ func (a *Account) Fits(more int) bool {
 	return charge <= 2*left
 }
 
-// Press has the holder that has most give way to this one, which finds no room for more. A
-// holder that can give way itself presses only one that has more.
+// Press makes the holder that has most give way to this one, which finds no room for more. A
+// holder that can give way itself presses only a holder that has more.
 func (a *Account) Press() {
 	least := int64(0)
 	if a.giveWay != nil {
@@ -143,7 +144,7 @@ func (a *Account) Press() {
 // pressAgain is how long a holder that finds no room waits before it presses again.
 const pressAgain = time.Second
 
-// Await waits until bytes were given back, or it is time to press again.
+// Await waits until a holder has given bytes back, or it is time to press again.
 func (b *Budget) Await(freed, stop <-chan struct{}) {
 	timer := time.NewTimer(pressAgain)
 	defer timer.Stop()
@@ -157,8 +158,8 @@ func (b *Budget) Await(freed, stop <-chan struct{}) {
 // ErrNoRoom says that the budget had no room for a message for some time.
 var ErrNoRoom = errors.New("the adapter's memory budget has no room for it")
 
-// Reach has the account hold so many bytes in all. If it has no room for more, it waits
-// until it has, for as long as the budget's Patience lasts and stop is not closed.
+// Reach gives the holder so many bytes in all. If there is no room for more, Reach waits for it,
+// until the budget's Patience is over or stop closes. stop may be nil.
 func (a *Account) Reach(total int, stop <-chan struct{}) error {
 	if a == nil {
 		return nil
@@ -189,18 +190,4 @@ func (a *Account) Reach(total int, stop <-chan struct{}) error {
 		a.Press()
 		a.budget.Await(freed, stop)
 	}
-}
-
-// Room bounds a buffer that grows with what it is filled with.
-type Room struct {
-	Account *Account
-	Stop    <-chan struct{} // when it is closed, the buffer does not wait for room any more; may be nil
-}
-
-// Reserve is called before the buffer has so many bytes, and with 0 when it is given back.
-func (r *Room) Reserve(total int) error {
-	if r == nil {
-		return nil
-	}
-	return r.Account.Reach(total, r.Stop)
 }

@@ -180,17 +180,17 @@ func TestReachWaits(t *testing.T) {
 			t.Fatal("an empty budget has no room")
 		}
 		b.Patience = time.Minute
-		room := &Room{Account: b.Account(nil), Stop: make(chan struct{})}
+		room, stop := b.Account(nil), make(chan struct{})
 		time.AfterFunc(30*time.Second, func() { b.Give(10) })
 		time.AfterFunc(40*time.Second, func() { b.Give(900 * kib) })
 		begin := time.Now()
-		if err := room.Reserve(500 * kib); err != nil || time.Since(begin) != 40*time.Second {
+		if err := room.Reach(500*kib, stop); err != nil || time.Since(begin) != 40*time.Second {
 			t.Errorf("got %v after %s", err, time.Since(begin))
 		}
-		if err := room.Reserve(2000 * kib); !errors.Is(err, ErrNoRoom) {
+		if err := room.Reach(2000*kib, stop); !errors.Is(err, ErrNoRoom) {
 			t.Errorf("got %v for more than there is", err)
 		}
-		if err := room.Reserve(0); err != nil || b.Used() != 100*kib-10 {
+		if err := room.Reach(0, stop); err != nil || b.Used() != 100*kib-10 {
 			t.Errorf("got %v, and %d bytes are used", err, b.Used())
 		}
 	})
@@ -212,7 +212,7 @@ func TestWithoutBudget(t *testing.T) {
 	a.Change(1 << 40)
 	a.TakeOver(1<<40, a, 1)
 	a.Give(1)
-	if !a.Fits(1<<40) || !a.Take(1<<40) || a.Held() != 0 || a.Reach(1<<40, nil) != nil || (*Room)(nil).Reserve(1) != nil {
+	if !a.Fits(1<<40) || !a.Take(1<<40) || a.Held() != 0 || a.Reach(1<<40, nil) != nil {
 		t.Error("an account without a budget has a bound")
 	}
 }

@@ -1,5 +1,5 @@
 // Package budget bounds the memory that the adapter holds for all clients and servers together. A limit
-// for each object is not enough, because there can be many objects.
+// for each message or session is not enough, because there can be many of them.
 package budget
 
 import (
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Budget is a number of bytes. Its methods may be called at any time from any goroutine.
+// Budget is a number of bytes. Goroutines may call its methods at the same time.
 type Budget struct {
-	// Patience is how long the reader of a message waits for room.
+	// Patience is how long Reach waits for room.
 	Patience time.Duration
 
 	limit int64
@@ -21,7 +21,7 @@ type Budget struct {
 	awaited atomic.Bool // a goroutine may wait for freed
 	mu      sync.Mutex
 	freed   chan struct{}
-	charged map[*Account]struct{} // those that hold more than the free bytes
+	charged map[*Account]struct{} // accounts that hold more than the free bytes
 	press   func()                // makes holders without an account give way; may be nil
 }
 
@@ -32,7 +32,8 @@ const (
 	freePart  = 8 // all accounts together hold one in so many bytes of the budget for free
 )
 
-// patience is that of a new Budget. The adapter ends sessions that do not read within that time.
+// patience is the Patience of a new Budget. By then the adapter has ended sessions whose clients do not
+// read.
 const patience = 30 * time.Second
 
 // New returns a Budget of so many bytes for so many accounts.
@@ -41,7 +42,7 @@ func New(limit int64, accounts int) *Budget {
 	return &Budget{Patience: patience, limit: limit, free: free, freed: make(chan struct{}), charged: map[*Account]struct{}{}}
 }
 
-// Take takes bytes. It returns false, and takes none, if there are too few.
+// Take takes bytes. If there are too few, it takes none and returns false.
 func (b *Budget) Take(bytes int64) bool { return b.take(bytes, 0) }
 
 // smallPart is the part of the budget that large objects leave to small ones: one in so many bytes.
@@ -51,8 +52,8 @@ const smallPart = 8
 // go quickly.
 func (b *Budget) TakeLarge(bytes int64) bool { return b.take(bytes, b.limit/smallPart) }
 
-// take takes bytes if it leaves so many to others. It never takes bytes only to give them
-// back: others would find no room meanwhile.
+// take takes bytes if it leaves so many to others. It never takes bytes only to give them back, because
+// other holders would find no room meanwhile.
 func (b *Budget) take(bytes, leave int64) bool {
 	for {
 		used := b.used.Load()
@@ -68,27 +69,24 @@ func (b *Budget) take(bytes, leave int64) bool {
 // Give gives bytes back.
 func (b *Budget) Give(bytes int64) {
 	b.used.Add(-bytes)
-	if b.awaited.Load() {
-		b.announce()
+	if !b.awaited.Load() { // nearly always
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.awaited.Swap(false) {
+		close(b.freed)
+		b.freed = make(chan struct{})
 	}
 }
 
-// change notes that so many bytes more are used, or fewer.
+// change records that holders have so many bytes more, or fewer.
 func (b *Budget) change(by int64) {
 	switch {
 	case by > 0:
 		b.used.Add(by)
 	case by < 0:
 		b.Give(-by)
-	}
-}
-
-func (b *Budget) announce() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.awaited.Swap(false) {
-		close(b.freed)
-		b.freed = make(chan struct{})
 	}
 }
 
@@ -103,10 +101,10 @@ func (b *Budget) Freed() <-chan struct{} {
 // Waits returns how many times a message of a server had to wait for room.
 func (b *Budget) Waits() uint64 { return b.waits.Load() }
 
-// Used returns how many bytes are taken.
+// Used returns how many bytes holders have taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Limit returns how many bytes there are in all.
+// Limit returns the size of the budget.
 func (b *Budget) Limit() int64 { return b.limit }
 
 // OnPress sets a function that makes holders without an account give way. The budget calls it, in a new

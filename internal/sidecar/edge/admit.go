@@ -10,23 +10,18 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
-// Headers by which a browser and a server agree on what a web page may do.
+// Headers by which a browser asks what a web page may do.
 const (
 	headerOrigin         = "Origin"
 	headerRequestMethod  = "Access-Control-Request-Method"
 	headerRequestHeaders = "Access-Control-Request-Headers"
-	headerAllowOrigin    = "Access-Control-Allow-Origin"
-	headerAllowMethods   = "Access-Control-Allow-Methods"
-	headerAllowHeaders   = "Access-Control-Allow-Headers"
-	headerExposeHeaders  = "Access-Control-Expose-Headers"
-	headerMaxAge         = "Access-Control-Max-Age"
 )
 
 const (
-	// exposed are the headers of an answer that a web page can use.
+	// exposed lists the headers of an answer that a web page may read.
 	exposed = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 	// maxAge is how many seconds a browser remembers what the adapter allows. Browsers
-	// take no more.
+	// accept no more.
 	maxAge = "7200"
 	// requestHeaderBytes bounds the list of headers that an answer repeats to a browser.
 	requestHeaderBytes = 4096
@@ -43,16 +38,16 @@ type Origins struct {
 }
 
 // usualHost is the first Host that a policy has allowed. Nearly all requests name that one,
-// and finding out that it is an address, or in the list, takes longer than a comparison.
+// and a comparison with it takes less time than the policy.
 type usualHost struct {
-	policy *origin.Policy // which never changes; another one takes its place
+	policy *origin.Policy // never changes: new settings bring a new policy
 	host   string
 }
 
 // usualBytes is the longest Host that Origins keeps.
 const usualBytes = 256
 
-// check is that of the policy. from is the Origin of the request.
+// check has the policy check a request. from holds the request's Origin headers.
 func (o *Origins) check(r *http.Request, from []string) error {
 	policy, usual := o.Policy(), o.usual.Load()
 	known := usual != nil && usual.policy == policy
@@ -66,11 +61,11 @@ func (o *Origins) check(r *http.Request, from []string) error {
 	return err
 }
 
-// Admit checks Host and Origin, so that a page which a user has open in a browser cannot
+// Admit checks Host and Origin, so that a page that a user has open in a browser cannot
 // reach the adapter by DNS rebinding. If Admit returns false it has answered the request:
 // with a refusal, or because a browser asked in advance whether a page may use the
-// methods here. Answers to pages say that the page may read them. They never ask the
-// browser to add cookies or other credentials.
+// methods. Answers tell the browser that the page may read them. They never allow cookies or
+// other credentials.
 func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) bool {
 	from := r.Header[headerOrigin]
 	if err := o.check(r, from); err != nil {
@@ -81,23 +76,23 @@ func (o *Origins) Admit(w http.ResponseWriter, r *http.Request, methods string) 
 		return true
 	}
 	header := w.Header()
-	header.Set(headerAllowOrigin, from[0])
+	header.Set("Access-Control-Allow-Origin", from[0])
 	if r.Method != http.MethodOptions || r.Header.Get(headerRequestMethod) == "" {
-		header.Set(headerExposeHeaders, exposed)
+		header.Set("Access-Control-Expose-Headers", exposed)
 		header.Set("Vary", headerOrigin)
 		return true
 	}
 	header.Set("Vary", strings.Join([]string{headerOrigin, headerRequestMethod, headerRequestHeaders}, ", "))
-	header.Set(headerAllowMethods, methods)
+	header.Set("Access-Control-Allow-Methods", methods)
 	if asked := strings.Join(r.Header.Values(headerRequestHeaders), ","); isTokenList(asked) {
-		header.Set(headerAllowHeaders, asked)
+		header.Set("Access-Control-Allow-Headers", asked)
 	}
-	header.Set(headerMaxAge, maxAge)
+	header.Set("Access-Control-Max-Age", maxAge)
 	w.WriteHeader(http.StatusNoContent)
 	return false
 }
 
-// isTokenList says whether a text is a list of header names.
+// isTokenList reports whether a text is a list of header names.
 func isTokenList(text string) bool {
 	if text == "" || len(text) > requestHeaderBytes {
 		return false

@@ -2,9 +2,11 @@ package edge
 
 import (
 	"net/http"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// answerWriter notes how a request is answered.
+// answerWriter records how the adapter answers a request.
 type answerWriter struct {
 	http.ResponseWriter
 	asked *Request
@@ -23,11 +25,11 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Refused notes that the adapter itself answers with an error. The code is that of
-// JSON-RPC, or 0.
+// Refused records that the adapter itself answers with an error. code is that of JSON-RPC, or
+// 0.
 func (w *answerWriter) Refused(status, code int, text string) {
 	if code != 0 {
-		w.asked.Record.refused(code)
+		w.asked.Record.Answered(ErrorType(rpc.ErrorTypeOf(code)))
 	}
 	if status >= http.StatusBadRequest {
 		w.asked.door.options.Refusals.note(w.asked, status, text)
@@ -41,27 +43,24 @@ func (w *answerWriter) begin(status int) {
 	}
 	record.Status = status
 	options := &w.asked.door.options
-	options.Metrics.answered(status)
+	options.Metrics.answers.of(status).Inc()
 	select {
 	case <-options.Closing:
-		if !w.inSession() {
+		if record.Session == "" { // the answer neither belongs to a session of this instance nor opens one
 			w.Header().Set("Connection", "close")
 		}
 	default:
 	}
 }
 
-// inSession says whether the answer belongs to a session of this instance, or opens one.
-func (w *answerWriter) inSession() bool { return w.asked.Record.Session != "" }
-
 // close closes the record when the Door is done with a request.
-func (d *Door) close(p *passage) {
-	record := &p.request.Record
+func (d *Door) close(r *Request) {
+	record := &r.Record
 	if handed := record.handed; handed != nil && (record.Status < http.StatusBadRequest || handed.over.Swap(true)) {
 		return // the front end closes it, or has closed it
 	}
-	record.Caller = &p.request.Caller
-	record.finish(p.request.Context().Err() != nil)
+	record.Caller = &r.Caller
+	record.finish(r.Context().Err() != nil)
 	d.closed(record)
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
-// Unverified names callers by what their tokens say. It verifies nothing: a principal
-// tells callers apart, and gives no rights.
+// Unverified names callers by the claims of their tokens. It verifies no token: a principal
+// tells callers apart, and gives them no rights.
 type Unverified struct {
-	// IsProbe knows the manager's requests; nil knows none.
+	// IsProbe reports whether the manager sent a request; nil means that it sends none.
 	IsProbe func(*http.Request) bool
 }
 
@@ -30,7 +30,7 @@ func (u Unverified) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 	}, nil
 }
 
-// traceOf are the headers of Trace Context and Baggage, of the W3C.
+// traceOf returns the headers of W3C Trace Context and Baggage.
 func traceOf(header http.Header) (trace map[string][]string) {
 	for _, name := range [...]string{"Traceparent", "Tracestate", "Baggage"} {
 		if values := header[name]; len(values) > 0 {
@@ -55,11 +55,11 @@ func addressOf(remote string) string {
 // is larger.
 const claimBytes = 16 << 10
 
-// nameBytes bounds each half of a principal, which stays in memory as long as its
-// sessions.
+// nameBytes bounds the issuer and the subject of a principal, because the adapter holds a
+// principal as long as its sessions.
 const nameBytes = 512
 
-// principalOf names the principal of an Authorization header. A refreshed token has the
+// principalOf returns the principal of an Authorization header. A refreshed token has the
 // same issuer and subject, and so the same principal.
 func principalOf(authorization []string) caller.Principal {
 	if len(authorization) == 0 {

@@ -15,49 +15,47 @@ import (
 
 // BodyLimits bound the bodies that the Door reads.
 type BodyLimits struct {
-	BodyBytes   int64         // largest body taken
-	Name        string        // of BodyBytes, as the user sets it; may be empty
-	ReadTimeout time.Duration // for a client to send the next 64 KiB of it, or the rest; 0 waits for ever
+	BodyBytes   int64         // largest body that the adapter accepts
+	Name        string        // the setting by which a user changes BodyBytes; may be empty
+	ReadTimeout time.Duration // for a client to send the next 64 KiB, or the rest; 0 is no limit
 }
 
-// ReadTimeout is for 64 KiB of a body. Slower clients have a connection that is hardly of use.
+// ReadTimeout is for a client to send 64 KiB of a body. A slower connection is of little use.
 const ReadTimeout = 30 * time.Second
 
-// bodyRefusal refuses a request whose body the Door has not read to its end. It closes
-// the connection, because reading the rest costs more than a new connection.
-func bodyRefusal(status, code int, text string) *Refusal {
-	return &Refusal{Status: status, Code: code, Text: text, Header: http.Header{"Connection": {"close"}}}
-}
-
 // readBody reads a body and checks its type and size. It does not look at the message.
-func (r *Request) readBody(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal) {
+func (r *Request) readBody(w http.ResponseWriter) ([]byte, *Refusal) {
+	limits := &r.door.options.Budget.limits
 	if wrong := notPlainJSON(r.Header); wrong != "" {
 		return nil, &Refusal{Status: http.StatusUnsupportedMediaType, Code: rpc.CodeInvalidRequest, Text: wrong}
 	}
-	if r.ContentLength > limits.BodyBytes {
-		return nil, tooLarge(limits)
+	body, refused := r.readAll(w, limits)
+	if refused != nil {
+		refused.Close = true
 	}
-	body, refused, err := r.readAll(w, limits)
-	switch {
-	case refused != nil:
-		return nil, refused
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, bodyRefusal(http.StatusRequestTimeout, rpc.CodeParse,
-			"the body does not arrive: "+strconv.Itoa(pieceBytes)+" bytes of it, or all, may take "+limits.ReadTimeout.String())
-	case err != nil:
-		return nil, bodyRefusal(http.StatusBadRequest, rpc.CodeParse, "the body could not be read")
-	case int64(len(body)) > limits.BodyBytes:
-		return nil, tooLarge(limits)
-	}
-	return body, nil
+	return body, refused
 }
 
-func tooLarge(limits BodyLimits) *Refusal {
+func tooLarge(limits *BodyLimits) *Refusal {
 	text := "the body is larger than " + strconv.FormatInt(limits.BodyBytes, 10) + " bytes, the limit of this server"
 	if limits.Name != "" {
 		text += ", which " + limits.Name + " sets"
 	}
-	return bodyRefusal(http.StatusRequestEntityTooLarge, rpc.CodeInvalidRequest, text)
+	return &Refusal{Status: http.StatusRequestEntityTooLarge, Code: rpc.CodeInvalidRequest, Text: text}
+}
+
+// notRead refuses a body that the Door could not read to its end.
+func notRead(err error, limits *BodyLimits) *Refusal {
+	switch {
+	case errors.Is(err, errGaveWay):
+		return noRoom("the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &Refusal{
+			Status: http.StatusRequestTimeout, Code: rpc.CodeParse,
+			Text: "the body does not arrive: " + strconv.Itoa(pieceBytes) + " bytes of it, or all, may take " + limits.ReadTimeout.String(),
+		}
+	}
+	return &Refusal{Status: http.StatusBadRequest, Code: rpc.CodeParse, Text: "the body could not be read"}
 }
 
 // notPlainJSON returns why the headers do not announce plain JSON, or nothing if they do.
@@ -83,13 +81,15 @@ func notPlainJSON(header http.Header) string {
 // Content-Length costs a client nothing.
 const pieceBytes = 64 << 10
 
-// smallBytes is the size up to which a body counts as slow only after its first bytes.
+// smallBytes is the size up to which a body is not slow before its first bytes arrive.
 const smallBytes = 4 << 10
 
-// readAll reads a body, up to one byte more than the limit, by which readBody can tell
-// that the body is too large. It does not wait for a client that stops sending, or almost
-// stops.
-func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Refusal, error) {
+// readAll reads a body, up to one byte more than the limit, which tells that the body is too
+// large. It does not wait for a client that stops sending, or almost stops.
+func (r *Request) readAll(w http.ResponseWriter, limits *BodyLimits) ([]byte, *Refusal) {
+	if r.ContentLength > limits.BodyBytes {
+		return nil, tooLarge(limits)
+	}
 	control := http.NewResponseController(w)
 	most := limits.BodyBytes + 1
 	size := min(max(r.ContentLength, 1), pieceBytes, most)
@@ -99,7 +99,7 @@ func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Re
 	var body pieces
 	defer body.drop()
 	refused := r.enlarge(&body, int(size))
-	now := r.Record.began // a moment ago, and reading the clock again would cost more than the error
+	now := r.Record.began // a moment ago: a second look at the clock costs more than the error
 	for due := 0; refused == nil; {
 		if limits.ReadTimeout > 0 && body.size >= due {
 			if due > 0 {
@@ -113,19 +113,19 @@ func (r *Request) readAll(w http.ResponseWriter, limits BodyLimits) ([]byte, *Re
 		n, err := r.readMore(free[:min(int64(len(free)), most-int64(body.size))], body.size > 0 || size > smallBytes)
 		body.size += n
 		switch {
-		case errors.Is(err, io.EOF), int64(body.size) == most, int64(body.size) == r.ContentLength:
+		case int64(body.size) == most:
+			return nil, tooLarge(limits)
+		case errors.Is(err, io.EOF), int64(body.size) == r.ContentLength:
 			r.door.options.Budget.Filled(r)
 			_ = control.SetReadDeadline(time.Time{})
-			return body.join(), nil, nil
-		case errors.Is(err, errGaveWay):
-			return nil, gaveWay(), nil
+			return body.join(), nil
 		case err != nil:
-			return nil, nil, err
+			return nil, notRead(err, limits)
 		case len(body.free()) == 0:
 			refused = r.enlarge(&body, min(max(body.size, 512), pieceBytes))
 		}
 	}
-	return nil, refused.closing(), nil
+	return nil, refused
 }
 
 // enlarge makes room for more bytes of a body, if the budget has that much.
@@ -139,7 +139,7 @@ func (r *Request) enlarge(body *pieces, more int) *Refusal {
 
 var errGaveWay = errors.New("the body gave way to others")
 
-// readMore reads a piece of a body. Meanwhile the budget may make the body give way.
+// readMore reads a piece of a body. While the Door waits, the budget may make the body give way.
 func (r *Request) readMore(into []byte, slow bool) (int, error) {
 	budget := r.door.options.Budget
 	if slow && !budget.Slow(r) {
@@ -150,10 +150,4 @@ func (r *Request) readMore(into []byte, slow bool) (int, error) {
 		return n, errGaveWay
 	}
 	return n, err
-}
-
-func gaveWay() *Refusal {
-	refused := bodyRefusal(http.StatusServiceUnavailable, rpc.CodeInternal, "the body came slowly, and made room for others: the adapter holds as many bytes of request bodies as it may")
-	refused.Header.Set("Retry-After", memoryRetry)
-	return refused
 }

@@ -10,12 +10,16 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
+// bodies bounds each body, and has room for all.
+func bodies(limits BodyLimits) *Memory { return NewMemory(limits, budget.New(1<<40, 1)) }
+
 func readBody(w http.ResponseWriter, r *http.Request, limits BodyLimits) ([]byte, *Refusal) {
-	request := &Request{Request: r, door: New(Options{Budget: limits}), Record: Record{began: time.Now()}}
-	return request.readBody(w, limits)
+	request := &Request{Request: r, door: New(Options{Budget: bodies(limits)}), Record: Record{began: time.Now()}}
+	return request.readBody(w)
 }
 
 // deadlines notes how often a client was given more time.

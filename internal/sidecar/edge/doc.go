@@ -7,12 +7,12 @@
 //  3. Authenticate names the caller.
 //  4. The route's Check looks at the headers.
 //  5. Locate.BySession finds the instance with the session.
-//  6. Budget reserves room for the body, and the Door reads and scans it, once.
+//  6. The Door takes room for the body from the budget, reads the body, and scans it once.
 //  7. Locate.ByState finds the instance with the task or state that the message names.
 //  8. Authorize decides whether the caller may do what the messages ask for.
 //  9. The route's Serve answers.
 //  10. The Door closes the record.
 //
-// Stages 6 and 7 are for POST. A stage that refuses a request answers it, and no later
+// A request other than POST skips stages 6 and 7. A stage that refuses a request answers it, and no later
 // stage sees it. Nothing outside this package reads a client's body or makes a caller.
 package edge

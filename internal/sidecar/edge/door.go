@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
-// The stages. Each can be replaced without the others.
+// Stages that decide by policy. Each can be replaced without the others.
 type (
 	// Admitter decides by the Origin and Host of a request. If it returns false it has
 	// answered the request.
@@ -20,7 +22,7 @@ type (
 	Authenticator interface {
 		Authenticate(r *http.Request) (caller.Caller, *Refusal)
 	}
-	// Locator says whether this instance answers a request. Before the Door reads the
+	// Locator reports whether this instance answers a request. Before the Door reads the
 	// body, BySession decides by the session in the header; afterwards, ByState decides
 	// by the task or state in the message. If either returns false, it has answered the
 	// request, or another instance has.
@@ -28,29 +30,25 @@ type (
 		BySession(w http.ResponseWriter, r *Request) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
-	// Budget bounds the bodies that the Door reads, or refuses a request before.
-	Budget interface {
-		Reserve(r *Request) (BodyLimits, *Refusal)
-		// The Door calls Grow before a body takes so many bytes more.
-		Grow(r *Request, bytes int) *Refusal
-		// The Door calls Slow whenever it waits for more of a body. If Slow returns
-		// false, the body gives way to others.
-		Slow(r *Request) bool
-		// The Door calls Filled when it has read the whole body.
-		Filled(r *Request)
-		// The Door calls Release once, when the front end drops the body or the request
-		// ends.
-		Release(r *Request)
-	}
 	// Authorizer decides whether the caller may do what its messages ask for.
 	Authorizer interface {
 		Authorize(r *Request) *Refusal
 	}
 )
 
+// anything is the Locator and the Authorizer of a Door that has none. It lets every request
+// pass.
+type anything struct{}
+
+func (anything) BySession(http.ResponseWriter, *Request) bool { return true }
+
+func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
+
+func (anything) Authorize(*Request) *Refusal { return nil }
+
 // Route is the front end of one path.
 type Route struct {
-	Methods string // that a web page may use here; browsers are told
+	Methods string // that a web page may use at the path; the Door tells browsers
 	// Check looks at the headers, before the Door reads the body. If it returns false it
 	// has answered the request. It may be nil.
 	Check func(w http.ResponseWriter, r *Request) bool
@@ -58,21 +56,21 @@ type Route struct {
 	Serve func(w http.ResponseWriter, r *Request)
 }
 
-// Options are what a Door needs. Admit and Budget must be set. Other stages may be nil,
-// and then let every request pass.
+// Options configure a Door. Admit, Budget and Elsewhere must be set. A Door without another
+// stage lets every request pass there.
 type Options struct {
 	Admit        Admitter
 	Authenticate Authenticator
 	Locate       Locator
-	Budget       Budget
+	Budget       *Memory // bounds the bodies that the Door reads
 	Authorize    Authorizer
 	Routes       map[string]Route // by path, exactly
 	Elsewhere    http.HandlerFunc // answers for all other paths
-	// Closing is closed when clients are to connect to other instances. From then on
-	// every answer outside a session has the header Connection: close; no other instance
-	// has the sessions of this one. http.Server can send that header, too, but closes
-	// idle connections at the same moment, and so loses requests that clients have just
-	// sent. It may be nil.
+	// Closing closes when clients should connect to other instances. From then on every
+	// answer outside a session has the header Connection: close. Answers in a session do
+	// not, because no other instance has the session. http.Server can send that header,
+	// too, but closes idle connections at the same moment, and so loses requests that
+	// clients have just sent. It may be nil.
 	Closing <-chan struct{}
 	Metrics *Metrics
 	// Refusals logs the requests that the adapter refuses; may be nil.
@@ -81,7 +79,7 @@ type Options struct {
 	Closed func(Record)
 }
 
-// Door is the one way in.
+// Door is the handler of all requests of clients.
 type Door struct{ options Options }
 
 // New returns a Door.
@@ -90,36 +88,24 @@ func New(options Options) *Door {
 		options.Authenticate = Unverified{}
 	}
 	if options.Locate == nil {
-		options.Locate = Here{}
+		options.Locate = anything{}
 	}
 	if options.Authorize == nil {
-		options.Authorize = Everything{}
+		options.Authorize = anything{}
 	}
-	if options.Elsewhere == nil {
-		options.Elsewhere = http.NotFound
+	if options.Metrics == nil {
+		options.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	return &Door{options}
 }
 
-// passage is one request in the Door. One allocation holds all that the Door needs for
-// it.
-type passage struct {
-	answerWriter
-	request Request
-}
-
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := &passage{
-		answerWriter: answerWriter{ResponseWriter: w},
-		request: Request{Request: r, door: d, Record: Record{
-			HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now(),
-		}},
-	}
-	p.asked, p.request.writer = &p.request, &p.answerWriter
+	request := &Request{Request: r, door: d, Record: Record{HTTPMethod: r.Method, Path: r.URL.Path, began: time.Now()}}
+	request.writer = answerWriter{w, request}
 	// A front end panics to abort its answer on purpose. The Door closes the record then,
 	// too.
-	defer d.close(p)
-	d.pass(&p.answerWriter, &p.request)
+	defer d.close(request)
+	d.pass(&request.writer, request)
 }
 
 // pass takes a request through the stages.
@@ -143,14 +129,12 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 		return
 	}
 	if r.Method == http.MethodPost {
-		limits, refused := o.Budget.Reserve(r)
-		if refused != nil {
+		defer r.release()
+		if refused := r.read(w); refused != nil {
 			refused.write(w, nil)
 			return
 		}
-		r.reserved = true
-		defer r.release()
-		if !r.read(w, limits) || !o.Locate.ByState(w, r) {
+		if !o.Locate.ByState(w, r) {
 			return
 		}
 	}
@@ -161,26 +145,21 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 	route.Serve(w, r)
 }
 
-// Refusal is why a stage does not let a request pass.
+// Refusal says why a stage refuses a request.
 type Refusal struct {
 	Status int    // of HTTP
 	Code   int    // of JSON-RPC
 	Text   string // for the client
 	Header http.Header
-}
-
-// closing returns the refusal for a request whose body the Door does not read to its end.
-func (f *Refusal) closing() *Refusal {
-	closing := *f
-	closing.Header = f.Header.Clone()
-	if closing.Header == nil {
-		closing.Header = http.Header{}
-	}
-	closing.Header.Set("Connection", "close")
-	return &closing
+	// Close closes the connection. It is for a body that the Door has not read to its end:
+	// reading the rest costs more than a new connection.
+	Close bool
 }
 
 func (f *Refusal) write(w http.ResponseWriter, id []byte) {
 	maps.Copy(w.Header(), f.Header)
+	if f.Close {
+		w.Header().Set("Connection", "close")
+	}
 	front.Refuse(w, f.Status, id, f.Code, f.Text)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
@@ -59,15 +60,6 @@ func (s *stages) BySession(w http.ResponseWriter, _ *Request) bool { return s.an
 
 func (s *stages) ByState(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "state") }
 
-func (s *stages) Reserve(*Request) (BodyLimits, *Refusal) {
-	return BodyLimits{BodyBytes: 1 << 10}, s.refusal("budget")
-}
-
-func (s *stages) Grow(*Request, int) *Refusal { return nil }
-func (s *stages) Slow(*Request) bool          { return true }
-func (s *stages) Filled(*Request)             {}
-func (s *stages) Release(*Request)            { s.at("release") }
-
 func (s *stages) Authorize(*Request) *Refusal { return s.refusal("authorize") }
 
 type countedBody struct {
@@ -84,17 +76,21 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // Every request comes to the stages in the same order, and to none after one that refuses
 // it. The body is not read before a caller is known and has a budget.
 func TestOrderOfStages(t *testing.T) {
-	order := []string{"admit", "authenticate", "check", "session", "budget", "state after the body", "authorize after the body", "serve after the body"}
-	for _, refuse := range []string{"", "admit", "authenticate", "check", "session", "budget", "state", "authorize"} {
+	order := []string{"admit", "authenticate", "check", "session", "state after the body", "authorize after the body", "serve after the body"}
+	for _, refuse := range []string{"", "admit", "authenticate", "check", "session", "state", "authorize"} {
 		t.Run("refused by "+refuse, func(t *testing.T) {
 			s := &stages{refuse: refuse, body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
 			var records []Record
+			memory := bodies(BodyLimits{BodyBytes: 1 << 10})
 			door := New(Options{
-				Admit: s, Authenticate: s, Locate: s, Budget: s, Authorize: s,
+				Admit: s, Authenticate: s, Locate: s, Budget: memory, Authorize: s,
 				Routes: map[string]Route{"/mcp": {
 					Check: func(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "check") },
 					Serve: func(w http.ResponseWriter, _ *Request) {
 						s.at("serve")
+						if memory.bytes.Used() == 0 {
+							t.Error("the body takes no room")
+						}
 						w.WriteHeader(http.StatusNoContent)
 					},
 				}},
@@ -111,8 +107,8 @@ func TestOrderOfStages(t *testing.T) {
 					break
 				}
 			}
-			if reserved := len(want) > 5; reserved {
-				want = append(want, "release after the body")
+			if left := memory.bytes.Used(); left != 0 {
+				t.Errorf("the request has ended, and %d bytes of its body take room", left)
 			}
 			if diff := cmp.Diff(want, s.seen); diff != "" {
 				t.Errorf("stages (-want +got):\n%s", diff)
@@ -128,11 +124,42 @@ func TestOrderOfStages(t *testing.T) {
 	}
 }
 
+// The Door reads no byte of a body that has no room.
+func TestNoRoomToRead(t *testing.T) {
+	s := &stages{body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
+	door := New(Options{
+		Admit: s, Authenticate: s, Locate: s, Authorize: s, Budget: NewMemory(BodyLimits{BodyBytes: 1 << 10}, budget.New(0, 1)),
+		Routes: map[string]Route{"/mcp": {Serve: func(http.ResponseWriter, *Request) { s.at("serve") }}},
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", s.body)
+	r.Header.Set("Content-Type", front.TypeJSON)
+	w := httptest.NewRecorder()
+	door.ServeHTTP(w, r)
+	if diff := cmp.Diff([]string{"admit", "authenticate", "session"}, s.seen); diff != "" || s.body.read > 0 {
+		t.Errorf("%d bytes are read, stages (-want +got):\n%s", s.body.read, diff)
+	}
+	header := w.Header()
+	if w.Code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || header.Get("Connection") != "close" {
+		t.Errorf("answered %d with %v", w.Code, header)
+	}
+}
+
+// The Door reads no byte of a body whose Content-Length exceeds the limit.
+func TestTooLargeToRead(t *testing.T) {
+	body := &countedBody{Reader: strings.NewReader("123456789")}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+	r.Header.Set("Content-Type", front.TypeJSON)
+	r.ContentLength = 9
+	if _, refused := readBody(httptest.NewRecorder(), r, BodyLimits{BodyBytes: 8}); refused == nil || !refused.Close || body.read > 0 {
+		t.Errorf("got %+v after %d bytes", refused, body.read)
+	}
+}
+
 // A refusal names the request that it answers once the request is known.
 func TestRefusalNamesItsRequest(t *testing.T) {
 	for refuse, want := range map[string]string{"authenticate": `{"jsonrpc":"2.0","error"`, "authorize": `{"jsonrpc":"2.0","id":7,"error"`} {
 		s := &stages{refuse: refuse, body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
-		door := New(Options{Admit: s, Authenticate: s, Budget: s, Authorize: s, Routes: map[string]Route{"/": {}}})
+		door := New(Options{Admit: s, Authenticate: s, Budget: bodies(BodyLimits{BodyBytes: 1 << 10}), Authorize: s, Routes: map[string]Route{"/": {}}})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", s.body)
 		r.Header.Set("Content-Type", front.TypeJSON)
 		w := httptest.NewRecorder()
@@ -147,7 +174,7 @@ func TestRefusalNamesItsRequest(t *testing.T) {
 func TestPaths(t *testing.T) {
 	var served []string
 	door := New(Options{
-		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{},
+		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: bodies(BodyLimits{}),
 		Routes: map[string]Route{"/mcp": {Serve: func(_ http.ResponseWriter, r *Request) {
 			served = append(served, r.URL.Path)
 		}}},
@@ -234,7 +261,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var records []Record
 			door := New(Options{
-				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
+				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: bodies(BodyLimits{BodyBytes: 1 << 10}),
 				Routes: map[string]Route{"/": {Serve: test.serve}}, Closed: func(r Record) { records = append(records, r) },
 			})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"strange"}`))
@@ -263,7 +290,7 @@ func TestHandOver(t *testing.T) {
 			var got []ErrorType
 			var handed *Handed
 			door := New(Options{
-				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10},
+				Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: bodies(BodyLimits{BodyBytes: 1 << 10}),
 				Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 					handed = r.HandOver()
 					test.serve(w, handed)

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,44 +12,42 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// Memory is the Budget of bodies that share one number of bytes. A body takes the bytes
-// of its buffer, as the buffer grows. When there is no room, a slow body gives way: the
-// oldest one of the client address that holds most. If none can, Memory refuses the
-// request.
+// Memory bounds each body, and all bodies together. A body takes the bytes of its buffer as
+// the buffer grows. When there is no room, a slow body gives way: the oldest one of the client
+// address that holds most. If no body can give way, Memory refuses the request.
 type Memory struct {
 	limits BodyLimits
 	bytes  *budget.Budget
 
 	mu     sync.Mutex
-	shares map[string]*share // of slow bodies, by the address of their client
-	freed  chan struct{}     // closed when a slow body has given its bytes back
+	shares map[string]share // of slow bodies, by the address of their client
+	freed  chan struct{}    // closed when a slow body has given its bytes back
 
 	refused, evicted session.Counter
 }
 
 // share is what one client address holds in slow bodies.
 type share struct {
-	key            string
-	bytes          int64
-	oldest, newest *Request
+	bytes  int64
+	bodies []*Request // oldest first
 }
 
-// held is what a request has of a Memory.
+// held is the part of a Memory that the body of a request holds.
 type held struct {
-	bytes        int64
-	share        *share // nil unless the body is slow
-	older, newer *Request
-	evicted      bool // the body has to give way
+	bytes   int64
+	key     string // of its share
+	slow    bool   // it is part of the share
+	evicted bool   // it has to give way
 }
 
 // NewMemory returns a Memory.
 func NewMemory(limits BodyLimits, bytes *budget.Budget) *Memory {
-	m := &Memory{limits: limits, bytes: bytes, shares: map[string]*share{}, freed: make(chan struct{})}
+	m := &Memory{limits: limits, bytes: bytes, shares: map[string]share{}, freed: make(chan struct{})}
 	bytes.OnPress(m.giveWay)
 	return m
 }
 
-// giveWay has one slow body make room for what servers send.
+// giveWay makes one slow body give way to a message of a server.
 func (m *Memory) giveWay() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,30 +57,31 @@ func (m *Memory) giveWay() {
 const (
 	// slowAfter is how long a body may take to arrive before it has to give way.
 	slowAfter = time.Second
-	// giveWay is how long a request waits for others to give way.
+	// giveWay is how long a request waits for slow bodies to give way.
 	giveWay = time.Second
-	// memoryRetry is after how many seconds a refused client should try again. Slow
-	// bodies have given way by then.
+	// memoryRetry is the number of seconds after which a refused client should try again.
+	// By then slow bodies have given way.
 	memoryRetry = "2"
 )
 
-// Reserve refuses no request: a Content-Length alone takes no memory.
-func (m *Memory) Reserve(*Request) (BodyLimits, *Refusal) { return m.limits, nil }
-
-// Grow takes room for more of a body.
+// Grow takes room for more of a body. The Door calls it before it makes its buffer larger.
 func (m *Memory) Grow(r *Request, bytes int) *Refusal {
-	if m.take(r, int64(bytes)) {
-		m.grown(r, int64(bytes))
-		return nil
+	if !m.take(r, int64(bytes)) && !m.makeRoom(r, int64(bytes)) {
+		m.refused.Inc()
+		return noRoom("the adapter holds as many bytes of request bodies as it may, which are " + strconv.FormatInt(m.bytes.Limit(), 10))
 	}
-	if m.makeRoom(r, int64(bytes)) {
-		return nil
+	r.held.bytes += int64(bytes)
+	if r.held.slow {
+		m.mu.Lock()
+		s := m.shares[r.held.key]
+		m.shares[r.held.key] = share{s.bytes + int64(bytes), s.bodies}
+		m.mu.Unlock()
 	}
-	m.refused.Inc()
-	return &Refusal{
-		Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Header: http.Header{"Retry-After": {memoryRetry}},
-		Text: "the adapter holds as many bytes of request bodies as it may, which are " + strconv.FormatInt(m.bytes.Limit(), 10),
-	}
+	return nil
+}
+
+func noRoom(text string) *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: text, Header: http.Header{"Retry-After": {memoryRetry}}}
 }
 
 // take takes room for a growing body. Large bodies leave some room to small ones.
@@ -92,31 +92,21 @@ func (m *Memory) take(r *Request, bytes int64) bool {
 	return m.bytes.Take(bytes)
 }
 
-func (m *Memory) grown(r *Request, bytes int64) {
-	r.held.bytes += bytes
-	if r.held.share != nil {
-		m.mu.Lock()
-		r.held.share.bytes += bytes
-		m.mu.Unlock()
-	}
-}
-
-// makeRoom has slow bodies give way until there is room.
+// makeRoom makes slow bodies give way until there is room. It reports whether it took room.
 func (m *Memory) makeRoom(r *Request, bytes int64) bool {
 	timeout := time.NewTimer(giveWay)
 	defer timeout.Stop()
 	for {
 		m.mu.Lock()
 		freed := m.freed
-		if m.take(r, bytes) {
-			m.mu.Unlock()
-			m.grown(r, bytes)
-			return true
-		}
-		waiting := m.evictLocked(r)
+		taken := m.take(r, bytes)
+		evicting := !taken && m.evictLocked(r)
 		m.mu.Unlock()
-		if !waiting {
-			m.bytes.Press() // for the next one
+		switch {
+		case taken:
+			return true
+		case !evicting:
+			m.bytes.Press() // for the next request
 			return false
 		}
 		select {
@@ -129,97 +119,67 @@ func (m *Memory) makeRoom(r *Request, bytes int64) bool {
 	}
 }
 
-// evictLocked makes one slow body give way, other than that of the request, and says
-// whether it found one.
+// evictLocked makes a slow body of another request give way, and reports whether there is
+// one.
 func (m *Memory) evictLocked(but *Request) bool {
-	var most *share
+	var most share
 	for _, s := range m.shares {
-		if most == nil || s.bytes > most.bytes {
+		if s.bytes > most.bytes {
 			most = s
 		}
 	}
-	if most == nil {
+	oldest := slices.IndexFunc(most.bodies, func(r *Request) bool { return r != but })
+	if oldest < 0 || time.Since(most.bodies[oldest].Record.began) < slowAfter {
 		return false
 	}
-	victim := most.oldest
-	if victim == but {
-		victim = victim.held.newer
-	}
-	if victim == nil || time.Since(victim.Record.began) < slowAfter {
-		return false
-	}
+	victim := most.bodies[oldest]
 	if !victim.held.evicted {
 		victim.held.evicted = true
 		m.evicted.Inc()
 		// The goroutine that reads the body may set a later deadline. It checks
 		// afterwards whether its body is evicted.
-		_ = http.NewResponseController(victim.writer).SetReadDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(&victim.writer).SetReadDeadline(time.Unix(1, 0))
 	}
 	return true
 }
 
-// Slow notes that a body is slow. It returns false if the body has to give way.
+// Slow adds a body to the slow ones. The Door calls it whenever it waits for more of a body.
+// It returns false if the body has to give way.
 func (m *Memory) Slow(r *Request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.held.share != nil {
-		return !r.held.evicted
+	if !r.held.slow {
+		key := r.Caller.ShareKey()
+		s := m.shares[key]
+		m.shares[key] = share{s.bytes + r.held.bytes, append(s.bodies, r)}
+		r.held.slow, r.held.key = true, key
 	}
-	key := r.Caller.ShareKey()
-	s := m.shares[key]
-	if s == nil {
-		s = &share{key: key}
-		m.shares[key] = s
-	}
-	r.held.share, r.held.older = s, s.newest
-	if s.newest != nil {
-		s.newest.held.newer = r
-	} else {
-		s.oldest = r
-	}
-	s.newest = r
-	s.bytes += r.held.bytes
-	return true
+	return !r.held.evicted
 }
 
-// Filled notes that a body is whole. From then on it does not give way.
+// Filled takes a body out of the slow ones. The Door calls it when it has read the whole body,
+// which does not give way from then on.
 func (m *Memory) Filled(r *Request) {
-	if r.held.share == nil {
+	if !r.held.slow {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unlistLocked(r)
+	r.held.slow = false
+	s := m.shares[r.held.key]
+	if len(s.bodies) == 1 {
+		delete(m.shares, r.held.key)
+		return
+	}
+	at := slices.Index(s.bodies, r)
+	m.shares[r.held.key] = share{s.bytes - r.held.bytes, slices.Delete(s.bodies, at, at+1)}
 }
 
-func (m *Memory) unlistLocked(r *Request) {
-	h := &r.held
-	s := h.share
-	s.bytes -= h.bytes
-	if h.older != nil {
-		h.older.held.newer = h.newer
-	} else {
-		s.oldest = h.newer
-	}
-	if h.newer != nil {
-		h.newer.held.older = h.older
-	} else {
-		s.newest = h.older
-	}
-	if s.oldest == nil {
-		delete(m.shares, s.key)
-	}
-	h.share, h.older, h.newer = nil, nil, nil
-}
-
-// Release gives the bytes of the body back.
+// Release gives the bytes of a body back. The Door calls it once, when the front end drops the
+// body or the request ends.
 func (m *Memory) Release(r *Request) {
-	slow := r.held.share != nil
-	if slow {
-		m.mu.Lock()
-		m.unlistLocked(r)
-		m.mu.Unlock()
-	}
+	slow := r.held.slow
+	m.Filled(r)
 	m.bytes.Give(r.held.bytes)
 	r.held.bytes = 0
 	if slow {
@@ -230,8 +190,8 @@ func (m *Memory) Release(r *Request) {
 	}
 }
 
-// Refused is how many requests found no room.
+// Refused returns how many requests found no room.
 func (m *Memory) Refused() uint64 { return m.refused.Value() }
 
-// Evicted is how many bodies gave way.
+// Evicted returns how many bodies gave way.
 func (m *Memory) Evicted() uint64 { return m.evicted.Value() }

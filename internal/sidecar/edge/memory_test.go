@@ -36,7 +36,7 @@ func (m *Memory) from(t *testing.T, address string) *reading {
 		Request: httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil),
 		Caller:  caller.Caller{Address: address}, Record: Record{began: time.Now()},
 	}
-	r.request.writer = &answerWriter{ResponseWriter: r, asked: r.request}
+	r.request.writer = answerWriter{ResponseWriter: r, asked: r.request}
 	return r
 }
 
@@ -79,12 +79,13 @@ func TestSlowBodiesGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1000)
 		oldest, older, large, whole := m.from(t, "192.0.2.1"), m.from(t, "192.0.2.2"), m.from(t, "192.0.2.2"), m.from(t, "192.0.2.2")
-		for r, bytes := range map[*reading]int{oldest: 300, older: 100, large: 250, whole: 300} {
+		for r, bytes := range map[*reading]int{oldest: 300, older: 100, large: 50, whole: 300} {
 			r.grow(t, bytes)
 		}
 		for _, r := range []*reading{oldest, whole, older, large} {
 			m.Slow(r.request)
 		}
+		large.grow(t, 200) // which counts for its address
 		m.Filled(whole.request)
 		time.Sleep(slowAfter)
 		newcomer := m.from(t, "192.0.2.3")
@@ -134,6 +135,9 @@ func TestBodyThatGaveWay(t *testing.T) {
 		synctest.Wait()
 		if !slow.stopped || m.bytes.Used() != 200 {
 			t.Errorf("stopped %t, %d bytes", slow.stopped, m.bytes.Used())
+		}
+		if m.Slow(slow.request) {
+			t.Error("the body does not learn that it gave way")
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -38,9 +37,8 @@ func refused(reason string) *rpc.Error {
 	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
 }
 
-// refuseScan refuses a body that rpc.Scan does not take. The error has no id, because the
-// id is not known.
-func refuseScan(w http.ResponseWriter, err error) {
+// notScanned refuses a body that is no message and no batch.
+func notScanned(err error) *Refusal {
 	code := rpc.CodeParse
 	if refused, ok := errors.AsType[*rpc.Error](err); ok {
 		code = refused.Code
@@ -49,5 +47,5 @@ func refuseScan(w http.ResponseWriter, err error) {
 	if code == rpc.CodeParse {
 		text = "the body is not JSON: " + text
 	}
-	front.Refuse(w, http.StatusBadRequest, nil, code, text)
+	return &Refusal{Status: http.StatusBadRequest, Code: code, Text: text}
 }

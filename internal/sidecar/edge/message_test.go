@@ -11,7 +11,7 @@ import (
 const note = `{"jsonrpc":"2.0","method":"n"}`
 
 // J-13: a client learns first whether its body is JSON at all.
-func TestRefuseScan(t *testing.T) {
+func TestNotScanned(t *testing.T) {
 	for body, want := range map[string]string{
 		`{oops`:     `"error":{"code":-32700,"message":"the body is not JSON: want a string (at byte 1)"}`,
 		``:          `"error":{"code":-32700,"message":"the body is not JSON: want a value (at byte 0)"}`,
@@ -27,7 +27,7 @@ func TestRefuseScan(t *testing.T) {
 			continue
 		}
 		w := httptest.NewRecorder()
-		refuseScan(w, err)
+		notScanned(err).write(w, nil)
 		if got := w.Body.String(); w.Code != 400 || got != `{"jsonrpc":"2.0",`+want+`}` {
 			t.Errorf("%s: got %d: %s\nwant %s", body, w.Code, got, want)
 		}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -28,7 +29,7 @@ const (
 
 	// other stands for every unlisted value.
 	other = "_OTHER"
-	// methodBatch stands for the methods of a batch, which are answered together.
+	// methodBatch stands for the methods of a batch, which the adapter answers together.
 	methodBatch = "batch"
 )
 
@@ -38,7 +39,7 @@ var (
 	sessionBuckets = []float64{1, 5, 10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400}
 )
 
-// Metrics are written from records. A nil Metrics counts nothing.
+// Metrics count requests, by their records, and sessions.
 type Metrics struct {
 	inFlight   atomic.Int64
 	operations *prometheus.HistogramVec
@@ -74,18 +75,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) began() {
-	if m != nil {
-		m.inFlight.Add(1)
-	}
-}
-
 func (m *Metrics) ended(r *Record) {
-	if m == nil || !r.counted {
-		return
+	if r.counted {
+		m.inFlight.Add(-1)
+		m.observer(r).Observe(r.Duration.Seconds())
 	}
-	m.inFlight.Add(-1)
-	m.observer(r).Observe(r.Duration.Seconds())
 }
 
 func (m *Metrics) observer(r *Record) prometheus.Observer {
@@ -104,11 +98,8 @@ func (m *Metrics) observer(r *Record) prometheus.Observer {
 	return more[what]
 }
 
-// SessionEnded notes how long a session lasted, and whether the server ended it.
+// SessionEnded records how long a session lasted, and whether the server ended it.
 func (m *Metrics) SessionEnded(revision string, lasted time.Duration, reason error) {
-	if m == nil {
-		return
-	}
 	m.sessions.WithLabelValues(KnownRevision(revision), sessionError(reason)).Observe(lasted.Seconds())
 }
 
@@ -127,51 +118,39 @@ func sessionError(reason error) string {
 }
 
 // methods are those of the protocol's schemas, of all revisions.
-var methods = func() map[string]string {
+var methods = labels(
+	"initialize", "ping", "server/discover",
+	"tools/list", "tools/call",
+	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
+	"subscriptions/listen",
+	"tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel",
+	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+	"notifications/tasks/status",
+)
+
+var revisions = labels(append(front.Revisions(), front.Revision20260728)...)
+
+// labels returns the values of a label, by themselves.
+func labels(values ...string) map[string]string {
 	known := map[string]string{}
-	for _, method := range []string{
-		"initialize", "ping", "server/discover",
-		"tools/list", "tools/call",
-		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
-		"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
-		"subscriptions/listen",
-		"tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel",
-		"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
-		"notifications/tasks/status",
-	} {
-		known[method] = method
+	for _, value := range values {
+		known[value] = value
 	}
 	return known
-}()
+}
 
-// knownMethod is a method as a label.
+// knownMethod returns a method as a label.
 func knownMethod(method []byte) string {
-	if known, ok := methods[string(method)]; ok { // the compiler makes no string of the key
-		return known
-	}
-	return other
+	return cmp.Or(methods[string(method)], other) // the compiler makes no string of the key
 }
 
-var knownRevisions = func() map[string]string {
-	known := map[string]string{"": "", front.Revision20260728: front.Revision20260728}
-	for _, revision := range front.Revisions() {
-		known[revision] = revision
-	}
-	return known
-}()
-
-// KnownRevision is a protocol revision as a label.
+// KnownRevision returns a protocol revision as a label. Without a revision the label is empty.
 func KnownRevision(revision string) string {
-	if known, ok := knownRevisions[revision]; ok {
-		return known
+	if revision == "" {
+		return ""
 	}
-	return other
-}
-
-func (m *Metrics) answered(status int) {
-	if m != nil {
-		m.answers.of(status).Inc()
-	}
+	return cmp.Or(revisions[revision], other)
 }
 
 // answerCounts counts answers to clients, by status. It makes all counters in advance, so

@@ -22,7 +22,7 @@ import (
 func TestAnswersOfServersAreCountedByClass(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	for _, status := range []int{http.StatusOK, 299, 599, 999} {
-		m.answered(status)
+		m.answers.of(status).Inc()
 	}
 	for class, want := range map[int]float64{2: 1, 3: 0, 5: 2} {
 		if got := testutil.ToFloat64(m.answers.other[class]); got != want {
@@ -37,7 +37,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	m := NewMetrics(registry)
 	for n := range 1000 {
 		odd := fmt.Sprint("odd", n)
-		m.began()
+		m.inFlight.Add(1)
 		m.ended(&Record{Method: knownMethod([]byte(odd)), Revision: KnownRevision(odd), Error: ErrorType(rpc.ErrorTypeOf(n)), counted: true})
 		m.SessionEnded(odd, time.Second, errors.New(odd))
 	}
@@ -67,7 +67,7 @@ func TestInFlight(t *testing.T) {
 	}
 	var during float64
 	door := New(Options{
-		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: BodyLimits{BodyBytes: 1 << 10}, Metrics: m,
+		Admit: &Origins{Policy: func() *origin.Policy { return &origin.Policy{} }}, Budget: bodies(BodyLimits{BodyBytes: 1 << 10}), Metrics: m,
 		Routes: map[string]Route{"/": {Serve: func(w http.ResponseWriter, r *Request) {
 			during = gauge()
 			r.Record.Revision = front.Revision20250618

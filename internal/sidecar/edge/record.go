@@ -61,13 +61,6 @@ func (r *Record) Answered(how ErrorType) {
 	}
 }
 
-// refused records an error by which the adapter itself answers.
-func (r *Record) refused(code int) {
-	if how := rpc.ErrorTypeOf(code); how != "" {
-		r.Answered(ErrorType(how))
-	}
-}
-
 // finish fills in the duration, and the error if no call of Answered has set it.
 func (r *Record) finish(gone bool) {
 	r.Duration = time.Since(r.began)
@@ -76,31 +69,21 @@ func (r *Record) finish(gone bool) {
 	case gone || r.Status == 0:
 		r.Error = Cancelled
 	case r.Status >= http.StatusBadRequest:
-		r.Error = ErrorType(statusText(r.Status))
+		r.Error = statusError(r.Status)
 	}
 	r.closed = true
 }
 
-// statusText is the status as a label.
-func statusText(status int) string {
-	if known, ok := statusTexts[status]; ok {
-		return known
+// statusError is the error type of a status. A server can choose an unknown one.
+func statusError(status int) ErrorType {
+	if http.StatusText(status) == "" {
+		return other
 	}
-	return other
+	return ErrorType(strconv.Itoa(status))
 }
 
-var statusTexts = func() map[int]string {
-	texts := map[int]string{}
-	for status := 400; status < 600; status++ {
-		if http.StatusText(status) != "" {
-			texts[status] = strconv.Itoa(status)
-		}
-	}
-	return texts
-}()
-
-// Handed is a record that outlives its request: the answer is written elsewhere, on the
-// stream of the client's connection.
+// Handed is a record that outlives its request: the front end writes the answer to a stream
+// on another connection of the client.
 type Handed struct {
 	door   *Door
 	caller caller.Caller

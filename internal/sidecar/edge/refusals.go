@@ -14,8 +14,8 @@ import (
 const (
 	// refusalPause is how long the log has no second line for the same reason.
 	refusalPause = 10 * time.Second
-	// refusalReasons bounds the reasons that the log tells apart, because clients can put
-	// words of their own into some.
+	// refusalReasons bounds the reasons that the log tells apart, because some contain words
+	// of the client.
 	refusalReasons = 64
 	// refusalText is how much of a reason the log has.
 	refusalText = 256
@@ -39,7 +39,7 @@ type refusedSince struct {
 	timer *time.Timer
 }
 
-// note logs or counts a refusal.
+// note logs a refusal, or counts it.
 func (f *Refusals) note(r *Request, status int, text string) {
 	if f == nil {
 		return
@@ -55,8 +55,8 @@ func (f *Refusals) note(r *Request, status int, text string) {
 	}
 }
 
-// isFirst says whether the log has had no line of the reason for a while. Otherwise
-// isFirst counts the refusal.
+// isFirst reports whether the log has had no line of the reason for a while. If it has had
+// one, isFirst counts the refusal.
 func (f *Refusals) isFirst(status, reason string, about []any, level int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

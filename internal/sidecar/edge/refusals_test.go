@@ -45,7 +45,7 @@ func newRefusalLog(verbosity int) *refusalLog {
 	l.door = New(Options{
 		Admit:        &Origins{Policy: func() *origin.Policy { return &origin.Policy{Hosts: []string{"a.example"}} }},
 		Authenticate: Unverified{IsProbe: func(r *http.Request) bool { return r.Header.Get("Probe") != "" }},
-		Budget:       BodyLimits{BodyBytes: 1 << 10},
+		Budget:       bodies(BodyLimits{BodyBytes: 1 << 10}),
 		Refusals:     &Refusals{Log: log},
 		Routes: map[string]Route{"/mcp": {Serve: func(w http.ResponseWriter, _ *Request) {
 			if l.text != "" {

@@ -15,15 +15,14 @@ type Request struct {
 	// Messages are what a POST carries: one, unless it is a Batch. A front end that has
 	// passed them on and waits for the answer drops them, because they may be large.
 	Messages []session.Message
-	Body     []byte // as it came
+	Body     []byte // as the client sent it
 	Record   Record
 	Batch    bool
 
-	reserved bool // the budget has to be given back
-	held     held
-	door     *Door
-	writer   *answerWriter
-	sole     [1]session.Message // what Messages is of nearly always
+	held   held
+	door   *Door
+	writer answerWriter       // to answer this request
+	sole   [1]session.Message // the array of Messages, unless the POST carries a batch
 }
 
 // Head returns the value of a header by its canonical name. http.Header.Get computes that
@@ -44,47 +43,42 @@ func (r *Request) Drop() {
 	r.release()
 }
 
-// release gives the budget back, once.
+// release gives the room of the body back to the budget, once.
 func (r *Request) release() {
-	if r.reserved {
-		r.reserved = false
+	if r.held.bytes > 0 {
 		r.door.options.Budget.Release(r)
 	}
 }
 
-// read reads and scans the body. If it returns false it has answered the request.
-func (r *Request) read(w http.ResponseWriter, limits BodyLimits) bool {
-	body, refused := r.readBody(w, limits)
+// read reads and scans the body.
+func (r *Request) read(w http.ResponseWriter) *Refusal {
+	body, refused := r.readBody(w)
 	if refused != nil {
-		refused.write(w, nil)
-		return false
+		return refused
 	}
 	r.Body = body
 	if r.Batch = rpc.IsBatch(body); r.Batch {
 		messages, err := scanBatch(body)
 		if err != nil {
-			refuseScan(w, err)
-			return false
+			return notScanned(err)
 		}
 		r.Messages = messages
 		r.note(methodBatch, nil)
-		return true
+		return nil
 	}
 	envelope, err := rpc.Scan(body)
 	if err != nil {
-		refuseScan(w, err)
-		return false
+		return notScanned(err)
 	}
 	r.sole[0] = session.Message{Bytes: body, Envelope: envelope}
 	r.Messages = r.sole[:]
 	if envelope.Kind != rpc.Response {
 		r.note(knownMethod(envelope.Method), envelope.ProtocolVersion)
 	}
-	return true
+	return nil
 }
 
-// note records the method and version of the message, and counts the request as in
-// flight.
+// note records the method and revision of the message, and counts the request as in flight.
 func (r *Request) note(method string, version []byte) {
 	r.Record.Method = method
 	if version != nil { // a session has agreed on its version, and a header proves nothing
@@ -94,7 +88,7 @@ func (r *Request) note(method string, version []byte) {
 		return // metrics of operations are about users
 	}
 	r.Record.counted = true
-	r.door.options.Metrics.began()
+	r.door.options.Metrics.inFlight.Add(1)
 }
 
 // idOfSole returns the id of the request in a POST, or nil if the POST carries anything

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,22 +128,14 @@ func explain(err error, connection Connection) (reason adapterapi.Reason, died b
 	if exit := connection.Reason(); exit != nil {
 		return adapterapi.Exited, true, exit
 	}
-	return reasonOf(err), false, err
+	return cmp.Or(reasons[mcpprobe.ClassOf(err)], adapterapi.Broken), false, err
 }
 
-func reasonOf(err error) adapterapi.Reason {
-	switch mcpprobe.ClassOf(err) {
-	case mcpprobe.Timeout:
-		return adapterapi.Silent
-	case mcpprobe.Closed:
-		return adapterapi.Exited
-	case mcpprobe.Unreachable:
-		return adapterapi.Unstartable
-	case mcpprobe.Unauthorized:
-		return adapterapi.Unauthorized
-	case mcpprobe.Busy:
-		return adapterapi.Busy
-	case mcpprobe.Rejected, mcpprobe.Protocol, mcpprobe.TooLarge, mcpprobe.Canceled:
-	}
-	return adapterapi.Broken
+// reasons are those of errors by their class. Errors of other classes mean that the server is broken.
+var reasons = map[mcpprobe.Class]adapterapi.Reason{
+	mcpprobe.Timeout:      adapterapi.Silent,
+	mcpprobe.Closed:       adapterapi.Exited,
+	mcpprobe.Unreachable:  adapterapi.Unstartable,
+	mcpprobe.Unauthorized: adapterapi.Unauthorized,
+	mcpprobe.Busy:         adapterapi.Busy,
 }

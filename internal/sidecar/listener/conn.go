@@ -41,7 +41,7 @@ type conn struct {
 	address string // of the client, as caller.ShareOf groups addresses
 
 	state     atomic.Int32 // an http.ConnState
-	idleSince atomic.Int64 // in nanoseconds, while the state is http.StateIdle
+	idleSince atomic.Int64 // in nanoseconds: since the last request, or since the client connected
 
 	mu       sync.Mutex
 	deadline time.Time // for reads; zero is none

@@ -1,9 +1,9 @@
 package listener
 
 import (
+	"cmp"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +24,6 @@ type connections struct {
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 	byAddress map[string]int // open connections
-	unused    []*conn        // in the order of arrival; some have had a request since
 }
 
 // defaultMinIdle is long enough for a request that the client sends at the same moment to
@@ -45,23 +44,21 @@ func (l *connections) admit(c *conn) bool {
 	if full {
 		victim = l.victimLocked()
 	}
-	if !full || victim != nil {
+	admitted := !full || victim != nil
+	if admitted {
 		l.open[c] = struct{}{}
 		l.byAddress[c.address]++
-		l.unused = append(l.unused, c)
-		l.compactLocked()
+		c.idleSince.Store(time.Now().UnixNano())
 	}
 	l.mu.Unlock()
 	switch {
-	case victim != nil && victim.is(http.StateActive): // since this moment; the limit is exceeded by one for now
-	case victim != nil:
+	case !admitted:
+		l.refused.Add(1)
+	case victim != nil && !victim.is(http.StateActive): // if a request has just arrived, the limit is exceeded by one for now
 		l.evicted.Add(1)
 		_ = victim.Close()
-	case full:
-		l.refused.Add(1)
-		return false
 	}
-	return true
+	return admitted
 }
 
 // victimLocked is the connection to evict, or nil: one of the address that has most, or else
@@ -80,20 +77,19 @@ func (l *connections) victimLocked() *conn {
 }
 
 func (l *connections) victimAmongLocked(may func(*conn) bool) *conn {
-	for i, c := range l.unused {
-		if may(c) && l.isUnusedLocked(c) {
-			l.unused = slices.Delete(l.unused, i, i+1)
-			return c
-		}
-	}
-	var longest *conn
-	before := time.Now().Add(-l.minIdle).UnixNano()
+	var unused, idle *conn
+	now := time.Now()
+	unusedSince, idleSince := now.UnixNano(), now.Add(-l.minIdle).UnixNano()
 	for c := range l.open {
-		if since := c.idleSince.Load(); may(c) && c.is(http.StateIdle) && since < before {
-			longest, before = c, since
+		switch since := c.idleSince.Load(); {
+		case !may(c):
+		case c.is(http.StateNew) && since < unusedSince:
+			unused, unusedSince = c, since
+		case c.is(http.StateIdle) && since < idleSince:
+			idle, idleSince = c, since
 		}
 	}
-	return longest
+	return cmp.Or(unused, idle)
 }
 
 // remove forgets a connection that is closed.
@@ -107,19 +103,6 @@ func (l *connections) remove(c *conn) {
 	if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
 		delete(l.byAddress, c.address)
 	}
-}
-
-// compactLocked bounds the list of unused connections: those that have had a request, or are
-// closed, stay in it until then.
-func (l *connections) compactLocked() {
-	if len(l.unused) > 2*len(l.open)+64 {
-		l.unused = slices.DeleteFunc(l.unused, func(c *conn) bool { return !l.isUnusedLocked(c) })
-	}
-}
-
-func (l *connections) isUnusedLocked(c *conn) bool {
-	_, open := l.open[c]
-	return open && c.is(http.StateNew)
 }
 
 func (l *connections) count() int {

@@ -2,11 +2,12 @@ package listener
 
 import (
 	"errors"
-	"io"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // largeReadBytes is the size of the buffer from which on a read is for a large body: net/http
@@ -44,24 +45,17 @@ func (c *conn) readLarge(p []byte) (n int, err error) {
 		largeReads.Lock()
 		defer func() {
 			largeReads.waiting.Add(-1)
-			if largeReads.bytes += max(n, 0); waiting > largeReadClients && largeReads.bytes >= largeReadTurn {
+			if largeReads.bytes += n; waiting > largeReadClients && largeReads.bytes >= largeReadTurn {
 				time.Sleep(largeReadPause)
 				largeReads.bytes = 0
 			}
 			largeReads.Unlock()
 		}()
-		for n, readErr = syscall.Read(int(fd), p); errors.Is(readErr, syscall.EINTR); {
-			n, readErr = syscall.Read(int(fd), p)
-		}
+		n, readErr = rpc.ReadNow(fd, p)
 		return !errors.Is(readErr, syscall.EAGAIN)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case readErr != nil:
-		return 0, readErr
-	case n == 0:
-		return 0, io.EOF
 	}
-	return n, nil
+	return n, readErr
 }

@@ -103,9 +103,5 @@ func ListenWith(ctx context.Context, address string, silence, unacknowledged tim
 			return errors.Join(err, setErr)
 		},
 	}
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err // it names the address
-	}
-	return listener, nil
+	return config.Listen(ctx, "tcp", address) // the error names the address
 }

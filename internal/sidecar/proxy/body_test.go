@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -17,7 +18,7 @@ import (
 // waited for.
 func TestBodyThatStops(t *testing.T) {
 	e := newEndpoint(t, newBackend(t, script("")), nil, func(o *edge.Options) {
-		o.Budget = edge.BodyLimits{BodyBytes: 16 << 20, ReadTimeout: 50 * time.Millisecond}
+		o.Budget = edgetest.Bodies(edge.BodyLimits{BodyBytes: 16 << 20, ReadTimeout: 50 * time.Millisecond})
 	})
 	at, err := url.Parse(e.URL)
 	if err != nil {

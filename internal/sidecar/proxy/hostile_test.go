@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge/edgetest"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -22,7 +23,7 @@ import (
 // reaches neither the server nor the session that is open beside it.
 func TestRefusals(t *testing.T) {
 	b := newBackend(t, streamableServer(nil))
-	e := newEndpoint(t, b, func(o *Options) { o.AnswerBytes = 1 << 10 }, func(o *edge.Options) { o.Budget = edge.BodyLimits{BodyBytes: 1 << 10} })
+	e := newEndpoint(t, b, func(o *Options) { o.AnswerBytes = 1 << 10 }, func(o *edge.Options) { o.Budget = edgetest.Bodies(edge.BodyLimits{BodyBytes: 1 << 10}) })
 	id := e.Open()
 	for name, test := range map[string]struct {
 		method, body string

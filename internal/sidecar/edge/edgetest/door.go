@@ -2,8 +2,10 @@
 package edgetest
 
 import (
+	"net/http"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
@@ -13,8 +15,8 @@ import (
 func Door(routes map[string]edge.Route, change ...func(*edge.Options)) *edge.Door {
 	options := edge.Options{
 		Admit:  Hosts(),
-		Budget: edge.BodyLimits{BodyBytes: 32 << 20, ReadTimeout: time.Hour},
-		Routes: routes,
+		Budget: Bodies(edge.BodyLimits{BodyBytes: 32 << 20, ReadTimeout: time.Hour}),
+		Routes: routes, Elsewhere: http.NotFound,
 	}
 	for _, apply := range change {
 		apply(&options)
@@ -25,6 +27,11 @@ func Door(routes map[string]edge.Route, change ...func(*edge.Options)) *edge.Doo
 // At returns a Door with one front end, at the paths that tests use.
 func At(route edge.Route, change ...func(*edge.Options)) *edge.Door {
 	return Door(map[string]edge.Route{"": route, "/": route, "/mcp": route}, change...)
+}
+
+// Bodies bounds each body, and has room for all.
+func Bodies(limits edge.BodyLimits) *edge.Memory {
+	return edge.NewMemory(limits, budget.New(1<<40, 1))
 }
 
 // Hosts admits requests for these hosts, and for addresses; for all if there are none.

@@ -90,7 +90,7 @@ func newEndpoint(t *testing.T, change func(*endpoint, *Options), command ...stri
 	}
 	e.transport = New(options)
 	server := httptest.NewUnstartedServer(edgetest.Door(e.transport.Routes(), func(o *edge.Options) {
-		o.Admit, o.Budget, o.Closed = edgetest.Hosts("localhost"), e.bodies, e.closed
+		o.Admit, o.Budget, o.Closed = edgetest.Hosts("localhost"), edgetest.Bodies(e.bodies), e.closed
 	}))
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if err := c.(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil { // so that little fits into it

@@ -88,7 +88,9 @@ func newEndpoint(t *testing.T, change func(*Options), doors ...func(*edge.Option
 
 // bodies bounds bodies.
 func bodies(bytes int64, timeout time.Duration) func(*edge.Options) {
-	return func(o *edge.Options) { o.Budget = edge.BodyLimits{BodyBytes: bytes, ReadTimeout: timeout} }
+	return func(o *edge.Options) {
+		o.Budget = edgetest.Bodies(edge.BodyLimits{BodyBytes: bytes, ReadTimeout: timeout})
+	}
 }
 
 // pipeServer is an MCP server at the other end of two pipes.

@@ -2,13 +2,13 @@ package child
 
 import (
 	"errors"
-	"io"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/diagnosis"
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // ExitError says how a server's process ended, and what it wrote to standard error last. The status of
@@ -75,19 +75,13 @@ func readNow(output *os.File, p []byte) (n int, err error) {
 	}
 	var readErr error
 	err = connection.Control(func(fd uintptr) {
-		for n, readErr = syscall.Read(int(fd), p); errors.Is(readErr, syscall.EINTR); {
-			n, readErr = syscall.Read(int(fd), p)
-		}
+		n, readErr = rpc.ReadNow(fd, p)
 	})
 	switch {
 	case err != nil:
 		return 0, err
 	case errors.Is(readErr, syscall.EAGAIN):
 		return 0, os.ErrDeadlineExceeded
-	case readErr != nil:
-		return 0, readErr
-	case n == 0:
-		return 0, io.EOF
 	}
-	return n, nil
+	return n, readErr
 }

@@ -15,31 +15,30 @@ func (s *Server) Pipes() (output io.Reader, input io.WriteCloser, err error) {
 		return nil, nil, errTaken
 	}
 	s.process.AfterEnd(func() { _ = s.process.Stdout.Close() })
-	return &startedReader{s}, &stoppingWriter{s}, nil
+	return &pipes{s}, &pipes{s}, nil
 }
 
-// startedReader lets the next process start at the first output.
-type startedReader struct{ server *Server }
+// pipes are the output and the input of a process.
+type pipes struct{ server *Server }
 
-func (r *startedReader) Read(p []byte) (int, error) {
-	n, err := r.server.process.Stdout.Read(p)
+// Read reads output. The first output lets the next process start.
+func (p *pipes) Read(into []byte) (int, error) {
+	n, err := p.server.process.Stdout.Read(into)
 	if n > 0 {
-		r.server.started()
+		p.server.started()
 	}
-	r.server.notePipe(err)
+	p.server.notePipe(err)
 	return n, err
 }
 
-// stoppingWriter asks the process to end by closing its input.
-type stoppingWriter struct{ server *Server }
-
-func (w *stoppingWriter) Write(p []byte) (int, error) {
-	n, err := w.server.process.Stdin.Write(p)
-	w.server.notePipe(err)
+func (p *pipes) Write(text []byte) (int, error) {
+	n, err := p.server.process.Stdin.Write(text)
+	p.server.notePipe(err)
 	return n, err
 }
 
-func (w *stoppingWriter) Close() error {
-	w.server.noteStop()
-	return w.server.process.Stdin.Close()
+// Close asks the process to end by the end of its input.
+func (p *pipes) Close() error {
+	p.server.noteStop()
+	return p.server.process.Stdin.Close()
 }

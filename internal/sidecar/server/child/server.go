@@ -234,9 +234,9 @@ func (s *Server) readSafely(receive func(session.Message)) (err error) {
 func (s *Server) read(receive func(session.Message)) error {
 	options := &s.pool.options
 	reader := rpc.NewFrameReader(&remainingReader{s.process.Stdout, remainingBytes}, options.Framing, options.LineBytes, s.junk)
-	room := budget.Room{Account: options.Memory.Account(nil), Stop: s.closing}
-	reader.Bound(room.Reserve)
-	defer func() { _ = room.Reserve(0) }()
+	room := options.Memory.Account(nil)
+	reader.Bound(func(total int) error { return room.Reach(total, s.closing) })
+	defer func() { room.Change(-int(room.Held())) }()
 	var turn turns
 	defer turn.close()
 	for {
@@ -251,7 +251,7 @@ func (s *Server) read(receive func(session.Message)) error {
 		owned := !batch && reader.Release()
 		var held *budget.Account // has room for the message, or for a copy
 		if owned || batch && len(message) > rpc.FreeBuffer {
-			held = room.Account
+			held = room
 		}
 		if batch {
 			s.receiveBatch(message, held, receive)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 )
 
 var errMessageTooLarge = errors.New("an answer is larger than the limit")
@@ -52,8 +51,8 @@ func (s *Server) readBody(response *http.Response) ([]byte, error) {
 
 // readAll is io.ReadAll for a body that may be large.
 func (s *Server) readAll(from io.Reader) ([]byte, error) {
-	room := budget.Room{Account: s.Memory.Account(nil)}
-	defer func() { _ = room.Reserve(0) }() // the session counts the body
+	room := s.Memory.Account(nil)
+	defer func() { room.Change(-int(room.Held())) }() // the session counts the body
 	body := make([]byte, 0, 512)
 	for {
 		n, err := from.Read(body[len(body):cap(body)])
@@ -68,7 +67,7 @@ func (s *Server) readAll(from io.Reader) ([]byte, error) {
 			continue
 		}
 		size := min(2*cap(body), max(s.MessageBytes+bytes.MinRead, cap(body)+1))
-		if err := room.Reserve(size); err != nil {
+		if err := room.Reach(size, nil); err != nil {
 			return nil, err
 		}
 		body = append(make([]byte, 0, size), body...)
@@ -78,7 +77,8 @@ func (s *Server) readAll(from io.Reader) ([]byte, error) {
 // events reads a stream of the server. Large events take memory of the budget while they are read.
 func (s *Server) events(stream io.Reader) *rpc.EventReader {
 	events := rpc.NewEventReader(stream, s.MessageBytes)
-	events.Bound((&budget.Room{Account: s.Memory.Account(nil)}).Reserve)
+	room := s.Memory.Account(nil)
+	events.Bound(func(total int) error { return room.Reach(total, nil) })
 	return events
 }
 

@@ -62,7 +62,10 @@ func (v *sessionView) Close() {
 	}
 	v.calls, v.cancelled = nil, nil
 	for t := range v.subscriptions {
-		i.leaveLocked(v, t)
+		t.remove(v)
+		if len(t.subscribers) == 0 {
+			i.changeLocked(unsubscribing, &call{topic: t}, nil)
+		}
 	}
 	v.discard()
 }

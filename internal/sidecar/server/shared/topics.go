@@ -114,14 +114,6 @@ func (t *topic) remove(v *sessionView) {
 	delete(v.subscriptions, t)
 }
 
-// leaveLocked ends the subscription of a session that has ended.
-func (i *instance) leaveLocked(v *sessionView, t *topic) {
-	t.remove(v)
-	if len(t.subscribers) == 0 {
-		i.changeLocked(unsubscribing, &call{topic: t}, nil)
-	}
-}
-
 // changeLocked sends the child process a request for a change: that of a client, or if it is nil,
 // a new one.
 func (i *instance) changeLocked(to change, c *call, request *session.Message) {
