@@ -175,7 +175,7 @@ func TestInvalidStates(t *testing.T) {
 		"cut":                {elicits, "tools/call", func(a asked) string { return toolX + asked{state: a.state[:20]}.with(good) }},
 		"longer":             {elicits, "tools/call", func(a asked) string { return toolX + asked{state: a.state + "AAAA"}.with(good) }},
 		"very long":          {elicits, "tools/call", func(asked) string { return toolX + asked{state: strings.Repeat("A", 1<<16)}.with(good) }},
-		"no Base64":          {elicits, "tools/call", func(asked) string { return toolX + asked{state: "§"}.with(good) }},
+		"other letters":      {elicits, "tools/call", func(asked) string { return toolX + asked{state: "§"}.with(good) }},
 		"foreign principal":  {client{principal: "other", capabilities: `{"elicitation":{}}`}, "tools/call", func(a asked) string { return toolX + a.with(good) }},
 		"other capabilities": {able, "tools/call", func(a asked) string { return toolX + a.with(good) }},
 		"other method":       {elicits, "prompts/get", func(a asked) string { return toolX + a.with(good) }},

@@ -110,7 +110,6 @@ type Metrics struct {
 type Server struct {
 	options Options
 	metrics Metrics
-	sealer  sealer
 	ctx     context.Context // of starts, which last no longer than the Server
 	cancel  context.CancelFunc
 
@@ -119,7 +118,7 @@ type Server struct {
 	children int                             // processes, and those that are starting
 	calls    map[sessionless.Recipient]*call // whose clients wait
 	listens  map[sessionless.Recipient]*listen
-	parked   map[string]*parked     // by id
+	parked   map[string]*parked     // by requestState
 	kept     *budget.Account        // answers to parked calls
 	changed  chan struct{}          // closed when a process may be free
 	waiters  int                    // goroutines that wait for changed
@@ -133,7 +132,7 @@ type Server struct {
 func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
+		options: options, ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[groupKey]*group{}, calls: map[sessionless.Recipient]*call{}, listens: map[sessionless.Recipient]*listen{}, parked: map[string]*parked{},
 		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}

@@ -37,8 +37,9 @@ func (s *Server) answerURLs(c *call, to sessionless.Recipient, text []byte, data
 		s.mu.Unlock()
 		return false
 	}
-	state := s.openLocked(s.parkLocked(nil), bound)
+	k := &parked{bound: bound}
+	s.openLocked(k)
 	s.mu.Unlock()
-	to.Answer(rpc.AppendResult(nil, to.ID(), inputRequired(inputs, state)), 0, "")
+	to.Answer(rpc.AppendResult(nil, to.ID(), inputRequired(inputs, k.state)), 0, "")
 	return true
 }
