@@ -207,7 +207,7 @@ func (s *Server) cancelLocked(c *call) {
 	p := c.process
 	c.cancelled = true
 	for _, q := range c.inputs {
-		p.sendLocked(q.unanswered())
+		p.PostLocked(q.unanswered())
 	}
 	c.inputs = nil
 	if c.parked != nil {
@@ -216,7 +216,7 @@ func (s *Server) cancelLocked(c *call) {
 	if c.task != nil && c.task.id != "" {
 		p.cancelTaskLocked(c) // U-04
 	} else {
-		p.sendLocked(mux.Cancellation(c.number, "the client has gone"))
+		p.CancelLocked(c.number, "the client has gone")
 	}
 	p.watchLocked(c)
 	if !c.mayAsk && c.task == nil {

@@ -38,7 +38,7 @@ func (p *process) receiveRequest(m session.Message) {
 	if q.method == "ping" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		p.sendLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
+		p.PostLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
 		return
 	}
 	code, reason := p.group.capabilities.allow(m)
@@ -57,7 +57,7 @@ func (p *process) receiveRequest(m session.Message) {
 			code = rpc.CodeMethodNotFound
 		}
 	case c.cancelled:
-		p.sendLocked(q.unanswered())
+		p.PostLocked(q.unanswered())
 		return
 	case len(c.inputs) >= mostInputs:
 		code, reason = rpc.CodeInternal, "too many requests are open in this call"
@@ -66,7 +66,7 @@ func (p *process) receiveRequest(m session.Message) {
 	}
 	if code != 0 {
 		s.metrics.RefusedRequests.Inc()
-		p.sendLocked(rpc.AppendError(nil, q.id, code, reason, nil))
+		p.PostLocked(rpc.AppendError(nil, q.id, code, reason, nil))
 		return
 	}
 	c.lastInput++

@@ -8,7 +8,7 @@ func (p *process) suspectLocked() bool { return p.silent || !p.ReadsLocked() }
 
 // pingLocked has a process show whether it reads and answers. Any answer will do.
 func (p *process) pingLocked() {
-	p.askLocked("ping", "", p.server.options.Limits.CancelGrace)
+	p.AskLocked("ping", "", p.server.options.Limits.CancelGrace)
 }
 
 // unreadLocked notes that the process did not read a message. The process is ended if it does

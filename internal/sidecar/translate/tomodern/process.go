@@ -49,6 +49,9 @@ type process struct {
 	silent   bool        // there was none in time
 }
 
+// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
+const queueBytes = 1 << 20
+
 // launch starts a process and initializes it.
 func (g *group) launch(ctx context.Context) (*process, error) {
 	server, err := g.server.obtain(ctx, g.caller)
@@ -60,7 +63,7 @@ func (g *group) launch(ctx context.Context) (*process, error) {
 		calls: map[uint64]*call{}, logging: map[*call]struct{}{},
 	}
 	p.Init(server, &g.server.mu, mux.Options{
-		StuckTimeout: g.server.options.Limits.StuckTimeout, Fail: p.fail, Heard: p.heardLocked, ReadsAgain: g.server.wakeLocked,
+		StuckTimeout: g.server.options.Limits.StuckTimeout, QueueBytes: queueBytes, Fail: p.fail, Heard: p.heardLocked, ReadsAgain: g.server.wakeLocked,
 	})
 	p.Serve(p.receive, p.fail)
 	return p, p.initialize(ctx)
@@ -93,7 +96,7 @@ func (p *process) initialize(ctx context.Context) error {
 	s := p.server
 	params := rpc.InitializeParams(front.Revision20251125, p.group.capabilities.text(), version.Get().Version)
 	s.mu.Lock()
-	answered := p.askLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
+	answered := p.AskLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
 	s.mu.Unlock()
 	answer, err := p.Await(ctx, answered)
 	if err != nil {
@@ -107,37 +110,6 @@ func (p *process) initialize(ctx context.Context) error {
 		return fmt.Errorf("initialize server: %w", err)
 	}
 	return nil
-}
-
-// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
-const queueBytes = 1 << 20
-
-// sendLocked has messages written after those before them, without waiting.
-func (p *process) sendLocked(messages ...[]byte) {
-	for _, message := range messages {
-		if !p.floodedLocked() {
-			p.PostLocked(message)
-		}
-	}
-}
-
-// askLocked makes a request of the adapter's own.
-func (p *process) askLocked(method, params string, within time.Duration) <-chan session.Message {
-	if p.floodedLocked() {
-		unasked := make(chan session.Message)
-		close(unasked)
-		return unasked
-	}
-	return p.AskLocked(method, params, within)
-}
-
-// floodedLocked ends a process if too much waits for it.
-func (p *process) floodedLocked() bool {
-	if p.QueuedLocked() <= queueBytes || p.DeadLocked() != nil {
-		return false
-	}
-	p.dismissLocked(mux.ErrUnread)
-	return true
 }
 
 // usedLocked says whether the end of the process would be noticed by a client.

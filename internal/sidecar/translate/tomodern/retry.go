@@ -115,7 +115,9 @@ func (s *Server) resume(ctx context.Context, r *request, k *parked, answers [][]
 		case err == nil:
 		case errors.Is(err, fault.ErrBusy), mux.IsUnread(err): // the process has StuckTimeout to read it
 			s.mu.Lock()
-			p.sendLocked(answers[i:]...)
+			for _, left := range answers[i:] {
+				p.PostLocked(left)
+			}
 			s.mu.Unlock()
 			return
 		default:

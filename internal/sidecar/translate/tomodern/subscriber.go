@@ -16,7 +16,7 @@ const mostShort = 3
 func uriParam(uri string) string { return `"uri":` + string(rpc.AppendString(nil, uri)) }
 
 func (p *process) subscribeLocked(t *topic) <-chan session.Message {
-	return p.askLocked("resources/subscribe", uriParam(t.uri), topicTimeout)
+	return p.AskLocked("resources/subscribe", uriParam(t.uri), topicTimeout)
 }
 
 // agreed waits for the answer to a request of the adapter, and says whether it is a result.
@@ -47,7 +47,7 @@ func (g *group) dropLocked(t *topic) {
 	delete(g.topics, t.uri)
 	g.topicBytes -= len(uriParam(t.uri))
 	if g.subscriber != nil && t.ok {
-		g.subscriber.askLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // any answer will do
+		g.subscriber.AskLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // any answer will do
 	}
 }
 

@@ -105,9 +105,7 @@ func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 func (p *process) requestLocked(c *call, method string) {
 	c.number = p.NumberLocked()
 	p.AddLocked(c.number, c)
-	if !p.floodedLocked() {
-		p.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
-	}
+	p.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
 }
 
 // pollTask asks for the state of a task.
@@ -164,7 +162,7 @@ func mustBeTask(tool toolindex.Tool) (must, keep bool) {
 
 func (p *process) fetchTools(ctx context.Context, cursor string) ([]byte, error) {
 	p.server.mu.Lock()
-	answered := p.askLocked(toolindex.Method, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
+	answered := p.AskLocked(toolindex.Method, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
 	p.server.mu.Unlock()
 	answer, err := p.Await(ctx, answered)
 	if err != nil && p.Dead() != nil {
