@@ -96,9 +96,7 @@ func (s *Server) wakeLaterLocked(after time.Duration) {
 		return
 	}
 	s.waking = true
-	time.AfterFunc(after, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.after(after, func() {
 		s.waking = false
 		s.wakeLocked()
 	})
@@ -171,7 +169,8 @@ func (g *group) startLocked(c *call) (*start, error) {
 	// One process is left for clients of other addresses. Principals are not counted: a client
 	// can make up any number of tokens.
 	sameShare := func(other *group) bool { return other.shareKey == g.shareKey }
-	if s.countLocked(sameShare) >= max(limits.Children-1, 2) && !s.evictLocked(sameShare) ||
+	inShare, starting := s.poolLocked(sameShare)
+	if len(inShare)+starting >= max(limits.Children-1, 2) && !s.evictLocked(sameShare) ||
 		s.children >= limits.Children && !s.evictLocked(anyGroup) {
 		return nil, nil //nolint:nilnil // There is no room.
 	}
@@ -184,33 +183,26 @@ func (g *group) startLocked(c *call) (*start, error) {
 
 func anyGroup(*group) bool { return true }
 
-// countLocked is how many processes the groups have that of accepts.
-func (s *Server) countLocked(of func(*group) bool) (count int) {
+// poolLocked returns the processes of the groups that of accepts, and how many more are starting.
+func (s *Server) poolLocked(of func(*group) bool) (processes []*process, starting int) {
 	for _, g := range s.groups {
 		if of(g) {
-			count += len(g.processes) + len(g.starts)
+			processes = append(processes, g.processes...)
+			starting += len(g.starts)
 		}
 	}
-	return count
+	return processes, starting
 }
 
 // evictLocked ends the least recently used idle process of the groups that of accepts, if it
 // has been idle for long enough.
 func (s *Server) evictLocked(of func(*group) bool) bool {
-	var oldest *process
-	for _, g := range s.groups {
-		if !of(g) {
-			continue
-		}
-		for _, p := range g.processes {
-			if !p.usedLocked() && (oldest == nil || p.lastUsed.Before(oldest.lastUsed)) {
-				oldest = p
-			}
-		}
-	}
-	if oldest == nil {
+	processes, _ := s.poolLocked(of)
+	idle := slices.DeleteFunc(processes, (*process).usedLocked)
+	if len(idle) == 0 {
 		return false
 	}
+	oldest := slices.MinFunc(idle, func(a, b *process) int { return a.lastUsed.Compare(b.lastUsed) })
 	if left := s.options.Limits.EvictIdle - time.Since(oldest.lastUsed); left > 0 {
 		s.wakeLaterLocked(left)
 		return false
@@ -241,7 +233,7 @@ func (g *group) start(b *start) {
 		s.metrics.Starts.Inc()
 		g.processes = append(g.processes, p)
 		p.listed = true
-		p.idle = time.AfterFunc(s.options.Limits.IdleTimeout, p.endIdle)
+		p.idle = s.after(s.options.Limits.IdleTimeout, p.endIdleLocked)
 	} else {
 		s.children--
 		b.err = fault.ForClients(err)

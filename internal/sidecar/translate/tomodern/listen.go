@@ -188,6 +188,5 @@ func (l *listen) acknowledge() {
 
 // complete sends the last message of a subscription that ends in order (N-05).
 func (l *listen) complete() {
-	id := l.to.ID()
-	l.to.Answer(rpc.AppendResult(nil, id, []byte(`{"resultType":"complete",`+subscription.Tag(id)+`}`)), 0, "")
+	succeed(l.to, []byte(`{"resultType":"complete",`+subscription.Tag(l.to.ID())+`}`))
 }

@@ -27,19 +27,16 @@ const mostParked = 10_000
 func (s *Server) ask(c *call) {
 	bound := c.boundTo()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.gathering = nil
 	if c.done || c.cancelled || c.to == nil || len(c.inputs) == 0 {
-		s.mu.Unlock()
 		return
 	}
 	if c.parked == nil {
 		c.parked = &parked{call: c, bound: bound}
 	}
 	s.openLocked(c.parked)
-	result := inputRequired(c.inputs, c.parked.state)
-	to := s.takeLocked(c)
-	s.mu.Unlock()
-	to.Answer(rpc.AppendResult(nil, to.ID(), result), 0, "")
+	succeed(s.takeLocked(c), inputRequired(c.inputs, c.parked.state))
 }
 
 // openLocked begins a round. Its requestState, which the client must come back with, says nothing,
@@ -50,7 +47,7 @@ func (s *Server) openLocked(k *parked) {
 	state := rand.Text()
 	k.state, k.open = state, true
 	s.parked[state] = k
-	k.timer = time.AfterFunc(s.options.Limits.ParkTTL, func() { s.expire(k, state) })
+	k.timer = s.after(s.options.Limits.ParkTTL, func() { s.expireLocked(k, state) })
 }
 
 func (s *Server) forgetLocked(k *parked) {
@@ -90,10 +87,8 @@ func (s *Server) giveWay() {
 	}
 }
 
-// expire ends a call whose client does not come back (I-07).
-func (s *Server) expire(k *parked, state string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// expireLocked ends a call whose client does not come back (I-07).
+func (s *Server) expireLocked(k *parked, state string) {
 	if s.parked[state] != k || !k.open {
 		return
 	}

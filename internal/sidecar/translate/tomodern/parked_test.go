@@ -504,6 +504,28 @@ func TestManyQuestions(t *testing.T) {
 	})
 }
 
+// A process may ask before the adapter knows that the process has the call. If that process ends, the
+// client that comes back has to call again.
+func TestEndOfProcessThatAskedAtOnce(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) != "tools/call" {
+				return nil
+			}
+			p.request("1", form)
+			time.Sleep(2 * gatherTime)
+			p.end(errPlayed)
+			time.Sleep(gatherTime)
+			return errTaken
+		}
+	}, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		time.Sleep(time.Second)
+		round := request.asked()
+		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
+	})
+}
+
 // So can they have so many bytes.
 func TestQuestionsThatAreLong(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {

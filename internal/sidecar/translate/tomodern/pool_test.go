@@ -128,6 +128,25 @@ func TestEviction(t *testing.T) {
 	})
 }
 
+// Of the processes that are idle, the one that was used least recently makes room.
+func TestEvictionOfLeastRecentlyUsed(t *testing.T) {
+	play(t, func(o *Options) { o.Limits.Children = 2 }, nil, func(s *stage) {
+		use := func(principal string, n int) {
+			request := s.post(client{principal: principal, capabilities: "{}"}, "tools/call", "")
+			s.process(n).answer(s.process(n).next(), `"result":{}`)
+			request.wantPart("complete")
+			time.Sleep(time.Second)
+		}
+		use("a", 1)
+		use("b", 2)
+		use("a", 1)
+		use("c", 3)
+		if s.process(1).isClosed() || !s.process(2).isClosed() {
+			t.Error("the wrong process made room")
+		}
+	})
+}
+
 // Clients of one address never have all processes, by whatever tokens and capabilities
 // they tell themselves apart.
 func TestOneIsLeftForOtherAddresses(t *testing.T) {

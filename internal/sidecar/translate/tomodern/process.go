@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
-	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -139,11 +138,9 @@ func (p *process) release() {
 	p.releaseLocked(nil)
 }
 
-// endIdle ends the process if it has not been used for long enough, or looks again later.
-func (p *process) endIdle() {
+// endIdleLocked ends the process if it has not been used for long enough, or looks again later.
+func (p *process) endIdleLocked() {
 	s := p.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	left := s.options.Limits.IdleTimeout - time.Since(p.lastUsed)
 	switch {
 	case p.DeadLocked() != nil:
@@ -185,7 +182,11 @@ func (p *process) fail(reason error) {
 	wasListed := p.listed
 	p.unlistLocked()
 	stop(p.idle, p.watch)
-	failed := p.endCallsLocked()
+	for _, c := range p.calls {
+		if c.sent { // or else the goroutine that sends it finds out, and may try another process
+			s.failLocked(c, reason)
+		}
+	}
 	p.group.subscriberEndedLocked(p)
 	p.group.tidyLocked()
 	s.mu.Unlock()
@@ -193,26 +194,4 @@ func (p *process) fail(reason error) {
 	if wasListed {
 		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
 	}
-	for _, to := range failed {
-		refuse(to, rpc.CodeInternal, reason.Error())
-	}
-}
-
-// endCallsLocked ends the calls that the process has, and returns the recipients that the
-// caller refuses. The goroutine that sends a call finds out by itself, and may try another
-// process.
-func (p *process) endCallsLocked() (recipients []sessionless.Recipient) {
-	for _, c := range p.calls {
-		if !c.sent {
-			continue
-		}
-		p.server.doneLocked(c)
-		if to := p.server.takeLocked(c); to != nil {
-			recipients = append(recipients, to)
-		}
-		if c.parked != nil {
-			p.server.forgetLocked(c.parked)
-		}
-	}
-	return recipients
 }

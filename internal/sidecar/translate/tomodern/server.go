@@ -157,10 +157,7 @@ func (s *Server) Close() {
 		return
 	}
 	s.closed = true
-	var processes []*process
-	for _, g := range s.groups {
-		processes = append(processes, g.processes...)
-	}
+	processes, _ := s.poolLocked(anyGroup)
 	for _, k := range s.parked {
 		s.forgetLocked(k)
 	}
@@ -183,6 +180,20 @@ func (s *Server) busy(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", fault.ErrBusy, err)
+}
+
+// after runs a function after some time, with the mutex held.
+func (s *Server) after(wait time.Duration, do func()) *time.Timer {
+	return time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		do()
+	})
+}
+
+// succeed answers a request with a result of the adapter's own.
+func succeed(to sessionless.Recipient, result []byte) {
+	to.Answer(rpc.AppendResult(nil, to.ID(), result), 0, "")
 }
 
 // refuse answers a request that no process sees.

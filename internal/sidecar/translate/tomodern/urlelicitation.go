@@ -33,13 +33,12 @@ func (s *Server) answerURLs(c *call, to sessionless.Recipient, text []byte, data
 	}
 	bound := c.boundTo()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed || len(s.parked) >= mostParked {
-		s.mu.Unlock()
 		return false
 	}
 	k := &parked{bound: bound}
 	s.openLocked(k)
-	s.mu.Unlock()
-	to.Answer(rpc.AppendResult(nil, to.ID(), inputRequired(inputs, k.state)), 0, "")
+	succeed(to, inputRequired(inputs, k.state))
 	return true
 }
