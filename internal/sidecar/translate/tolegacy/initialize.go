@@ -79,23 +79,16 @@ func (s *Server) initialized(c *client) {
 }
 
 func (s *Server) finishInitialize(id []byte, c *client, exchange Exchange) {
-	defer exchange.Release()
-	for {
-		message, last, err := await(s.ctx, exchange)
-		switch {
-		case err != nil:
-			return // the session ends
-		case !last:
-			continue
-		}
-		answer, agreed := s.initializeAnswer(id, c, scanned(message))
-		if !agreed {
-			c = nil
-		}
-		s.initialized(c) // before the client can know, and go on
-		s.deliver(answer, nil)
-		return
+	discovered := follow(s.ctx, exchange, func([]byte) {})
+	if discovered == nil {
+		return // the session ends
 	}
+	answer, agreed := s.initializeAnswer(id, c, scanned(discovered))
+	if !agreed {
+		c = nil
+	}
+	s.initialized(c) // before the client can know, and go on
+	s.deliver(answer, nil)
 }
 
 // initializeAnswer is the answer to initialize, made of the one to server/discover.
