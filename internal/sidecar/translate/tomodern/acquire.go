@@ -37,10 +37,11 @@ func (g *group) acquire(ctx context.Context, c *call) (*process, error) {
 	var begun *start
 	var timeout <-chan time.Time
 	for {
-		p, err := g.tryLocked(c, &begun)
+		p, joined, err := g.tryLocked(c, begun)
 		if p != nil || err != nil {
 			return p, err
 		}
+		begun = joined
 		if begun == nil && timeout == nil { // a start has its own
 			if s.queues[g.shareKey] >= mostWaiting {
 				return nil, s.busy(errProcesses)
@@ -102,34 +103,31 @@ func (s *Server) wakeLaterLocked(after time.Duration) {
 	})
 }
 
-// tryLocked returns a process that is free, or nil if one may be free later. It starts one if
-// there is room.
-func (g *group) tryLocked(c *call, begun **start) (*process, error) {
+// tryLocked returns a process that is free. If there is none yet, it returns the start that the
+// call waits for: the one that it has begun, or another if there is room.
+func (g *group) tryLocked(c *call, begun *start) (*process, *start, error) {
 	s := g.server
 	if s.closed {
-		return nil, s.busy(fault.ErrDraining)
+		return nil, nil, s.busy(fault.ErrDraining)
 	}
 	if p := g.pickLocked(c); p != nil {
 		p.inFlight++
 		if c.asks() {
 			p.asking = c
 		}
-		return p, nil
+		return p, nil, nil
 	}
-	if b := *begun; b != nil && b.done {
-		if b.err != nil {
-			return nil, s.busy(b.err)
-		}
-		*begun = nil // another call was faster
+	switch {
+	case begun != nil && !begun.done:
+		return nil, begun, nil
+	case begun != nil && begun.err != nil:
+		return nil, nil, s.busy(begun.err)
 	}
-	if *begun == nil {
-		b, err := g.startLocked(c)
-		if err != nil {
-			return nil, s.busy(err)
-		}
-		*begun = b
+	next, err := g.startLocked(c) // also if another call was faster
+	if err != nil {
+		err = s.busy(err)
 	}
-	return nil, nil //nolint:nilnil // There is none yet.
+	return nil, next, err
 }
 
 // pickLocked is the process for a call: the oldest that can take it. So a client with one call

@@ -35,12 +35,6 @@ const (
 func (p *process) receiveRequest(m session.Message) {
 	q := &inputRequest{id: bytes.Clone(m.Envelope.ID.Of(m.Bytes)), method: string(m.Envelope.Method)}
 	s := p.server
-	if q.method == "ping" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		p.PostLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
-		return
-	}
 	code, reason := p.group.capabilities.allow(m)
 	var err error
 	if q.params, err = forClient(m); err != nil && code == 0 {
@@ -50,6 +44,9 @@ func (p *process) receiveRequest(m session.Message) {
 	defer s.mu.Unlock()
 	c := p.asking
 	switch {
+	case q.method == "ping":
+		p.PostLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
+		return
 	case code != 0:
 	case c == nil || c.first == 0: // the process has no such call, or does not have it yet
 		code, reason = rpc.CodeInternal, "there is no call to ask the client in"

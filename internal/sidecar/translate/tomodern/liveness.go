@@ -4,18 +4,13 @@ package tomodern
 // that it does not, or it is ended.
 func (p *process) suspectLocked() bool { return p.silent || !p.ReadsLocked() }
 
-// pingLocked has a process show whether it reads and answers. Any answer will do.
-func (p *process) pingLocked() {
-	p.AskLocked("ping", "", p.server.options.Limits.CancelGrace)
-}
-
 // unreadLocked notes that the process did not read a message. The process is ended if it does
-// not read another one within StuckTimeout.
+// not read another one, such as a ping, within StuckTimeout.
 func (p *process) unreadLocked() {
 	first := p.ReadsLocked()
 	p.UnreadLocked()
 	if first && !p.WritingLocked() {
-		p.pingLocked()
+		p.AskLocked("ping", "", p.server.options.Limits.CancelGrace)
 	}
 }
 
@@ -39,8 +34,9 @@ func (p *process) watchLocked(c *call) {
 	if p.HeardLocked() != c.heard || p.watch != nil || p.DeadLocked() != nil || p.group.capabilities.any() {
 		return
 	}
-	p.pingLocked()
-	p.watch = p.server.after(p.server.options.Limits.CancelGrace, p.checkSilenceLocked)
+	grace := p.server.options.Limits.CancelGrace
+	p.AskLocked("ping", "", grace) // any answer will do
+	p.watch = p.server.after(grace, p.checkSilenceLocked)
 }
 
 // checkSilenceLocked is for a process that has sent nothing since it was watched: it takes no more

@@ -195,6 +195,25 @@ func TestKeysPerPrincipal(t *testing.T) {
 	})
 }
 
+// If they are all idle, the kind that was used least recently makes room.
+func TestKeysPerPrincipalLeastRecentlyUsed(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		use := func(c client, n int) {
+			list := s.post(c, "tools/list", "")
+			s.process(n).answer(s.process(n).next(), `"result":{}`)
+			list.wantPart("complete")
+			time.Sleep(time.Second)
+		}
+		use(mute, 1)
+		use(elicits, 2)
+		use(mute, 1)
+		use(able, 3)
+		if s.process(1).isClosed() || !s.process(2).isClosed() {
+			t.Error("the wrong process made room")
+		}
+	})
+}
+
 // A process ends when it was not used for long enough, and not before.
 func TestIdle(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
@@ -301,7 +320,11 @@ func TestFull(t *testing.T) {
 		p := s.process(1)
 		request := p.next()
 		for range 3 {
+			begin := time.Now()
 			s.post(client{principal: "b", capabilities: "{}"}, "tools/call", "").wantBusy()
+			if waited := time.Since(begin); waited > testLimits().AcquireTimeout+fullPause {
+				t.Errorf("it was refused after %s", waited)
+			}
 		}
 		p.answer(request, `"result":{}`)
 		one.wantPart("complete")

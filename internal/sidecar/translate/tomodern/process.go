@@ -75,20 +75,16 @@ const fullPause = 50 * time.Millisecond
 // room, which may take a moment.
 func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 	giveUp := time.Now().Add(s.options.Limits.AcquireTimeout)
-	for try := 0; ; try++ {
-		server, err := s.options.Acquire(ctx, from)
-		if !errors.Is(err, fault.ErrFull) || time.Now().After(giveUp) {
-			return server, err
-		}
-		if try == 0 {
-			s.mu.Lock()
-			s.evictLocked(anyGroup)
-			s.mu.Unlock()
-		}
-		if !mux.Pause(ctx, fullPause) {
-			return nil, err
-		}
+	server, err := s.options.Acquire(ctx, from)
+	if errors.Is(err, fault.ErrFull) {
+		s.mu.Lock()
+		s.evictLocked(anyGroup)
+		s.mu.Unlock()
 	}
+	for errors.Is(err, fault.ErrFull) && time.Now().Before(giveUp) && mux.Pause(ctx, fullPause) {
+		server, err = s.options.Acquire(ctx, from)
+	}
+	return server, err
 }
 
 func (p *process) initialize(ctx context.Context) error {

@@ -152,10 +152,6 @@ func (s *Server) Locks() {
 // Close ends all processes, with their parked calls. It returns at once.
 func (s *Server) Close() {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return
-	}
 	s.closed = true
 	processes, _ := s.poolLocked(anyGroup)
 	for _, k := range s.parked {
