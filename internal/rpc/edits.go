@@ -137,6 +137,20 @@ func (e *Edits) Insert(text []byte, object Span, members []byte) {
 	}
 }
 
+// InsertMeta puts a member _meta, which is an object, into an object that may have one at meta. Then
+// the members of the new one come first. Insert's rule holds.
+func (e *Edits) InsertMeta(text []byte, object, meta Span, member []byte) {
+	const before = `"_meta":`
+	switch {
+	case meta.IsObject(text):
+		e.Insert(text, meta, member[len(before)+1:len(member)-1])
+	case meta.Present(): // some write null
+		e.Replace(meta, member[len(before):])
+	default:
+		e.Insert(text, object, member)
+	}
+}
+
 var comma = []byte{','}
 
 // empties says whether the edits leave nothing in a range but white space.

@@ -140,6 +140,24 @@ func TestInsertBesideOtherEdits(t *testing.T) {
 	}
 }
 
+// A _meta joins the one that an object has, if that is an object.
+func TestInsertMeta(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                      `{"_meta":{"n":1}}`,
+		`{"a":2}`:                 `{"_meta":{"n":1},"a":2}`,
+		`{"_meta":{}}`:            `{"_meta":{"n":1}}`,
+		`{"a":2,"_meta":{"b":3}}`: `{"a":2,"_meta":{"n":1,"b":3}}`,
+		`{"_meta":null,"a":2}`:    `{"_meta":{"n":1},"a":2}`,
+	} {
+		var edits Edits
+		all := Whole([]byte(text))
+		edits.InsertMeta([]byte(text), all, Lookup([]byte(text), all, "_meta"), []byte(`"_meta":{"n":1}`))
+		if got := string(edits.Edited([]byte(text))); got != want {
+			t.Errorf("%s became %s, want %s", text, got, want)
+		}
+	}
+}
+
 // More edits than Edits have room for are made all the same, and can be taken back.
 func TestManyEdits(t *testing.T) {
 	text := []byte(`[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]`)

@@ -39,6 +39,9 @@ type Options struct {
 	WriteTimeout time.Duration
 	// StuckTimeout is for a server that does not read to read again. Then the connection fails.
 	StuckTimeout time.Duration
+	// QueueBytes is how much the queue may hold when another message comes; 0 is no limit. Past it,
+	// the Conn drops the message, and the connection fails.
+	QueueBytes int
 	// Written is called, with the mutex held, after each message of the queue; may be nil.
 	Written func()
 	// Heard is called, with the mutex held, for each message of the server; may be nil.

@@ -287,6 +287,35 @@ func TestPost(t *testing.T) {
 	})
 }
 
+// A server that leaves more unread than the queue may hold is not kept. Its requests end without an
+// answer.
+func TestFullQueue(t *testing.T) {
+	play(t, Options{QueueBytes: 10}, func(t *testing.T, p *policy) {
+		reading := make(chan struct{})
+		p.server.refuses(func(string) error { <-reading; return nil })
+		var answered <-chan session.Message
+		p.locked(func() {
+			p.PostLocked([]byte("ten bytes."))
+			p.PostLocked([]byte("one more, of any length"))
+			if queued := p.QueuedLocked(); queued != len("ten bytes.one more, of any length") {
+				t.Errorf("%d bytes wait", queued)
+			}
+		})
+		synctest.Wait()
+		p.locked(func() {
+			if len(p.failed) != 0 {
+				t.Errorf("failed by %v", p.failed)
+			}
+			answered = p.AskLocked("m", "", time.Hour)
+		})
+		if _, err := p.Await(t.Context(), answered); !errors.Is(err, ErrUnread) {
+			t.Errorf("asked: %v", err)
+		}
+		close(reading)
+		p.wantSent(t, "ten bytes.")
+	})
+}
+
 // While the server takes no requests, other messages go first, and nothing is lost.
 func TestBusy(t *testing.T) {
 	errBusy := fault.Busy("busy")

@@ -33,7 +33,11 @@ const (
 func (c *Conn[Call]) PostLocked(message []byte) { c.postLocked(outgoing{text: message}) }
 
 func (c *Conn[Call]) postLocked(message outgoing) {
-	if c.dead != nil {
+	switch {
+	case c.dead != nil:
+		return
+	case c.options.QueueBytes > 0 && c.queued > c.options.QueueBytes:
+		go c.options.Fail(ErrUnread)
 		return
 	}
 	c.queue = append(c.queue, message)

@@ -19,7 +19,7 @@ const (
 
 // Lists are the lists whose changes servers report.
 var Lists = [...]struct {
-	Capability string // has listChanged if the server reports changes
+	capability string // has listChanged if the server reports changes
 	member     string // of a filter
 	Method     string // of the notification
 }{

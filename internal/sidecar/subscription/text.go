@@ -72,6 +72,15 @@ func readURIs(value []byte) ([]string, error) {
 	return slices.Compact(uris), nil
 }
 
+// Announced returns the lists whose changes a server announces, according to its capabilities.
+func Announced(message []byte, capabilities rpc.Span) (lists Set) {
+	for i := range Lists {
+		list := rpc.Lookup(message, capabilities, Lists[i].capability)
+		lists[i] = string(rpc.Lookup(message, list, "listChanged").Of(message)) == "true"
+	}
+	return lists
+}
+
 // Append appends the filter as JSON.
 func (f Filter) Append(dst []byte) []byte {
 	dst = append(dst, '{')

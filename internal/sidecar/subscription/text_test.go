@@ -125,3 +125,18 @@ func TestNotification(t *testing.T) {
 		}
 	}
 }
+
+// A server announces changes of a list if its capabilities say so. Anything but true says nothing.
+func TestAnnounced(t *testing.T) {
+	for text, want := range map[string]Set{
+		`{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true,"listChanged":true}}`: {true, false, true},
+		`{"tools":{},"prompts":{"listChanged":true},"resources":{"listChanged":"true"}}`:                                   {false, true, false},
+		`{"tools":true,"prompts":["listChanged",true],"resources":null,"listChanged":true}`:                                {},
+		`{}`: {},
+		``:   {},
+	} {
+		if got := Announced([]byte(text), rpc.Whole([]byte(text))); got != want {
+			t.Errorf("%s announces %v", text, got)
+		}
+	}
+}

@@ -131,22 +131,6 @@ func (s *Server) fail(c *call, text string) {
 	s.answer(c, scanned(rpc.AppendError(nil, c.id(), rpc.CodeInternal, text, nil)))
 }
 
-// follow passes on the notifications that come before the answer to a request. It returns the
-// answer, or nil if the client does not wait for it any more.
-func (s *Server) follow(c *call, exchange Exchange) []byte {
-	defer exchange.Release()
-	for {
-		message, last, err := await(c, exchange)
-		switch {
-		case err != nil:
-			return nil
-		case last:
-			return message
-		}
-		s.passOn(c, message)
-	}
-}
-
 // passOn gives the client a notification that belongs to a call: progress, with the client's
 // own token, or a log message.
 func (s *Server) passOn(c *call, notification []byte) {

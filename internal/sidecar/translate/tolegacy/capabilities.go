@@ -75,16 +75,10 @@ func readOffer(offered []byte) (told []byte, lists subscription.Set) {
 	}
 	var edits rpc.Edits
 	edits.Filter(offered, rpc.Whole(offered), func(m rpc.Member) bool {
-		name := string(m.Name)
-		for i := range subscription.Lists {
-			if name == subscription.Lists[i].Capability {
-				lists[i] = string(rpc.Lookup(offered, m.Value, "listChanged").Of(offered)) == "true"
-			}
-		}
-		if name == "extensions" {
+		if string(m.Name) == "extensions" {
 			dropMember(offered, m.Value, tasksExtension, &edits)
 		}
-		return name != "tasks"
+		return string(m.Name) != "tasks"
 	})
-	return edits.Edited(offered), lists
+	return edits.Edited(offered), subscription.Announced(offered, rpc.Whole(offered))
 }

@@ -26,7 +26,7 @@ func (d *downlevel) keep(m rpc.Member, result rpc.Span) bool {
 		d.content(m.Value, result)
 	case method == "tools/list" && name == "tools":
 		d.tools(m.Value)
-	case method == rpc.MethodGetPrompt && name == "messages":
+	case method == rpc.MethodGetPrompt && name == "messages" && !d.hasAllContent():
 		d.messages(m.Value)
 	}
 	return true
@@ -61,9 +61,10 @@ func (d *downlevel) content(list, result rpc.Span) {
 	empty := true
 	for block := range rpc.Members(d.text, list) {
 		empty = false
-		if !d.block(block.Value) {
+		if d.hasAllContent() {
 			break
 		}
+		d.block(block.Value)
 	}
 	if at := rpc.Lookup(d.text, result, "structuredContent"); empty && at.Present() && !d.structured(at) {
 		d.edits.Replace(list, textOf(at.Of(d.text)))
@@ -73,18 +74,15 @@ func (d *downlevel) content(list, result rpc.Span) {
 // messages looks at the messages of a prompt, each of which has one block of content.
 func (d *downlevel) messages(list rpc.Span) {
 	for m := range rpc.Members(d.text, list) {
-		if !d.block(rpc.Lookup(d.text, m.Value, "content")) {
-			return
-		}
+		d.block(rpc.Lookup(d.text, m.Value, "content"))
 	}
 }
 
-// block puts a text in the place of content of a kind that came later. It returns false if the
-// client's revision has all kinds of content.
-func (d *downlevel) block(at rpc.Span) bool {
-	if d.revision >= front.Revision20250618 {
-		return false
-	}
+// hasAllContent says whether the client's revision has all kinds of content.
+func (d *downlevel) hasAllContent() bool { return d.revision >= front.Revision20250618 }
+
+// block puts a text in the place of content of a kind that came later.
+func (d *downlevel) block(at rpc.Span) {
 	kind := string(rpc.Text(d.text, rpc.Lookup(d.text, at, "type")))
 	var says string
 	switch {
@@ -93,10 +91,9 @@ func (d *downlevel) block(at rpc.Span) bool {
 	case kind == "resource_link":
 		says = "[resource " + d.clipped(at, "name") + ": " + d.clipped(at, "uri") + "]"
 	default:
-		return true
+		return
 	}
 	d.edits.Replace(at, append(rpc.AppendString([]byte(`{"type":"text","text":`), says), '}'))
-	return true
 }
 
 // clipped is a text in an object, which may be of any length.

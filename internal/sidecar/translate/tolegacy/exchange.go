@@ -27,6 +27,22 @@ type Exchange interface {
 	Release()
 }
 
+// follow waits for the answer to a request, and passes on the notifications that come before it.
+// It returns nil if the context ends.
+func follow(ctx context.Context, exchange Exchange, passOn func(notification []byte)) (answer []byte) {
+	defer exchange.Release()
+	for {
+		message, last, err := await(ctx, exchange)
+		switch {
+		case err != nil:
+			return nil
+		case last:
+			return message
+		}
+		passOn(message)
+	}
+}
+
 // await takes the next message of an exchange.
 func await(ctx context.Context, exchange Exchange) (message []byte, last bool, err error) {
 	for {

@@ -79,34 +79,25 @@ func (s *Server) initialized(c *client) {
 }
 
 func (s *Server) finishInitialize(id []byte, c *client, exchange Exchange) {
-	defer exchange.Release()
-	for {
-		message, last, err := await(s.ctx, exchange)
-		switch {
-		case err != nil:
-			return // the session ends
-		case !last:
-			continue
-		}
-		answer, agreed := s.initializeAnswer(id, c, scanned(message))
-		if !agreed {
-			c = nil
-		}
-		s.initialized(c) // before the client can know, and go on
-		s.deliver(answer, nil)
-		return
+	discovered := follow(s.ctx, exchange, func([]byte) {})
+	if discovered == nil {
+		return // the session ends
 	}
+	answer, agreed := s.initializeAnswer(id, c, scanned(discovered))
+	s.initialized(agreed) // before the client can know, and go on
+	s.deliver(answer, nil)
 }
 
-// initializeAnswer is the answer to initialize, made of the one to server/discover.
-func (s *Server) initializeAnswer(id []byte, c *client, discovered session.Message) (answer []byte, agreed bool) {
+// initializeAnswer is the answer to initialize, made of the one to server/discover. It also returns
+// the client if the server agreed.
+func (s *Server) initializeAnswer(id []byte, c *client, discovered session.Message) (answer []byte, agreed *client) {
 	text, e := discovered.Bytes, &discovered.Envelope
 	switch {
 	case e.Error.Present():
-		return translateError(discovered, id), false
+		return translateError(discovered, id), nil
 	case e.Kind != rpc.Response || !e.Result.IsObject(text):
 		s.metrics.BadResults.Inc()
-		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), false
+		return rpc.AppendError(nil, id, rpc.CodeInternal, "the server's answer to "+methodDiscover+" cannot be understood", nil), nil
 	}
 	capabilities, lists := readOffer(rpc.Lookup(text, e.Result, "capabilities").Of(text))
 	s.listen.lists = lists
@@ -114,7 +105,7 @@ func (s *Server) initializeAnswer(id []byte, c *client, discovered session.Messa
 	if instructions := rpc.Lookup(text, e.Result, "instructions"); instructions.Present() && text[instructions.Start] == '"' {
 		result += `,"instructions":` + string(instructions.Of(text))
 	}
-	return rpc.AppendResult(nil, id, []byte(result+"}")), true
+	return rpc.AppendResult(nil, id, []byte(result+"}")), c
 }
 
 // serverInfo says who the server is. The server need not say so in its revision, but it must in

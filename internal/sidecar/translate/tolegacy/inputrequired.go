@@ -13,8 +13,9 @@ import (
 // the modern server: the adapter repeats a call only if the server wants it.
 func (s *Server) converse(c *call, exchange Exchange) {
 	defer s.finish()
+	passOn := func(notification []byte) { s.passOn(c, notification) }
 	for {
-		answer := s.follow(c, exchange)
+		answer := follow(c, exchange, passOn)
 		if answer == nil {
 			return
 		}

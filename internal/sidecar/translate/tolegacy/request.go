@@ -35,12 +35,8 @@ func enveloped(request session.Message, meta []byte) []byte {
 		}
 		return true
 	})
-	if e.Meta.Present() {
-		dropReserved(text, e.Meta, &edits)
-		edits.Insert(text, e.Meta, meta[len(`"_meta":{`):len(meta)-1])
-	} else {
-		edits.Insert(text, e.Params, meta)
-	}
+	dropReserved(text, e.Meta, &edits)
+	edits.InsertMeta(text, e.Params, e.Meta, meta)
 	return edits.Edited(text)
 }
 

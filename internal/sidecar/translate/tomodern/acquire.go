@@ -37,10 +37,11 @@ func (g *group) acquire(ctx context.Context, c *call) (*process, error) {
 	var begun *start
 	var timeout <-chan time.Time
 	for {
-		p, err := g.tryLocked(c, &begun)
+		p, joined, err := g.tryLocked(c, begun)
 		if p != nil || err != nil {
 			return p, err
 		}
+		begun = joined
 		if begun == nil && timeout == nil { // a start has its own
 			if s.queues[g.shareKey] >= mostWaiting {
 				return nil, s.busy(errProcesses)
@@ -96,42 +97,37 @@ func (s *Server) wakeLaterLocked(after time.Duration) {
 		return
 	}
 	s.waking = true
-	time.AfterFunc(after, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.after(after, func() {
 		s.waking = false
 		s.wakeLocked()
 	})
 }
 
-// tryLocked returns a process that is free, or nil if one may be free later. It starts one if
-// there is room.
-func (g *group) tryLocked(c *call, begun **start) (*process, error) {
+// tryLocked returns a process that is free. If there is none yet, it returns the start that the
+// call waits for: the one that it has begun, or another if there is room.
+func (g *group) tryLocked(c *call, begun *start) (*process, *start, error) {
 	s := g.server
 	if s.closed {
-		return nil, s.busy(fault.ErrDraining)
+		return nil, nil, s.busy(fault.ErrDraining)
 	}
 	if p := g.pickLocked(c); p != nil {
 		p.inFlight++
 		if c.asks() {
 			p.asking = c
 		}
-		return p, nil
+		return p, nil, nil
 	}
-	if b := *begun; b != nil && b.done {
-		if b.err != nil {
-			return nil, s.busy(b.err)
-		}
-		*begun = nil // another call was faster
+	switch {
+	case begun != nil && !begun.done:
+		return nil, begun, nil
+	case begun != nil && begun.err != nil:
+		return nil, nil, s.busy(begun.err)
 	}
-	if *begun == nil {
-		b, err := g.startLocked(c)
-		if err != nil {
-			return nil, s.busy(err)
-		}
-		*begun = b
+	next, err := g.startLocked(c) // also if another call was faster
+	if err != nil {
+		err = s.busy(err)
 	}
-	return nil, nil //nolint:nilnil // There is none yet.
+	return nil, next, err
 }
 
 // pickLocked is the process for a call: the oldest that can take it. So a client with one call
@@ -171,7 +167,8 @@ func (g *group) startLocked(c *call) (*start, error) {
 	// One process is left for clients of other addresses. Principals are not counted: a client
 	// can make up any number of tokens.
 	sameShare := func(other *group) bool { return other.shareKey == g.shareKey }
-	if s.countLocked(sameShare) >= max(limits.Children-1, 2) && !s.evictLocked(sameShare) ||
+	inShare, starting := s.poolLocked(sameShare)
+	if len(inShare)+starting >= max(limits.Children-1, 2) && !s.evictLocked(sameShare) ||
 		s.children >= limits.Children && !s.evictLocked(anyGroup) {
 		return nil, nil //nolint:nilnil // There is no room.
 	}
@@ -184,33 +181,26 @@ func (g *group) startLocked(c *call) (*start, error) {
 
 func anyGroup(*group) bool { return true }
 
-// countLocked is how many processes the groups have that of accepts.
-func (s *Server) countLocked(of func(*group) bool) (count int) {
+// poolLocked returns the processes of the groups that of accepts, and how many more are starting.
+func (s *Server) poolLocked(of func(*group) bool) (processes []*process, starting int) {
 	for _, g := range s.groups {
 		if of(g) {
-			count += len(g.processes) + len(g.starts)
+			processes = append(processes, g.processes...)
+			starting += len(g.starts)
 		}
 	}
-	return count
+	return processes, starting
 }
 
 // evictLocked ends the least recently used idle process of the groups that of accepts, if it
 // has been idle for long enough.
 func (s *Server) evictLocked(of func(*group) bool) bool {
-	var oldest *process
-	for _, g := range s.groups {
-		if !of(g) {
-			continue
-		}
-		for _, p := range g.processes {
-			if !p.usedLocked() && (oldest == nil || p.lastUsed.Before(oldest.lastUsed)) {
-				oldest = p
-			}
-		}
-	}
-	if oldest == nil {
+	processes, _ := s.poolLocked(of)
+	idle := slices.DeleteFunc(processes, (*process).usedLocked)
+	if len(idle) == 0 {
 		return false
 	}
+	oldest := slices.MinFunc(idle, func(a, b *process) int { return a.lastUsed.Compare(b.lastUsed) })
 	if left := s.options.Limits.EvictIdle - time.Since(oldest.lastUsed); left > 0 {
 		s.wakeLaterLocked(left)
 		return false
@@ -241,7 +231,7 @@ func (g *group) start(b *start) {
 		s.metrics.Starts.Inc()
 		g.processes = append(g.processes, p)
 		p.listed = true
-		p.idle = time.AfterFunc(s.options.Limits.IdleTimeout, p.endIdle)
+		p.idle = s.after(s.options.Limits.IdleTimeout, p.endIdleLocked)
 	} else {
 		s.children--
 		b.err = fault.ForClients(err)

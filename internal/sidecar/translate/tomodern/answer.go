@@ -90,20 +90,12 @@ func dropEmptyCursor(text []byte, result rpc.Span, edits *rpc.Edits) {
 
 // nameServer names the server in the result's _meta, unless the server has done so itself.
 func nameServer(text []byte, result, meta rpc.Span, serverMeta []byte, edits *rpc.Edits) error {
-	const before = `"_meta":`
-	switch {
-	case serverMeta == nil:
-		return nil
-	case !meta.Present():
-		edits.Insert(text, result, serverMeta)
-		return nil
-	case !meta.IsObject(text): // some write null
-		edits.Replace(meta, serverMeta[len(before):])
+	if serverMeta == nil {
 		return nil
 	}
 	found, err := rpc.Find(text, meta, rpc.MetaServerInfo)
 	if err == nil && !found[0].Present() {
-		edits.Insert(text, meta, serverMeta[len(before)+1:len(serverMeta)-1])
+		edits.InsertMeta(text, result, meta, serverMeta)
 	}
 	return err
 }

@@ -105,43 +105,44 @@ func (p *process) registerLocked(c *call, asTask bool) {
 func (p *process) noteSent(c *call, err error) error {
 	s := p.server
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c.done {
-		s.mu.Unlock()
 		return nil // it has been answered
 	}
 	c.sent = true
 	dead := p.DeadLocked()
-	if err == nil && dead == nil {
+	switch {
+	case err == nil && dead == nil:
 		p.ReadLocked()
-		s.mu.Unlock()
 		return nil
-	}
-	if err != nil {
-		p.working.End(c.first) // the process has not seen it
-	}
-	s.doneLocked(c)
-	to := s.takeLocked(c)
-	busy, unread := errors.Is(err, fault.ErrBusy), mux.IsUnread(err)
-	switch {
-	case unread:
-		p.unreadLocked()
-	case err != nil && !busy:
-		p.unlistLocked() // no other call must try
-	}
-	s.mu.Unlock()
-	switch {
 	case err == nil:
-		if to != nil {
-			refuse(to, rpc.CodeInternal, dead.Error()) // it may have acted
-		}
+		s.failLocked(c, dead) // the process may have acted
 		return nil
-	case busy:
+	}
+	p.working.End(c.first) // the process has not seen it
+	s.doneLocked(c)
+	s.takeLocked(c)
+	switch {
+	case errors.Is(err, fault.ErrBusy):
 		return s.busy(err)
-	case unread:
+	case mux.IsUnread(err):
+		p.unreadLocked()
 		return s.busy(mux.ErrUnread)
 	}
+	p.unlistLocked() // no other call must try
 	go p.AwaitReason(err)
 	return errGone
+}
+
+// failLocked ends a call whose process has ended.
+func (s *Server) failLocked(c *call, reason error) {
+	s.doneLocked(c)
+	if to := s.takeLocked(c); to != nil {
+		refuse(to, rpc.CodeInternal, reason.Error())
+	}
+	if c.parked != nil {
+		s.forgetLocked(c.parked)
+	}
 }
 
 // takeLocked returns the recipient that waits for a call, or nil. The caller answers it.
@@ -207,7 +208,7 @@ func (s *Server) cancelLocked(c *call) {
 	p := c.process
 	c.cancelled = true
 	for _, q := range c.inputs {
-		p.sendLocked(q.unanswered())
+		p.PostLocked(q.unanswered())
 	}
 	c.inputs = nil
 	if c.parked != nil {
@@ -216,7 +217,7 @@ func (s *Server) cancelLocked(c *call) {
 	if c.task != nil && c.task.id != "" {
 		p.cancelTaskLocked(c) // U-04
 	} else {
-		p.sendLocked(mux.Cancellation(c.number, "the client has gone"))
+		p.CancelLocked(c.number, "the client has gone")
 	}
 	p.watchLocked(c)
 	if !c.mayAsk && c.task == nil {
@@ -224,19 +225,17 @@ func (s *Server) cancelLocked(c *call) {
 		return
 	}
 	delete(p.logging, c)
-	c.kill = time.AfterFunc(s.options.Limits.CancelGrace, func() { s.endCancelled(c) })
+	c.kill = s.after(s.options.Limits.CancelGrace, func() { s.endCancelledLocked(c) })
 }
 
-// endCancelled ends a process that is not done with a cancelled call in time.
-func (s *Server) endCancelled(c *call) {
-	s.mu.Lock()
-	stuck := !c.done && c.mayAsk
-	if !c.mayAsk {
-		s.doneLocked(c) // its process asks for no input, so that no other client can get its messages
-	}
-	s.mu.Unlock()
-	if stuck {
+// endCancelledLocked ends a process that is not done with a cancelled call in time.
+func (s *Server) endCancelledLocked(c *call) {
+	switch {
+	case c.done:
+	case c.mayAsk:
 		s.metrics.Kills.Inc()
-		c.process.fail(errStuck)
+		go c.process.fail(errStuck)
+	default:
+		s.doneLocked(c) // its process asks for no input, so that no other client can get its messages
 	}
 }

@@ -2,6 +2,7 @@ package tomodern
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,23 +89,15 @@ func (g *group) idleLocked() bool {
 // roomForGroupLocked says whether callers that share processes may have one more group. The
 // one that was idle for longest makes room.
 func (s *Server) roomForGroupLocked(callers string) bool {
-	var oldest *group
-	count := 0
-	for _, g := range s.groups {
-		if g.callers != callers {
-			continue
-		}
-		count++
-		if g.idleLocked() && (oldest == nil || g.lastUsed.Before(oldest.lastUsed)) {
-			oldest = g
-		}
-	}
-	if count < s.options.Limits.KeysPerPrincipal {
+	groups := slices.DeleteFunc(slices.Collect(maps.Values(s.groups)), func(g *group) bool { return g.callers != callers })
+	if len(groups) < s.options.Limits.KeysPerPrincipal {
 		return true
 	}
-	if oldest == nil {
+	idle := slices.DeleteFunc(groups, func(g *group) bool { return !g.idleLocked() })
+	if len(idle) == 0 {
 		return false
 	}
+	oldest := slices.MinFunc(idle, func(a, b *group) int { return a.lastUsed.Compare(b.lastUsed) })
 	for _, p := range slices.Clone(oldest.processes) {
 		s.metrics.Evictions.Inc()
 		p.dismissLocked(errEvicted)

@@ -35,12 +35,6 @@ const (
 func (p *process) receiveRequest(m session.Message) {
 	q := &inputRequest{id: bytes.Clone(m.Envelope.ID.Of(m.Bytes)), method: string(m.Envelope.Method)}
 	s := p.server
-	if q.method == "ping" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		p.sendLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
-		return
-	}
 	code, reason := p.group.capabilities.allow(m)
 	var err error
 	if q.params, err = forClient(m); err != nil && code == 0 {
@@ -50,6 +44,9 @@ func (p *process) receiveRequest(m session.Message) {
 	defer s.mu.Unlock()
 	c := p.asking
 	switch {
+	case q.method == "ping":
+		p.PostLocked(rpc.AppendResult(nil, q.id, []byte("{}")))
+		return
 	case code != 0:
 	case c == nil || c.first == 0: // the process has no such call, or does not have it yet
 		code, reason = rpc.CodeInternal, "there is no call to ask the client in"
@@ -57,7 +54,7 @@ func (p *process) receiveRequest(m session.Message) {
 			code = rpc.CodeMethodNotFound
 		}
 	case c.cancelled:
-		p.sendLocked(q.unanswered())
+		p.PostLocked(q.unanswered())
 		return
 	case len(c.inputs) >= mostInputs:
 		code, reason = rpc.CodeInternal, "too many requests are open in this call"
@@ -66,7 +63,7 @@ func (p *process) receiveRequest(m session.Message) {
 	}
 	if code != 0 {
 		s.metrics.RefusedRequests.Inc()
-		p.sendLocked(rpc.AppendError(nil, q.id, code, reason, nil))
+		p.PostLocked(rpc.AppendError(nil, q.id, code, reason, nil))
 		return
 	}
 	c.lastInput++

@@ -55,7 +55,7 @@ func (p *process) setLevel(ctx context.Context, c *call) {
 		return
 	}
 	p.level = lowest
-	answered := p.askLocked("logging/setLevel", `"level":"`+rpc.LogLevels[lowest-1]+`"`, levelTimeout)
+	answered := p.AskLocked("logging/setLevel", `"level":"`+rpc.LogLevels[lowest-1]+`"`, levelTimeout)
 	s.mu.Unlock()
 	_, _ = p.Await(ctx, answered) // without it the process sends too few messages, or some that are dropped
 }

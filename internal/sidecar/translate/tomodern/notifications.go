@@ -35,11 +35,8 @@ func tagged(m session.Message, id []byte) []byte {
 		return subscription.Notification(string(e.Method), "", meta)
 	case e.SubscriptionID.Present():
 		edits.Replace(e.SubscriptionID, id)
-	case e.Meta.Present():
-		edits.Insert(text, e.Meta, []byte(meta[len(`"_meta":{`):len(meta)-1]))
 	default:
-		edits.Filter(text, e.Params, func(m rpc.Member) bool { return string(m.Name) != "_meta" }) // some write null
-		edits.Insert(text, e.Params, []byte(meta))
+		edits.InsertMeta(text, e.Params, rpc.Lookup(text, e.Params, "_meta"), []byte(meta))
 	}
 	return edits.Edited(text)
 }

@@ -1,7 +1,6 @@
 package tomodern
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,37 +57,22 @@ var errNoCapabilities = errors.New("not an object")
 
 // readCapabilities reads the server's capabilities, and returns those that clients are told.
 func (o *offer) readCapabilities(text []byte) (told []byte, err error) {
-	if !rpc.Whole(text).IsObject(text) {
+	all := rpc.Whole(text)
+	if !all.IsObject(text) {
 		return nil, errNoCapabilities
 	}
-	type list struct {
-		ListChanged bool `json:"listChanged"`
-		Subscribe   bool `json:"subscribe"`
-	}
-	var read struct {
-		Logging   *struct{} `json:"logging"`
-		Tools     list      `json:"tools"`
-		Prompts   list      `json:"prompts"`
-		Resources list      `json:"resources"`
-		Tasks     struct {
-			Requests struct {
-				Tools struct {
-					Call *struct{} `json:"call"`
-				} `json:"tools"`
-			} `json:"requests"`
-		} `json:"tasks"`
+	at := func(path ...string) rpc.Span {
+		inside := all
+		for _, name := range path {
+			inside = rpc.Lookup(text, inside, name)
+		}
+		return inside
 	}
 	// A member of another type than it should be counts as absent.
-	if err := json.Unmarshal(text, &read); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return nil, err
-		}
-	}
-	o.logging, o.tasks = read.Logging != nil, read.Tasks.Requests.Tools.Call != nil
-	o.changes = subscription.Set{read.Tools.ListChanged, read.Prompts.ListChanged, read.Resources.ListChanged}
-	o.subscribe = read.Resources.Subscribe
+	o.logging, o.tasks = at("logging").IsObject(text), at("tasks", "requests", "tools", "call").IsObject(text)
+	o.changes, o.subscribe = subscription.Announced(text, all), string(at("resources", "subscribe").Of(text)) == "true"
 	var edits rpc.Edits
-	_, err = edits.Take(text, rpc.Whole(text), "tasks")
+	_, err = edits.Take(text, all, "tasks")
 	return edits.Edited(text), err
 }
 

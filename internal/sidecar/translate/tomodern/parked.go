@@ -12,9 +12,9 @@ import (
 
 // parked is a call that waits for its client to come back with input.
 type parked struct {
-	id    string
 	call  *call  // nil if the process is to be called anew
-	round uint32 // of input requests, the last
+	bound []byte // to the client and the request, see boundTo
+	state string // of the last round of input requests
 	open  bool   // the client has not come back from that round
 	timer *time.Timer
 }
@@ -27,39 +27,31 @@ const mostParked = 10_000
 func (s *Server) ask(c *call) {
 	bound := c.boundTo()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.gathering = nil
 	if c.done || c.cancelled || c.to == nil || len(c.inputs) == 0 {
-		s.mu.Unlock()
 		return
 	}
 	if c.parked == nil {
-		c.parked = s.parkLocked(c)
+		c.parked = &parked{call: c, bound: bound}
 	}
-	state := s.openLocked(c.parked, bound)
-	result := inputRequired(c.inputs, state)
-	to := s.takeLocked(c)
-	s.mu.Unlock()
-	to.Answer(rpc.AppendResult(nil, to.ID(), result), 0, "")
+	s.openLocked(c.parked)
+	succeed(s.takeLocked(c), inputRequired(c.inputs, c.parked.state))
 }
 
-func (s *Server) parkLocked(c *call) *parked {
-	k := &parked{id: rand.Text(), call: c}
-	s.parked[k.id] = k
-	return k
-}
-
-// openLocked begins a round, and returns the requestState that the client must come back with.
-func (s *Server) openLocked(k *parked, bound []byte) string {
+// openLocked begins a round. Its requestState, which the client must come back with, says nothing,
+// and no client can guess it (I-04).
+func (s *Server) openLocked(k *parked) {
 	s.metrics.Parks.Inc()
-	k.round++
-	k.open = true
-	round := k.round
-	k.timer = time.AfterFunc(s.options.Limits.ParkTTL, func() { s.expire(k, round) })
-	return s.sealer.seal(k.id, round, bound)
+	delete(s.parked, k.state)
+	state := rand.Text()
+	k.state, k.open = state, true
+	s.parked[state] = k
+	k.timer = s.after(s.options.Limits.ParkTTL, func() { s.expireLocked(k, state) })
 }
 
 func (s *Server) forgetLocked(k *parked) {
-	delete(s.parked, k.id)
+	delete(s.parked, k.state)
 	k.open = false
 	if c := k.call; c != nil && c.kept != nil {
 		s.kept.Change(-len(c.kept.Bytes))
@@ -95,11 +87,9 @@ func (s *Server) giveWay() {
 	}
 }
 
-// expire ends a call whose client does not come back (I-07).
-func (s *Server) expire(k *parked, round uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.parked[k.id] != k || !k.open || k.round != round {
+// expireLocked ends a call whose client does not come back (I-07).
+func (s *Server) expireLocked(k *parked, state string) {
+	if s.parked[state] != k || !k.open {
 		return
 	}
 	s.forgetLocked(k)

@@ -175,7 +175,7 @@ func TestInvalidStates(t *testing.T) {
 		"cut":                {elicits, "tools/call", func(a asked) string { return toolX + asked{state: a.state[:20]}.with(good) }},
 		"longer":             {elicits, "tools/call", func(a asked) string { return toolX + asked{state: a.state + "AAAA"}.with(good) }},
 		"very long":          {elicits, "tools/call", func(asked) string { return toolX + asked{state: strings.Repeat("A", 1<<16)}.with(good) }},
-		"no Base64":          {elicits, "tools/call", func(asked) string { return toolX + asked{state: "§"}.with(good) }},
+		"other letters":      {elicits, "tools/call", func(asked) string { return toolX + asked{state: "§"}.with(good) }},
 		"foreign principal":  {client{principal: "other", capabilities: `{"elicitation":{}}`}, "tools/call", func(a asked) string { return toolX + a.with(good) }},
 		"other capabilities": {able, "tools/call", func(a asked) string { return toolX + a.with(good) }},
 		"other method":       {elicits, "prompts/get", func(a asked) string { return toolX + a.with(good) }},
@@ -501,6 +501,28 @@ func TestManyQuestions(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		retry.wantNothing()
+	})
+}
+
+// A process may ask before the adapter knows that the process has the call. If that process ends, the
+// client that comes back has to call again.
+func TestEndOfProcessThatAskedAtOnce(t *testing.T) {
+	play(t, nil, func(p *script) {
+		p.refuse = func(m session.Message) error {
+			if string(m.Envelope.Method) != "tools/call" {
+				return nil
+			}
+			p.request("1", form)
+			time.Sleep(2 * gatherTime)
+			p.end(errPlayed)
+			time.Sleep(gatherTime)
+			return errTaken
+		}
+	}, func(s *stage) {
+		request := s.post(elicits, "tools/call", toolX)
+		time.Sleep(time.Second)
+		round := request.asked()
+		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
 	})
 }
 

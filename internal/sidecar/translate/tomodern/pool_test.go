@@ -128,6 +128,25 @@ func TestEviction(t *testing.T) {
 	})
 }
 
+// Of the processes that are idle, the one that was used least recently makes room.
+func TestEvictionOfLeastRecentlyUsed(t *testing.T) {
+	play(t, func(o *Options) { o.Limits.Children = 2 }, nil, func(s *stage) {
+		use := func(principal string, n int) {
+			request := s.post(client{principal: principal, capabilities: "{}"}, "tools/call", "")
+			s.process(n).answer(s.process(n).next(), `"result":{}`)
+			request.wantPart("complete")
+			time.Sleep(time.Second)
+		}
+		use("a", 1)
+		use("b", 2)
+		use("a", 1)
+		use("c", 3)
+		if s.process(1).isClosed() || !s.process(2).isClosed() {
+			t.Error("the wrong process made room")
+		}
+	})
+}
+
 // Clients of one address never have all processes, by whatever tokens and capabilities
 // they tell themselves apart.
 func TestOneIsLeftForOtherAddresses(t *testing.T) {
@@ -171,6 +190,25 @@ func TestKeysPerPrincipal(t *testing.T) {
 		s.post(able, "tools/list", "")
 		s.process(3).next()
 		if !p.isClosed() || s.process(1).isClosed() {
+			t.Error("the wrong process made room")
+		}
+	})
+}
+
+// If they are all idle, the kind that was used least recently makes room.
+func TestKeysPerPrincipalLeastRecentlyUsed(t *testing.T) {
+	play(t, nil, nil, func(s *stage) {
+		use := func(c client, n int) {
+			list := s.post(c, "tools/list", "")
+			s.process(n).answer(s.process(n).next(), `"result":{}`)
+			list.wantPart("complete")
+			time.Sleep(time.Second)
+		}
+		use(mute, 1)
+		use(elicits, 2)
+		use(mute, 1)
+		use(able, 3)
+		if s.process(1).isClosed() || !s.process(2).isClosed() {
 			t.Error("the wrong process made room")
 		}
 	})
@@ -282,7 +320,11 @@ func TestFull(t *testing.T) {
 		p := s.process(1)
 		request := p.next()
 		for range 3 {
+			begin := time.Now()
 			s.post(client{principal: "b", capabilities: "{}"}, "tools/call", "").wantBusy()
+			if waited := time.Since(begin); waited > testLimits().AcquireTimeout+fullPause {
+				t.Errorf("it was refused after %s", waited)
+			}
 		}
 		p.answer(request, `"result":{}`)
 		one.wantPart("complete")

@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
-	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -49,6 +48,9 @@ type process struct {
 	silent   bool        // there was none in time
 }
 
+// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
+const queueBytes = 1 << 20
+
 // launch starts a process and initializes it.
 func (g *group) launch(ctx context.Context) (*process, error) {
 	server, err := g.server.obtain(ctx, g.caller)
@@ -60,7 +62,7 @@ func (g *group) launch(ctx context.Context) (*process, error) {
 		calls: map[uint64]*call{}, logging: map[*call]struct{}{},
 	}
 	p.Init(server, &g.server.mu, mux.Options{
-		StuckTimeout: g.server.options.Limits.StuckTimeout, Fail: p.fail, Heard: p.heardLocked, ReadsAgain: g.server.wakeLocked,
+		StuckTimeout: g.server.options.Limits.StuckTimeout, QueueBytes: queueBytes, Fail: p.fail, Heard: p.heardLocked, ReadsAgain: g.server.wakeLocked,
 	})
 	p.Serve(p.receive, p.fail)
 	return p, p.initialize(ctx)
@@ -73,27 +75,23 @@ const fullPause = 50 * time.Millisecond
 // room, which may take a moment.
 func (s *Server) obtain(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 	giveUp := time.Now().Add(s.options.Limits.AcquireTimeout)
-	for try := 0; ; try++ {
-		server, err := s.options.Acquire(ctx, from)
-		if !errors.Is(err, fault.ErrFull) || time.Now().After(giveUp) {
-			return server, err
-		}
-		if try == 0 {
-			s.mu.Lock()
-			s.evictLocked(anyGroup)
-			s.mu.Unlock()
-		}
-		if !mux.Pause(ctx, fullPause) {
-			return nil, err
-		}
+	server, err := s.options.Acquire(ctx, from)
+	if errors.Is(err, fault.ErrFull) {
+		s.mu.Lock()
+		s.evictLocked(anyGroup)
+		s.mu.Unlock()
 	}
+	for errors.Is(err, fault.ErrFull) && time.Now().Before(giveUp) && mux.Pause(ctx, fullPause) {
+		server, err = s.options.Acquire(ctx, from)
+	}
+	return server, err
 }
 
 func (p *process) initialize(ctx context.Context) error {
 	s := p.server
 	params := rpc.InitializeParams(front.Revision20251125, p.group.capabilities.text(), version.Get().Version)
 	s.mu.Lock()
-	answered := p.askLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
+	answered := p.AskLocked(rpc.MethodInitialize, params, s.options.Limits.StartTimeout)
 	s.mu.Unlock()
 	answer, err := p.Await(ctx, answered)
 	if err != nil {
@@ -107,37 +105,6 @@ func (p *process) initialize(ctx context.Context) error {
 		return fmt.Errorf("initialize server: %w", err)
 	}
 	return nil
-}
-
-// queueBytes is how much may wait for a process to read, beside calls that clients wait for.
-const queueBytes = 1 << 20
-
-// sendLocked has messages written after those before them, without waiting.
-func (p *process) sendLocked(messages ...[]byte) {
-	for _, message := range messages {
-		if !p.floodedLocked() {
-			p.PostLocked(message)
-		}
-	}
-}
-
-// askLocked makes a request of the adapter's own.
-func (p *process) askLocked(method, params string, within time.Duration) <-chan session.Message {
-	if p.floodedLocked() {
-		unasked := make(chan session.Message)
-		close(unasked)
-		return unasked
-	}
-	return p.AskLocked(method, params, within)
-}
-
-// floodedLocked ends a process if too much waits for it.
-func (p *process) floodedLocked() bool {
-	if p.QueuedLocked() <= queueBytes || p.DeadLocked() != nil {
-		return false
-	}
-	p.dismissLocked(mux.ErrUnread)
-	return true
 }
 
 // usedLocked says whether the end of the process would be noticed by a client.
@@ -167,11 +134,9 @@ func (p *process) release() {
 	p.releaseLocked(nil)
 }
 
-// endIdle ends the process if it has not been used for long enough, or looks again later.
-func (p *process) endIdle() {
+// endIdleLocked ends the process if it has not been used for long enough, or looks again later.
+func (p *process) endIdleLocked() {
 	s := p.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	left := s.options.Limits.IdleTimeout - time.Since(p.lastUsed)
 	switch {
 	case p.DeadLocked() != nil:
@@ -213,7 +178,11 @@ func (p *process) fail(reason error) {
 	wasListed := p.listed
 	p.unlistLocked()
 	stop(p.idle, p.watch)
-	failed := p.endCallsLocked()
+	for _, c := range p.calls {
+		if c.sent { // or else the goroutine that sends it finds out, and may try another process
+			s.failLocked(c, reason)
+		}
+	}
 	p.group.subscriberEndedLocked(p)
 	p.group.tidyLocked()
 	s.mu.Unlock()
@@ -221,26 +190,4 @@ func (p *process) fail(reason error) {
 	if wasListed {
 		s.options.Log.V(1).Info("A server process for clients without sessions ended", "reason", reason.Error())
 	}
-	for _, to := range failed {
-		refuse(to, rpc.CodeInternal, reason.Error())
-	}
-}
-
-// endCallsLocked ends the calls that the process has, and returns the recipients that the
-// caller refuses. The goroutine that sends a call finds out by itself, and may try another
-// process.
-func (p *process) endCallsLocked() (recipients []sessionless.Recipient) {
-	for _, c := range p.calls {
-		if !c.sent {
-			continue
-		}
-		p.server.doneLocked(c)
-		if to := p.server.takeLocked(c); to != nil {
-			recipients = append(recipients, to)
-		}
-		if c.parked != nil {
-			p.server.forgetLocked(c.parked)
-		}
-	}
-	return recipients
 }

@@ -20,38 +20,42 @@ func (p *process) receive(m session.Message) {
 }
 
 func (p *process) receiveAnswer(m session.Message) {
+	if c, to := p.answered(m); to != nil {
+		p.server.answer(c, to, m)
+	}
+}
+
+// answered ends the call that a message answers. It returns the recipient that waits for the
+// answer, or nil.
+func (p *process) answered(m session.Message) (*call, sessionless.Recipient) {
 	s := p.server
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c, number, ok := p.TakeLocked(m)
 	switch {
 	case !ok:
 		if _, begun := readTask(m, true); !begun { // or else the process still works on it
 			p.working.End(number)
 		}
-		s.mu.Unlock()
 		s.metrics.LateAnswers.Inc()
-		return
+		return nil, nil
 	case c.task != nil && !p.taskAnswerLocked(c, number, m):
-		s.mu.Unlock()
-		return
+		return nil, nil
 	}
 	p.working.End(c.first)
 	s.doneLocked(c)
 	to := s.takeLocked(c)
-	if to == nil && c.parked != nil && !c.cancelled {
+	switch {
+	case to == nil && c.parked != nil && !c.cancelled:
 		s.keepLocked(c, m)
-		s.mu.Unlock()
-		return
-	}
-	if c.parked != nil {
+		return nil, nil
+	case c.parked != nil:
 		s.forgetLocked(c.parked)
 	}
-	s.mu.Unlock()
 	if to == nil {
 		s.metrics.LateAnswers.Inc()
-		return
 	}
-	s.answer(c, to, m)
+	return c, to
 }
 
 func (p *process) receiveNotification(m session.Message) {

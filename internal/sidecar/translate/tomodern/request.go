@@ -108,7 +108,7 @@ func (s *Server) discover(ctx context.Context, g *group, to sessionless.Recipien
 		return err
 	}
 	defer p.release()
-	to.Answer(rpc.AppendResult(nil, to.ID(), p.offer.discovery), 0, "")
+	succeed(to, p.offer.discovery)
 	return nil
 }
 

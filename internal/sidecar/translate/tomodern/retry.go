@@ -1,6 +1,7 @@
 package tomodern
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -17,10 +18,9 @@ var errResponses = errors.New("inputResponses do not answer the input requests")
 // calls nothing: the tool may have acted.
 func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	bound := boundTo(g, r.method, r.name(), r.arguments.Of(r.Bytes))
-	id, round, ok := s.sealer.open(rpc.Text(r.Bytes, r.state), bound)
 	s.mu.Lock()
-	k := s.parked[id]
-	if !ok || k == nil || !k.open || k.round != round {
+	k := s.parked[string(rpc.Text(r.Bytes, r.state))]
+	if k == nil || !k.open || !bytes.Equal(k.bound, bound) {
 		s.mu.Unlock()
 		s.metrics.InvalidStates.Inc()
 		refuse(r.to, rpc.CodeInvalidParams, "requestState invalid or expired; call again")
@@ -51,7 +51,7 @@ func (s *Server) callAnew(ctx context.Context, g *group, r *request, k *parked) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.closed {
-			s.parked[k.id], k.open = k, true
+			s.parked[k.state], k.open = k, true
 			k.timer.Reset(s.options.Limits.ParkTTL)
 		}
 	}
@@ -115,7 +115,9 @@ func (s *Server) resume(ctx context.Context, r *request, k *parked, answers [][]
 		case err == nil:
 		case errors.Is(err, fault.ErrBusy), mux.IsUnread(err): // the process has StuckTimeout to read it
 			s.mu.Lock()
-			p.sendLocked(answers[i:]...)
+			for _, left := range answers[i:] {
+				p.PostLocked(left)
+			}
 			s.mu.Unlock()
 			return
 		default:

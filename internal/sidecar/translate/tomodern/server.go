@@ -110,7 +110,6 @@ type Metrics struct {
 type Server struct {
 	options Options
 	metrics Metrics
-	sealer  sealer
 	ctx     context.Context // of starts, which last no longer than the Server
 	cancel  context.CancelFunc
 
@@ -119,7 +118,7 @@ type Server struct {
 	children int                             // processes, and those that are starting
 	calls    map[sessionless.Recipient]*call // whose clients wait
 	listens  map[sessionless.Recipient]*listen
-	parked   map[string]*parked     // by id
+	parked   map[string]*parked     // by requestState
 	kept     *budget.Account        // answers to parked calls
 	changed  chan struct{}          // closed when a process may be free
 	waiters  int                    // goroutines that wait for changed
@@ -133,7 +132,7 @@ type Server struct {
 func New(options Options) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		options: options, sealer: newSealer(), ctx: ctx, cancel: cancel, changed: make(chan struct{}),
+		options: options, ctx: ctx, cancel: cancel, changed: make(chan struct{}),
 		groups: map[groupKey]*group{}, calls: map[sessionless.Recipient]*call{}, listens: map[sessionless.Recipient]*listen{}, parked: map[string]*parked{},
 		backOffs: map[string]mux.BackOff{}, queues: map[string]int{},
 	}
@@ -153,15 +152,8 @@ func (s *Server) Locks() {
 // Close ends all processes, with their parked calls. It returns at once.
 func (s *Server) Close() {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return
-	}
 	s.closed = true
-	var processes []*process
-	for _, g := range s.groups {
-		processes = append(processes, g.processes...)
-	}
+	processes, _ := s.poolLocked(anyGroup)
 	for _, k := range s.parked {
 		s.forgetLocked(k)
 	}
@@ -184,6 +176,20 @@ func (s *Server) busy(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", fault.ErrBusy, err)
+}
+
+// after runs a function after some time, with the mutex held.
+func (s *Server) after(wait time.Duration, do func()) *time.Timer {
+	return time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		do()
+	})
+}
+
+// succeed answers a request with a result of the adapter's own.
+func succeed(to sessionless.Recipient, result []byte) {
+	to.Answer(rpc.AppendResult(nil, to.ID(), result), 0, "")
 }
 
 // refuse answers a request that no process sees.

@@ -15,10 +15,6 @@ const mostShort = 3
 
 func uriParam(uri string) string { return `"uri":` + string(rpc.AppendString(nil, uri)) }
 
-func (p *process) subscribeLocked(t *topic) <-chan session.Message {
-	return p.askLocked("resources/subscribe", uriParam(t.uri), topicTimeout)
-}
-
 // agreed waits for the answer to a request of the adapter, and says whether it is a result.
 func (p *process) agreed(answered <-chan session.Message) bool {
 	answer, err := p.Await(p.server.ctx, answered)
@@ -28,7 +24,7 @@ func (p *process) agreed(answered <-chan session.Message) bool {
 // subscribeLocked subscribes to a resource for the first time.
 func (g *group) subscribeLocked(t *topic) {
 	p := g.subscriber
-	answered := p.subscribeLocked(t)
+	answered := p.AskLocked("resources/subscribe", uriParam(t.uri), topicTimeout)
 	go func() {
 		ok := p.agreed(answered)
 		g.server.mu.Lock()
@@ -47,7 +43,7 @@ func (g *group) dropLocked(t *topic) {
 	delete(g.topics, t.uri)
 	g.topicBytes -= len(uriParam(t.uri))
 	if g.subscriber != nil && t.ok {
-		g.subscriber.askLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // any answer will do
+		g.subscriber.AskLocked("resources/unsubscribe", uriParam(t.uri), topicTimeout) // any answer will do
 	}
 }
 
@@ -102,7 +98,7 @@ func (g *group) takeOverLocked(p *process) {
 	var asked []<-chan session.Message
 	for _, t := range g.topics {
 		if t.ok { // or else its own request is in flight, or has failed
-			asked = append(asked, p.subscribeLocked(t))
+			asked = append(asked, p.AskLocked("resources/subscribe", uriParam(t.uri), topicTimeout))
 		}
 	}
 	go func() {

@@ -76,7 +76,11 @@ func (p *process) taskAnswerLocked(c *call, number uint64, m session.Message) bo
 		if state.PollInterval > 0 {
 			interval = time.Duration(min(state.PollInterval, slowestPoll.Seconds()*1000)) * time.Millisecond
 		}
-		t.poll = time.AfterFunc(max(interval, fastestPoll), func() { p.pollTask(c) })
+		t.poll = p.server.after(max(interval, fastestPoll), func() {
+			if !c.done && !c.cancelled {
+				p.requestLocked(c, "tasks/get")
+			}
+		})
 		return false
 	}
 	// It has ended, or needs input, which the process asks for before it sends the result.
@@ -105,18 +109,7 @@ func readTask(m session.Message, begins bool) (state taskState, ok bool) {
 func (p *process) requestLocked(c *call, method string) {
 	c.number = p.NumberLocked()
 	p.AddLocked(c.number, c)
-	if !p.floodedLocked() {
-		p.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
-	}
-}
-
-// pollTask asks for the state of a task.
-func (p *process) pollTask(c *call) {
-	p.server.mu.Lock()
-	defer p.server.mu.Unlock()
-	if !c.done && !c.cancelled {
-		p.requestLocked(c, "tasks/get")
-	}
+	p.PostRequestLocked(c.number, method, `"taskId":`+string(rpc.AppendString(nil, c.task.id)))
 }
 
 // cancelTaskLocked cancels a task. The answer to the last request about it is late now.
@@ -164,7 +157,7 @@ func mustBeTask(tool toolindex.Tool) (must, keep bool) {
 
 func (p *process) fetchTools(ctx context.Context, cursor string) ([]byte, error) {
 	p.server.mu.Lock()
-	answered := p.askLocked(toolindex.Method, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
+	answered := p.AskLocked(toolindex.Method, strings.TrimSuffix(cursor, ","), toolindex.Timeout)
 	p.server.mu.Unlock()
 	answer, err := p.Await(ctx, answered)
 	if err != nil && p.Dead() != nil {

@@ -33,12 +33,12 @@ func (s *Server) answerURLs(c *call, to sessionless.Recipient, text []byte, data
 	}
 	bound := c.boundTo()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed || len(s.parked) >= mostParked {
-		s.mu.Unlock()
 		return false
 	}
-	state := s.openLocked(s.parkLocked(nil), bound)
-	s.mu.Unlock()
-	to.Answer(rpc.AppendResult(nil, to.ID(), inputRequired(inputs, state)), 0, "")
+	k := &parked{bound: bound}
+	s.openLocked(k)
+	succeed(to, inputRequired(inputs, k.state))
 	return true
 }
