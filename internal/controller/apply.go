@@ -170,8 +170,11 @@ func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) err
 		return err
 	}
 	answer, ok := r.applied.put(s.name, key, hash, object.config)
-	if ok && object.kind.Kind == "Deployment" {
+	switch {
+	case ok && object.kind.Kind == "Deployment":
 		s.appliedGeneration = answer.Generation
+	case object.kind.Kind == "Service":
+		s.serviceApplied = true
 	}
 	return nil
 }
@@ -191,24 +194,30 @@ func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent b
 	return r.accepted(s, object, err)
 }
 
-// isForeign says whether an object of that name belongs to somebody else. The cache
-// knows only what has our label, so what it does not know is asked for.
+// isForeign says whether an object of that name belongs to another owner. If it does, the
+// server is refused.
 func (r *Reconciler) isForeign(ctx context.Context, s *state, object desired) (bool, error) {
-	live := object.live
-	if live == nil {
-		metadata := &metav1.PartialObjectMetadata{}
-		metadata.SetGroupVersionKind(object.kind)
-		found, err := find(ctx, r.Live, s.in(object.name), metadata)
-		if err != nil || found == nil {
-			return false, err
+	foreign, err := r.findForeign(ctx, s, object)
+	if foreign != nil {
+		s.refuseForeign(object.kind.Kind, foreign)
+	}
+	return foreign != nil, err
+}
+
+// findForeign returns the object of that name if it belongs to another owner, or nil. The
+// cache has only objects with Slipway's label, so the API server is asked for others.
+func (r *Reconciler) findForeign(ctx context.Context, s *state, object desired) (metav1.Object, error) {
+	if object.live != nil {
+		if ownedBy(object.live, s.server) {
+			return nil, nil
 		}
-		live = found
+		return object.live, nil
 	}
-	if ownedBy(live, s.server) {
-		return false, nil
+	found, err := find(ctx, r.Live, s.in(object.name), metadataOf(object.kind))
+	if err != nil || found == nil || ownedBy(found, s.server) {
+		return nil, err
 	}
-	s.refuseForeign(object.kind.Kind, live)
-	return true, nil
+	return found, nil
 }
 
 func ownedBy(object metav1.Object, server *mcpv1alpha1.MCPServer) bool {
@@ -257,9 +266,21 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Digest {
 		return nil
 	}
-	return r.applyOne(ctx, s, desired{
+	object := desired{
 		configMapKind, workload.CatalogName(s.server), workload.CatalogConfigMap(s.server, *catalog.Stored), orNil(s.catalog),
-	})
+	}
+	foreign, err := r.findForeign(ctx, s, object)
+	if err != nil {
+		return err
+	}
+	if foreign != nil { // the catalog is for information: the server works without it
+		r.warnOnce(s, reasonCatalogConflict, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: delete it, "+
+			"or give the MCPServer another name", object.name))
+		s.again(foreignRecheck)
+		return nil
+	}
+	r.warned.Delete(warning{s.name, reasonCatalogConflict})
+	return r.applyOne(ctx, s, object)
 }
 
 // storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
@@ -294,13 +315,20 @@ func (s *state) unwanted() []client.Object {
 	if s.disruption != nil && workload.PodDisruptionBudget(s.server) == nil {
 		objects = append(objects, s.disruption)
 	}
-	if named := s.server.Spec.ServiceAccountName; s.serviceAccount != nil && named != "" && named != s.serviceAccount.Name {
-		objects = append(objects, s.serviceAccount)
+	named := s.server.Spec.ServiceAccountName
+	if s.serviceAccount != nil && named != "" && named != s.serviceAccount.Name && s.isRolledOut() {
+		objects = append(objects, s.serviceAccount) // pods of the former template need it for as long as they run
 	}
 	for i := keepsRevisions; i < len(s.revisions); i++ {
 		objects = append(objects, &s.revisions[i])
 	}
 	return objects
+}
+
+// isRolledOut says whether all pods are of the template that was applied last.
+func (s *state) isRolledOut() bool {
+	d := s.deployment
+	return d != nil && s.appliedGeneration == 0 && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == d.Status.UpdatedReplicas
 }
 
 // appliedCache remembers what was applied last and what came of it, so that the API

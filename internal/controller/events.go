@@ -20,6 +20,7 @@ const (
 	actionProbe     = "Probe"
 
 	reasonCatalogFlapping   = "CatalogFlapping"
+	reasonCatalogConflict   = "CatalogConflict"
 	reasonCatalogChanged    = "CatalogChanged"
 	reasonSessionsNotShared = "SessionsNotShared"
 	reasonSessionsFull      = "SessionsFull"

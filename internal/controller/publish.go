@@ -38,7 +38,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: resolvedImage(s), Adapter: adapterStatus(s),
 		Sessions: r.sessionsOf(s), SessionsLimit: sessionsLimit(s),
-		URL: workload.URL(s.server), Selector: workload.Selector(s.server),
+		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
 	})
 	if equality.Semantic.DeepEqual(before, &next) {
@@ -72,6 +72,15 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	return nil
 }
 
+// addressOf is the URL of the server, or empty while there is no Service of its own. A Service
+// of that name may belong to another owner, and clients would send it their tokens.
+func addressOf(s *state) string {
+	if !s.serviceApplied && (s.service == nil || !ownedBy(s.service, s.server)) {
+		return ""
+	}
+	return workload.URL(s.server)
+}
+
 // noteUnstored notes a status write that the API server accepted and that changed nothing.
 // The API server drops fields that the CRD lacks, so every status with such a field looks
 // changed. The write brings no new version that the controller could wait for.
@@ -88,14 +97,24 @@ func (r *Reconciler) noteUnstored(ctx context.Context) {
 func (r *Reconciler) tellOfFlapping(s *state) {
 	for _, result := range s.results {
 		if result.Flapping {
-			if _, told := r.flapping.LoadOrStore(s.name, true); !told {
-				r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reasonCatalogFlapping, actionProbe, "%s",
-					"what the server offers keeps changing, so it is read less often: its lists should be the same until they really change")
-			}
+			r.warnOnce(s, reasonCatalogFlapping, "what the server offers keeps changing, so it is read less often: its lists should be the same until they really change")
 			return
 		}
 	}
-	r.flapping.Delete(s.name)
+	r.warned.Delete(warning{s.name, reasonCatalogFlapping})
+}
+
+// warning is an Event that a server has got, until its reason is gone.
+type warning struct {
+	server types.NamespacedName
+	reason string
+}
+
+// warnOnce gives the server a warning Event, unless it has got that one already.
+func (r *Reconciler) warnOnce(s *state, reason, note string) {
+	if _, told := r.warned.LoadOrStore(warning{s.name, reason}, true); !told {
+		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, actionProbe, "%s", note)
+	}
 }
 
 // What a status takes of a command: an image may name a longer one.

@@ -71,7 +71,7 @@ type Reconciler struct {
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
 	keys       keyCache
-	flapping   sync.Map // names of servers whose catalogue flaps
+	warned     sync.Map // of warning
 	refusals   refusalCounts
 	// statusLag awaits the last status that the manager wrote. The mark is the resource
 	// version that the write replaced: any other version is newer.
@@ -159,7 +159,9 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.forgetReferences(r.references.forget(name))
 	r.sessions.forget(name)
 	r.keys.forget(name)
-	r.flapping.Delete(name)
+	for _, reason := range []string{reasonCatalogFlapping, reasonCatalogConflict} {
+		r.warned.Delete(warning{name, reason})
+	}
 	r.refusals.forget(name)
 	r.statusLag.forget(name)
 	r.revisionLag.forget(name)

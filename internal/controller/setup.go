@@ -127,6 +127,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
 		WatchesRawSource(source.Func(r.startBackground)).
 		WithOptions(controller.Options{
+			EnableWarmup:            new(true), // so that a standby has all caches filled
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, CacheSyncTimeout: crdPatience,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).

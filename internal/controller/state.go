@@ -48,6 +48,7 @@ type state struct {
 	waiting    *status.Obstacle // time will tell
 
 	appliedGeneration int64 // of the Deployment, if it was applied
+	serviceApplied    bool
 
 	requeueAfter time.Duration
 }

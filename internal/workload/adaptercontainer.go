@@ -44,7 +44,9 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 			WithPreStop(execHook(sidecarPath, "drain"))).
 		// The adapter holds the answer back until there is something to say, so that a pod
 		// is ready the moment its server is.
-		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(1)).
+		// One stall of a busy node must not take the endpoint away. Two failures still meet
+		// promise.Broken: see the times of the keeper.
+		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
 		WithSecurityContext(adapterSecurity()).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).

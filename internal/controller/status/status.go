@@ -38,7 +38,7 @@ type Observed struct {
 	Sessions *int32
 	// SessionsLimit is how many there may be, or 0 when it is not known.
 	SessionsLimit int32
-	URL           string
+	URL           string // empty while the server has no Service of its own
 	Selector      string
 	Now           metav1.Time
 }
@@ -57,7 +57,9 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	v := look(&o)
 	next := catalogOf(v)
 	next.ObservedGeneration = o.Server.Generation
-	next.Address = &mcpv1alpha1.Address{URL: o.URL}
+	if o.URL != "" {
+		next.Address = &mcpv1alpha1.Address{URL: o.URL}
+	}
 	next.Instances = instancesOf(v)
 	next.Sessions = o.Sessions
 	next.ReadyReplicas = v.ready

@@ -50,8 +50,9 @@ type Options struct {
 	Serves func(own mcpprobe.Server) []string
 }
 
-// The adapter knows that a server has stopped to answer after the sum of these, and the kubelet
-// asks within two seconds more: together less than promise.Broken.
+// The adapter knows that a server has stopped to answer after the sum of these. The kubelet asks
+// every two seconds, and takes the second failure for the truth. Together that is less than
+// promise.Broken.
 const (
 	PingInterval = 4 * time.Second
 	PingTimeout  = 3 * time.Second

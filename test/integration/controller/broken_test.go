@@ -175,18 +175,25 @@ func TestHostileServers(t *testing.T) {
 	g.Expect(len(many.Tools)).To(BeNumerically("<=", 128))
 }
 
+// eventReasons counts the Events of MCPServers by type and reason.
+func eventReasons(t *testing.T, namespace string) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for _, object := range listed(t, namespace, &eventsv1.EventList{}) {
+		if event := object.(*eventsv1.Event); event.Regarding.Kind == "MCPServer" {
+			counts[event.Type+" "+event.Reason]++
+		}
+	}
+	return counts
+}
+
 // Events tell of changes, once.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace, server := readyServer(t)
 	reasons := func() map[string]int {
-		counts := map[string]int{}
-		for _, object := range listed(t, namespace, &eventsv1.EventList{}) {
-			if event := object.(*eventsv1.Event); event.Regarding.Kind == "MCPServer" {
-				counts[event.Type+" "+event.Reason]++
-			}
-		}
+		counts := eventReasons(t, namespace)
 		delete(counts, "Warning ServerSilent") // a server that starts slowly, because the machine is busy
 		return counts
 	}

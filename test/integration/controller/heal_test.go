@@ -90,7 +90,15 @@ func TestOwnServiceAccountByName(t *testing.T) {
 	g.Expect(after.UID).To(Equal(account.UID))
 
 	create(t, &corev1.ServiceAccount{ObjectMeta: objectMeta(namespace, "robot")})
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "robot" })
+	// Pods of the former template need their ServiceAccount for as long as they run, and these
+	// run until the new ones are ready.
+	command := server.Spec.Command
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName, s.Spec.Command = "robot", []string{"/no/such/program"} })
+	g.Eventually(func() []string { return podNames(t, namespace) }).WithTimeout(hang.Guard).Should(HaveLen(2))
+	g.Eventually(func() string { return templateOf(t, server).Spec.ServiceAccountName }).WithTimeout(hang.Guard).Should(Equal("robot"))
+	eventually(t, server, "Available", "True Available", "Reconciling", "absent")
+	g.Expect(owned(t, namespace)).To(ContainElement("ServiceAccount echo"))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Command = command })
 	g.Eventually(func() []string { return owned(t, namespace) }).WithTimeout(hang.Guard).ShouldNot(ContainElement("ServiceAccount echo"))
 	if got := templateOf(t, server).Spec.ServiceAccountName; got != "robot" {
 		t.Errorf("the account is gone while pods still run as %s", got)
@@ -115,4 +123,22 @@ func TestRolloutRestart(t *testing.T) {
 	if got := templateOf(t, server).Annotations[annotation]; got != "now" {
 		t.Errorf("the restart was undone: %q", got)
 	}
+}
+
+// The catalog is for information. A ConfigMap of that name which belongs to another owner is a
+// warning, and no reason to call a server broken that works.
+func TestForeignCatalog(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	foreign := &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "echo-catalog"), Data: map[string]string{"mine": "all mine"}}
+	create(t, foreign)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "Accepted", "True Accepted", "Stalled", "absent", "Reconciling", "absent")
+	g.Eventually(eventReasons).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning CatalogConflict", 1))
+	after := &corev1.ConfigMap{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), after)).To(Succeed())
+	g.Expect(after.ResourceVersion).To(Equal(foreign.ResourceVersion))
 }

@@ -195,6 +195,7 @@ func TestNameConflict(t *testing.T) {
 	server := newServer(namespace, "echo")
 	create(t, server)
 	eventually(t, server, "Ready", "False NameConflict", "Accepted", "False NameConflict", "Stalled", "True NameConflict", "Reconciling", "absent")
+	g.Expect(status(t, server).Address).To(BeNil(), "clients would send their tokens to a Service of another owner")
 	after := &corev1.Service{}
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), after)).To(Succeed())
 	g.Expect(after.ResourceVersion).To(Equal(foreign.ResourceVersion))
