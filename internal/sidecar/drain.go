@@ -15,8 +15,8 @@ import (
 //  3. drainWhenTold: the backend refuses requests of clients without sessions; then calls in
 //     flight finish and sessions end; then requests without sessions finish, because
 //     translated sessions make some.
-//  4. Serve: HTTP servers close, the keeper and the spare processes end, and the backend
-//     closes.
+//  4. Serve: the keeper and the spare processes end as soon as the drain is over. HTTP servers
+//     close, and then the backend.
 //
 // Hurry ends the waiting in all of them.
 

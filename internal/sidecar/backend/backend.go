@@ -74,9 +74,9 @@ type Env struct {
 // MintID makes the id of a session.
 func (e *Env) MintID() string { return e.Keys.Mint(e.Owner) }
 
-// nextNumber is the number of a session in the log, which has no ids because they are secret.
-// A session with a process of its own has the number in front of each line that the process
-// writes to its standard error instead.
+// nextNumber returns a session's number in the log. Session ids are secret, so the adapter does
+// not log them. A session with its own process uses the label of that process's lines on standard
+// error instead.
 func (e *Env) nextNumber() string { return strconv.FormatUint(e.number.Add(1), 10) }
 
 // numbered gives a number to a session without a process of its own.

@@ -351,8 +351,8 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 	return s.server.Send(ctx, *message)
 }
 
-// takeBack has a request of the server wait for an answer again, after the client's answer did
-// not reach the server. So the client can try again.
+// takeBack restores a server request whose answer did not reach the server, so that the client
+// can answer again.
 func (s *Session) takeBack(answered *serverRequest) {
 	if answered == nil {
 		return

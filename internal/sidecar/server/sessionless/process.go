@@ -192,8 +192,8 @@ func (p *process) write(c *Call, request session.Message) error {
 	return err
 }
 
-// sendFailed tells a process that has ended, so that another one can get the request, from
-// one that does not read.
+// sendFailed distinguishes a process that has ended from one that does not read. Only in the
+// first case does another process get the request.
 func (p *process) sendFailed(err error) error {
 	switch {
 	case errors.Is(err, fault.ErrBusy) || errors.Is(err, context.Canceled):

@@ -147,8 +147,8 @@ func (s *subscriptions) unionLocked() subscription.Filter {
 	return union
 }
 
-// isOutdatedLocked says whether upstream lacks something that a client wants, or no client
-// wants it. One that has more than clients want is good enough.
+// isOutdatedLocked reports whether upstream lacks a change that a client wants, or exists without
+// clients. Extra changes do not make it outdated.
 func (s *subscriptions) isOutdatedLocked() bool {
 	if len(s.subscribers) == 0 {
 		return s.upstream != nil
@@ -285,9 +285,8 @@ func (p *process) acknowledged(c *Call, acknowledgement []byte) {
 	}
 }
 
-// refuseSubscribers answers clients whose subscriptions are not acknowledged. The process has
-// acknowledged those of the others before, and gets another request for them; if there are
-// only such clients, their subscriptions end.
+// refuseSubscribers answers the clients that were never acknowledged, and keeps the others, for
+// which the adapter asks again. If all were acknowledged, it ends all subscriptions.
 func (p *process) refuseSubscribers(answer func(*Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

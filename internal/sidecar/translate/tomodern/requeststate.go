@@ -19,7 +19,9 @@ func (c *call) boundTo() []byte {
 
 // boundTo binds a requestState to the principal that made the call, the client's capabilities,
 // the method, the name and the arguments. A client may come back with a refreshed token, and may
-// spell its arguments differently the second time: only their values count.
+// spell its arguments differently the second time: only their values count. All clients without
+// a token have the same principal, and so do all whose tokens do not name one. What tells these
+// apart is that only one of them has got the requestState, which cannot be guessed.
 func boundTo(g *group, method string, name, arguments []byte) []byte {
 	hash := sha256.New()
 	for _, part := range [][]byte{[]byte(g.caller.Principal), []byte(g.capabilities.text()), []byte(method), name, canonical(arguments)} {

@@ -3,8 +3,9 @@
 //
 // A Server stands in for a process of that revision: Call takes the requests of all clients,
 // each with a recipient that gets the answer. The Server has a pool of processes. It
-// initializes each once, with the capabilities of the clients that the process serves, and uses
-// it for one principal only: what such a process keeps in memory is as good as a session.
+// initializes each once, with the capabilities of the clients that the process serves. It uses
+// a process only for clients with one token, or with one address and no token: what such a
+// process keeps in memory is as good as a session.
 //
 // A process with sessions does not say which call a request of its own belongs to. If its
 // clients can give input, the process therefore has one call at a time that may ask for some,
@@ -69,9 +70,8 @@ const (
 	EvictIdle = 2 * time.Second
 )
 
-// ChildrenPerKey is how many of the children clients of one key may have. They never have all,
-// so that other clients find one. They may have two where there are two, because a call may
-// need a second one to go on.
+// ChildrenPerKey returns how many children the clients of one key may use: half, but at least
+// two, or the only one, because a call may need a second one to continue.
 func ChildrenPerKey(children int) int { return max(children/2, min(children, 2)) }
 
 // Options are the parts and the behavior of a Server.
