@@ -93,7 +93,9 @@ func TestOwnServiceAccountByName(t *testing.T) {
 	// Pods of the former template need their ServiceAccount for as long as they run, and these
 	// run until the new ones are ready.
 	command := server.Spec.Command
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName, s.Spec.Command = "robot", []string{"/no/such/program"} })
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.ServiceAccountName, s.Spec.Command = "robot", []string{"/no/such/program"}
+	})
 	g.Eventually(func() []string { return podNames(t, namespace) }).WithTimeout(hang.Guard).Should(HaveLen(2))
 	g.Eventually(func() string { return templateOf(t, server).Spec.ServiceAccountName }).WithTimeout(hang.Guard).Should(Equal("robot"))
 	eventually(t, server, "Available", "True Available", "Reconciling", "absent")
