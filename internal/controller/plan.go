@@ -159,6 +159,7 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 		// The revision that is wanted may be there already. Applying the one that the cache
 		// shows would roll the Deployment back.
 		s.hold = true
+		s.wait(mcpv1alpha1.ReasonProgressing, "the manager's cache does not show the newest pod template yet")
 		s.again(lastLagRetry)
 		return nil
 	}

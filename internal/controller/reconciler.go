@@ -156,7 +156,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
-	r.forgetReferences(r.references.forget(name))
+	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
 	r.keys.forget(name)
 	for _, reason := range []string{reasonCatalogFlapping, reasonCatalogConflict} {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +29,9 @@ type referrer struct {
 	checked  checkedReferences
 }
 
-// set replaces what a server refers to, and returns what no server refers to any more.
-func (x *referenceIndex) set(server types.NamespacedName, references []reference) (unused []namespacedRef) {
+// set replaces what a server refers to. It calls unused with what no server refers to any more,
+// while the index is locked: another server may be about to refer to it.
+func (x *referenceIndex) set(server types.NamespacedName, references []reference, unused func(namespacedRef)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.servers == nil {
@@ -41,7 +41,7 @@ func (x *referenceIndex) set(server types.NamespacedName, references []reference
 	known := x.servers[server]
 	if known == nil {
 		if len(references) == 0 {
-			return nil
+			return
 		}
 		known = &referrer{}
 		x.servers[server] = known
@@ -56,12 +56,15 @@ func (x *referenceIndex) set(server types.NamespacedName, references []reference
 		}
 		x.users[ref][server] = struct{}{}
 	}
-	return x.unusedLocked(before)
+	x.reportUnusedLocked(before, unused)
 }
 
-// unusedLocked are those that no server refers to.
-func (x *referenceIndex) unusedLocked(refs []namespacedRef) []namespacedRef {
-	return slices.DeleteFunc(refs, func(ref namespacedRef) bool { return len(x.users[ref]) > 0 })
+func (x *referenceIndex) reportUnusedLocked(refs []namespacedRef, unused func(namespacedRef)) {
+	for _, ref := range refs {
+		if len(x.users[ref]) == 0 {
+			unused(ref)
+		}
+	}
 }
 
 func (x *referenceIndex) unlink(server types.NamespacedName, known *referrer) {
@@ -104,16 +107,16 @@ func (x *referenceIndex) remember(server types.NamespacedName, versions string, 
 	}
 }
 
-// forget forgets a server, and returns what no server refers to any more.
-func (x *referenceIndex) forget(server types.NamespacedName) (unused []namespacedRef) {
+// forget forgets a server. It calls unused as set does.
+func (x *referenceIndex) forget(server types.NamespacedName, unused func(namespacedRef)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.servers[server]
 	if known == nil {
-		return nil
+		return
 	}
 	before := known.refs
 	x.unlink(server, known)
 	delete(x.servers, server)
-	return x.unusedLocked(before)
+	x.reportUnusedLocked(before, unused)
 }

@@ -114,7 +114,7 @@ func addVolume(volume *corev1.Volume, add addReference) {
 // it. Values are read only when an object has changed since the last time.
 func (r *Reconciler) checkReferences(ctx context.Context, s *state) error {
 	references := referencesOf(&s.server.Spec)
-	r.forgetReferences(r.references.set(s.name, references))
+	r.references.set(s.name, references, r.unfollow)
 	if s.keys == nil || len(references) == 0 {
 		return nil
 	}
@@ -263,11 +263,9 @@ func (r *Reconciler) watchReferences(client metadata.Interface, log logr.Logger)
 	}
 }
 
-// forgetReferences stops following objects that no server refers to any more.
-func (r *Reconciler) forgetReferences(unused []namespacedRef) {
-	for _, ref := range unused {
-		r.watches[ref.Kind].Forget(types.NamespacedName{Namespace: ref.namespace, Name: ref.Name})
-	}
+// unfollow stops following an object that no server refers to any more.
+func (r *Reconciler) unfollow(unused namespacedRef) {
+	r.watches[unused.Kind].Forget(types.NamespacedName{Namespace: unused.namespace, Name: unused.Name})
 }
 
 // CheckReferences is a readiness check: it fails until the manager notices changes of what

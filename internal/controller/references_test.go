@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,11 +60,13 @@ func TestReferencesOf(t *testing.T) {
 // The index follows what servers refer to, and forgets them.
 func TestReferenceIndex(t *testing.T) {
 	var index referenceIndex
+	var left []string
+	unused := func(ref namespacedRef) { left = append(left, ref.Name) }
 	one, two := types.NamespacedName{Namespace: "ns", Name: "one"}, types.NamespacedName{Namespace: "ns", Name: "two"}
 	ref := func(name string) reference { return reference{objectRef: objectRef{"Secret", name}} }
 	users := func(name string) int { return len(index.usersOf("ns", objectRef{"Secret", name})) }
-	index.set(one, []reference{ref("a"), ref("b"), ref("a")})
-	index.set(two, []reference{ref("a")})
+	index.set(one, []reference{ref("a"), ref("b"), ref("a")}, unused)
+	index.set(two, []reference{ref("a")}, unused)
 	if users("a") != 2 || users("b") != 1 || len(index.usersOf("other", objectRef{"Secret", "a"})) != 0 || len(index.usersOf("ns", objectRef{"ConfigMap", "a"})) != 0 {
 		t.Errorf("a has %d users and b %d", users("a"), users("b"))
 	}
@@ -78,10 +81,13 @@ func TestReferenceIndex(t *testing.T) {
 	if _, ok := index.recall(one, "v1", adapterapi.NewKey()); ok {
 		t.Error("a digest with another key is taken for one with this key")
 	}
-	index.set(one, []reference{ref("b")})
-	index.forget(two)
+	index.set(one, []reference{ref("b")}, unused)
+	index.forget(two, unused)
 	if users("a") != 0 || users("b") != 1 || len(index.users) != 1 {
 		t.Errorf("a has %d users, b %d, and %d objects are known", users("a"), users("b"), len(index.users))
+	}
+	if diff := cmp.Diff([]string{"a"}, slices.Compact(left)); diff != "" {
+		t.Errorf("what no server refers to any more (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -120,6 +121,9 @@ func (w *Watch) Start(ctx context.Context) error {
 // A namespace that cannot be listed or watched is tried again after these.
 var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 
+// lastingWatch is how long a watch has to last to begin the back-off anew.
+const lastingWatch = 30 * time.Second
+
 // follow lists and watches one namespace until the context ends.
 func (w *Watch) follow(ctx context.Context, namespace string) {
 	synced := sync.OnceFunc(func() {
@@ -129,16 +133,21 @@ func (w *Watch) follow(ctx context.Context, namespace string) {
 	})
 	for backoff := retry; ctx.Err() == nil; {
 		from, err := w.list(ctx, namespace)
+		began := time.Now()
 		if err == nil {
 			synced()
-			backoff = retry
 			err = w.watch(ctx, namespace, from)
 		}
-		if err == nil || ctx.Err() != nil {
-			continue // the API server has forgotten where the watch was
+		if ctx.Err() != nil {
+			return
 		}
-		pause := backoff.Step()
-		w.options.Log.Error(err, "Cannot follow objects", "resource", w.options.Resource.Resource, "namespace", namespace, "retryAfter", pause.String())
+		if time.Since(began) > lastingWatch {
+			backoff = retry
+		}
+		pause := backoff.Step() // a list of a whole cluster is expensive
+		if err != nil {
+			w.options.Log.Error(err, "Cannot follow objects", "resource", w.options.Resource.Resource, "namespace", namespace, "retryAfter", pause.String())
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -151,7 +160,8 @@ const pageSize = 500
 
 // list compares what is followed with what there is, and returns where a watch goes on.
 func (w *Watch) list(ctx context.Context, namespace string) (from string, err error) {
-	missing := w.followed(namespace)
+	before := w.followed(namespace)
+	missing := maps.Clone(before)
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := w.options.Client.Resource(w.options.Resource).Namespace(namespace).List(ctx, options)
@@ -167,6 +177,7 @@ func (w *Watch) list(ctx context.Context, namespace string) (from string, err er
 			for name := range missing {
 				w.note(name, nil)
 			}
+			w.askAgain(namespace, before)
 			return page.ResourceVersion, nil
 		}
 	}
@@ -202,7 +213,14 @@ func (w *Watch) watch(ctx context.Context, namespace, from string) error {
 type watcher struct{ objects metadata.ResourceInterface }
 
 func (w *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return w.objects.Watch(ctx, options)
+	watching, err := w.objects.Watch(ctx, options)
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
+		// A RetryWatcher would try the same version again and again. It takes an event for the end.
+		expired := watch.NewFakeWithChanSize(1, false)
+		expired.Error(&status.ErrStatus)
+		return expired, nil
+	}
+	return watching, err
 }
 
 // note notes an object that is followed, or that it is gone.
@@ -215,6 +233,22 @@ func (w *Watch) note(name types.NamespacedName, object *metav1.PartialObjectMeta
 	}
 	w.mu.Unlock()
 	if followed && before != now {
+		w.options.Changed(name)
+	}
+}
+
+// askAgain has objects asked for again that are followed since the list began: they may have
+// been deleted before the page that they would stand on.
+func (w *Watch) askAgain(namespace string, before map[types.NamespacedName]struct{}) {
+	for name := range w.followed(namespace) {
+		if _, ok := before[name]; ok {
+			continue
+		}
+		w.mu.Lock()
+		if _, followed := w.versions[name]; followed {
+			w.versions[name] = version{}
+		}
+		w.mu.Unlock()
 		w.options.Changed(name)
 	}
 }

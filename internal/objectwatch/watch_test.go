@@ -31,6 +31,7 @@ type apiServer struct {
 	lists   int
 	gets    int
 	refuses error
+	expired int // how often a watch is refused because its version is too old
 }
 
 func (a *apiServer) Resource(schema.GroupVersionResource) metadata.Getter { return getter{a} }
@@ -92,6 +93,10 @@ func (a *apiServer) List(_ context.Context, options metav1.ListOptions) (*metav1
 func (a *apiServer) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.expired > 0 {
+		a.expired--
+		return nil, apierrors.NewResourceExpired("too old")
+	}
 	a.watch = watch.NewFake()
 	return a.watch, nil
 }
@@ -230,7 +235,7 @@ func TestFollowWhileListing(t *testing.T) {
 		}
 		w, changed := start(t, api)
 		close(made)
-		want(t, "it was there all the time", changed())
+		want(t, "it may have been deleted before the list", changed(), "a")
 		wantVersion(t, w, "a", "uid/1")
 	})
 }
@@ -253,5 +258,20 @@ func TestForbidden(t *testing.T) {
 		if !w.HasSynced() {
 			t.Error("it is not in sync")
 		}
+	})
+}
+
+// A watch that the API server refuses because its version is too old begins with another list.
+func TestVersionTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &apiServer{objects: map[string]string{"a": "1"}, expired: 2}
+		w, changed := start(t, api)
+		wantVersion(t, w, "a", "uid/1")
+		time.Sleep(time.Minute)
+		api.event(t, watch.Modified, object("a", "2"))
+		if got := changed(); !slices.Contains(got, "a") || api.lists != 3 {
+			t.Errorf("changes of %q after %d lists, want one of a after 3", got, api.lists)
+		}
+		wantVersion(t, w, "a", "uid/2")
 	})
 }

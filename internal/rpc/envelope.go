@@ -1,5 +1,7 @@
 package rpc
 
+import "bytes"
+
 // Kind is what a message is.
 type Kind uint8
 
@@ -358,10 +360,17 @@ func (s *scanner) meta() *Error {
 // else it is a matter between client and server.
 func (s *scanner) valueOf(key int) (Span, *Error) {
 	value, err := s.value()
-	if err == nil && key >= 0 && hasLoneSurrogate(value.Of(s.b)) {
+	if err != nil || key < 0 {
+		return value, err
+	}
+	raw := value.Of(s.b)
+	if len(raw) > decodedBytes && raw[0] == '"' && bytes.IndexByte(raw, '\\') >= 0 {
+		return Span{}, invalid(value.Start, "a text with escapes that is too long")
+	}
+	if hasLoneSurrogate(raw) {
 		return Span{}, invalid(value.Start, "half of a surrogate pair, which parsers read differently")
 	}
-	return value, err
+	return value, nil
 }
 
 // absent says whether a value stands for none at all.

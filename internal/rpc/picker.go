@@ -68,6 +68,18 @@ func (p *picker) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 		p.seen |= 1 << i
 		return i, nil
 	}
+	if len(name) > decodedBytes && (escaped || !isPlain(name)) {
+		return 0, invalid(offset, "the name of a member has escapes, or other characters than those of ASCII, and is too long")
+	}
+	if known := p.lookAlike(name, escaped); known != "" {
+		return 0, invalid(offset, `the member "`+known+`" is spelled in a way that parsers disagree on`)
+	}
+	return -1, nil
+}
+
+// lookAlike returns the known member that some decoders take a name for, or nothing. Some
+// ignore case, and one takes "name\u0000" for "name".
+func (p *picker) lookAlike(name []byte, escaped bool) string {
 	if escaped {
 		name = unquote(append(append([]byte{'"'}, name...), '"'))
 	}
@@ -79,13 +91,11 @@ func (p *picker) lookUp(name []byte, escaped bool, offset int) (int, *Error) {
 		if plain && len(name) != len(known) {
 			continue
 		}
-		// Some decoders ignore case, and one takes "name\u0000" for "name", so to them this
-		// would be the known member.
 		if bytes.EqualFold(name, []byte(known)) {
-			return 0, invalid(offset, `the member "`+known+`" is spelled in a way that parsers disagree on`)
+			return known
 		}
 	}
-	return -1, nil
+	return ""
 }
 
 // visible is a name without blanks at its ends, and without the characters anywhere that

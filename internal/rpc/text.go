@@ -20,6 +20,10 @@ func Text(message []byte, value Span) []byte {
 	return unquote(raw)
 }
 
+// decodedBytes is the longest text that a scan decodes, which takes several copies of it. No
+// budget counts them.
+const decodedBytes = 64 << 10
+
 func unquote(raw []byte) []byte {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {

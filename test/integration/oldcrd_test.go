@@ -24,7 +24,7 @@ import (
 // must neither stop to look at the server nor look at it all the time.
 func TestCRDIsOlderThanTheManager(t *testing.T) {
 	g := NewWithT(t)
-	useCRDWithout(t, "address")
+	useCRDWithout(t, "sessions")
 	namespace := newNamespace(t, shared, "old-crd-")
 	token := newAccount(t, shared, namespace, "prometheus")
 	create(t, shared, &rbacv1.ClusterRoleBinding{
@@ -46,7 +46,7 @@ func TestCRDIsOlderThanTheManager(t *testing.T) {
 	create(t, shared, server)
 	accepted := func(g Gomega) string {
 		g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)).To(Succeed())
-		_, known, err := unstructured.NestedMap(server.Object, "status", "address")
+		_, known, err := unstructured.NestedFieldNoCopy(server.Object, "status", "sessions")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(known).To(BeFalse(), "the CRD has the field")
 		conditions, _, err := unstructured.NestedSlice(server.Object, "status", "conditions")

@@ -101,7 +101,7 @@ func (c *Config) Validate() error {
 		checkRange("limit-line-bytes", int64(c.LineBytes), 1<<10, 1<<32),
 		checkRange("limit-replay-bytes", int64(c.ReplayBytes), 0, 1<<32),
 		checkRange("limit-streams", int64(c.StreamsPerSession), 1, 1<<20),
-		checkRange("limit-calls", int64(c.CallsPerSession), 1, 1<<20),
+		checkRange("limit-calls", int64(c.CallsPerSession), 1, 1<<14),
 		checkRange("limit-starts", int64(c.ConcurrentStarts), 1, 1<<20),
 		checkLeast("idle-timeout", c.IdleTimeout, time.Second),
 		checkLeast("max-lifetime", c.MaxLifetime, time.Second),
@@ -153,10 +153,13 @@ func (c *Config) Budget() int64 {
 // connectionBytes is more than an open connection costs whose client sends nothing.
 const connectionBytes = 64 << 10
 
+// mostConnections bounds what the listener looks through at its limit, to evict one.
+const mostConnections = 8192
+
 // Connections is how many connections of clients may be open: enough for the sessions, and
 // as many as would fit into the budget, although the budget does not count them.
 func (c *Config) Connections() int {
-	return max(int(c.Budget()/connectionBytes), 4*c.MaxSessions)
+	return max(min(int(c.Budget()/connectionBytes), mostConnections), 4*c.MaxSessions)
 }
 
 // Translates says whether clients of 2026-07-28 can use a server that has sessions only.

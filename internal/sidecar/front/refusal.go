@@ -66,6 +66,8 @@ func RefuseMessage(w http.ResponseWriter, id []byte, err error, ended string) {
 		Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, ended)
 	case errors.Is(err, session.ErrDuplicateID):
 		Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, err.Error())
+	case errors.Is(err, session.ErrLongName):
+		Refuse(w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, err.Error())
 	case errors.Is(err, session.ErrTooManyCalls):
 		Unavailable(w, id, err.Error())
 	default:

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -413,5 +414,24 @@ func TestDetachedStreamsAreBounded(t *testing.T) {
 				t.Errorf("%d bytes wait, %d streams are detached", h.waiting, len(h.detached))
 			}
 		})
+	}
+}
+
+// What a session keeps of a call has a bound, and a refused call leaves nothing behind.
+func TestLongNames(t *testing.T) {
+	h := newHarness(t, generous)
+	defer h.End(ErrEnded)
+	long := strings.Repeat("x", nameBytes)
+	for name, text := range map[string]string{
+		"id":    `{"jsonrpc":"2.0","id":"` + long + `","method":"ping"}`,
+		"token": `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"task":{},"_meta":{"progressToken":"` + long + `"}}}`,
+	} {
+		short := h.message(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		if _, err := h.Call(t.Context(), short, h.message(text)); !errors.Is(err, ErrLongName) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(h.calls) != 0 || len(h.streams) != 0 {
+			t.Errorf("%s: %d calls and %d streams are left", name, len(h.calls), len(h.streams))
+		}
 	}
 }

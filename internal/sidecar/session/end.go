@@ -32,9 +32,10 @@ var ErrSlow = errors.New("the client does not read what it is sent, and the adap
 func (s *Session) giveWay() {
 	s.mu.Lock()
 	s.dropNoticesLocked(&s.backlog, 0)
-	for s.giveUpLocked() {
-		s.room.Broadcast()
+	for more := true; more; {
+		more = s.giveUpLocked()
 	}
+	s.room.Broadcast()
 	s.mu.Unlock()
 	if s.endIf(ErrSlow, s.slowLocked) {
 		s.metrics.SlowClients.Inc()

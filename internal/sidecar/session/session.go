@@ -82,6 +82,7 @@ const (
 // Errors that front ends turn into answers.
 var (
 	ErrDuplicateID    = errors.New("a request with this id is in flight already")
+	ErrLongName       = fmt.Errorf("id and progress token may have %d bytes each", nameBytes)
 	ErrTooManyCalls   = fault.Busy("too many calls are in flight in this session")
 	ErrServerBusy     = fault.Busy("the server does not read what is waiting for it")
 	ErrTooManyStreams = fault.Busy("too many streams are open in this session")
@@ -265,9 +266,9 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 	for i := range requests {
 		request := &requests[i]
 		id := request.Envelope.ID.Of(request.Bytes)
-		if s.callLocked(id) != nil {
+		if err := s.checkNamesLocked(request, id); err != nil {
 			s.forgetLocked(stream.stream, requests[:i])
-			return nil, ErrDuplicateID
+			return nil, err
 		}
 		c := &stream.first
 		if c.stream != nil { // taken
@@ -285,6 +286,22 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		s.lookAtLocked(s.touched.Add(s.limits.CommitAfter))
 	}
 	return stream, nil
+}
+
+// nameBytes bounds what a session keeps of a call: its id, and its progress token, which a
+// session keeps for as long as it lasts if the call becomes a task.
+const nameBytes = 8 << 10
+
+// checkNamesLocked says why a request cannot be in flight with this id and its progress token.
+func (s *Session) checkNamesLocked(request *Message, id []byte) error {
+	switch {
+	case len(id) > nameBytes || len(request.Envelope.ProgressToken.Of(request.Bytes)) > nameBytes:
+		return ErrLongName
+	case s.callLocked(id) != nil:
+		return ErrDuplicateID
+	default:
+		return nil
+	}
 }
 
 // forgetLocked removes calls that the server did not get, and their stream unless it is a

@@ -121,17 +121,25 @@ func (p *process) noteSent(c *call, err error) error {
 	}
 	p.working.End(c.first) // the process has not seen it
 	s.doneLocked(c)
-	s.takeLocked(c)
+	waits := s.takeLocked(c) != nil
+	if c.parked != nil {
+		s.forgetLocked(c.parked)
+	}
+	outcome := errGone
 	switch {
 	case errors.Is(err, fault.ErrBusy):
-		return s.busy(err)
+		outcome = s.busy(err)
 	case mux.IsUnread(err):
 		p.unreadLocked()
-		return s.busy(mux.ErrUnread)
+		outcome = s.busy(mux.ErrUnread)
+	default:
+		p.unlistLocked() // no other call must try
+		go p.AwaitReason(err)
 	}
-	p.unlistLocked() // no other call must try
-	go p.AwaitReason(err)
-	return errGone
+	if !waits {
+		return nil // the client has its answer: the process asked for input before it had all of the call
+	}
+	return outcome
 }
 
 // failLocked ends a call whose process has ended.

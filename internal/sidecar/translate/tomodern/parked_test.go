@@ -505,25 +505,33 @@ func TestManyQuestions(t *testing.T) {
 }
 
 // A process may ask before the adapter knows that the process has the call. If that process ends, the
-// client that comes back has to call again.
+// client that comes back has to call again. No other process gets the call, because the client
+// has been asked for input.
 func TestEndOfProcessThatAskedAtOnce(t *testing.T) {
-	play(t, nil, func(p *script) {
-		p.refuse = func(m session.Message) error {
-			if string(m.Envelope.Method) != "tools/call" {
-				return nil
-			}
-			p.request("1", form)
-			time.Sleep(2 * gatherTime)
-			p.end(errPlayed)
-			time.Sleep(gatherTime)
-			return errTaken
-		}
-	}, func(s *stage) {
-		request := s.post(elicits, "tools/call", toolX)
-		time.Sleep(time.Second)
-		round := request.asked()
-		s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
-	})
+	for name, sent := range map[string]error{"the process has the call": errTaken, "it has a part of the call": errPlayed} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(p *script) {
+				p.refuse = func(m session.Message) error {
+					if string(m.Envelope.Method) != "tools/call" {
+						return nil
+					}
+					p.request("1", form)
+					time.Sleep(2 * gatherTime)
+					p.end(errPlayed)
+					time.Sleep(gatherTime)
+					return sent
+				}
+			}, func(s *stage) {
+				request := s.post(elicits, "tools/call", toolX)
+				time.Sleep(time.Second)
+				round := request.asked()
+				s.post(elicits, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
+				if got := s.server.metrics.Starts.Value(); got != 1 {
+					t.Errorf("%d processes got the call", got)
+				}
+			})
+		})
+	}
 }
 
 // So can they have so many bytes.
