@@ -8,8 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
-// nameBytes bounds each string that the adapter keeps of a call or a subscription: the id, the
-// progress token and the URI.
+// nameBytes bounds the URI of a subscription. The session bounds ids and progress tokens.
 const nameBytes = 8 << 10
 
 // Send takes a message from the client. It forwards the message to the child process, unless the
@@ -37,9 +36,6 @@ func (v *sessionView) Send(ctx context.Context, message session.Message) error {
 
 func (v *sessionView) request(ctx context.Context, request session.Message) error {
 	id := string(request.Envelope.ID.Of(request.Bytes))
-	if len(id) > nameBytes || request.Envelope.ProgressToken.End-request.Envelope.ProgressToken.Start > nameBytes {
-		return v.refuse(id, rpc.CodeInvalidRequest, "id and progress token may have "+strconv.Itoa(nameBytes)+" bytes each")
-	}
 	method := string(request.Envelope.Method)
 	switch method {
 	case "initialize":

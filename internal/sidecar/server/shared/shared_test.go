@@ -219,7 +219,6 @@ func TestWhatDoesNotPass(t *testing.T) {
 		`{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"debug"}}`: `{"jsonrpc":"2.0","id":5,"result":{}}`,
 		`{"jsonrpc":"2.0","id":6,"method":"logging/setLevel","params":{"level":"loud"}}`:  `"code":-32602`,
 		request("7", "server/discover"): `"code":-32601`,
-		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", nameBytes) + `","method":"m"}`: `"code":-32600`,
 	} {
 		expect(t, text, one.ask(text), want)
 	}
