@@ -121,7 +121,7 @@ func (w *Watch) Start(ctx context.Context) error {
 // A namespace that cannot be listed or watched is tried again after these.
 var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 
-// lastingWatch is how long a watch has to last to begin the back-off anew.
+// lastingWatch is how long a watch has to last before the back-off starts over.
 const lastingWatch = 30 * time.Second
 
 // follow lists and watches one namespace until the context ends.
