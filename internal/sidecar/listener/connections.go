@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 type connections struct {
 	limit   int
 	minIdle time.Duration // before an idle connection may be evicted
+	pause   time.Duration // after a look through all connections that has found no victim
 
 	checked          atomic.Int64 // when deadlines were last enforced, in nanoseconds
 	refused, evicted atomic.Uint64
@@ -24,14 +26,20 @@ type connections struct {
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 	byAddress map[string]int // open connections
+	victims   []*conn        // that are evicted next, unless they get a request before
+	nextLook  time.Time      // for victims
 }
 
 // defaultMinIdle is long enough for a request that the client sends at the same moment to
 // arrive before the eviction.
 const defaultMinIdle = 5 * time.Second
 
+// defaultPause is short for a client that tries again, and long beside a look through all
+// connections.
+const defaultPause = 10 * time.Millisecond
+
 func newConnections(limit int) *connections {
-	l := &connections{limit: limit, minIdle: defaultMinIdle, open: map[*conn]struct{}{}, byAddress: map[string]int{}}
+	l := &connections{limit: limit, minIdle: defaultMinIdle, pause: defaultPause, open: map[*conn]struct{}{}, byAddress: map[string]int{}}
 	l.checked.Store(time.Now().UnixNano())
 	return l
 }
@@ -61,35 +69,81 @@ func (l *connections) admit(c *conn) bool {
 	return admitted
 }
 
-// victimLocked is the connection to evict, or nil: one of the address that has most, or else
-// one of any address.
+// victimShare is which part of the limit one look through all connections chooses as the next
+// victims: one in so many.
+const victimShare = 32
+
+// victimLocked is the connection to evict, or nil. A client can have the Server evict one for each
+// connection that it opens, so the Server does not look through all connections each time.
 func (l *connections) victimLocked() *conn {
+	now := time.Now()
+	if c := l.nextVictimLocked(now); c != nil || now.Before(l.nextLook) {
+		return c
+	}
+	l.chooseVictimsLocked(now)
+	c := l.nextVictimLocked(now)
+	if c == nil {
+		l.nextLook = now.Add(l.pause)
+	}
+	return c
+}
+
+// nextVictimLocked is the next of the chosen victims that has got no request meanwhile, or nil.
+func (l *connections) nextVictimLocked(now time.Time) *conn {
+	for len(l.victims) > 0 {
+		c := l.victims[0]
+		l.victims[0], l.victims = nil, l.victims[1:]
+		if _, open := l.open[c]; open && l.mayEvict(c, now) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (l *connections) mayEvict(c *conn, now time.Time) bool {
+	return c.is(http.StateNew) || c.is(http.StateIdle) && c.idleSince.Load() < now.Add(-l.minIdle).UnixNano()
+}
+
+// chooseVictimsLocked chooses the next victims: of the address that has most connections, or else
+// of any address.
+func (l *connections) chooseVictimsLocked(now time.Time) {
 	busiest := ""
 	for address, count := range l.byAddress {
 		if count > l.byAddress[busiest] {
 			busiest = address
 		}
 	}
-	if c := l.victimAmongLocked(func(c *conn) bool { return c.address == busiest }); c != nil {
-		return c
+	type candidate struct { // with what it is sorted by, which may change meanwhile
+		*conn
+		idle  bool
+		since int64
 	}
-	return l.victimAmongLocked(func(*conn) bool { return true })
-}
-
-func (l *connections) victimAmongLocked(may func(*conn) bool) *conn {
-	var unused, idle *conn
-	now := time.Now()
-	unusedSince, idleSince := now.UnixNano(), now.Add(-l.minIdle).UnixNano()
+	var all, ofBusiest []candidate
 	for c := range l.open {
-		switch since := c.idleSince.Load(); {
-		case !may(c):
-		case c.is(http.StateNew) && since < unusedSince:
-			unused, unusedSince = c, since
-		case c.is(http.StateIdle) && since < idleSince:
-			idle, idleSince = c, since
+		if !l.mayEvict(c, now) {
+			continue
+		}
+		all = append(all, candidate{c, c.is(http.StateIdle), c.idleSince.Load()})
+		if c.address == busiest {
+			ofBusiest = append(ofBusiest, all[len(all)-1])
 		}
 	}
-	return cmp.Or(unused, idle)
+	if len(ofBusiest) > 0 {
+		all = ofBusiest
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		switch {
+		case a.idle == b.idle:
+			return cmp.Compare(a.since, b.since)
+		case a.idle:
+			return 1
+		default:
+			return -1
+		}
+	})
+	for _, c := range all[:min(len(all), max(1, l.limit/victimShare))] {
+		l.victims = append(l.victims, c.conn)
+	}
 }
 
 // remove forgets a connection that is closed.

@@ -141,7 +141,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 func TestUsedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 2)
-	c.conns.minIdle = time.Hour
+	c.conns.minIdle, c.conns.pause = time.Hour, 0
 	busy, idle := c.dial(), c.dial()
 	c.get(idle)
 	c.send(busy, "/slow")
@@ -204,4 +204,38 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		t.Errorf("%d connections and %d addresses are remembered", open, addresses)
 	}
 	c.get(kept)
+}
+
+// One look through all connections chooses several victims, the oldest first. A connection that
+// gets a request meanwhile stays.
+func TestVictimsAreChosenTogether(t *testing.T) {
+	const limit = 4 * victimShare
+	conns := newConnections(limit)
+	open := func() *conn {
+		c := &conn{TCPConn: &net.TCPConn{}, conns: conns, address: "192.0.2.1"}
+		if !conns.admit(c) {
+			t.Fatal("there is no room")
+		}
+		return c
+	}
+	var all []*conn
+	for range limit {
+		all = append(all, open())
+	}
+	isOpen := func(c *conn) bool { _, ok := conns.open[c]; return ok }
+	open()
+	if isOpen(all[0]) || !isOpen(all[1]) || len(conns.victims) != limit/victimShare-1 {
+		t.Fatalf("the oldest is not the only victim, or %d others are chosen", len(conns.victims))
+	}
+	recordState(all[1], http.StateActive)
+	_ = all[2].Close()
+	open() // in the place of the closed one
+	open()
+	if !isOpen(all[1]) || isOpen(all[3]) || len(conns.open) != limit {
+		t.Errorf("a connection with a request is evicted, or not the next victim; %d are open", len(conns.open))
+	}
+	open()
+	if len(conns.victims) != limit/victimShare-1 || isOpen(all[4]) {
+		t.Errorf("no other victims are chosen: %d", len(conns.victims))
+	}
 }
