@@ -33,4 +33,8 @@ const (
 	// HeaderSessions carries the instance's Sessions with a catalogue, outside its ETag: they
 	// change all the time.
 	HeaderSessions = "Slipway-Sessions"
+	// HeaderProcesses carries the instance's Processes with a catalog, outside its ETag. The
+	// adapter sends it only with the answer to a request that has the header, too: a manager that
+	// does not know it would take the answer's MAC for wrong.
+	HeaderProcesses = "Slipway-Processes"
 )

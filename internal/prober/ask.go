@@ -28,6 +28,8 @@ const (
 	maxReason  = 64      // characters
 	maxWords   = 1024
 
+	maxFailures = 1 << 20 // that an adapter can report
+
 	// inFlight bounds what answers may take together while they are worked on, and
 	// decodeCost is what one takes, in multiples of its size: as it came, its parts,
 	// and the catalogue that is made of them.
@@ -113,6 +115,7 @@ type reply struct {
 	unchanged bool // nothing but the sessions is new
 	etag      string
 	sessions  *adapterapi.Sessions // nil if it did not say
+	processes adapterapi.Processes // zero if it did not say
 	report    Report
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
@@ -135,6 +138,7 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	}
 	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
+	request.Header.Set(adapterapi.HeaderProcesses, "wanted")
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
 	}
@@ -147,13 +151,14 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 		return reply{}, lost(ctx, err, reached)
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header)}
+	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header), processes: processesOf(response.Header)}
 	if len(answer.etag) > maxTag {
 		answer.etag = ""
 	}
 	signed := func(body []byte) bool {
 		return proof.Opens(response.Header.Get(adapterapi.HeaderAnswer), adapterapi.Answer{
 			Status: response.StatusCode, ETag: response.Header.Get("ETag"), Sessions: response.Header.Get(adapterapi.HeaderSessions), Body: body,
+			Processes: response.Header.Get(adapterapi.HeaderProcesses),
 		})
 	}
 	switch status := response.StatusCode; {
@@ -236,6 +241,14 @@ func sessionsOf(header http.Header) *adapterapi.Sessions {
 	return &sessions
 }
 
+func processesOf(header http.Header) adapterapi.Processes {
+	processes, err := adapterapi.ParseProcesses(header.Get(adapterapi.HeaderProcesses))
+	if err != nil {
+		return adapterapi.Processes{}
+	}
+	return processes
+}
+
 // read takes the answer in. Nothing of the body is kept but what a Catalog has.
 func (a *asker) read(ctx context.Context, body io.Reader, signed func(body []byte) bool, stored string, answer *reply) error {
 	data, err := a.readAll(ctx, body)
@@ -298,6 +311,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 	}
 	answer.report = Report{
 		Ready: report.Ready, Reason: line(string(report.Reason), maxReason), Error: text(report.Error, maxWords),
+		Failures: min(max(report.Failures, 0), maxFailures),
 	}
 	answer.settings = report.Settings
 	var err error
