@@ -88,7 +88,7 @@ func (a *Adapter) newKeeper() *keeper.Keeper {
 	initializeFirst, only := a.backend.ProbeOrder()
 	return keeper.New(keeper.Options{
 		Connect:      a.backend.Connect,
-		StartTimeout: a.env.OpenTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,
+		StartTimeout: a.env.StartTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,
 		Probe: mcpprobe.Options{SkipDiscover: initializeFirst}, Pinned: only,
 		Serves: a.backend.Serves,
 		Log:    a.env.Log.WithName("keeper"),

@@ -96,7 +96,7 @@ func (p processes) hasSessions(ctx context.Context) (bool, error) {
 	if p.era != sessionless.Auto {
 		return p.era == sessionless.Legacy, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, p.OpenTimeout/2)
+	waiting, cancel := context.WithTimeout(ctx, p.StartTimeout/2)
 	defer cancel()
 	state, err := p.awaitState(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || !slices.Contains(unknown, s.Reason) })
 	if err != nil && ctx.Err() == nil {
@@ -218,7 +218,7 @@ func NewShared(env *Env, starter child.Starter) Backend {
 		Acquire: func(ctx context.Context) (mux.Server, error) { return pool.Acquire(ctx) },
 		Session: env.SessionLimits(), SessionMetrics: &env.SessionMetrics,
 		Calls: shared.MaxCalls, Subscriptions: shared.MaxSubscriptions, InputBytes: session.PendingBytes, BacklogBytes: env.LineBytes,
-		StartTimeout: env.OpenTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
+		StartTimeout: env.StartTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
 	})
 	return &sharedProcess{newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(process.Open(ctx))
