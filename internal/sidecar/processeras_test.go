@@ -26,7 +26,7 @@ func TestSlowModernServer(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StartTimeout = time.Hour },
-		"sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
+		"sh", "-c", "echo loading; until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	answered := make(chan string, 1)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
@@ -158,6 +159,9 @@ func (b *base) Parts() []admin.Part {
 	}
 	return parts
 }
+
+// Processes implements Backend.
+func (b *base) Processes() adapterapi.Processes { return adapterapi.Processes{} }
 
 // Metrics implements Backend.
 func (b *base) Metrics() []metrics.Metric {
