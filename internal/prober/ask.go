@@ -8,10 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -142,13 +142,10 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
 	}
-	reached := false
-	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { reached = true }, // before Do returns, if at all
-	}))
-	response, err := a.http.Do(request)
+	var seen contact
+	response, err := a.http.Do(request.WithContext(seen.trace(ctx)))
 	if err != nil {
-		return reply{}, lost(ctx, err, reached)
+		return reply{}, lost(ctx, err, seen.get())
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header), processes: processesOf(response.Header)}
@@ -205,16 +202,22 @@ func (a *asker) hasRoom(bytes int64) bool {
 
 // lost is for a request without an answer. Its words are the same every time: they
 // have no port of this side in them.
-func lost(ctx context.Context, err error, reached bool) error {
+func lost(ctx context.Context, err error, how how) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return failure(mcpprobe.Canceled, 0, "")
-	case !reached:
-		return failure(mcpprobe.Unreachable, 0, innermost(err))
+	case !how.reached:
+		return &mcpprobe.Error{
+			Class: mcpprobe.Unreachable, Op: "catalogue", Detail: innermost(err),
+			Unheard: errors.Is(err, syscall.ECONNRESET), // a reset can come before the transport knows of the connection
+		}
 	case ctx.Err() != nil || isTimeout(err):
 		return failure(mcpprobe.Timeout, 0, "")
 	default:
-		return failure(mcpprobe.Closed, 0, "the adapter ended the connection before its answer")
+		return &mcpprobe.Error{
+			Class: mcpprobe.Closed, Op: "catalogue", Detail: "the adapter ended the connection before its answer",
+			Unheard: how.fresh && !how.heard,
+		}
 	}
 }
 
@@ -298,7 +301,7 @@ func (a *asker) readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 			}
 			return data, nil
 		case err != nil:
-			return data, lost(ctx, err, true)
+			return data, lost(ctx, err, how{reached: true, heard: true})
 		}
 	}
 }

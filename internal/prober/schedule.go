@@ -273,7 +273,7 @@ func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 		p.settlePush(i, a, now)
 	}
 	if a.verified {
-		i.verified(a.verifyErr, now)
+		i.verified(i.meshed(a), now)
 	}
 	switch {
 	case !a.asked:
