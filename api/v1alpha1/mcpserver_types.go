@@ -245,6 +245,17 @@ type Session struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 
+	// startTimeout is how long a process of the server may take to start and
+	// answer its first request; 60s when left out. Until then the server is
+	// starting, and not broken; after it the process is ended and another one
+	// started. Raise it for servers that install packages or load a model
+	// when they start.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="session.startTimeout must be a duration from 1s to 1h, such as 90s or 5m"
+	StartTimeout *metav1.Duration `json:"startTimeout,omitempty"`
+
 	// idleTimeout ends a session in which nothing happened for this long; 30m
 	// when left out. Durations are written like 90s, 30m or 1h30m.
 	// +optional

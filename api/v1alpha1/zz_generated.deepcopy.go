@@ -716,6 +716,11 @@ func (in *Session) DeepCopyInto(out *Session) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.StartTimeout != nil {
+		in, out := &in.StartTimeout, &out.StartTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.IdleTimeout != nil {
 		in, out := &in.IdleTimeout, &out.IdleTimeout
 		*out = new(metav1.Duration)

@@ -46,7 +46,7 @@ func bindConfig(flags *flag.FlagSet, c *config.Config) {
 	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
 	flags.DurationVar(&c.SettleTime, "settle-time", c.SettleTime, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait")
-	flags.DurationVar(&c.OpenTimeout, "open-timeout", c.OpenTimeout, "for the server to start and answer initialize")
+	flags.DurationVar(&c.StartTimeout, "start-timeout", c.StartTimeout, "for a server process to start and answer initialize; until then it is starting, and not broken")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "spare server processes, started in advance for new sessions")
 	flags.Int64Var(&c.MemoryLimit, "memory-limit", c.MemoryLimit, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes, whichever is more; a request without room is answered 503")
 	flags.Int64Var(&c.BodyBytes, "limit-body-bytes", c.BodyBytes, "largest request body; a larger one is answered 413")

@@ -213,13 +213,13 @@ func newStarter(c config.Config, o options, drained func(context.Context)) (chil
 const launcherPatience = 5 * time.Second
 
 // patientStarter starts processes by a launcher, and waits for the launcher to connect.
-type patientStarter struct{ host *launcher.Host }
+type patientStarter struct{ *launcher.Host }
 
 func (s patientStarter) Spawn(ctx context.Context, label string) (*launcher.Process, error) {
 	waiting, cancel := context.WithTimeout(ctx, launcherPatience)
 	defer cancel()
-	if s.host.WaitConnected(waiting) != nil {
+	if s.WaitConnected(waiting) != nil {
 		return nil, launcher.ErrNoLauncher
 	}
-	return s.host.Spawn(ctx, label)
+	return s.Host.Spawn(ctx, label)
 }

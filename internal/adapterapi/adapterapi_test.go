@@ -149,7 +149,12 @@ func TestAnswerIsBoundToItsRequest(t *testing.T) {
 	if !ok {
 		t.Fatal("the proof is not taken")
 	}
-	answer := Answer{Status: 200, ETag: `"1"`, Sessions: "3", Body: []byte(`{"ready":true}`)}
+	answer := Answer{Status: 200, ETag: `"1"`, Sessions: "3", Body: []byte(`{"ready":true}`), Processes: "0/0/0/0/"}
+	changed := func(change func(*Answer)) Answer {
+		other := answer
+		change(&other)
+		return other
+	}
 	sealed := heard.Seal(answer)
 	if !asked.Opens(sealed, answer) {
 		t.Error("the answer is not taken")
@@ -159,17 +164,28 @@ func TestAnswerIsBoundToItsRequest(t *testing.T) {
 	for name, got := range map[string]bool{
 		"to another request":  second.Opens(sealed, answer),
 		"of another key":      asked.Opens(stranger.Seal(answer), answer),
-		"other status":        asked.Opens(sealed, Answer{304, answer.ETag, answer.Sessions, answer.Body}),
-		"other tag":           asked.Opens(sealed, Answer{200, `"2"`, answer.Sessions, answer.Body}),
-		"other sessions":      asked.Opens(sealed, Answer{200, answer.ETag, "4", answer.Body}),
-		"other body":          asked.Opens(sealed, Answer{200, answer.ETag, answer.Sessions, []byte(`{"ready":false}`)}),
-		"text moved":          asked.Opens(sealed, Answer{200, `"1"3`, "", answer.Body}),
+		"other status":        asked.Opens(sealed, changed(func(a *Answer) { a.Status = 304 })),
+		"other tag":           asked.Opens(sealed, changed(func(a *Answer) { a.ETag = `"2"` })),
+		"other sessions":      asked.Opens(sealed, changed(func(a *Answer) { a.Sessions = "4" })),
+		"other body":          asked.Opens(sealed, changed(func(a *Answer) { a.Body = []byte(`{"ready":false}`) })),
+		"text moved":          asked.Opens(sealed, changed(func(a *Answer) { a.ETag, a.Sessions = `"1"3`, "" })),
+		"other processes":     asked.Opens(sealed, changed(func(a *Answer) { a.Processes = "1/1/0/0/signal 11" })),
+		"no processes":        asked.Opens(sealed, changed(func(a *Answer) { a.Processes = "" })),
 		"the request's proof": asked.Opens(header[strings.LastIndex(header, ".")+1:], answer),
 		"none":                asked.Opens("", answer),
 	} {
 		if got {
 			t.Errorf("%s: it is taken", name)
 		}
+	}
+}
+
+// An adapter or a manager that does not know Processes makes and checks this MAC. It is stable.
+func TestAnswerWithoutProcesses(t *testing.T) {
+	proof := Proof{key: key(t, hexKey).Derive(UseCatalog), nonce: "AAAAAAAAAAAAAAAAAAAAAA"}
+	got := proof.Seal(Answer{Status: 200, ETag: `"1"`, Sessions: "3/20/0", Body: []byte(`{"ready":true}`)})
+	if want := "BbO2whzmoJCQJubA7nAuW4mUVJwmw2eJZaLNSMoADa8"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -186,6 +202,7 @@ func TestReportIsStable(t *testing.T) {
 		{Ready: true, Settings: &SettingsState{Version: 1, Generation: 7, Digest: "00"}},
 		{Ready: true, Settings: &SettingsState{Version: 1}},
 	}
+	want = append(want, Report{Reason: Exited, Error: "why", Failures: 2})
 	for _, reason := range []Reason{Starting, Unstartable, Exited, Silent, Unauthorized, Busy, NoRoom, Broken} {
 		want = append(want, Report{Reason: reason, Error: "why"})
 	}

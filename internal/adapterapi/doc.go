@@ -30,7 +30,14 @@ const (
 	HeaderProbe = "Slipway-Probe"
 	// HeaderAnswer carries the adapter's MAC over its answer to a request with a proof.
 	HeaderAnswer = "Slipway-Answer"
+	// HeaderFailed is in the answer of the client port to the manager's probe if the adapter cannot
+	// serve it because the server fails, and not because a limit is reached.
+	HeaderFailed = "Slipway-Failed"
 	// HeaderSessions carries the instance's Sessions with a catalogue, outside its ETag: they
 	// change all the time.
 	HeaderSessions = "Slipway-Sessions"
+	// HeaderProcesses carries the instance's Processes with a catalog, outside its ETag. The
+	// adapter sends it only with the answer to a request that has the header, too: a manager that
+	// does not know it would take the answer's MAC for wrong.
+	HeaderProcesses = "Slipway-Processes"
 )

@@ -91,10 +91,11 @@ func (p Proof) body(body []byte) []byte { return p.mac("body", []byte(p.nonce), 
 
 // Answer is what an adapter says: all that the manager acts on.
 type Answer struct {
-	Status   int
-	ETag     string
-	Sessions string
-	Body     []byte
+	Status    int
+	ETag      string
+	Sessions  string
+	Body      []byte
+	Processes string // empty from an adapter that was not asked, or does not know them
 }
 
 // Seal is the header that an answer to the request carries.
@@ -108,7 +109,11 @@ func (p Proof) Opens(header string, answer Answer) bool {
 }
 
 func (p Proof) answer(answer Answer) []byte {
-	return p.mac("answer", []byte(p.nonce), []byte(strconv.Itoa(answer.Status)), []byte(answer.ETag), []byte(answer.Sessions), answer.Body)
+	parts := [][]byte{[]byte(p.nonce), []byte(strconv.Itoa(answer.Status)), []byte(answer.ETag), []byte(answer.Sessions), answer.Body}
+	if answer.Processes != "" { // without them it is the MAC of adapters that do not know them
+		parts = append(parts, []byte(answer.Processes))
+	}
+	return p.mac("answer", parts...)
 }
 
 // mac is over parts with their lengths, so that no two lists of parts have the same.

@@ -49,7 +49,12 @@ type Error struct {
 	Code       int           // of JSON-RPC, or 0
 	RetryAfter time.Duration // of a busy server, or 0
 	Detail     string
-	Err        error // the cause, for errors.Is and errors.As; may be nil
+	// Failed is true if the answer comes from an adapter, and its server fails: it is not busy.
+	Failed bool
+	// Unheard is true if the other side has accepted a connection, and closed or reset it before the
+	// first byte of any answer.
+	Unheard bool
+	Err     error // the cause, for errors.Is and errors.As; may be nil
 }
 
 func (e *Error) Error() string {

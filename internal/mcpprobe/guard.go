@@ -40,6 +40,7 @@ type guard struct {
 	status   atomic.Pointer[Error] // of the last response, if it was an error
 
 	reached   atomic.Bool  // the server has accepted a connection at least once
+	heard     atomic.Bool  // the server has sent a byte over HTTP
 	junkLines atomic.Int64 // lines of a process other than messages
 	nonsense  atomic.Int64 // lines that look like an answer and are none
 

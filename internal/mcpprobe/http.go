@@ -3,6 +3,7 @@ package mcpprobe
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -12,8 +13,11 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
@@ -55,7 +59,7 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 					return nil, err
 				}
 				g.reached.Store(true)
-				return newMortalConn(life, conn), nil
+				return newMortalConn(life, conn, &g.heard), nil
 			},
 			MaxResponseHeaderBytes: headerBytes,
 			DisableCompression:     true, // a small reply must not become a large one
@@ -70,10 +74,19 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 type mortalConn struct {
 	net.Conn
 	forget func() bool
+	heard  *atomic.Bool // the first byte sets it
 }
 
-func newMortalConn(life context.Context, conn net.Conn) *mortalConn {
-	return &mortalConn{conn, context.AfterFunc(life, func() { _ = conn.Close() })}
+func newMortalConn(life context.Context, conn net.Conn, heard *atomic.Bool) *mortalConn {
+	return &mortalConn{conn, context.AfterFunc(life, func() { _ = conn.Close() }), heard}
+}
+
+func (c *mortalConn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 {
+		c.heard.Store(true)
+	}
+	return n, err
 }
 
 func (c *mortalConn) Close() error {
@@ -150,11 +163,11 @@ func (r *roundTripper) lost(note *note, message sent, ended, err error) *Error {
 	var e *Error
 	switch dial, isDial := errors.AsType[*net.OpError](err); {
 	case !r.guard.reached.Load(), isDial && dial.Op == "dial":
-		e = &Error{Class: Unreachable, Detail: clean(reason(err))}
+		e = &Error{Class: Unreachable, Detail: clean(reason(err)), Unheard: errors.Is(err, syscall.ECONNRESET)}
 	case ended != nil:
 		e = fromContext(ended)
 	default:
-		e = &Error{Class: Closed, Detail: clean(reason(err))}
+		e = &Error{Class: Closed, Detail: clean(reason(err)), Unheard: !r.guard.heard.Load()}
 	}
 	note.set(e)
 	if message.method == methodDiscover {
@@ -181,6 +194,10 @@ func (r *roundTripper) receive(note *note, message sent, response *http.Response
 	e := statusError(response)
 	if e != nil {
 		e.Asked = r.asked(response.Request)
+	}
+	if e != nil && e.Class == Busy {
+		e.Failed = response.Header.Get(adapterapi.HeaderFailed) != ""
+		e.Detail = errorMessage(response, small)
 	}
 	r.guard.status.Store(e)
 	if e != nil {
@@ -249,6 +266,28 @@ func (r *roundTripper) answer(data []byte, message sent, required bool) ([]byte,
 	default:
 		return nil, protocolError("the reply does not answer the request")
 	}
+}
+
+// errorMessage returns the message of the JSON-RPC error in a response, or nothing. The body can be
+// read again.
+func errorMessage(response *http.Response, limit int) string {
+	data, _ := io.ReadAll(io.LimitReader(response.Body, int64(limit))) // the next to read gets the error
+	response.Body = &readAgain{io.MultiReader(bytes.NewReader(data), response.Body), response.Body}
+	var message struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(data, &message) != nil {
+		return ""
+	}
+	return clean(message.Error.Message)
+}
+
+// readAgain is a body of which a part was read already.
+type readAgain struct {
+	io.Reader
+	io.Closer
 }
 
 func bodyError(err error) *Error {

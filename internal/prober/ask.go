@@ -8,10 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -27,6 +27,8 @@ const (
 	maxTag     = 256     // bytes of an ETag
 	maxReason  = 64      // characters
 	maxWords   = 1024
+
+	maxFailures = 1 << 20 // that an adapter can report
 
 	// inFlight bounds what answers may take together while they are worked on, and
 	// decodeCost is what one takes, in multiples of its size: as it came, its parts,
@@ -113,6 +115,7 @@ type reply struct {
 	unchanged bool // nothing but the sessions is new
 	etag      string
 	sessions  *adapterapi.Sessions // nil if it did not say
+	processes adapterapi.Processes // zero if it did not say
 	report    Report
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
@@ -135,25 +138,24 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	}
 	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
+	request.Header.Set(adapterapi.HeaderProcesses, "wanted")
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
 	}
-	reached := false
-	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { reached = true }, // before Do returns, if at all
-	}))
-	response, err := a.http.Do(request)
+	var seen contact
+	response, err := a.http.Do(request.WithContext(seen.trace(ctx)))
 	if err != nil {
-		return reply{}, lost(ctx, err, reached)
+		return reply{}, lost(ctx, err, seen.get())
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header)}
+	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header), processes: processesOf(response.Header)}
 	if len(answer.etag) > maxTag {
 		answer.etag = ""
 	}
 	signed := func(body []byte) bool {
 		return proof.Opens(response.Header.Get(adapterapi.HeaderAnswer), adapterapi.Answer{
 			Status: response.StatusCode, ETag: response.Header.Get("ETag"), Sessions: response.Header.Get(adapterapi.HeaderSessions), Body: body,
+			Processes: response.Header.Get(adapterapi.HeaderProcesses),
 		})
 	}
 	switch status := response.StatusCode; {
@@ -200,16 +202,22 @@ func (a *asker) hasRoom(bytes int64) bool {
 
 // lost is for a request without an answer. Its words are the same every time: they
 // have no port of this side in them.
-func lost(ctx context.Context, err error, reached bool) error {
+func lost(ctx context.Context, err error, how how) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return failure(mcpprobe.Canceled, 0, "")
-	case !reached:
-		return failure(mcpprobe.Unreachable, 0, innermost(err))
+	case !how.reached:
+		return &mcpprobe.Error{
+			Class: mcpprobe.Unreachable, Op: "catalogue", Detail: innermost(err),
+			Unheard: errors.Is(err, syscall.ECONNRESET), // a reset can come before the transport knows of the connection
+		}
 	case ctx.Err() != nil || isTimeout(err):
 		return failure(mcpprobe.Timeout, 0, "")
 	default:
-		return failure(mcpprobe.Closed, 0, "the adapter ended the connection before its answer")
+		return &mcpprobe.Error{
+			Class: mcpprobe.Closed, Op: "catalogue", Detail: "the adapter ended the connection before its answer",
+			Unheard: how.fresh && !how.heard,
+		}
 	}
 }
 
@@ -234,6 +242,14 @@ func sessionsOf(header http.Header) *adapterapi.Sessions {
 		return nil
 	}
 	return &sessions
+}
+
+func processesOf(header http.Header) adapterapi.Processes {
+	processes, err := adapterapi.ParseProcesses(header.Get(adapterapi.HeaderProcesses))
+	if err != nil {
+		return adapterapi.Processes{}
+	}
+	return processes
 }
 
 // read takes the answer in. Nothing of the body is kept but what a Catalog has.
@@ -285,7 +301,7 @@ func (a *asker) readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 			}
 			return data, nil
 		case err != nil:
-			return data, lost(ctx, err, true)
+			return data, lost(ctx, err, how{reached: true, heard: true})
 		}
 	}
 }
@@ -298,6 +314,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 	}
 	answer.report = Report{
 		Ready: report.Ready, Reason: line(string(report.Reason), maxReason), Error: text(report.Error, maxWords),
+		Failures: min(max(report.Failures, 0), maxFailures),
 	}
 	answer.settings = report.Settings
 	var err error

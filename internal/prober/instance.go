@@ -197,6 +197,7 @@ func (i *instance) answered(answer reply, now time.Time) {
 	if answer.sessions != nil {
 		i.result.Sessions = *answer.sessions
 	}
+	i.result.Processes = answer.processes
 	before := i.result
 	switch {
 	case !answer.unchanged:

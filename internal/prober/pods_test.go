@@ -93,7 +93,10 @@ func adapter(state keeper.State) http.Handler {
 	return admin.Handler(admin.Options{
 		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
 		Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
-		Keys:     held, Settings: settings.New(settings.Options{}), Metrics: http.NotFoundHandler(),
+		Processes: func() adapterapi.Processes {
+			return adapterapi.Processes{Ended: 2, Crashed: 1, OutOfMemory: 1, Cause: "out of memory"}
+		},
+		Keys: held, Settings: settings.New(settings.Options{}), Metrics: http.NotFoundHandler(),
 	})
 }
 
@@ -112,6 +115,7 @@ func signed(handler http.Handler) http.Handler {
 		w.Header().Set("Content-Length", strconv.Itoa(recorded.Body.Len()))
 		w.Header().Set(adapterapi.HeaderAnswer, proof.Seal(adapterapi.Answer{
 			Status: recorded.Code, ETag: recorded.Header().Get("ETag"), Sessions: recorded.Header().Get(adapterapi.HeaderSessions), Body: recorded.Body.Bytes(),
+			Processes: recorded.Header().Get(adapterapi.HeaderProcesses),
 		}))
 		w.WriteHeader(recorded.Code)
 		_, _ = w.Write(recorded.Body.Bytes())

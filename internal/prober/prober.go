@@ -114,6 +114,9 @@ type Result struct {
 	Catalog *Catalog
 	// Sessions are those of clients.
 	Sessions adapterapi.Sessions
+	// Processes is what became of the server's processes of late; zero from an adapter that does
+	// not say.
+	Processes adapterapi.Processes
 	// Flapping is true while the catalogue changes so often that not every change
 	// is followed.
 	Flapping bool
@@ -122,9 +125,12 @@ type Result struct {
 // Report is what an adapter says of its server.
 type Report struct {
 	Ready bool
-	// Reason is one of those of package admin, for programs; Error is for people.
+	// Reason is one of those of package adapterapi, for programs; Error is for people.
 	Reason string
 	Error  string
+	// Failures is how many servers in a row the adapter has started in vain, since a server last
+	// answered; at most maxFailures.
+	Failures int64
 }
 
 // Catalog is what a server offers.

@@ -220,7 +220,7 @@ func TestRealAdapterIsSentSettings(t *testing.T) {
 	taken := make(chan int64, 8)
 	live := settings.New(settings.Options{Changed: func(v *settings.Values) { taken <- v.Generation }})
 	adapter := admin.Handler(admin.Options{
-		State: func() (keeper.State, <-chan struct{}) { return keeper.State{Ready: true, Catalog: catalog}, nil }, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} },
+		State: func() (keeper.State, <-chan struct{}) { return keeper.State{Ready: true, Catalog: catalog}, nil }, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Processes: func() adapterapi.Processes { return adapterapi.Processes{} },
 		Keys: held, Settings: live, Metrics: http.NotFoundHandler(),
 	})
 	prober, _ := p.run(Options{})

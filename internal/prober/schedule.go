@@ -273,7 +273,7 @@ func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 		p.settlePush(i, a, now)
 	}
 	if a.verified {
-		i.verified(a.verifyErr, now)
+		i.verified(i.meshed(a), now)
 	}
 	switch {
 	case !a.asked:
@@ -296,11 +296,11 @@ func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 // all the time at most once a minute.
 func (p *Prober) changed(s *server, before, after Result, now time.Time) bool {
 	if differ(before, after) {
-		s.sessions, s.words = s.sum(), false
+		s.counts, s.words = s.sum(), false
 		return true
 	}
 	s.words = s.words || before.Message != after.Message || words(before) != words(after)
-	if !s.words && s.sessions == s.sum() {
+	if !s.words && s.counts == s.sum() {
 		return false
 	}
 	if wait := s.quiet.Sub(now); wait > 0 {
@@ -310,21 +310,21 @@ func (p *Prober) changed(s *server, before, after Result, now time.Time) bool {
 		return false
 	}
 	s.quiet = now.Add(softEvery)
-	s.sessions, s.words = s.sum(), false
+	s.counts, s.words = s.sum(), false
 	return true
 }
 
 // softEvery is how often Notify is called for what changes all the time: the number of
-// sessions, and words that mean the same.
+// sessions and of failed processes, and words that mean the same.
 const softEvery = time.Minute
 
 func (p *Prober) tellLater(s *server) {
 	p.mu.Lock()
 	s.timer = nil
-	tell := p.servers[s.name] == s && !p.stopped && (s.words || s.sessions != s.sum())
+	tell := p.servers[s.name] == s && !p.stopped && (s.words || s.counts != s.sum())
 	if tell {
 		s.quiet = time.Now().Add(softEvery)
-		s.sessions, s.words = s.sum(), false
+		s.counts, s.words = s.sum(), false
 	}
 	p.mu.Unlock()
 	if tell {
@@ -343,14 +343,17 @@ type substance struct {
 	flapping, silent          bool
 	reported, ready           bool
 	reason                    string
+	failures                  int64 // the second one matters, and no later one
+	crashes                   bool
 	offered, tooLarge, stored bool
 	digest                    string
 }
 
 func substanceOf(r Result) substance {
-	s := substance{outcome: r.Outcome, flapping: r.Flapping, silent: r.Message == ""}
+	s := substance{outcome: r.Outcome, flapping: r.Flapping, silent: r.Message == "", crashes: r.Processes.Failed() > 0}
 	if r.Report != nil {
 		s.reported, s.ready, s.reason = true, r.Report.Ready, r.Report.Reason
+		s.failures = min(r.Report.Failures, 2)
 	}
 	if r.Catalog != nil {
 		s.offered, s.digest = true, r.Catalog.Summary.Digest

@@ -14,22 +14,25 @@ type server struct {
 	running   int         // instances that are being asked
 	parked    []*instance // those that wait because too many are
 
-	sessions counts    // as they were when Notify was last called
-	words    bool      // some have changed since
-	quiet    time.Time // until then Notify is not called for what changes all the time
-	timer    *time.Timer
+	counts counts    // as they were when Notify was last called
+	words  bool      // some have changed since
+	quiet  time.Time // until then Notify is not called for what changes all the time
+	timer  *time.Timer
 }
 
-// counts are the sessions of all instances, and the clients that were refused one.
+// counts are the sessions of all instances, the clients that were refused one, and the processes
+// that crashed or could not be started.
 type counts struct {
 	open    int64
 	refused uint64
+	failed  int64
 }
 
 func (s *server) sum() (sum counts) {
 	for _, i := range s.instances {
 		sum.open += i.result.Sessions.Open
 		sum.refused += i.result.Sessions.Refused
+		sum.failed += i.result.Processes.Failed()
 	}
 	return sum
 }

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -14,11 +15,17 @@ func outcomeOf(err error, i Instance) (Outcome, string) {
 	if !ok {
 		return Failed, line(err.Error(), maxWords)
 	}
+	if errors.Is(err, errMeshed) {
+		return Unreachable, fmt.Sprintf("port %d of the pod accepts the manager's connection and closes it without an answer; %s", mcpv1alpha1.AdapterPort, meshAdvice())
+	}
 	switch e.Class {
 	case mcpprobe.Unauthorized:
 		return Unauthorized, fmt.Sprintf("the server answers HTTP %d: it wants credentials that the manager does not have", e.Status)
 	case mcpprobe.Busy:
-		return Full, fmt.Sprintf("the pod answers HTTP %d: it takes no further session at the moment", e.Status)
+		if e.Failed {
+			return Failed, line(cmp.Or(e.Detail, "the adapter cannot get a session of the server"), maxWords)
+		}
+		return Full, withDetail(fmt.Sprintf("the pod answers HTTP %d: it takes no further session at the moment", e.Status), e)
 	case mcpprobe.Unreachable:
 		return Unreachable, withDetail(fmt.Sprintf("the manager cannot connect to port %d of the pod; "+
 			"a NetworkPolicy that keeps it out is a common cause", mcpv1alpha1.AdapterPort), e)
@@ -27,6 +34,12 @@ func outcomeOf(err error, i Instance) (Outcome, string) {
 	default:
 		return Failed, text(e.Error(), maxWords)
 	}
+}
+
+// meshAdvice is for users whose mesh keeps the manager out.
+func meshAdvice() string {
+	return fmt.Sprintf("a service mesh with strict mTLS does that to clients outside of it: exclude ports %d and %d from the mesh, see Service meshes in docs/install.md",
+		mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort)
 }
 
 func requestOf(op string) string {
@@ -53,6 +66,8 @@ func trouble(err error, i Instance) string {
 	case isUnsigned(err):
 		return fmt.Sprintf("the catalogue cannot be read: port %d of the pod answers HTTP %d without the adapter's signature; "+
 			"either another process listens there, or the adapter has not read the present key yet, or the clocks of the two nodes differ", mcpv1alpha1.AdapterAdminPort, e.Status)
+	case unheard(err):
+		return fmt.Sprintf("the catalogue cannot be read: port %d of the pod accepts the manager's connection and closes it without an answer; %s", mcpv1alpha1.AdapterAdminPort, meshAdvice())
 	case e.Class == mcpprobe.Timeout:
 		return fmt.Sprintf("the catalogue cannot be read: the adapter did not answer within %s", i.Timeout)
 	case e.Class == mcpprobe.Unreachable:

@@ -59,10 +59,10 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	a.requests = edge.NewMetrics(a.registry)
 	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: edge.ReadTimeout}, a.env.Memory)
 	a.backend = newBackend(a.env, starter)
-	a.env.Keeper = a.newKeeper()
+	a.env.Keeper = a.newKeeper(starter)
 	a.clients = listener.NewServer(a.door(), c.Connections(), c.Log)
 	a.admin = listener.NewServer(admin.Handler(admin.Options{
-		State: a.env.Keeper.State, Sessions: a.countSessions, Keys: c.Keys, Settings: c.Settings,
+		State: a.env.Keeper.State, Sessions: a.countSessions, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
 	}), adminConnections, c.Log)
@@ -84,11 +84,12 @@ func newBackend(env *backend.Env, starter child.Starter) backend.Backend {
 	}
 }
 
-func (a *Adapter) newKeeper() *keeper.Keeper {
+func (a *Adapter) newKeeper(starter child.Starter) *keeper.Keeper {
 	initializeFirst, only := a.backend.ProbeOrder()
+	container, _ := starter.(child.Container)
 	return keeper.New(keeper.Options{
-		Connect:      a.backend.Connect,
-		StartTimeout: a.env.OpenTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,
+		Connect: a.backend.Connect, Starts: a.env.Transport == config.Stdio, Container: container,
+		StartTimeout: a.env.StartTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,
 		Probe: mcpprobe.Options{SkipDiscover: initializeFirst}, Pinned: only,
 		Serves: a.backend.Serves,
 		Log:    a.env.Log.WithName("keeper"),

@@ -89,7 +89,7 @@ func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, 
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Log = logr.Discard()
-	cfg.DrainTimeout, cfg.OpenTimeout = hang.Guard, hang.Guard
+	cfg.DrainTimeout, cfg.StartTimeout = hang.Guard, hang.Guard
 	cfg.StatelessClients = config.Translate
 	if change != nil {
 		change(&cfg)
@@ -331,7 +331,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	cfg := config.Defaults()
 	cfg.Log = logr.Discard()
-	cfg.DrainTimeout, cfg.OpenTimeout = hang.Guard, hang.Guard
+	cfg.DrainTimeout, cfg.StartTimeout = hang.Guard, hang.Guard
 	var err error
 	cfg.Keys = newKeys(t)
 	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})

@@ -40,13 +40,13 @@ func (a *Adapter) routes() map[string]edge.Route {
 	c := &a.env.Config
 	routes := a.backend.Routes(Path, streamable.New(streamable.Options{
 		Sessions: a.env.Sessions, Open: a.backend.Open, MintID: a.env.MintID, Stateless: a.backend.ServeStateless,
-		OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval, Retry: streamable.Retry,
+		OpenTimeout: c.StartTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval, Retry: streamable.Retry,
 	}))
 	routes[Path] = introducing(routes[Path])
 	if c.LegacySSE {
 		legacy := sse.New(sse.Options{
 			Sessions: a.env.Sessions, Open: a.backend.Open, MintToken: a.env.MintID, PostTo: sse.MessagesPath,
-			OpenTimeout: c.OpenTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
+			OpenTimeout: c.StartTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		}).Routes()
 		legacy[sse.MessagesPath] = a.logInitialize(legacy[sse.MessagesPath])
 		maps.Copy(routes, legacy)

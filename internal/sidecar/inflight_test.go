@@ -24,7 +24,7 @@ func TestR06DeathDuringInitialize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, url := startAdapterOn(t, listener, func(c *config.Config) { c.Warm, c.OpenTimeout = 0, time.Hour },
+	_, url := startAdapterOn(t, listener, func(c *config.Config) { c.Warm, c.StartTimeout = 0, time.Hour },
 		"sh", "-c", "read line; echo no such database >&2; exit 3")
 	c := &client{url: url, http: &http.Client{}}
 	t.Cleanup(c.http.CloseIdleConnections)

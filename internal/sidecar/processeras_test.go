@@ -25,8 +25,8 @@ import (
 func TestSlowModernServer(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
-	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = time.Hour },
-		"sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StartTimeout = time.Hour },
+		"sh", "-c", "echo loading; until test -e "+gate+"; do sleep 0.05; done; exec "+eraFilter+" modern "+bothServer)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	answered := make(chan string, 1)
@@ -107,7 +107,7 @@ func TestTooManyCallsEndNoOthers(t *testing.T) {
 // A client of a server that never says anything is told so.
 func TestClientOfASilentServer(t *testing.T) {
 	t.Parallel()
-	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.OpenTimeout = 2 * time.Second }, "sleep", "1000")
+	_, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.StartTimeout = 2 * time.Second }, "sleep", "1000")
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
 	response, err := (&client{url: url, http: http.DefaultClient}).post(ctx, initializeMessage)

@@ -59,7 +59,7 @@ func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	}
 	// A server that reads and never answers.
 	adapter, url := startAdapterOn(t, listener, func(c *config.Config) {
-		c.Warm, c.MaxSessions, c.OpenTimeout, c.Era = 0, 1, time.Hour, sessionless.Legacy
+		c.Warm, c.MaxSessions, c.StartTimeout, c.Era = 0, 1, time.Hour, sessionless.Legacy
 	}, "sh", "-c", "while read line; do :; done")
 	running := published(t, adapter, "server_processes")
 	g := gomega.NewWithT(t)

@@ -137,6 +137,7 @@ func adapterArgs(in Input, user user, memory int64) []string {
 		a.add("stateless-clients", session.StatelessClients)
 	}
 	addNumber(&a, "max-sessions", session.MaxPerPod)
+	a.duration("start-timeout", session.StartTimeout)
 	a.duration("idle-timeout", session.IdleTimeout)
 	a.duration("max-lifetime", session.MaxLifetime)
 	a.duration("call-timeout", session.CallTimeout)

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
@@ -70,6 +72,22 @@ func TestEraOfTheAdapter(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A start time-out that is left out is the adapter's to choose, so that the field changes no pod.
+func TestStartTimeout(t *testing.T) {
+	for want, timeout := range map[string]*metav1.Duration{
+		"":                       nil,
+		"--start-timeout=5m0s":   {Duration: 5 * time.Minute},
+		"--start-timeout=1h0m0s": {Duration: time.Hour},
+	} {
+		in := readInput(t, "minimal")
+		in.Server.Spec.Session.StartTimeout = timeout
+		args := slices.DeleteFunc(podOf(t, in).InitContainers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--start-timeout") })
+		if got := strings.Join(args, " "); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -145,6 +163,7 @@ func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
 		"callTimeout":       {session.CallTimeout.Duration, got.CallTimeout},
 		"drainTimeout":      {session.DrainTimeout.Duration, got.DrainTimeout},
 		"our drainTimeout":  {defaultDrainTimeout, got.DrainTimeout},
+		"startTimeout":      {time.Minute, got.StartTimeout},
 		"warm":              {1, got.Warm},
 		"bodyBytes":         {int64(33554432), got.BodyBytes},
 		"lineBytes":         {67108864, got.LineBytes},

@@ -30,6 +30,8 @@ type Options struct {
 	State func() (keeper.State, <-chan struct{})
 	// Sessions counts the sessions of clients.
 	Sessions func() adapterapi.Sessions
+	// Processes says what became of the server's processes of late.
+	Processes func() adapterapi.Processes
 	// Keys check the proofs of the manager. Without keys that a manager shares, the admin
 	// port serves no catalog and takes no settings.
 	Keys *keys.Keys
@@ -156,6 +158,10 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	answer := adapterapi.Answer{
 		Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: h.Sessions().String(), Body: body,
 	}
+	if r.Header.Get(adapterapi.HeaderProcesses) != "" {
+		answer.Processes = h.Processes().String()
+		w.Header().Set(adapterapi.HeaderProcesses, answer.Processes)
+	}
 	if r.Header.Get("If-None-Match") == answer.ETag {
 		answer.Status, answer.Body = http.StatusNotModified, nil
 	}
@@ -167,7 +173,7 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 func (h *handler) report() ([]byte, error) {
 	state, _ := h.State()
 	inEffect := h.Settings.State()
-	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect}
+	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect, Failures: state.Failures}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
 	}

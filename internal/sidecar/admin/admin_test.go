@@ -55,7 +55,8 @@ func newHandler(s *source) http.Handler {
 		panic(err)
 	}
 	return Handler(Options{
-		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} }, Keys: held, Settings: settings.New(settings.Options{}),
+		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
+		Processes: func() adapterapi.Processes { return adapterapi.Processes{Ended: 2, Crashed: 1, Cause: "exit code 3"} }, Keys: held, Settings: settings.New(settings.Options{}),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
 }
@@ -73,6 +74,7 @@ func read(t *testing.T, h http.Handler, headers ...string) *httptest.ResponseRec
 	got := ask(h, "/catalog", append([]string{adapterapi.HeaderProof, header}, headers...)...)
 	answer := adapterapi.Answer{
 		Status: got.Code, ETag: got.Header().Get("ETag"), Sessions: got.Header().Get(adapterapi.HeaderSessions), Body: got.Body.Bytes(),
+		Processes: got.Header().Get(adapterapi.HeaderProcesses),
 	}
 	if !asked.Opens(got.Header().Get(adapterapi.HeaderAnswer), answer) {
 		t.Errorf("the answer %d %s is not signed", got.Code, got.Body)
@@ -166,6 +168,33 @@ func TestCatalogueIsSentOnce(t *testing.T) {
 	var report adapterapi.Report
 	if err := json.Unmarshal(changed.Body.Bytes(), &report); err != nil || report.Ready || report.Error != "gone" {
 		t.Errorf("got %d %s: %v", changed.Code, changed.Body, err)
+	}
+}
+
+// A manager that does not know of processes would take a MAC over them for wrong.
+func TestProcessesAreToldOnRequest(t *testing.T) {
+	h := newHandler(newSource(keeper.State{Ready: true, Failures: 0}))
+	tag := read(t, h).Header().Get("ETag")
+	for name, test := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"not asked":            {nil, ""},
+		"asked":                {[]string{adapterapi.HeaderProcesses, "wanted"}, "2/1/0/0/exit code 3"},
+		"asked, and no change": {[]string{adapterapi.HeaderProcesses, "wanted", "If-None-Match", tag}, "2/1/0/0/exit code 3"},
+	} {
+		got := read(t, h, test.headers...)
+		if said := got.Header().Get(adapterapi.HeaderProcesses); said != test.want || got.Header().Get("ETag") != tag {
+			t.Errorf("%s: got %q, want %q", name, said, test.want)
+		}
+	}
+}
+
+func TestFailuresAreReported(t *testing.T) {
+	var report adapterapi.Report
+	got := read(t, newHandler(newSource(keeper.State{Err: errors.New("exit code 3"), Reason: adapterapi.Exited, Failures: 2})))
+	if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil || report.Failures != 2 {
+		t.Errorf("got %s, %v", got.Body, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
@@ -54,6 +55,9 @@ type Backend interface {
 	// Close ends what is left.
 	Close()
 
+	// Processes says what became of the server's processes of late. Servers that speak HTTP have
+	// none that the adapter knows of.
+	Processes() adapterapi.Processes
 	// Parts are shared by all clients, so none of them may be stuck.
 	Parts() []admin.Part
 	Metrics() []metrics.Metric

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
@@ -76,7 +77,7 @@ func (b *base) sessionlessOptions(era sessionless.Era, acquire func(context.Cont
 		Limits: sessionless.Limits{
 			Calls: sessionless.MaxCalls, Listens: sessionless.MaxListens, TargetCalls: sessionless.BusyCalls, Processes: sessionless.MaxProcesses,
 			SendingBytes: b.sendingBytes(), BacklogBytes: session.PendingBytes, TotalBytes: b.heldBytes(), Memory: b.Memory,
-			StartTimeout: b.OpenTimeout, Silence: sessionless.DiscoverSilence, IdleTimeout: b.IdleTimeout, StuckTimeout: mux.StuckTimeout,
+			StartTimeout: b.StartTimeout, Silence: sessionless.DiscoverSilence, IdleTimeout: b.IdleTimeout, StuckTimeout: mux.StuckTimeout,
 		},
 		Metrics: &b.statelessMetrics, Log: b.Log,
 	}
@@ -92,7 +93,7 @@ func (b *base) newToModern(acquire acquireSession) *tomodern.Server {
 		OfferRoots: b.OfferRoots, Log: b.Log,
 		Limits: tomodern.Limits{
 			Children: b.MaxSessions, PerKey: tomodern.ChildrenPerKey(b.MaxSessions), KeysPerPrincipal: tomodern.KeysPerPrincipal, URIs: tomodern.MaxURIs,
-			StartTimeout: b.OpenTimeout, AcquireTimeout: tomodern.AcquireTimeout, IdleTimeout: b.IdleTimeout, EvictIdle: tomodern.EvictIdle,
+			StartTimeout: b.StartTimeout, AcquireTimeout: tomodern.AcquireTimeout, IdleTimeout: b.IdleTimeout, EvictIdle: tomodern.EvictIdle,
 			ParkTTL: b.ParkTimeout, StuckTimeout: mux.StuckTimeout, CancelGrace: session.CancelGrace, Memory: b.Memory,
 		},
 	})
@@ -158,6 +159,9 @@ func (b *base) Parts() []admin.Part {
 	}
 	return parts
 }
+
+// Processes implements Backend.
+func (b *base) Processes() adapterapi.Processes { return adapterapi.Processes{} }
 
 // Metrics implements Backend.
 func (b *base) Metrics() []metrics.Metric {

@@ -56,7 +56,7 @@ func NewProxy(env *Env) Backend {
 		Limits: proxy.Limits{
 			Calls: env.CallsPerSession, Streams: env.StreamsPerSession, Single: sessionless.MaxCalls, Listens: sessionless.MaxListens,
 			AnswerBytes: env.BodyBytes, MaxLifetime: env.MaxLifetime,
-			OpenTimeout: env.OpenTimeout, CallTimeout: env.CallTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
+			OpenTimeout: env.StartTimeout, CallTimeout: env.CallTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		},
 	})
 	return p

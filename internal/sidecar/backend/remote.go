@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -62,7 +63,7 @@ func (s *sse) Metrics() []metrics.Metric {
 // port accepts connections.
 func connectURL(ctx context.Context, check func(context.Context) error, target mcpprobe.Target) (keeper.Connection, error) {
 	if err := check(ctx); err != nil {
-		return keeper.Connection{}, err
+		return keeper.Connection{}, fault.Caused(err, keeper.ErrNotListening)
 	}
 	return keeper.Connection{Target: target, Close: func() {}, Reason: func() error { return nil }}, nil
 }

@@ -48,7 +48,14 @@ func newPool(env *Env, starter child.Starter, processes int, sendTimeout time.Du
 }
 
 func newProcesses(env *Env, pool *child.Pool, withSession acquireSession) processes {
-	return processes{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) { return acquire(ctx, pool) }, withSession), pool}
+	return processes{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) {
+		server, err := acquire(ctx, pool)
+		if err != nil {
+			return nil, err
+		}
+		server.Tentative() // the first request is server/discover
+		return server, nil
+	}, withSession), pool}
 }
 
 // acquire takes a process of the pool. Clients see the error.
@@ -67,6 +74,9 @@ func (p processes) Run(ctx context.Context) {
 	p.pool.Run(ctx)
 	running.Wait()
 }
+
+// Processes implements Backend.
+func (p processes) Processes() adapterapi.Processes { return p.pool.Processes() }
 
 // Metrics implements Backend.
 func (p processes) Metrics() []metrics.Metric {
@@ -96,7 +106,7 @@ func (p processes) hasSessions(ctx context.Context) (bool, error) {
 	if p.era != sessionless.Auto {
 		return p.era == sessionless.Legacy, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, p.OpenTimeout/2)
+	waiting, cancel := context.WithTimeout(ctx, p.StartTimeout/2)
 	defer cancel()
 	state, err := p.awaitState(waiting, func(s *keeper.State) bool { return s.Ready || s.Opened || !slices.Contains(unknown, s.Reason) })
 	if err != nil && ctx.Err() == nil {
@@ -137,10 +147,13 @@ func (p processes) findEra(ctx context.Context) {
 const exitGrace = 100 * time.Millisecond
 
 // Connect implements Backend. The keeper has a process of its own.
-func (p processes) Connect(ctx context.Context, _ bool) (keeper.Connection, error) {
+func (p processes) Connect(ctx context.Context, stateless bool) (keeper.Connection, error) {
 	server, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return keeper.Connection{}, connectError(err)
+	}
+	if stateless {
+		server.Tentative()
 	}
 	output, input, err := server.Pipes()
 	if err != nil {
@@ -161,11 +174,14 @@ func (p processes) Connect(ctx context.Context, _ bool) (keeper.Connection, erro
 	}, nil
 }
 
-// connectError lets the keeper tell apart a server that cannot start, a pool that is full, and
-// a server that has no sessions.
+// connectError lets the keeper tell apart a server that cannot start, a container that does not run,
+// a pool that is full, and a server that has no sessions.
 func connectError(err error) error {
 	if _, refused := errors.AsType[*launcher.RefusedError](err); refused || errors.Is(err, fault.ErrFull) {
 		return fmt.Errorf("%w: %w", keeper.ErrNoRoom, err)
+	}
+	if errors.Is(err, launcher.ErrNoLauncher) {
+		return fmt.Errorf("%w: %w", keeper.ErrNoContainer, err)
 	}
 	if refusal, ok := errors.AsType[*shared.RefusedError](err); ok {
 		return &mcpprobe.Error{Class: mcpprobe.Rejected, Op: "initialize", Code: refusal.Code, Detail: err.Error(), Err: err}
@@ -186,7 +202,7 @@ func (p processes) Open(ctx context.Context, _ *caller.Caller) (*session.Session
 	return p.open(ctx, func() (*session.Session, error) {
 		server, err := acquire(ctx, p.pool)
 		if err != nil {
-			return nil, err
+			return nil, p.crowded(err)
 		}
 		opened := p.newSession(server)
 		opened.Number = server.Label()
@@ -198,6 +214,15 @@ func (p processes) Open(ctx context.Context, _ *caller.Caller) (*session.Session
 		})
 		return opened, nil
 	})
+}
+
+// crowded returns an ErrFull for a process that the launcher refuses while sessions are open: their
+// processes take the room. Without sessions the server itself has too little.
+func (p processes) crowded(err error) error {
+	if _, refused := errors.AsType[*launcher.RefusedError](err); refused && p.Sessions.Len() > 0 {
+		return fault.Caused(err, fault.ErrFull)
+	}
+	return err
 }
 
 // sharedProcess has one process for all sessions. The keeper has a session of it.
@@ -218,7 +243,7 @@ func NewShared(env *Env, starter child.Starter) Backend {
 		Acquire: func(ctx context.Context) (mux.Server, error) { return pool.Acquire(ctx) },
 		Session: env.SessionLimits(), SessionMetrics: &env.SessionMetrics,
 		Calls: shared.MaxCalls, Subscriptions: shared.MaxSubscriptions, InputBytes: session.PendingBytes, BacklogBytes: env.LineBytes,
-		StartTimeout: env.OpenTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
+		StartTimeout: env.StartTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
 	})
 	return &sharedProcess{newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(process.Open(ctx))
@@ -242,7 +267,10 @@ func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Con
 		return s.processes.Connect(ctx, true)
 	}
 	opened, err := s.process.Open(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // the process runs, and does not answer initialize
+		return keeper.Connection{}, &mcpprobe.Error{Class: mcpprobe.Timeout, Op: "initialize", Err: err}
+	case err != nil:
 		return keeper.Connection{}, connectError(err)
 	}
 	return sessionserver.Connect(opened)

@@ -20,12 +20,12 @@ func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
 		cfg.Log = logr.Discard()
 		env := &Env{Config: cfg, Keeper: keeper.New(keeper.Options{})} // which does not run
 		server := newProcesses(env, newPool(env, nil, 1, time.Second), nil)
-		ctx, cancel := context.WithTimeout(t.Context(), cfg.OpenTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), cfg.StartTimeout)
 		defer cancel()
 		began := time.Now()
 		hasSessions, err := server.hasSessions(ctx)
-		if took := time.Since(began); !hasSessions || err != nil || took != cfg.OpenTimeout/2 {
-			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, cfg.OpenTimeout)
+		if took := time.Since(began); !hasSessions || err != nil || took != cfg.StartTimeout/2 {
+			t.Errorf("has sessions: %t, %v, after %s of %s", hasSessions, err, took, cfg.StartTimeout)
 		}
 	})
 }

@@ -44,7 +44,7 @@ type Config struct {
 	ParkTimeout  time.Duration
 	DrainTimeout time.Duration
 	SettleTime   time.Duration // for clients to learn that the instance goes away, before it drains
-	OpenTimeout  time.Duration
+	StartTimeout time.Duration // for a server to start and answer its first request
 	Warm         int
 
 	MemoryLimit       int64 // of the adapter's container; 0 is none
@@ -79,7 +79,7 @@ func Defaults() Config {
 		CallTimeout:  10 * time.Minute,
 		ParkTimeout:  10 * time.Minute,
 		DrainTimeout: time.Minute,
-		OpenTimeout:  time.Minute,
+		StartTimeout: time.Minute,
 		Warm:         1,
 
 		BodyBytes:         32 << 20,
@@ -107,7 +107,7 @@ func (c *Config) Validate() error {
 		checkLeast("max-lifetime", c.MaxLifetime, time.Second),
 		checkLeast("call-timeout", c.CallTimeout, time.Second),
 		checkLeast("park-timeout", c.ParkTimeout, time.Second),
-		checkLeast("open-timeout", c.OpenTimeout, time.Second),
+		checkLeast("start-timeout", c.StartTimeout, time.Second),
 		checkLeast("drain-timeout", c.DrainTimeout, 0),
 		checkLeast("settle-time", c.SettleTime, 0),
 		c.checkFits(option.BodyBytes, c.BodyBytes),

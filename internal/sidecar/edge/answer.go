@@ -3,6 +3,7 @@ package edge
 import (
 	"net/http"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
@@ -33,6 +34,13 @@ func (w *answerWriter) Refused(status, code int, text string) {
 	}
 	if status >= http.StatusBadRequest {
 		w.asked.door.options.Refusals.note(w.asked, status, text)
+	}
+}
+
+// ServerFailed tells the manager's probe that the server fails. Clients need not know.
+func (w *answerWriter) ServerFailed() {
+	if w.asked.Caller.Probe {
+		w.Header().Set(adapterapi.HeaderFailed, "server")
 	}
 }
 

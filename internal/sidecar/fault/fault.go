@@ -18,8 +18,23 @@ var (
 	ErrFull = errors.New("as many server processes run as may run")
 )
 
+// IsLimit says whether an error says nothing of the server: the adapter has reached a limit, or goes
+// away.
+func IsLimit(err error) bool {
+	return errors.Is(err, ErrDraining) || errors.Is(err, ErrBusy) || errors.Is(err, ErrFull)
+}
+
 // Busy returns an ErrBusy with words that say which limit is reached.
 func Busy(words string) error { return &wordedError{words, ErrBusy} }
+
+// Caused returns err with its own text, in which errors.Is also finds the cause.
+func Caused(err, cause error) error { return &causedError{err, cause} }
+
+type causedError struct{ err, cause error }
+
+func (e *causedError) Error() string { return e.err.Error() }
+
+func (e *causedError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // wordedError is an error with another text than its cause.
 type wordedError struct {

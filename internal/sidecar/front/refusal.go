@@ -43,6 +43,20 @@ func Unavailable(w http.ResponseWriter, id []byte, text string) {
 	Refuse(w, http.StatusServiceUnavailable, id, rpc.CodeInternal, text)
 }
 
+// Failed is Unavailable for a request that cannot be served because the server fails, and not because
+// a limit is reached. The manager's probe learns of the difference.
+func Failed(w http.ResponseWriter, id []byte, text string) {
+	NoteFailure(w)
+	Unavailable(w, id, text)
+}
+
+// NoteFailure has the edge tell the manager's probe that the server fails.
+func NoteFailure(w http.ResponseWriter) {
+	if edge, ok := w.(interface{ ServerFailed() }); ok {
+		edge.ServerFailed()
+	}
+}
+
 // RefuseSession answers a client that gets no session now. It does nothing if the client has
 // gone.
 func RefuseSession(w http.ResponseWriter, r *http.Request, id []byte, err error) {

@@ -59,10 +59,15 @@ func (k *Keeper) start(ctx context.Context, how opening, patiently bool) attempt
 // connect gets a fresh server.
 func (k *Keeper) connect(ctx context.Context, a *attempt) {
 	a.connection, a.err = k.options.Connect(ctx, a.how == byDiscover)
-	switch {
+	switch e, ok := errors.AsType[*mcpprobe.Error](a.err); {
 	case a.err == nil:
+		k.connected = true
+	case errors.Is(a.err, ErrNoContainer):
+		a.reason, a.err = adapterapi.Starting, k.noContainer()
 	case errors.Is(a.err, ErrNoRoom):
 		a.reason = adapterapi.NoRoom
+	case ok && e.Class == mcpprobe.Timeout:
+		a.reason, a.err = adapterapi.Silent, k.silent(k.patience(), a.err)
 	default:
 		a.reason = adapterapi.Unstartable
 		if a.noteRefusal(); a.refused {

@@ -32,8 +32,14 @@ type Options struct {
 	// refused, the error wraps an *mcpprobe.Error of the class Rejected.
 	Connect func(ctx context.Context, stateless bool) (Connection, error)
 
+	// Container is where servers start; nil if that is always there.
+	Container Container
+
 	StartTimeout time.Duration // for a fresh server to list what it offers
-	Patience     time.Duration // after which a fresh server may count as silent
+	// Patience is after which a fresh server may count as silent. If Starts is true, and no server
+	// has answered yet, a server that writes nothing counts as starting until StartTimeout.
+	Patience     time.Duration
+	Starts       bool // Connect starts the server
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 	Settle       time.Duration // between two requests for a catalog that keeps changing
@@ -76,10 +82,34 @@ type State struct {
 	Stateless bool
 	// Opened is true if any server has opened a session.
 	Opened bool
+	// Failures is how many servers in a row the keeper has started in vain, since a server last
+	// answered.
+	Failures int64
 }
 
 // ErrStarting is the Err of a keeper that has no answer of a server yet.
 var ErrStarting = errors.New("the server is starting")
+
+// ErrNoContainer is wrapped by an error of Connect if the server's container does not run, so that
+// there is no server to judge. While its image is pulled it is the Err of the state.
+var ErrNoContainer = errors.New("the server's container has not started yet")
+
+// errContainerGone is the Err if the container has run before.
+var errContainerGone = errors.New("the server's container has ended, and has not started again yet")
+
+// errUnanswered is the Err while the first server runs and has yet to answer. Its text does not change
+// with time.
+var errUnanswered = errors.New("the server runs and has not answered yet")
+
+// ErrNotListening is wrapped by an error of Connect if the adapter does not start the server itself,
+// and no process listens at its address.
+var ErrNotListening = errors.New("no process listens at the server's address")
+
+// Container is the container in which servers start.
+type Container interface {
+	Connected() bool
+	WaitConnected(ctx context.Context) error
+}
 
 // ErrNoRoom is wrapped by an error of Connect if the adapter may start no more processes. Those that
 // run serve clients, so the server stays ready.
@@ -93,12 +123,15 @@ type Keeper struct {
 	opening     opening       // of the next server
 	hasSessions bool          // byInitialize has worked
 	refresh     chan struct{} // holds a value if the keeper has to list again
+	connected   bool          // Connect has returned a server, at any time
+	unheard     time.Time     // since when no process listens at the server's address; zero if one does
 
 	mu       sync.Mutex
 	state    State
 	changed  chan struct{} // closed and replaced with every change of state
 	stray    string        // first line of output that was no message, since a server answered
 	answered bool          // a server has answered, at any time
+	waiting  *wait         // for the answer of a server; nil if the keeper does not wait
 	logged   string        // the last failure in the log
 }
 
@@ -139,23 +172,14 @@ var pace = mux.Pace{First: 100 * time.Millisecond, Last: 5 * time.Second}
 // server.
 func (k *Keeper) Run(ctx context.Context) {
 	var backOff mux.BackOff
-	for ctx.Err() == nil {
+	for k.awaitContainer(ctx); ctx.Err() == nil; k.awaitContainer(ctx) {
 		begin := time.Now()
 		answered, reason, err := k.keepOne(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		k.logFailure(answered, reason, err)
-		k.set(func(s *State) {
-			s.Reason, s.Err = reason, err
-			switch {
-			case answered || reason == adapterapi.NoRoom || reason == adapterapi.Busy:
-			case reason == adapterapi.Unauthorized: // the server works, and clients may have the credentials
-				s.Ready = true
-			default:
-				s.Ready = false
-			}
-		})
+		k.settle(answered, reason, err)
 		if answered && time.Since(begin) >= mux.Lasting {
 			backOff.Reset()
 			continue
@@ -173,6 +197,9 @@ func (k *Keeper) keepOne(ctx context.Context) (answered bool, reason adapterapi.
 	}
 	if a.err != nil {
 		k.noteFailure(a)
+		if a.reason == adapterapi.NoRoom && k.isFirst() {
+			a.reason = adapterapi.Unstartable // no room for the first process is no room for any
+		}
 		return false, a.reason, a.err
 	}
 	for next := &a; next != nil; {
@@ -204,12 +231,43 @@ func (k *Keeper) use(ctx context.Context, a attempt, began time.Time) (next *att
 func (k *Keeper) publish(how opening, l listing) {
 	k.set(func(s *State) {
 		k.stray = ""
-		s.Ready, s.Reason, s.Err = true, l.reason, l.err
+		s.Ready, s.Reason, s.Err, s.Failures = true, l.reason, l.err, 0
 		s.Stateless = how == byDiscover
 		if l.catalog != nil {
 			s.Catalog = l.catalog
 		}
 	})
+}
+
+// settle puts the failure of a server into the state.
+func (k *Keeper) settle(answered bool, reason adapterapi.Reason, err error) {
+	failures := k.failures(err)
+	k.set(func(s *State) {
+		s.Reason, s.Err = reason, err
+		switch {
+		case answered || reason == adapterapi.NoRoom || reason == adapterapi.Busy:
+		case reason == adapterapi.Unauthorized: // the server works, and clients may have the credentials
+			s.Ready, s.Failures = true, 0
+		case reason == adapterapi.Starting: // the kubelet starts the container
+			s.Ready = false
+		default:
+			s.Ready, s.Failures = false, failures
+		}
+	})
+}
+
+// failures returns the count of failures with the one of err. A server that the adapter does not start
+// fails once in each StartTimeout that passes without it.
+func (k *Keeper) failures(err error) int64 {
+	if !errors.Is(err, ErrNotListening) {
+		k.unheard = time.Time{}
+		state, _ := k.State()
+		return state.Failures + 1
+	}
+	if k.unheard.IsZero() {
+		k.unheard = time.Now()
+	}
+	return int64(time.Since(k.unheard) / k.options.StartTimeout)
 }
 
 // slower is how many times the slowest answer so far a fresh server may take.
@@ -218,36 +276,6 @@ const slower = 3
 // patience is how long a fresh server may take before it counts as silent.
 func (k *Keeper) patience() time.Duration {
 	return min(max(k.options.Patience, slower*k.slowest), k.options.StartTimeout)
-}
-
-// awaitAnswer reports a server as silent when it is late, long before the keeper gives it up. The
-// caller calls the returned function when the server has answered or failed.
-func (k *Keeper) awaitAnswer() (stop func(answered bool)) {
-	begin := time.Now()
-	stopped := false // guarded by k.mu
-	patience := k.patience()
-	timer := time.AfterFunc(patience, func() {
-		err := k.silent(patience, nil)
-		late := false
-		k.set(func(s *State) {
-			if !stopped {
-				s.Ready, s.Reason, s.Err = false, adapterapi.Silent, err
-				late = true
-			}
-		})
-		if late {
-			k.logFailure(false, adapterapi.Silent, err)
-		}
-	})
-	return func(answered bool) {
-		timer.Stop()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		stopped = true
-		if answered {
-			k.slowest = max(k.slowest, time.Since(begin))
-		}
-	}
 }
 
 // watch pings the server, and lists again when the server reports a change. If a recheck finds a

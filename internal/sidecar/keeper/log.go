@@ -23,6 +23,8 @@ func (k *Keeper) logFailure(answered bool, reason adapterapi.Reason, err error) 
 	k.mu.Unlock()
 	var message string
 	switch {
+	case reason == adapterapi.Starting:
+		message = "Waiting for the server's container"
 	case reason == adapterapi.NoRoom:
 		message = "There is no room for a process to look after"
 	case reason == adapterapi.Unauthorized:

@@ -26,6 +26,7 @@ const ignored = "ignored" // in place of an answer
 // some methods in their place.
 type gate struct {
 	start   time.Duration     // what a server takes to start
+	banner  time.Duration     // when a server writes what is no message; 0 is never
 	answers map[string]string // by method: an error's code, a result, or ignored
 	dies    bool              // a server ends after such an answer
 
@@ -64,6 +65,9 @@ func (g *gate) connect(context.Context, bool) (Connection, error) {
 			}
 		}
 	}()
+	if g.banner > 0 {
+		time.AfterFunc(g.banner, func() { _, _ = io.WriteString(toKeeper, "Loading the model\n") })
+	}
 	go func() { _ = server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: toKeeper}) }()
 	context.AfterFunc(ctx, func() {
 		_ = errors.Join(fromKeeper.Close(), toKeeper.Close(), stdin.Close(), toServer.Close())

@@ -16,15 +16,24 @@ const strayBytes = 120
 // error of a server that stays broken must not change.
 func (k *Keeper) noteStray(line []byte) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.stray == "" {
 		k.stray = rpc.ClipTo(line, strayBytes)
 	}
+	w := k.waiting
+	k.mu.Unlock()
+	if w != nil {
+		k.reportLate(w)
+	}
 }
 
+// silent returns the error of a server that has not answered within its patience, or within
+// StartTimeout if it has an excuse.
 func (k *Keeper) silent(patience time.Duration, cause error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.excusedLocked() {
+		patience = k.options.StartTimeout
+	}
 	return &silentError{patience: patience, stray: k.stray, cause: cause}
 }
 

@@ -157,13 +157,15 @@ func (x *exchange) fail(ctx context.Context, err error) {
 	case remote.IsDown(err):
 		p.noteOutage()
 		p.Metrics.Unavailable.Inc()
-		front.Unavailable(x.w, x.id, "the server does not accept connections: "+err.Error())
+		front.Failed(x.w, x.id, "the server does not accept connections: "+err.Error())
 	case errors.Is(err, remote.ErrUnusable):
 		p.Metrics.Broken.Inc()
+		front.NoteFailure(x.w)
 		front.Refuse(x.w, http.StatusBadGateway, x.id, rpc.CodeInternal, err.Error())
 	default:
 		p.noteOutage()
 		p.Metrics.Broken.Inc()
+		front.NoteFailure(x.w)
 		front.Refuse(x.w, http.StatusBadGateway, x.id, rpc.CodeInternal, "the server did not answer: "+err.Error())
 	}
 }

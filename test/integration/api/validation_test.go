@@ -142,6 +142,16 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {maxLifetime: 999ms}}`,
 		want:    `spec.session.maxLifetime: Invalid value: "999ms": session.maxLifetime must be a duration from 1s to 8760h, such as 90s, 30m or 24h`,
 	},
+	"start timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {startTimeout: 1h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {startTimeout: 61m}}`,
+		want:    `spec.session.startTimeout: Invalid value: "61m": session.startTimeout must be a duration from 1s to 1h, such as 90s or 5m`,
+	},
+	"start timeout of no time": {
+		valid:   `{image: x, transport: {type: stdio}, session: {startTimeout: 1s}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {startTimeout: 999ms}}`,
+		want:    `session.startTimeout must be a duration from 1s to 1h`,
+	},
 	"call timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {callTimeout: 1m500ms}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {callTimeout: "10"}}`,

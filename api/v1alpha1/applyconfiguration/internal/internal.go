@@ -595,6 +595,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 20
+    - name: startTimeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: statelessClients
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.StatelessClients

@@ -90,6 +90,9 @@ func (e *Endpoint) refuse(w http.ResponseWriter, r *edge.Request, reason error) 
 		e.metrics.Refused.Inc()
 		front.Unavailable(w, id, reason.Error())
 	case r.Context().Err() == nil: // else the client has gone
+		if !fault.IsLimit(reason) {
+			front.NoteFailure(w)
+		}
 		front.Unavailable(w, id, "the server does not take requests now: "+reason.Error())
 	}
 }

@@ -1,13 +1,16 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -36,14 +39,18 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	defer cancel()
 	opened, err := h.Open(ctx, &r.Caller)
 	if err != nil {
+		if !fault.IsLimit(err) {
+			front.NoteFailure(w)
+		}
 		front.Unavailable(w, id, err.Error())
 		return
 	}
 	stream, err := opened.Call(ctx, message)
 	if err != nil {
+		err = whyEnded(ctx, opened, err)
 		opened.End(errNotOpened)
 		// Not 404, as for other messages: the client has no session that could have ended.
-		front.Unavailable(w, id, "the server did not take initialize: "+err.Error())
+		front.Failed(w, id, "the server did not take initialize: "+err.Error())
 		return
 	}
 	events, err := collect(ctx, stream)
@@ -68,6 +75,22 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	}
 	h.writeAll(w, events)
 	r.Record.Answered(edge.ErrorType(answer.Failed()))
+}
+
+// endGrace is for a process that does not take a message to end. Its pipes often end a moment before.
+const endGrace = 2 * time.Second
+
+// whyEnded returns why a session did not take a message: the end of its server's process, which explains
+// more than the error, if that comes soon.
+func whyEnded(ctx context.Context, opened *session.Session, err error) error {
+	timer := time.NewTimer(endGrace)
+	defer timer.Stop()
+	select {
+	case <-opened.Done():
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return cmp.Or(opened.EndedBy(), err)
 }
 
 // collect waits for all events of a stream. The answer to initialize is the last one.

@@ -26,6 +26,7 @@ func (p *pipes) Read(into []byte) (int, error) {
 	n, err := p.server.process.Stdout.Read(into)
 	if n > 0 {
 		p.server.started()
+		p.server.spoke.Store(true)
 	}
 	p.server.notePipe(err)
 	return n, err

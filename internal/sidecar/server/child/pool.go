@@ -26,6 +26,14 @@ type Starter interface {
 	Spawn(ctx context.Context, label string) (*launcher.Process, error)
 }
 
+// Container is a Starter whose processes run in another container, which may not run yet.
+type Container interface {
+	// Connected says whether the container runs.
+	Connected() bool
+	// WaitConnected waits until it runs.
+	WaitConnected(ctx context.Context) error
+}
+
 // Options are the limits of a Pool and its processes.
 type Options struct {
 	Framing       rpc.Framing
@@ -76,6 +84,7 @@ type Pool struct {
 	starter Starter
 	options Options
 	metrics Metrics
+	recent  recent
 
 	starting chan struct{} // holds one element for each starting process
 
@@ -146,6 +155,7 @@ func (p *Pool) start(ctx context.Context) (*Server, error) {
 		<-p.starting
 		p.release()
 		p.metrics.StartFailures.Add(1)
+		p.noteStartFailure(err)
 		return nil, fmt.Errorf("start server: %w", err)
 	}
 	p.metrics.Starts.Add(1)
@@ -200,6 +210,9 @@ func (p *Pool) Run(ctx context.Context) {
 			if errors.Is(err, fault.ErrFull) || ctx.Err() != nil {
 				break
 			}
+			if p.awaitContainer(ctx, err) {
+				continue
+			}
 			if err == nil {
 				backOff.Reset()
 				continue
@@ -213,6 +226,19 @@ func (p *Pool) Run(ctx context.Context) {
 		case <-p.wanted:
 		}
 	}
+}
+
+// launcherGrace is longer than it takes to notice that a launcher has gone, so that Run does not spin.
+const launcherGrace = 100 * time.Millisecond
+
+// awaitContainer waits for the server's container if a start failed because it does not run. It
+// reports whether that was the reason.
+func (p *Pool) awaitContainer(ctx context.Context, err error) bool {
+	container, ok := p.starter.(Container)
+	if !ok || !errors.Is(err, launcher.ErrNoLauncher) {
+		return false
+	}
+	return mux.Pause(ctx, launcherGrace) && container.WaitConnected(ctx) == nil || ctx.Err() != nil
 }
 
 func (p *Pool) missing() bool {

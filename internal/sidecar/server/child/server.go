@@ -33,6 +33,8 @@ type Server struct {
 	outputTaken atomic.Bool // a reader has the output, or the process has ended
 	broke       atomic.Bool // the process has closed a pipe
 	stopped     atomic.Bool // the adapter has asked the process to end, while it ran
+	tentative   atomic.Bool // the first request may be one that the process need not know
+	spoke       atomic.Bool // the process has written to its output
 
 	writing  chan struct{} // holds an element while a goroutine writes
 	frame    []byte
@@ -52,6 +54,7 @@ func newServer(pool *Pool, process *launcher.Process, label string) *Server {
 		if !s.stopped.Load() {
 			pool.metrics.Crashes.Add(1)
 		}
+		pool.noteEnd(s)
 		_ = process.Stdin.Close()
 		if s.outputTaken.CompareAndSwap(false, true) {
 			_ = process.Stdout.Close()
@@ -83,6 +86,10 @@ func (s *Server) stop(grace time.Duration) {
 	s.noteStop()
 	s.process.Stop(grace)
 }
+
+// Tentative says that the first request may be one that the process need not know, and that some
+// processes end upon. Such an end does not count as a crash in Pool.Processes.
+func (s *Server) Tentative() { s.tentative.Store(true) }
 
 // Label returns the number in front of each line of the process's standard error.
 func (s *Server) Label() string { return s.label }
@@ -247,6 +254,7 @@ func (s *Server) read(receive func(session.Message)) error {
 		}
 		turn.took(reader.Waited())
 		s.started()
+		s.spoke.Store(true)
 		batch := rpc.IsBatch(message)
 		owned := !batch && reader.Release()
 		var held *budget.Account // has room for the message, or for a copy

@@ -35,6 +35,12 @@ type SessionApplyConfiguration struct {
 	// left out. When all are open, a new client waits for an idle one to end, at
 	// most 10 seconds, and is then answered 503 with a Retry-After header.
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
+	// startTimeout is how long a process of the server may take to start and
+	// answer its first request; 60s when left out. Until then the server is
+	// starting, and not broken; after it the process is ended and another one
+	// started. Raise it for servers that install packages or load a model
+	// when they start.
+	StartTimeout *v1.Duration `json:"startTimeout,omitempty"`
 	// idleTimeout ends a session in which nothing happened for this long; 30m
 	// when left out. Durations are written like 90s, 30m or 1h30m.
 	IdleTimeout *v1.Duration `json:"idleTimeout,omitempty"`
@@ -84,6 +90,14 @@ func (b *SessionApplyConfiguration) WithWarm(value int32) *SessionApplyConfigura
 // If called multiple times, the MaxPerPod field is set to the value of the last call.
 func (b *SessionApplyConfiguration) WithMaxPerPod(value int32) *SessionApplyConfiguration {
 	b.MaxPerPod = &value
+	return b
+}
+
+// WithStartTimeout sets the StartTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTimeout field is set to the value of the last call.
+func (b *SessionApplyConfiguration) WithStartTimeout(value v1.Duration) *SessionApplyConfiguration {
+	b.StartTimeout = &value
 	return b
 }
 
