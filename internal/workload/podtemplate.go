@@ -143,6 +143,7 @@ func podMetadata(in Input) *corev1ac.PodTemplateSpecApplyConfiguration {
 	}
 	template.WithLabels(labels(in.Server)).WithAnnotations(map[string]string{
 		annotationDefaultContainer:           mcpv1alpha1.ContainerServer,
+		mcpv1alpha1.AnnotationServerUID:      string(in.Server.UID),
 		mcpv1alpha1.AnnotationAdapterVersion: in.Adapter.Version,
 	})
 	if in.References != "" {
@@ -229,3 +230,9 @@ func drainTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
 	}
 	return defaultDrainTimeout
 }
+
+// defaultStartTimeout is that of a spec that does not say, as its comments promise.
+const defaultStartTimeout = 60 * time.Second
+
+// StartTimeout is how long a process of the server may take until it answers.
+func StartTimeout(*mcpv1alpha1.MCPServer) time.Duration { return defaultStartTimeout }
