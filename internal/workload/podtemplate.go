@@ -235,4 +235,9 @@ func drainTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
 const defaultStartTimeout = 60 * time.Second
 
 // StartTimeout is how long a process of the server may take until it answers.
-func StartTimeout(*mcpv1alpha1.MCPServer) time.Duration { return defaultStartTimeout }
+func StartTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
+	if timeout := server.Spec.Session.StartTimeout; timeout != nil {
+		return timeout.Duration
+	}
+	return defaultStartTimeout
+}
