@@ -1,22 +1,27 @@
 package v1alpha1
 
-// The condition types of an MCPServer. Ready, Accepted, Available and Verified
-// are always there; Reconciling and Stalled only while they are True, which is
-// what kstatus expects. Every one carries the generation it was computed from.
+// The condition types of an MCPServer. Available, Accepted and Verified are always
+// there. Ready is there unless the server is stopped, by spec.suspend or
+// spec.replicas 0. Reconciling and Stalled are there only while they are True, which
+// is what kstatus expects. Every condition carries the generation of the spec that it
+// is about. While one is about an earlier generation, Reconciling is True.
 //
 // Types and reasons are API: they are not renamed within a version. Messages are
 // for people and may change.
 const (
 	// ConditionReady is the summary that people and `kubectl wait` look at:
-	// clients can use the server now. It is True when the server is Accepted
-	// and Available and at least one instance is Verified. It is also True when
-	// Verified is Unknown for the reasons Unreachable, Full or Unauthorized: then
-	// nothing speaks against an available server. It is never True before an
-	// instance was asked.
+	// clients can use the server now. It is True when the server is Available and
+	// at least one instance is Verified. It is also True when Verified is Unknown
+	// for the reasons Unreachable, Full or Unauthorized: then nothing speaks
+	// against an available server. It is never True before an instance was asked.
+	// A spec that is not accepted, or a new template whose pods do not start, does
+	// not make a server not Ready while its pods serve. It is absent once a server
+	// that should have no pods has none.
 	ConditionReady = "Ready"
 
 	// ConditionAccepted is True when the spec and everything it refers to make
-	// sense together. While it is False nothing that runs is changed.
+	// sense together. While it is False nothing that runs is changed, but that a
+	// server can always be stopped.
 	ConditionAccepted = "Accepted"
 
 	// ConditionAvailable is True when at least one pod is ready. While fewer are
@@ -29,15 +34,17 @@ const (
 	// longer does. It is Unknown when no exchange could be tried.
 	ConditionVerified = "Verified"
 
-	// ConditionReconciling is True while the controller is on its way to what
-	// the spec asks for and needs no help. It is absent otherwise.
+	// ConditionReconciling is True while the controller, the kubelet or the
+	// adapter is on its way to what the spec asks for and needs no help. It is
+	// absent otherwise.
 	ConditionReconciling = "Reconciling"
 
-	// ConditionStalled is True when the controller cannot go on until the user
-	// does something; the message says what, and the reason is that of the
-	// condition that is False because of it. If some pods are ready and others
-	// cannot start, it is the reason that Available would have without the ready
-	// ones. It is absent otherwise, and never True together with Reconciling.
+	// ConditionStalled is True when nothing goes on until the user does something:
+	// a spec is not accepted, or the second try of the kubelet or the adapter has
+	// failed. The message says what to do, and the reason is that of the condition
+	// that is False because of it. If some pods are ready and others cannot start,
+	// it is the reason that Available would have without the ready ones. It is
+	// absent otherwise, and never True together with Reconciling.
 	ConditionStalled = "Stalled"
 )
 
@@ -46,9 +53,13 @@ const (
 const (
 	// ReasonReady: clients can use the server. Ready is True.
 	ReasonReady = "Ready"
+)
 
-	// ReasonSuspended: spec.suspend is true. Ready and Available are False and
-	// Verified is Unknown, each for this reason; neither Reconciling nor Stalled.
+// Reasons of servers that were stopped.
+const (
+	// ReasonSuspended: spec.suspend is true. Available is False and Verified is
+	// Unknown for this reason. Once the pods are gone, Ready is absent and so are
+	// Reconciling and Stalled; before, Ready is False for this reason.
 	ReasonSuspended = "Suspended"
 
 	// ReasonScaledToZero: spec.replicas is 0. As with Suspended.
@@ -89,8 +100,9 @@ const (
 	// ReasonAvailable: at least one pod is ready. Available is True.
 	ReasonAvailable = "Available"
 
-	// ReasonPodsStarting: pods are on their way and nothing is known to be wrong.
-	// Available is False, and Reconciling is True.
+	// ReasonPodsStarting: pods are on their way and nothing is known to be wrong;
+	// the message says what they wait for and since when. Available is False, and
+	// Reconciling is True.
 	ReasonPodsStarting = "PodsStarting"
 
 	// ReasonPodsNotCreated: pods cannot be created, for instance because of a
@@ -105,21 +117,25 @@ const (
 	ReasonPodsUnschedulable = "PodsUnschedulable"
 
 	// ReasonImagePullFailed: the kubelet cannot pull the image. Available is
-	// False, and Stalled is True.
+	// False, and Stalled is True once the kubelet has tried for a minute;
+	// Reconciling is True before.
 	ReasonImagePullFailed = "ImagePullFailed"
 
 	// ReasonServerExits: the server's process ends by itself, and the message has
 	// its exit code or signal and the lines on standard error that say why; or it
-	// cannot be started at all. Available is False, and Stalled is True.
+	// cannot be started at all. Available is False, and Stalled is True after the
+	// second time; Reconciling is True before.
 	ReasonServerExits = "ServerExits"
 
 	// ReasonServerSilent: the server's process runs and does not answer, or does
-	// not listen at its port. Available is False, and Stalled is True.
+	// not listen at its port. A process that never answered has
+	// spec.session.startTimeout for that. Available is False, and Stalled is True
+	// when a second process does not answer either; Reconciling is True before.
 	ReasonServerSilent = "ServerSilent"
 
 	// ReasonServerIncompatible: the server answers, and not as an MCP server of
 	// its transport does, for instance because its path is another. Available is
-	// False, and Stalled is True.
+	// False, and Stalled is True after the second time; Reconciling is True before.
 	ReasonServerIncompatible = "ServerIncompatible"
 
 	// ReasonPodsNotReady: pods run and are not ready for another reason, which
@@ -137,7 +153,7 @@ const (
 	ReasonProbePending = "ProbePending"
 
 	// ReasonProbeFailed: the exchange failed; the message says how. Verified is
-	// False.
+	// False, and while pods are ready Reconciling is True: the manager asks again.
 	ReasonProbeFailed = "ProbeFailed"
 
 	// ReasonUnreachable: the manager cannot connect to the instances, for

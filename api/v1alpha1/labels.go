@@ -20,6 +20,10 @@ const (
 	// a hash of the template as it was rendered.
 	AnnotationTemplate = "mcp.slipway.dev/template"
 
+	// AnnotationServerUID on a pod is the UID of the MCPServer that it belongs to. Pods of an
+	// earlier MCPServer of the same name have another one.
+	AnnotationServerUID = "mcp.slipway.dev/server-uid"
+
 	// AnnotationAdapterVersion on a pod template is the version of its adapter.
 	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
 

@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.status.serverInfo.protocolVersion`,description="The newest protocol revision that the server speaks."
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.address.url`,description="Where clients connect."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created."
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the server is ready or not."
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[0].reason`,description="Why the server is ready or not, or that it was stopped."
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="The server's image."
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no longer than 63 characters, because the Service that clients connect to has the same name"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 63 || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and '-', because the Service that clients connect to has the same name"

@@ -274,7 +274,7 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 		return err
 	}
 	if foreign != nil { // the catalog is for information: the server works without it
-		r.warnOnce(s, reasonCatalogConflict, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: delete it, "+
+		r.warnOnce(s, reasonCatalogConflict, actionProbe, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: delete it, "+
 			"or give the MCPServer another name", object.name))
 		s.again(foreignRecheck)
 		return nil

@@ -24,6 +24,7 @@ const (
 	reasonCatalogChanged    = "CatalogChanged"
 	reasonSessionsNotShared = "SessionsNotShared"
 	reasonSessionsFull      = "SessionsFull"
+	reasonServerCrashes     = "ServerCrashes"
 	noteBytes               = 1000
 )
 
@@ -48,11 +49,14 @@ func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []e
 	}
 	if ready := changed(before, after, mcpv1alpha1.ConditionReady); ready != nil {
 		switch {
-		case ready.Status == metav1.ConditionTrue, wanted(ready.Reason):
+		case ready.Status == metav1.ConditionTrue:
 			add(corev1.EventTypeNormal, ready.Reason, actionReconcile, ready.Message)
-		case meta.IsStatusConditionTrue(before.Conditions, mcpv1alpha1.ConditionReady) && stalled == nil:
+		case meta.IsStatusConditionTrue(before.Conditions, mcpv1alpha1.ConditionReady) && stalled == nil && !wanted(ready.Reason):
 			add(corev1.EventTypeWarning, ready.Reason, actionReconcile, ready.Message)
 		}
+	}
+	if available := changed(before, after, mcpv1alpha1.ConditionAvailable); available != nil && wanted(available.Reason) {
+		add(corev1.EventTypeNormal, available.Reason, actionReconcile, available.Message)
 	}
 	if before.CatalogDigest != "" && after.CatalogDigest != "" && before.CatalogDigest != after.CatalogDigest {
 		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before, after))
@@ -74,7 +78,7 @@ func changed(before, after *mcpv1alpha1.MCPServerStatus, name string) *metav1.Co
 	return is
 }
 
-// wanted says whether a server is not ready because the user wants it so.
+// wanted says whether a server has no pods because the user wants none.
 func wanted(reason string) bool {
 	return reason == mcpv1alpha1.ReasonSuspended || reason == mcpv1alpha1.ReasonScaledToZero
 }

@@ -52,7 +52,16 @@ func TestTransitions(t *testing.T) {
 		"stalled rollout of what works": {
 			withConditions("Ready", "True", "Ready"), withConditions("Ready", "True", "Ready", "Stalled", "True", "ImagePullFailed"), []string{"Warning ImagePullFailed"},
 		},
-		"suspended":         {withConditions("Ready", "True", "Ready"), withConditions("Ready", "False", "Suspended"), []string{"Normal Suspended"}},
+		"suspended, and pods still run": {
+			withConditions("Ready", "True", "Ready", "Available", "True", "Available"),
+			withConditions("Ready", "False", "Suspended", "Available", "False", "Suspended"), []string{"Normal Suspended"},
+		},
+		"suspended": {
+			withConditions("Ready", "False", "Suspended", "Available", "False", "Suspended"), withConditions("Available", "False", "Suspended"), nil,
+		},
+		"suspended at once": {
+			withConditions("Ready", "True", "Ready", "Available", "True", "Available"), withConditions("Available", "False", "Suspended"), []string{"Normal Suspended"},
+		},
 		"first catalogue":   {withTools(""), withTools("1", "a"), nil},
 		"other catalogue":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
 		"catalogue is gone": {withTools("1", "a"), withTools(""), nil},

@@ -61,6 +61,8 @@ func (m *serverMetrics) Collect(metrics chan<- prometheus.Metric) {
 		key := labels{"Unknown", "Unknown"}
 		if ready := meta.FindStatusCondition(status.Conditions, mcpv1alpha1.ConditionReady); ready != nil {
 			key = labels{string(ready.Status), ready.Reason}
+		} else if available := meta.FindStatusCondition(status.Conditions, mcpv1alpha1.ConditionAvailable); available != nil {
+			key = labels{"Stopped", available.Reason}
 		}
 		counts[key]++
 		if status.Adapter != nil && status.Adapter.Outdated {

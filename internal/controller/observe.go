@@ -101,9 +101,10 @@ func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 		return fmt.Errorf("list pods of MCPServer %s: %w", s.name, err)
 	}
 	s.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		// Whoever puts our label on a pod of theirs does not make it ours.
+		// A pod counts only if a ReplicaSet owns it, and if it is of this server and not of an
+		// earlier one of the same name: a label alone is not enough.
 		owner := metav1.GetControllerOf(&pod)
-		return owner == nil || owner.Kind != "ReplicaSet"
+		return owner == nil || owner.Kind != "ReplicaSet" || pod.Annotations[mcpv1alpha1.AnnotationServerUID] != string(s.server.UID)
 	})
 	slices.SortFunc(s.pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return nil

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,20 +26,24 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	if failure != nil {
 		s.wait(mcpv1alpha1.ReasonRetrying, failure.Error())
 	}
-	if recheck := status.Recheck(s.pods, s.now); recheck > 0 {
-		s.again(recheck)
-	}
-	r.tellOfFlapping(s)
-	r.tellOfRefusals(s)
-	before := s.server.Status.DeepCopy()
-	next := status.Compute(status.Observed{
+	observed := status.Observed{
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
 		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: resolvedImage(s), Adapter: adapterStatus(s),
+		StartTimeout: workload.StartTimeout(s.server), Processes: r.processesOf(s), HasAffinity: hasAffinity(s),
 		Sessions: r.sessionsOf(s), SessionsLimit: sessionsLimit(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
-	})
+	}
+	if recheck := status.Recheck(observed); recheck > 0 {
+		s.again(recheck)
+	}
+	before := s.server.Status.DeepCopy()
+	next := status.Compute(observed)
+	r.tellOfFlapping(s)
+	r.tellOfRefusals(s)
+	r.tellOfCrashes(s, status.Crashes(observed))
+	r.tellOfDelay(s, &next)
 	if equality.Semantic.DeepEqual(before, &next) {
 		return nil
 	}
@@ -90,31 +93,6 @@ func (r *Reconciler) noteUnstored(ctx context.Context) {
 		log.FromContext(ctx).Info("The API server stored nothing of a status: the CRD of MCPServers may be older than this manager; " +
 			"apply the CRD of this version. This is logged once; see the metric slipway_status_writes_without_effect_total")
 	})
-}
-
-// tellOfFlapping says once that what a server offers changes so often that not every
-// change is followed.
-func (r *Reconciler) tellOfFlapping(s *state) {
-	for _, result := range s.results {
-		if result.Flapping {
-			r.warnOnce(s, reasonCatalogFlapping, "what the server offers keeps changing, so it is read less often: its lists should be the same until they really change")
-			return
-		}
-	}
-	r.warned.Delete(warning{s.name, reasonCatalogFlapping})
-}
-
-// warning is an Event that a server has got, until its reason is gone.
-type warning struct {
-	server types.NamespacedName
-	reason string
-}
-
-// warnOnce gives the server a warning Event, unless it has got that one already.
-func (r *Reconciler) warnOnce(s *state, reason, note string) {
-	if _, told := r.warned.LoadOrStore(warning{s.name, reason}, true); !told {
-		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, actionProbe, "%s", note)
-	}
 }
 
 // What a status takes of a command: an image may name a longer one.

@@ -70,6 +70,7 @@ type Reconciler struct {
 	references referenceIndex
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
+	processes  processCounts
 	keys       keyCache
 	warned     sync.Map // of warning
 	refusals   refusalCounts
@@ -159,7 +160,8 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
 	r.keys.forget(name)
-	for _, reason := range []string{reasonCatalogFlapping, reasonCatalogConflict} {
+	r.processes.forget(name)
+	for _, reason := range onceReasons {
 		r.warned.Delete(warning{name, reason})
 	}
 	r.refusals.forget(name)

@@ -143,6 +143,7 @@ func podMetadata(in Input) *corev1ac.PodTemplateSpecApplyConfiguration {
 	}
 	template.WithLabels(labels(in.Server)).WithAnnotations(map[string]string{
 		annotationDefaultContainer:           mcpv1alpha1.ContainerServer,
+		mcpv1alpha1.AnnotationServerUID:      string(in.Server.UID),
 		mcpv1alpha1.AnnotationAdapterVersion: in.Adapter.Version,
 	})
 	if in.References != "" {
@@ -228,4 +229,15 @@ func drainTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
 		return timeout.Duration
 	}
 	return defaultDrainTimeout
+}
+
+// defaultStartTimeout is that of a spec that does not say, as its comments promise.
+const defaultStartTimeout = 60 * time.Second
+
+// StartTimeout is how long a process of the server may take until it answers.
+func StartTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
+	if timeout := server.Spec.Session.StartTimeout; timeout != nil {
+		return timeout.Duration
+	}
+	return defaultStartTimeout
 }

@@ -56,7 +56,7 @@ var _ = Describe("A server that changes", Label("disruptive"), func() {
 		}
 		kubectl(ctx, server.Namespace, "scale", "mcpserver/"+server.Name, "--replicas=0")
 		reload(ctx, server)
-		awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionFalse, mcpv1alpha1.ReasonScaledToZero)
+		awaitCondition(ctx, server, mcpv1alpha1.ConditionAvailable, metav1.ConditionFalse, mcpv1alpha1.ReasonScaledToZero)
 		Eventually(func() any { return allPods(ctx, server) }).WithContext(ctx).Should(BeEmpty())
 		kubectl(ctx, server.Namespace, "scale", "mcpserver/"+server.Name, "--replicas=1")
 		awaitReady(ctx, reload(ctx, server))
@@ -87,7 +87,7 @@ var _ = Describe("A server that changes", Label("disruptive"), func() {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		offered := toolNames(server)
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Suspend = true })
-		awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionFalse, mcpv1alpha1.ReasonSuspended)
+		awaitCondition(ctx, server, mcpv1alpha1.ConditionAvailable, metav1.ConditionFalse, mcpv1alpha1.ReasonSuspended)
 		Eventually(func() any { return allPods(ctx, server) }).WithContext(ctx).Should(BeEmpty())
 		awaitStatus(ctx, server, patience, HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", BeElementOf(
 			mcpv1alpha1.ConditionReconciling, mcpv1alpha1.ConditionStalled))))))

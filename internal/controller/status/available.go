@@ -16,14 +16,14 @@ import (
 func (v *view) available() verdict {
 	switch {
 	case v.off == mcpv1alpha1.ReasonSuspended:
-		return verdict{metav1.ConditionFalse, v.off, "spec.suspend is true, so no pods are wanted; set it to false to start the server"}
+		return verdict{metav1.ConditionFalse, v.off, "spec.suspend is true, so no pods are wanted; set it to false to start the server", 0}
 	case v.off != "":
-		return verdict{metav1.ConditionFalse, v.off, "spec.replicas is 0, so no pods are wanted; raise it to start the server"}
+		return verdict{metav1.ConditionFalse, v.off, "spec.replicas is 0, so no pods are wanted; raise it to start the server", 0}
 	case v.ready > 0:
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAvailable, v.podsReady()}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAvailable, v.podsReady(), 0}
 	default:
 		why := v.trouble()
-		return verdict{metav1.ConditionFalse, why.Reason, why.Message}
+		return verdict{metav1.ConditionFalse, why.Reason, why.Message, 0}
 	}
 }
 
@@ -34,6 +34,18 @@ func (v *view) sessionsFull() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of %s", *v.Sessions, some(v.SessionsLimit, "session"))
+}
+
+// replicasNote says what more than one pod means for sessions, if there should be more.
+func (v *view) replicasNote() string {
+	switch {
+	case v.want < 2:
+		return ""
+	case v.HasAffinity:
+		return "; sessions are not forwarded between pods yet, so the Service keeps each client address on one pod, and a session ends with its pod"
+	default:
+		return "; sessions are not forwarded between pods yet, and the Service may send a client to another pod, which answers 404: set sessionAffinity of the Service to ClientIP"
+	}
 }
 
 func (v *view) podsReady() string {
@@ -75,30 +87,30 @@ var severity = []string{
 
 // trouble is what is in the way of pods that are wanted and not ready: the most
 // telling of what is wrong with those of the current template. Others are about to go.
-func (v *view) trouble() Obstacle {
+func (v *view) trouble() problem {
 	if v.Deployment == nil {
 		return v.nothingCreated()
 	}
 	if v.behind() {
-		return Obstacle{mcpv1alpha1.ReasonPodsStarting, "pods are about to be created"}
+		return *passing(mcpv1alpha1.ReasonPodsStarting, "pods are about to be created")
 	}
-	var found []Obstacle
+	var found []problem
 	if message, failed := replicaFailure(v.Deployment); failed {
-		found = append(found, Obstacle{mcpv1alpha1.ReasonPodsNotCreated, "pods cannot be created: " + message})
+		found = append(found, *passing(mcpv1alpha1.ReasonPodsNotCreated, "pods cannot be created: "+message))
 	}
 	numbers := map[string]int32{}
 	for i := range v.instances {
 		if in := &v.instances[i]; in.current && in.problem != nil {
 			numbers[in.problem.Reason]++
-			found = append(found, Obstacle{in.problem.Reason, "pod " + in.pod.Name + ": " + in.problem.Message})
+			found = append(found, problem{Obstacle{in.problem.Reason, "pod " + in.pod.Name + ": " + in.problem.Message}, in.problem.stalls})
 		}
 	}
 	if len(found) == 0 {
-		return Obstacle{mcpv1alpha1.ReasonPodsStarting, "pods are being created or replaced"}
+		return *passing(mcpv1alpha1.ReasonPodsStarting, "pods are being created or replaced")
 	}
 	// Of equals the first: the order is that of names.
-	worst := slices.MinFunc(found, func(a, b Obstacle) int {
-		return cmp.Compare(slices.Index(severity, a.Reason), slices.Index(severity, b.Reason))
+	worst := slices.MinFunc(found, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(slices.Index(severity, a.Reason), slices.Index(severity, b.Reason)), cmp.Compare(rank(a), rank(b)))
 	})
 	if others := numbers[worst.Reason] - 1; others > 0 {
 		worst.Message += fmt.Sprintf(" (and the like in %s)", some(others, "other pod"))
@@ -106,15 +118,23 @@ func (v *view) trouble() Obstacle {
 	return worst
 }
 
+// rank puts what the user must act on before what may pass.
+func rank(p problem) int {
+	if p.stalls {
+		return 0
+	}
+	return 1
+}
+
 // nothingCreated is what is in the way while there is not even a Deployment.
-func (v *view) nothingCreated() Obstacle {
+func (v *view) nothingCreated() problem {
 	switch {
 	case v.Refusal != nil:
-		return Obstacle{mcpv1alpha1.ReasonPodsNotCreated, "there are no pods, because the server is not accepted: " + v.Refusal.Message}
+		return *passing(mcpv1alpha1.ReasonPodsNotCreated, "there are no pods, because the server is not accepted: "+v.Refusal.Message)
 	case v.Waiting != nil && v.Waiting.Reason != mcpv1alpha1.ReasonProgressing:
-		return Obstacle{mcpv1alpha1.ReasonPodsNotCreated, "there are no pods yet: " + v.Waiting.Message}
+		return *passing(mcpv1alpha1.ReasonPodsNotCreated, "there are no pods yet: "+v.Waiting.Message)
 	default:
-		return Obstacle{mcpv1alpha1.ReasonPodsStarting, "pods are about to be created"}
+		return *passing(mcpv1alpha1.ReasonPodsStarting, "pods are about to be created")
 	}
 }
 

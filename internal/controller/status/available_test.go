@@ -73,13 +73,68 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 				adapterOf(p).State = waiting("ErrImagePull", "denied")
 				serverOf(p).State = waiting("PodInitializing", "")
 			},
-			want: "ImagePullFailed", with: stalled, words: []string{"the adapter's image slipway/adapter:1 cannot be pulled: denied", "whoever runs that"},
+			want: "ImagePullFailed", with: stalled, words: []string{"the adapter's image slipway/adapter:1 cannot be pulled: denied", "the platform team"},
 		},
 		"a key is missing": {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State = waiting("CreateContainerConfigError", "couldn't find key k in Secret ns/s")
 			},
 			want: "PodsNotReady", with: reconciling, words: []string{"couldn't find key k in Secret ns/s"},
+		},
+		"ErrImagePull for the first time": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, adapterOf(p).State = waiting("ErrImagePull", "HTTP 429"), startedAgo(59*time.Second)
+			},
+			want: "ImagePullFailed", with: reconciling, words: []string{"cannot be pulled: HTTP 429;"},
+		},
+		"InvalidImageName at once": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, adapterOf(p).State = waiting("InvalidImageName", "no"), startedAgo(time.Second)
+			},
+			want: "ImagePullFailed", with: stalled, words: []string{"correct spec.image"},
+		},
+		"the command is not there, for the first time": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, adapterOf(p).State = waiting("RunContainerError", "exec: not found"), startedAgo(time.Second)
+			},
+			want: "ServerExits", with: reconciling, words: []string{"exec: not found", "check spec.command"},
+		},
+		"the server's container ended for the first time": {
+			pod:  func(p *corev1.Pod) { serverOf(p).State = terminated(3, "Error", "no database yet") },
+			want: "ServerExits", with: reconciling, words: []string{"exit code 3; it wrote: no database yet"},
+		},
+		"the server's container was restarted, and has not ended again": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, serverOf(p).LastTerminationState, serverOf(p).RestartCount = startedAgo(time.Second), exited, 1
+			},
+			want: "ServerExits", with: reconciling, words: []string{"exit code 1"},
+		},
+		"the server's container ended again": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, serverOf(p).LastTerminationState, serverOf(p).RestartCount = exited, exited, 1
+			},
+			want: "ServerExits", with: stalled, words: []string{"exit code 1"},
+		},
+		"the process ends for the first time": {
+			result: failed(1, adapterapi.Exited, "exit code 7"),
+			want:   "ServerExits", with: reconciling, words: []string{"exit code 7"},
+		},
+		"the server is silent for the first time": {
+			result: failed(1, adapterapi.Silent, "the server runs and has not answered for 60s"),
+			want:   "ServerSilent", with: reconciling, words: []string{"has not answered for 60s"},
+		},
+		"the image is being pulled, and the adapter has no launcher": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, adapterOf(p).State = waiting("PodInitializing", ""), startedAgo(21*time.Second)
+			},
+			result: reported(adapterapi.Unstartable, "start server: no launcher is connected"),
+			want:   "PodsStarting", with: reconciling, words: []string{"the server's container is being created since 2026-08-01T11:59:39Z", "pulling its image"},
+		},
+		"the adapter's image is being pulled": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, adapterOf(p).State, p.CreationTimestamp = waiting("PodInitializing", ""), waiting("PodInitializing", ""), ago(5*time.Second)
+			},
+			want: "PodsStarting", with: reconciling, words: []string{"the adapter's container is being created since 2026-08-01T11:59:55Z"},
 		},
 		"the command is not there": {
 			pod: func(p *corev1.Pod) {
@@ -91,33 +146,35 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State = waiting("CrashLoopBackOff", "back-off 40s restarting")
 				serverOf(p).LastTerminationState = terminated(128, "StartError", `exec: "nodee": executable file not found in $PATH`)
+				serverOf(p).RestartCount = 1
 			},
 			want: "ServerExits", with: stalled, words: []string{`cannot be started: exec: "nodee"`, "check spec.command"},
 		},
 		"the server's container ended": {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State = terminated(3, "Error", "a\nb\nc\n"+strings.Repeat("x\n", 9)+"one\ntwo\nthree\nfour\nfive\n")
+				serverOf(p).RestartCount = 1
 			},
 			want: "ServerExits", with: stalled,
 			words: []string{"exit code 3; it wrote: a\nb\nc\n…\none\ntwo\nthree\nfour\nfive; see kubectl logs -n ns a -c mcp-server --previous"},
 		},
 		"it ran out of memory": {
-			pod:  func(p *corev1.Pod) { serverOf(p).State = terminated(137, "OOMKilled", "") },
+			pod:  func(p *corev1.Pod) { serverOf(p).State, serverOf(p).RestartCount = terminated(137, "OOMKilled", ""), 1 },
 			want: "ServerExits", with: stalled, words: []string{"ran out of memory", "raise spec.resources.limits.memory"},
 		},
 		"it was killed": {
-			pod:  func(p *corev1.Pod) { serverOf(p).State = terminated(137, "Error", "") },
+			pod:  func(p *corev1.Pod) { serverOf(p).State, serverOf(p).RestartCount = terminated(137, "Error", ""), 1 },
 			want: "ServerExits", with: stalled, words: []string{"exit code 137 (signal 9)"},
 		},
 		"it waits to be started again": {
 			pod: func(p *corev1.Pod) {
-				serverOf(p).State, serverOf(p).LastTerminationState = waiting("CrashLoopBackOff", "back-off 2m40s"), exited
+				serverOf(p).State, serverOf(p).LastTerminationState, serverOf(p).RestartCount = waiting("CrashLoopBackOff", "back-off 2m40s"), exited, 5
 			},
 			want: "ServerExits", with: stalled, words: []string{"exit code 1"},
 		},
 		"it was just started again": {
 			pod: func(p *corev1.Pod) {
-				serverOf(p).State, serverOf(p).LastTerminationState = startedAgo(time.Second), exited
+				serverOf(p).State, serverOf(p).LastTerminationState, serverOf(p).RestartCount = startedAgo(time.Second), exited, 2
 			},
 			result: reported(adapterapi.Unstartable, "connection refused"),
 			want:   "ServerExits", with: stalled, words: []string{"exit code 1"},
@@ -173,7 +230,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
 			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(time.Second) },
 			result: reported(adapterapi.Unstartable, "connection refused"),
-			want:   "PodsStarting", with: reconciling, words: []string{"does not listen yet: connection refused", "check the port"},
+			want:   "PodsStarting", with: reconciling, words: []string{"the server runs since 2026-08-01T11:59:59Z and does not listen yet: connection refused", "check the port"},
 		},
 		"the HTTP server does not listen": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
@@ -200,20 +257,29 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"it is starting": {
 			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(59 * time.Second) },
 			result: reported(adapterapi.Starting, "the server is starting"),
-			want:   "PodsStarting", with: reconciling, words: []string{"it is starting"},
+			want:   "PodsStarting", with: reconciling, words: []string{"the server runs since 2026-08-01T11:59:01Z and has not answered yet; spec.session.startTimeout gives each process 1m0s"},
 		},
 		"it takes long to start": {
-			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(time.Minute) },
+			change: func(o *Observed) { o.StartTimeout = time.Hour },
+			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(59 * time.Minute) },
 			result: reported(adapterapi.Starting, "the server is starting"),
-			want:   "PodsNotReady", with: reconciling, words: []string{"the server is starting"},
+			want:   "PodsStarting", with: reconciling, words: []string{"has not answered yet", "1h0m0s"},
+		},
+		"the HTTP server takes long to start": {
+			change: func(o *Observed) {
+				o.Server.Spec.Transport.Type, o.StartTimeout = mcpv1alpha1.TransportStreamableHTTP, time.Hour
+			},
+			pod:    func(p *corev1.Pod) { serverOf(p).State = startedAgo(59 * time.Minute) },
+			result: reported(adapterapi.Unstartable, "connection refused"),
+			want:   "PodsStarting", with: reconciling, words: []string{"does not listen yet"},
 		},
 		"its containers are not created": {
 			pod:  func(p *corev1.Pod) { serverOf(p).State = waiting("ContainerCreating", "") },
-			want: "PodsStarting", with: reconciling, words: []string{"volumes be missing", "kubectl describe pod -n ns a"},
+			want: "PodsStarting", with: reconciling, words: []string{"the server's container is being created since 2026-08-01T11:00:00Z", "mounting volumes", "kubectl describe pod -n ns a"},
 		},
 		"it has no status": {
 			pod:  func(p *corev1.Pod) { p.Status, p.CreationTimestamp = corev1.PodStatus{}, now },
-			want: "PodsStarting", with: reconciling, words: []string{"it is starting"},
+			want: "PodsStarting", with: reconciling, words: []string{"it waits for a node since 2026-08-01T12:00:00Z"},
 		},
 		"its adapter cannot be asked": {
 			result: prober.Result{Outcome: prober.Unreachable, Message: "dial tcp: timeout"},
@@ -249,7 +315,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 // Nothing that a container which keeps ending goes through makes for another status.
 func TestCrashLoopIsOneStatus(t *testing.T) {
 	o := working()
-	o.sickPod(func(p *corev1.Pod) { serverOf(p).State = terminated(1, "Error", "boom") })
+	o.sickPod(func(p *corev1.Pod) { serverOf(p).State, serverOf(p).RestartCount = terminated(1, "Error", "boom"), 1 })
 	want := o.then()
 	for _, state := range []corev1.ContainerState{waiting("CrashLoopBackOff", "back-off 10s"), startedAgo(time.Second), waiting("CrashLoopBackOff", "back-off 20s")} {
 		serverOf(&o.Pods[0]).State, serverOf(&o.Pods[0]).LastTerminationState = state, terminated(1, "Error", "boom")
@@ -262,7 +328,7 @@ func TestAvailableOfSeveralPods(t *testing.T) {
 	sickly := func(name string, state corev1.ContainerState) corev1.Pod {
 		pod := podNamed(name)
 		unready(&pod)
-		serverOf(&pod).State = state
+		serverOf(&pod).State, serverOf(&pod).RestartCount = state, 1
 		return pod
 	}
 	pulling, crashed, creating := waiting("ErrImagePull", "no"), terminated(1, "", ""), waiting("ContainerCreating", "")
@@ -287,13 +353,13 @@ func TestAvailableOfSeveralPods(t *testing.T) {
 		"all are ready": {func(o *Observed) { o.setPods(2, podNamed("a"), podNamed("b")) }, "True/Available", ""},
 		"one of two is starting": {
 			func(o *Observed) { o.setPods(2, podNamed("a"), sickly("b", creating)) },
-			"True/Available Reconciling/Progressing", "1 of 2 pods ready; pod b: its containers do not run",
+			"True/Available Reconciling/Progressing", "1 of 2 pods ready; pod b: the server's container is being created",
 		},
 		"one of two was not created": {
 			func(o *Observed) {
 				o.setPods(2, podNamed("a"))
 				o.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: q"}}
-			}, "True/Available Reconciling/Progressing", "pods cannot be created: exceeded quota: q",
+			}, "True/Available Reconciling/PodsNotCreated", "pods cannot be created: exceeded quota: q",
 		},
 		"none was created": {
 			func(o *Observed) {
@@ -403,7 +469,7 @@ func TestAvailableOfSeveralPods(t *testing.T) {
 }
 
 func TestRecheck(t *testing.T) {
-	ready, starting, late, restarted := podNamed("a"), podNamed("b"), podNamed("c"), podNamed("d")
+	ready, starting, late, restarted, crashed := podNamed("a"), podNamed("b"), podNamed("c"), podNamed("d"), podNamed("e")
 	for _, pod := range []*corev1.Pod{&starting, &late, &restarted} {
 		unready(pod)
 	}
@@ -411,17 +477,24 @@ func TestRecheck(t *testing.T) {
 	adapterOf(&restarted).State = startedAgo(50 * time.Second)
 	draining := starting
 	draining.DeletionTimestamp = &now
+	serverOf(&crashed).RestartCount, serverOf(&crashed).LastTerminationState = 2, terminated(1, "Error", "")
+	serverOf(&crashed).LastTerminationState.Terminated.FinishedAt = ago(time.Minute)
 	for name, test := range map[string]struct {
-		pods []corev1.Pod
-		want time.Duration
+		pods         []corev1.Pod
+		startTimeout time.Duration
+		want         time.Duration
 	}{
-		"none":               {nil, 0},
-		"ready":              {[]corev1.Pod{ready}, 0},
-		"late already":       {[]corev1.Pod{late}, 0},
-		"draining":           {[]corev1.Pod{draining}, 0},
-		"starting":           {[]corev1.Pod{ready, starting, late}, 40 * time.Second},
-		"the soonest counts": {[]corev1.Pod{starting, restarted}, 10 * time.Second},
+		"none":               {nil, time.Minute, 0},
+		"ready":              {[]corev1.Pod{ready}, time.Minute, 0},
+		"late already":       {[]corev1.Pod{late}, time.Minute, 0},
+		"may start slowly":   {[]corev1.Pod{late}, 2 * time.Hour, time.Hour},
+		"draining":           {[]corev1.Pod{draining}, time.Minute, 0},
+		"starting":           {[]corev1.Pod{ready, starting, late}, time.Minute, 40 * time.Second},
+		"the soonest counts": {[]corev1.Pod{starting, restarted}, time.Minute, 10 * time.Second},
+		"a crash is told":    {[]corev1.Pod{crashed}, time.Minute, 4 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) { wantEqual(t, "Recheck", test.want, Recheck(test.pods, now.Time)) })
+		t.Run(name, func(t *testing.T) {
+			wantEqual(t, "Recheck", test.want, Recheck(Observed{Pods: test.pods, StartTimeout: test.startTimeout, Now: now}))
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,9 @@ type verdict struct {
 	status  metav1.ConditionStatus
 	reason  string
 	message string
+	// generation is that of the spec which the verdict is about, if an earlier verdict stands; 0
+	// means the one that the server has now.
+	generation int64
 }
 
 func (d verdict) isTrue() bool { return d.status == metav1.ConditionTrue }
@@ -28,17 +32,29 @@ func (d verdict) isTrue() bool { return d.status == metav1.ConditionTrue }
 func conditionsOf(v *view, counts *mcpv1alpha1.CatalogCounts) []metav1.Condition {
 	accepted, available := v.accepted(), v.available()
 	verified, asking := v.verified()
-	ready := v.readiness(accepted, available, verified, counts)
-	conditions := []metav1.Condition{
-		v.condition(mcpv1alpha1.ConditionReady, ready),
-		v.condition(mcpv1alpha1.ConditionAccepted, accepted),
-		v.condition(mcpv1alpha1.ConditionAvailable, available),
-		v.condition(mcpv1alpha1.ConditionVerified, verified),
+	var conditions []metav1.Condition
+	if !v.isStopped() {
+		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionReady, v.readiness(accepted, available, verified, counts)))
 	}
-	if name, why := v.progress(available, asking); name != "" {
-		conditions = append(conditions, v.condition(name, verdict{metav1.ConditionTrue, why.Reason, why.Message}))
+	// The column Reason of kubectl get shows the first, so Available comes next.
+	conditions = append(conditions,
+		v.condition(mcpv1alpha1.ConditionAvailable, available),
+		v.condition(mcpv1alpha1.ConditionAccepted, accepted),
+		v.condition(mcpv1alpha1.ConditionVerified, verified),
+	)
+	name, why := v.progress(available, verified, asking)
+	if name == "" && isOlder(conditions, v.Server.Generation) {
+		name, why = mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "not everything is known of the newest spec yet"}
+	}
+	if name != "" {
+		conditions = append(conditions, v.condition(name, verdict{metav1.ConditionTrue, why.Reason, why.Message, 0}))
 	}
 	return conditions
+}
+
+// isOlder says whether any of the conditions is about an earlier spec.
+func isOlder(conditions []metav1.Condition, generation int64) bool {
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.ObservedGeneration < generation })
 }
 
 // condition makes a condition of a verdict. Its time is the one it had, unless its
@@ -50,59 +66,69 @@ func (v *view) condition(name string, d verdict) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: name, Status: d.status, Reason: d.reason, Message: cut(printable(d.message), messageRunes),
-		ObservedGeneration: v.Server.Generation, LastTransitionTime: since,
+		ObservedGeneration: cmp.Or(d.generation, v.Server.Generation), LastTransitionTime: since,
 	}
 }
 
-// was is what a condition said before.
+// was is what a condition said before. It keeps the generation that it was about.
 func (v *view) was(name string) (verdict, bool) {
 	condition := meta.FindStatusCondition(v.before.Conditions, name)
 	if condition == nil {
 		return verdict{}, false
 	}
-	return verdict{condition.Status, condition.Reason, condition.Message}, true
+	return verdict{condition.Status, condition.Reason, condition.Message, condition.ObservedGeneration}, true
 }
 
-// accepted says whether the spec makes sense. Whoever waits has not found out, so
-// what was known stays, but that a spec was refused: it may be another by now. A failure
-// undoes not even that.
+// accepted says whether the spec makes sense. A controller that waits has not found out, so an
+// earlier verdict stands. That a spec was refused does not stand, because the spec may be another
+// by now, unless the controller waits because it failed. A stopped server is at rest, so no verdict
+// about an earlier spec stands.
 func (v *view) accepted() verdict {
 	if v.Refusal != nil {
-		return verdict{metav1.ConditionFalse, v.Refusal.Reason, v.Refusal.Message}
+		return verdict{metav1.ConditionFalse, v.Refusal.Reason, v.Refusal.Message, 0}
 	}
 	if v.Waiting == nil {
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAccepted, "the spec and what it refers to make sense"}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAccepted, "the spec and what it refers to make sense", 0}
 	}
 	was, known := v.was(mcpv1alpha1.ConditionAccepted)
-	if known && (was.isTrue() || was.status == metav1.ConditionFalse && v.Waiting.Reason == mcpv1alpha1.ReasonRetrying) {
+	stands := was.isTrue() || was.status == metav1.ConditionFalse && v.Waiting.Reason == mcpv1alpha1.ReasonRetrying
+	if known && stands && (!v.isStopped() || was.generation == v.Server.Generation) {
 		return was
 	}
-	return verdict{metav1.ConditionUnknown, v.Waiting.Reason, v.Waiting.Message}
+	return verdict{metav1.ConditionUnknown, v.Waiting.Reason, v.Waiting.Message, 0}
 }
 
 // followsAvailable are the reasons for which nothing could be found out about an
 // instance: then nothing speaks against one that is available.
 var followsAvailable = []string{mcpv1alpha1.ReasonUnauthorized, mcpv1alpha1.ReasonFull, mcpv1alpha1.ReasonUnreachable}
 
-// readiness sums the other conditions up.
+// readiness says whether clients can use the server now. Whether its spec is accepted matters only
+// where there is nothing to use.
 func (v *view) readiness(accepted, available, verified verdict, counts *mcpv1alpha1.CatalogCounts) verdict {
-	because := func(d verdict) verdict { return verdict{metav1.ConditionFalse, d.reason, d.message} }
+	because := func(d verdict) verdict { return verdict{metav1.ConditionFalse, d.reason, d.message, d.generation} }
 	switch {
-	case accepted.status == metav1.ConditionFalse:
-		return because(accepted)
 	case v.off != "":
 		return because(available)
-	case !accepted.isTrue():
+	case !available.isTrue() && !accepted.isTrue():
 		return because(accepted)
 	case !available.isTrue():
 		return because(available)
 	case verified.isTrue():
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(counts) + v.podsReady() + v.sessionsFull()}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(counts) + v.podsReady() + v.notes(), verified.generation}
 	case slices.Contains(followsAvailable, verified.reason):
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, v.podsReady() + "; not verified: " + verified.message}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, v.podsReady() + v.notes() + "; not verified: " + verified.message, verified.generation}
 	default:
 		return because(verified)
 	}
+}
+
+// notes are what users should know of a server that works.
+func (v *view) notes() string {
+	text := v.sessionsFull() + v.replicasNote()
+	if crashes := Crashes(*v.Observed); crashes != "" {
+		text += "; " + crashes
+	}
+	return text
 }
 
 // offers counts what a server offers.
@@ -135,7 +161,7 @@ func some(number int32, thing string) string {
 
 // progress says whether the controller is on its way (Reconciling), needs help
 // (Stalled) or is there ("").
-func (v *view) progress(available verdict, asking *Obstacle) (string, Obstacle) {
+func (v *view) progress(available, verified verdict, asking *Obstacle) (string, Obstacle) {
 	switch {
 	case v.Refusal != nil:
 		return mcpv1alpha1.ConditionStalled, *v.Refusal
@@ -145,46 +171,47 @@ func (v *view) progress(available verdict, asking *Obstacle) (string, Obstacle) 
 		return mcpv1alpha1.ConditionReconciling, *v.Waiting
 	case v.behind():
 		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "the Deployment is being brought to what the spec asks for"}
-	case !available.isTrue():
-		why := Obstacle{available.reason, available.message}
-		if stalls(why.Reason) {
-			return mcpv1alpha1.ConditionStalled, why
-		}
-		return mcpv1alpha1.ConditionReconciling, why
-	case !v.rolledOut():
-		why := v.trouble()
-		if stalls(why.Reason) {
-			return mcpv1alpha1.ConditionStalled, why
-		}
-		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, v.podsReady() + "; " + why.Message}
+	case !available.isTrue() || !v.rolledOut():
+		return v.rollout(available)
 	case asking != nil:
 		return mcpv1alpha1.ConditionReconciling, *asking
+	case verified.status == metav1.ConditionFalse: // the manager goes on asking
+		return mcpv1alpha1.ConditionReconciling, Obstacle{verified.reason, verified.message}
 	default:
 		return "", Obstacle{}
 	}
 }
 
-// stopping is the progress of a server that should have no pods. One that has none is
+// rollout is the progress of a server of which not every pod is ready and of the current template.
+func (v *view) rollout(available verdict) (string, Obstacle) {
+	why := v.trouble()
+	switch {
+	case why.stalls:
+		return mcpv1alpha1.ConditionStalled, why.Obstacle
+	case !available.isTrue():
+		return mcpv1alpha1.ConditionReconciling, why.Obstacle
+	case why.Reason == mcpv1alpha1.ReasonPodsStarting:
+		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, v.podsReady() + "; " + why.Message}
+	default:
+		return mcpv1alpha1.ConditionReconciling, Obstacle{why.Reason, v.podsReady() + "; " + why.Message}
+	}
+}
+
+// isStopped says whether a server that should have no pods has none.
+func (v *view) isStopped() bool {
+	return v.off != "" && v.live == 0 && (v.Deployment == nil || v.Deployment.Status.Replicas == 0 && !v.behind())
+}
+
+// stopping is the progress of a server that should have no pods. A server that has none is
 // where it should be, whatever else could not be found out.
 func (v *view) stopping() (string, Obstacle) {
-	gone := v.live == 0 && (v.Deployment == nil || v.Deployment.Status.Replicas == 0 && !v.behind())
 	switch {
-	case v.Waiting != nil && (!gone || v.Waiting.Reason == mcpv1alpha1.ReasonRetrying):
+	case v.Waiting != nil && (!v.isStopped() || v.Waiting.Reason == mcpv1alpha1.ReasonRetrying):
 		return mcpv1alpha1.ConditionReconciling, *v.Waiting
-	case !gone:
+	case !v.isStopped():
 		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "pods are being stopped"}
 	default:
 		return "", Obstacle{}
-	}
-}
-
-// stalls says whether the user must do something about what is in the way of pods.
-func stalls(reason string) bool {
-	switch reason {
-	case mcpv1alpha1.ReasonImagePullFailed:
-		return true
-	default:
-		return isOfServer(reason)
 	}
 }
 

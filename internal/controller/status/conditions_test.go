@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
-const allWell = "Ready=True/Ready Accepted=True/Accepted Available=True/Available Verified=True/Verified"
+const allWell = "Ready=True/Ready Available=True/Available Accepted=True/Accepted Verified=True/Verified"
 
 // truthTable is that of the architecture, with what each row means to kstatus.
 var truthTable = map[string]struct {
@@ -27,7 +27,7 @@ var truthTable = map[string]struct {
 	},
 	"just created": {
 		change: func(o *Observed) { o.Deployment, o.Pods, o.Results = nil, nil, nil },
-		want: "Ready=False/PodsStarting Accepted=True/Accepted Available=False/PodsStarting Verified=Unknown/ProbePending " +
+		want: "Ready=False/PodsStarting Available=False/PodsStarting Accepted=True/Accepted Verified=Unknown/ProbePending " +
 			"Reconciling=True/Progressing", kstatus: "InProgress",
 	},
 	"refused before anything ran": {
@@ -35,12 +35,12 @@ var truthTable = map[string]struct {
 			o.Deployment, o.Pods, o.Results = nil, nil, nil
 			o.Refusal = &Obstacle{mcpv1alpha1.ReasonReferenceNotFound, "Secret s does not exist: create it"}
 		},
-		want: "Ready=False/ReferenceNotFound Accepted=False/ReferenceNotFound Available=False/PodsNotCreated Verified=Unknown/ProbePending " +
+		want: "Ready=False/ReferenceNotFound Available=False/PodsNotCreated Accepted=False/ReferenceNotFound Verified=Unknown/ProbePending " +
 			"Stalled=True/ReferenceNotFound", kstatus: "Failed",
 	},
 	"refused while it runs": {
 		change: func(o *Observed) { o.Refusal = &Obstacle{mcpv1alpha1.ReasonInvalidImage, "no"} },
-		want: "Ready=False/InvalidImage Accepted=False/InvalidImage Available=True/Available Verified=True/Verified " +
+		want: "Ready=True/Ready Available=True/Available Accepted=False/InvalidImage Verified=True/Verified " +
 			"Stalled=True/InvalidImage", kstatus: "Failed",
 	},
 	"refused while it runs and should not": {
@@ -48,15 +48,22 @@ var truthTable = map[string]struct {
 			o.Server.Spec.Suspend = true
 			o.Refusal = &Obstacle{mcpv1alpha1.ReasonInvalidSpec, "no"}
 		},
-		want: "Ready=False/InvalidSpec Accepted=False/InvalidSpec Available=True/Available Verified=True/Verified " +
+		want: "Ready=False/Suspended Available=False/Suspended Accepted=False/InvalidSpec Verified=Unknown/Suspended " +
 			"Stalled=True/InvalidSpec", kstatus: "Failed",
+	},
+	"the registry does not answer for a new image while the old one serves": {
+		change: func(o *Observed) {
+			o.then()
+			o.Waiting = &Obstacle{mcpv1alpha1.ReasonImageUnresolved, "no answer"}
+		},
+		want: allWell + " Reconciling=True/ImageUnresolved", kstatus: "InProgress",
 	},
 	"the registry does not answer": {
 		change: func(o *Observed) {
 			o.Deployment, o.Pods, o.Results = nil, nil, nil
 			o.Waiting = &Obstacle{mcpv1alpha1.ReasonImageUnresolved, "set spec.command"}
 		},
-		want: "Ready=False/ImageUnresolved Accepted=Unknown/ImageUnresolved Available=False/PodsNotCreated Verified=Unknown/ProbePending " +
+		want: "Ready=False/ImageUnresolved Available=False/PodsNotCreated Accepted=Unknown/ImageUnresolved Verified=Unknown/ProbePending " +
 			"Reconciling=True/ImageUnresolved", kstatus: "InProgress",
 	},
 	"a step failed while it runs": {
@@ -68,7 +75,7 @@ var truthTable = map[string]struct {
 	},
 	"no pod is ready": {
 		change: func(o *Observed) { o.sickPod(func(*corev1.Pod) {}) },
-		want: "Ready=False/PodsNotReady Accepted=True/Accepted Available=False/PodsNotReady Verified=Unknown/ProbePending " +
+		want: "Ready=False/PodsNotReady Available=False/PodsNotReady Accepted=True/Accepted Verified=Unknown/ProbePending " +
 			"Reconciling=True/PodsNotReady", kstatus: "InProgress",
 	},
 	"the server exits": {
@@ -76,37 +83,45 @@ var truthTable = map[string]struct {
 			unready(&o.Pods[0])
 			o.Results["a"] = reported(adapterapi.Exited, "exit code 1")
 		},
-		want: "Ready=False/ServerExits Accepted=True/Accepted Available=False/ServerExits Verified=False/ProbeFailed " +
+		want: "Ready=False/ServerExits Available=False/ServerExits Accepted=True/Accepted Verified=False/ProbeFailed " +
 			"Stalled=True/ServerExits", kstatus: "Failed",
+	},
+	"the server exits for the first time": {
+		change: func(o *Observed) {
+			unready(&o.Pods[0])
+			o.Results["a"] = failed(1, adapterapi.Exited, "exit code 1")
+		},
+		want: "Ready=False/ServerExits Available=False/ServerExits Accepted=True/Accepted Verified=False/ProbeFailed " +
+			"Reconciling=True/ServerExits", kstatus: "InProgress",
 	},
 	"a pod is ready and was not asked": {
 		change: func(o *Observed) { o.Results = nil },
-		want: "Ready=False/ProbePending Accepted=True/Accepted Available=True/Available Verified=Unknown/ProbePending " +
+		want: "Ready=False/ProbePending Available=True/Available Accepted=True/Accepted Verified=Unknown/ProbePending " +
 			"Reconciling=True/ProbePending", kstatus: "InProgress",
 	},
 	"the exchange failed": {
 		change: func(o *Observed) {
 			o.Results["a"] = prober.Result{Outcome: prober.Failed, Message: "initialize timed out"}
 		},
-		want:    "Ready=False/ProbeFailed Accepted=True/Accepted Available=True/Available Verified=False/ProbeFailed",
+		want:    "Ready=False/ProbeFailed Available=True/Available Accepted=True/Accepted Verified=False/ProbeFailed Reconciling=True/ProbeFailed",
 		kstatus: "InProgress",
 	},
 	"the manager cannot dial": {
 		change: func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Unreachable} },
-		want:   "Ready=True/Ready Accepted=True/Accepted Available=True/Available Verified=Unknown/Unreachable", kstatus: "Current",
+		want:   "Ready=True/Ready Available=True/Available Accepted=True/Accepted Verified=Unknown/Unreachable", kstatus: "Current",
 	},
 	"the pod is full": {
 		change: func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Full} },
-		want:   "Ready=True/Ready Accepted=True/Accepted Available=True/Available Verified=Unknown/Full", kstatus: "Current",
+		want:   "Ready=True/Ready Available=True/Available Accepted=True/Accepted Verified=Unknown/Full", kstatus: "Current",
 	},
 	"the server wants credentials": {
 		change: func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Unauthorized} },
-		want:   "Ready=True/Ready Accepted=True/Accepted Available=True/Available Verified=Unknown/Unauthorized", kstatus: "Current",
+		want:   "Ready=True/Ready Available=True/Available Accepted=True/Accepted Verified=Unknown/Unauthorized", kstatus: "Current",
 	},
 	"suspended": {
 		change:  func(o *Observed) { o.setPods(0); o.Server.Spec.Suspend, o.Server.Spec.Replicas = true, new(int32(4)) },
-		want:    "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended",
-		kstatus: "InProgress",
+		want:    "Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended",
+		kstatus: "Current",
 	},
 	"suspended, and the last pod is draining": {
 		change: func(o *Observed) {
@@ -114,12 +129,12 @@ var truthTable = map[string]struct {
 			o.Deployment.Status.Replicas, o.Deployment.Status.UpdatedReplicas = 0, 0
 			o.Pods[0].DeletionTimestamp = &now
 		},
-		want:    "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended",
-		kstatus: "InProgress",
+		want:    "Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended",
+		kstatus: "Current",
 	},
 	"suspended, and a pod still runs": {
 		change: func(o *Observed) { o.Server.Spec.Suspend, o.Deployment.Spec.Replicas = true, new(int32(0)) },
-		want: "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended " +
+		want: "Ready=False/Suspended Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended " +
 			"Reconciling=True/Progressing", kstatus: "InProgress",
 	},
 	"suspended, and the Deployment counts no pod although one runs": {
@@ -127,17 +142,17 @@ var truthTable = map[string]struct {
 			o.Server.Spec.Suspend, o.Deployment.Spec.Replicas = true, new(int32(0))
 			o.Deployment.Status.Replicas, o.Deployment.Status.UpdatedReplicas = 0, 0
 		},
-		want: "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended " +
+		want: "Ready=False/Suspended Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended " +
 			"Reconciling=True/Progressing", kstatus: "InProgress",
 	},
 	"suspended, and the Deployment still counts a pod": {
 		change: func(o *Observed) { o.setPods(0); o.Server.Spec.Suspend, o.Deployment.Status.Replicas = true, 1 },
-		want: "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended " +
+		want: "Ready=False/Suspended Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended " +
 			"Reconciling=True/Progressing", kstatus: "InProgress",
 	},
 	"suspended, and the Deployment was not told": {
 		change: func(o *Observed) { o.setPods(1); o.Server.Spec.Suspend = true },
-		want: "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended " +
+		want: "Ready=False/Suspended Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended " +
 			"Reconciling=True/Progressing", kstatus: "InProgress",
 	},
 	"suspended, and a step failed": {
@@ -146,7 +161,7 @@ var truthTable = map[string]struct {
 			o.setPods(0)
 			o.Server.Spec.Suspend, o.Waiting = true, &Obstacle{mcpv1alpha1.ReasonRetrying, "timeout"}
 		},
-		want: "Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended " +
+		want: "Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended " +
 			"Reconciling=True/Retrying", kstatus: "InProgress",
 	},
 	"suspended, and the registry does not answer": {
@@ -154,13 +169,13 @@ var truthTable = map[string]struct {
 			o.Deployment, o.Pods, o.Server.Spec.Suspend = nil, nil, true
 			o.Waiting = &Obstacle{mcpv1alpha1.ReasonImageUnresolved, "no answer"}
 		},
-		want:    "Ready=False/Suspended Accepted=Unknown/ImageUnresolved Available=False/Suspended Verified=Unknown/Suspended",
-		kstatus: "InProgress",
+		want:    "Available=False/Suspended Accepted=Unknown/ImageUnresolved Verified=Unknown/Suspended",
+		kstatus: "Current",
 	},
 	"scaled to zero": {
 		change:  func(o *Observed) { o.setPods(0) },
-		want:    "Ready=False/ScaledToZero Accepted=True/Accepted Available=False/ScaledToZero Verified=Unknown/ScaledToZero",
-		kstatus: "InProgress",
+		want:    "Available=False/ScaledToZero Accepted=True/Accepted Verified=Unknown/ScaledToZero",
+		kstatus: "Current",
 	},
 }
 
@@ -190,7 +205,7 @@ func kstatus(server *mcpv1alpha1.MCPServer) string {
 		return "InProgress"
 	case is["Stalled"] == metav1.ConditionTrue:
 		return "Failed"
-	case is["Ready"] == metav1.ConditionTrue:
+	case is["Ready"] == metav1.ConditionTrue, is["Ready"] == "":
 		return "Current"
 	default:
 		return "InProgress"
@@ -215,6 +230,55 @@ func TestEveryConditionHasGenerationAndTime(t *testing.T) {
 	}
 }
 
+// A verdict that stands although the spec is another by now is about the earlier spec, and the
+// controller is on its way to a new one.
+func TestKeptVerdictKeepsItsGeneration(t *testing.T) {
+	generations := func(status mcpv1alpha1.MCPServerStatus) map[string]int64 {
+		all := map[string]int64{}
+		for _, c := range status.Conditions {
+			all[c.Type] = c.ObservedGeneration
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		change func(*Observed)
+		want   map[string]int64
+	}{
+		"the registry is asked about another image": {
+			func(o *Observed) { o.Waiting = &Obstacle{mcpv1alpha1.ReasonProgressing, "asking"} },
+			map[string]int64{"Ready": 4, "Available": 4, "Accepted": 3, "Verified": 4, "Reconciling": 4},
+		},
+		"new pods were not asked": {
+			func(o *Observed) { o.Results = nil; o.Pods = []corev1.Pod{podNamed("b")} },
+			map[string]int64{"Ready": 3, "Available": 4, "Accepted": 4, "Verified": 3, "Reconciling": 4},
+		},
+		"another manager has not asked": {
+			func(o *Observed) { o.Results = nil },
+			map[string]int64{"Ready": 3, "Available": 4, "Accepted": 4, "Verified": 3, "Reconciling": 4},
+		},
+		"everything is known": {
+			func(*Observed) {},
+			map[string]int64{"Ready": 4, "Available": 4, "Accepted": 4, "Verified": 4},
+		},
+		"stopped, and the registry is asked about another image": {
+			func(o *Observed) {
+				o.setPods(0)
+				o.Waiting = &Obstacle{mcpv1alpha1.ReasonProgressing, "asking"}
+			},
+			map[string]int64{"Available": 4, "Accepted": 4, "Verified": 4},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := working()
+			o.then()
+			o.Server.Generation++
+			test.change(o)
+			wantEqual(t, "generations", test.want, generations(o.then()))
+			wantEqual(t, "computed again", test.want, generations(o.then()))
+		})
+	}
+}
+
 // Every step goes from what the one before it left; the times are minutes.
 func TestTransitions(t *testing.T) {
 	o := working()
@@ -226,33 +290,33 @@ func TestTransitions(t *testing.T) {
 		changed string // conditions whose time is that of the step
 	}{
 		{"created", func() { o.Deployment, o.Pods, o.Results = nil, nil, nil },
-			"Ready=False/PodsStarting Accepted=True/Accepted Available=False/PodsStarting Verified=Unknown/ProbePending Reconciling=True/Progressing",
-			"Ready Accepted Available Verified Reconciling"},
+			"Ready=False/PodsStarting Available=False/PodsStarting Accepted=True/Accepted Verified=Unknown/ProbePending Reconciling=True/Progressing",
+			"Ready Available Accepted Verified Reconciling"},
 		{"starting", func() {
 			*o = *again(o)
 			o.sickPod(func(p *corev1.Pod) { *serverOf(p) = corev1.ContainerStatus{}; p.CreationTimestamp = o.Now })
-		}, "Ready=False/PodsStarting Accepted=True/Accepted Available=False/PodsStarting Verified=Unknown/ProbePending Reconciling=True/PodsStarting", ""},
+		}, "Ready=False/PodsStarting Available=False/PodsStarting Accepted=True/Accepted Verified=Unknown/ProbePending Reconciling=True/PodsStarting", ""},
 		{"ready", func() { o.Pods = []corev1.Pod{good} },
-			"Ready=False/ProbePending Accepted=True/Accepted Available=True/Available Verified=Unknown/ProbePending Reconciling=True/ProbePending", "Available"},
+			"Ready=False/ProbePending Available=True/Available Accepted=True/Accepted Verified=Unknown/ProbePending Reconciling=True/ProbePending", "Available"},
 		{"verified", func() { o.Results = map[types.UID]prober.Result{"a": answered("sha256:1")} }, allWell, "Ready Verified"},
 		{"at rest", func() {}, allWell, ""},
 		{"a new generation", func() { o.Server.Generation++ }, allWell, ""},
 		{"broken", func() { o.Results["a"] = prober.Result{Outcome: prober.Failed, Message: "no"} },
-			"Ready=False/ProbeFailed Accepted=True/Accepted Available=True/Available Verified=False/ProbeFailed", "Ready Verified"},
+			"Ready=False/ProbeFailed Available=True/Available Accepted=True/Accepted Verified=False/ProbeFailed Reconciling=True/ProbeFailed", "Ready Verified Reconciling"},
 		{"not ready either", func() {
 			unready(&o.Pods[0])
 			o.Results["a"] = reported(adapterapi.Silent, "no answer")
-		}, "Ready=False/ServerSilent Accepted=True/Accepted Available=False/ServerSilent Verified=False/ProbeFailed Stalled=True/ServerSilent", "Available Stalled"},
+		}, "Ready=False/ServerSilent Available=False/ServerSilent Accepted=True/Accepted Verified=False/ProbeFailed Stalled=True/ServerSilent", "Available Stalled"},
 		{"refused", func() { o.Refusal = &Obstacle{mcpv1alpha1.ReasonNameConflict, "Service x"} },
-			"Ready=False/NameConflict Accepted=False/NameConflict Available=False/ServerSilent Verified=False/ProbeFailed Stalled=True/NameConflict", "Accepted"},
+			"Ready=False/NameConflict Available=False/ServerSilent Accepted=False/NameConflict Verified=False/ProbeFailed Stalled=True/NameConflict", "Accepted"},
 		{"another spec, and nothing known of its image", func() {
 			o.Refusal, o.Waiting = nil, &Obstacle{mcpv1alpha1.ReasonImageUnresolved, "asked again"}
-		}, "Ready=False/ImageUnresolved Accepted=Unknown/ImageUnresolved Available=False/ServerSilent Verified=False/ProbeFailed Reconciling=True/ImageUnresolved",
+		}, "Ready=False/ImageUnresolved Available=False/ServerSilent Accepted=Unknown/ImageUnresolved Verified=False/ProbeFailed Reconciling=True/ImageUnresolved",
 			"Accepted Reconciling"},
 		{"well again", func() { o.Waiting, o.Pods[0], o.Results["a"] = nil, podNamed("a"), answered("sha256:1") },
-			allWell, "Ready Accepted Available Verified"},
+			allWell, "Ready Available Accepted Verified"},
 		{"suspended", func() { o.setPods(0); o.Server.Spec.Suspend = true },
-			"Ready=False/Suspended Accepted=True/Accepted Available=False/Suspended Verified=Unknown/Suspended", "Ready Available Verified"},
+			"Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended", "Available Verified"},
 	}
 	for _, step := range steps {
 		o.Now = metav1.NewTime(o.Now.Add(time.Minute))
@@ -327,11 +391,22 @@ func TestMessageOfReady(t *testing.T) {
 		"more": {func(o *Observed) {
 			o.setPods(2, podNamed("a"), podNamed("b"))
 			o.Results["a"].Catalog.Summary.Counts = mcpv1alpha1.CatalogCounts{Tools: 12, Prompts: 3, Resources: 1, ResourceTemplates: 2}
-		}, "12 tools, 3 prompts, 1 resource, 2 resource templates; 2 of 2 pods ready"},
+		}, "12 tools, 3 prompts, 1 resource, 2 resource templates; 2 of 2 pods ready; sessions are not forwarded between pods yet, " +
+			"and the Service may send a client to another pod, which answers 404: set sessionAffinity of the Service to ClientIP"},
 		"every session is taken":     {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(20)), 20 }, "1 tool; 1 of 1 pod ready; 20 of 20 sessions"},
 		"not every session is taken": {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(19)), 20 }, "1 tool; 1 of 1 pod ready"},
 		"the limit is not known":     {func(o *Observed) { o.Sessions = new(int32(20)) }, "1 tool; 1 of 1 pod ready"},
 		"none":                       {func(o *Observed) { o.Results["a"].Catalog.Summary.Counts.Tools = 0 }, "0 tools; 1 of 1 pod ready"},
+		"two pods, and clients stay": {func(o *Observed) {
+			o.setPods(2, podNamed("a"), podNamed("b"))
+			o.HasAffinity = true
+		}, "1 tool; 2 of 2 pods ready; sessions are not forwarded between pods yet, so the Service keeps each client address on one pod, and a session ends with its pod"},
+		"processes run out of memory": {
+			func(o *Observed) {
+				o.Processes = adapterapi.Processes{Ended: 10, Crashed: 9, OutOfMemory: 8, Cause: "out of memory"}
+			},
+			"1 tool; 1 of 1 pod ready; 9 of 10 processes ended by themselves in 5 minutes: out of memory; raise spec.resources.limits.memory",
+		},
 		"not verified": {
 			func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Full, Message: "HTTP 503"} },
 			"1 of 1 pod ready; not verified: the server has no room for another session, so nothing could be checked; it is tried again; " +

@@ -37,9 +37,10 @@ func working() *Observed {
 			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(1))},
 			Status:     appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: 1, UpdatedReplicas: 1},
 		},
-		Pods:    []corev1.Pod{podNamed("a")},
-		Results: map[types.UID]prober.Result{"a": answered("sha256:1")},
-		URL:     "http://x.ns.svc/mcp", Selector: "mcp.slipway.dev/server=x",
+		Pods:         []corev1.Pod{podNamed("a")},
+		Results:      map[types.UID]prober.Result{"a": answered("sha256:1")},
+		StartTimeout: time.Minute,
+		URL:          "http://x.ns.svc/mcp", Selector: "mcp.slipway.dev/server=x",
 		Now: now,
 	}
 	return o
@@ -100,8 +101,12 @@ func answered(digest string) prober.Result {
 	}
 }
 
-func reported(reason adapterapi.Reason, words string) prober.Result {
-	return prober.Result{Outcome: prober.Pending, Report: &prober.Report{Reason: string(reason), Error: words}}
+// reported is what an adapter says after it has tried twice.
+func reported(reason adapterapi.Reason, words string) prober.Result { return failed(2, reason, words) }
+
+// failed is what an adapter says after so many failures.
+func failed(failures int64, reason adapterapi.Reason, words string) prober.Result {
+	return prober.Result{Outcome: prober.Pending, Report: &prober.Report{Reason: string(reason), Error: words, Failures: failures}}
 }
 
 // setPods replaces the pods. The Deployment follows: all are of the current template.

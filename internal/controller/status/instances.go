@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -28,7 +29,7 @@ type instance struct {
 	// current is whether it is of the newest template.
 	current bool
 	// problem is why it is not ready; nil if it is, or need not be.
-	problem *Obstacle
+	problem *problem
 
 	// What came of asking it. An answer is remembered if it was given to somebody
 	// before and this manager has not asked yet.
@@ -61,7 +62,7 @@ func (v *view) lookAtPods() {
 		result := v.Results[pod.UID]
 		in.learn(result, known[pod.Name])
 		if !in.ready && !in.draining {
-			in.problem = new(sick{pod, result, isStdio, v.Now.Time}.whatIsWrong())
+			in.problem = new(unreadyPod{pod, result, isStdio, v.StartTimeout, v.Now.Time}.problem())
 		}
 		if !in.draining {
 			v.live++
@@ -149,7 +150,7 @@ func (v *view) recall() {
 		return
 	}
 	if words, ok := strings.CutPrefix(was.message, "pod "+in.pod.Name+": "); ok {
-		in.problem = &Obstacle{was.reason, words}
+		in.problem = &problem{Obstacle{was.reason, words}, meta.IsStatusConditionTrue(v.before.Conditions, mcpv1alpha1.ConditionStalled)}
 	}
 }
 

@@ -28,7 +28,7 @@ func TestInstances(t *testing.T) {
 	wantEqual(t, "instances", []mcpv1alpha1.Instance{
 		{Pod: "b", Ready: true, Message: "i/o timeout"},
 		{Pod: "d", Ready: true, Verified: new(false), Message: "the server does not answer as an MCP server does"},
-		{Pod: "e", Message: "it is starting"},
+		{Pod: "e", Message: "it waits for a node since 2026-08-01T12:00:00Z"},
 		{Pod: "f", Ready: true, Verified: new(true), Message: "the catalogue cannot be read"},
 		{Pod: "a", Ready: true, Verified: new(true), CatalogDigest: "sha256:1"},
 		{Pod: "c", Ready: true, Draining: true},
@@ -82,7 +82,7 @@ func TestRecall(t *testing.T) {
 		want   string // in the pod's message
 	}{
 		"nobody asked":      {func(*Observed) {}, "exit code 1"},
-		"it was asked":      {func(o *Observed) { o.Results["a"] = reported(adapterapi.Starting, "starting") }, "it runs and is not ready: starting"},
+		"it was asked":      {func(o *Observed) { o.Results["a"] = reported(adapterapi.Starting, "starting") }, "the server runs since 2026-08-01T11:00:00Z and has not answered yet"},
 		"it is unreachable": {func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Unreachable} }, "it runs and is not ready"},
 		"another pod":       {func(o *Observed) { o.Pods[0].Name = "b" }, "it runs and is not ready"},
 		"more pods":         {func(o *Observed) { o.Pods = append(o.Pods, o.Pods[0]); o.Pods[1].Name = "b" }, "it runs and is not ready"},

@@ -31,6 +31,7 @@ func TestInvariants(t *testing.T) {
 			before := o.Server.Status
 			*o = randomObserved(random)
 			o.Server.Status = before
+			o.Server.Generation = before.ObservedGeneration + random.Int64N(2)
 			o.Now = metav1.NewTime(now.Add(time.Duration(step) * time.Minute))
 			got := Compute(*o)
 			checkInvariants(t, got)
@@ -56,7 +57,7 @@ func TestInvariants(t *testing.T) {
 		"Available=False/ImagePullFailed", "Available=False/ServerExits", "Available=False/ServerIncompatible", "Available=False/ServerSilent", "Available=False/PodsNotReady",
 		"Verified=True/Verified", "Verified=Unknown/ProbePending", "Verified=False/ProbeFailed", "Verified=Unknown/Unreachable",
 		"Verified=Unknown/Full", "Verified=Unknown/Unauthorized", "Verified=True/CatalogTooLarge", "Verified=True/InstancesDisagree",
-		"Reconciling=True/Progressing", "Reconciling=True/ImageUnresolved", "Reconciling=True/Retrying", "Stalled=True/ServerExits",
+		"Reconciling=True/Progressing", "Reconciling=True/ImageUnresolved", "Reconciling=True/Retrying", "Stalled=True/ServerExits", "Reconciling=True/ServerExits", "Reconciling=True/ProbeFailed",
 	} {
 		if !seen[reason] {
 			t.Errorf("%s never came up: the observations are not random enough", reason)
@@ -75,7 +76,7 @@ var withReason = map[string]string{
 func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 	t.Helper()
 	is := func(name string) bool { return meta.IsStatusConditionTrue(got.Conditions, name) }
-	for _, name := range []string{"Ready", "Accepted", "Available", "Verified"} {
+	for _, name := range []string{"Accepted", "Available", "Verified"} {
 		find(t, got, name)
 	}
 	if is(reconciling) && is(stalled) {
@@ -86,24 +87,33 @@ func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 			t.Errorf("%s is there and not True", name)
 		}
 	}
-	if is("Ready") && (!is("Accepted") || !is("Available") || meta.IsStatusConditionFalse(got.Conditions, "Verified")) {
-		t.Error("Ready, and another condition is not True")
+	if is("Ready") && (!is("Available") || meta.IsStatusConditionFalse(got.Conditions, "Verified")) {
+		t.Error("Ready, and clients cannot use it")
+	}
+	for _, c := range got.Conditions {
+		if c.ObservedGeneration > got.ObservedGeneration || c.ObservedGeneration < got.ObservedGeneration && !is(reconciling) && !is(stalled) {
+			t.Errorf("%s is of generation %d of %d, and the server is at rest", c.Type, c.ObservedGeneration, got.ObservedGeneration)
+		}
 	}
 	if meta.IsStatusConditionFalse(got.Conditions, "Accepted") && !is(stalled) && !is(reconciling) {
 		t.Error("refused, and nobody needs to act")
+	}
+	if meta.FindStatusCondition(got.Conditions, "Ready") == nil {
+		available := find(t, got, "Available")
+		if available.Reason != mcpv1alpha1.ReasonSuspended && available.Reason != mcpv1alpha1.ReasonScaledToZero {
+			t.Errorf("no Ready, and Available is %s", available.Reason)
+		}
+		return
 	}
 	ready := find(t, got, "Ready")
 	if with := withReason[ready.Reason]; with != "" && !is(with) && !is(reconciling) {
 		t.Errorf("not Ready for %s without %s", ready.Reason, with)
 	}
-	if ready.Reason == mcpv1alpha1.ReasonProbePending && !is(reconciling) && !is(stalled) {
-		t.Error("not Ready for ProbePending, and nobody does anything about it")
+	if ready.Status == metav1.ConditionFalse && !is(reconciling) && !is(stalled) {
+		t.Errorf("not Ready for %s, and neither Reconciling nor Stalled", ready.Reason)
 	}
 	if ready.Status == metav1.ConditionUnknown {
 		t.Error("Ready is Unknown")
-	}
-	if ready.ObservedGeneration != got.ObservedGeneration {
-		t.Error("generations differ")
 	}
 }
 
@@ -193,7 +203,6 @@ func words(random *rand.Rand) string {
 
 func randomObserved(random *rand.Rand) Observed {
 	o := *working()
-	o.Server.Generation = random.Int64N(5) + 1
 	o.Server.Spec.Suspend = random.IntN(8) == 0
 	o.Server.Spec.Transport.Type = oneOf(random, mcpv1alpha1.TransportStdio, mcpv1alpha1.TransportSSE)
 	want := int32(random.IntN(4))
@@ -202,6 +211,9 @@ func randomObserved(random *rand.Rand) Observed {
 	}
 	if random.IntN(6) == 0 {
 		o.Waiting = &Obstacle{oneOf(random, mcpv1alpha1.ReasonRetrying, mcpv1alpha1.ReasonImageUnresolved, mcpv1alpha1.ReasonProgressing), "x" + words(random)}
+	}
+	if random.IntN(4) == 0 {
+		o.Processes = adapterapi.Processes{Ended: random.Int64N(20), Crashed: random.Int64N(9), OutOfMemory: random.Int64N(9), Unstartable: random.Int64N(3), Cause: "exit code 3"}
 	}
 	var pods []corev1.Pod
 	o.Results = map[types.UID]prober.Result{}
@@ -252,6 +264,7 @@ func randomPod(random *rand.Rand, name string) corev1.Pod {
 		}
 		c.State = oneOf(random, c.State, c.State, c.State, startedAgo(time.Second), terminated(int32(random.IntN(200)), "Error", words(random)),
 			waiting(oneOf(random, "ErrImagePull", "CrashLoopBackOff", "ContainerCreating", "CreateContainerConfigError", "RunContainerError", "Odd"), words(random)))
+		c.RestartCount = int32(random.IntN(4))
 		if random.IntN(3) == 0 {
 			c.LastTerminationState = terminated(1, oneOf(random, "Error", "OOMKilled", "StartError"), words(random))
 		}
@@ -267,7 +280,7 @@ func randomResult(random *rand.Rand) prober.Result {
 	}
 	if random.IntN(3) > 0 {
 		result.Report = &prober.Report{
-			Ready: random.IntN(2) == 0, Error: words(random),
+			Ready: random.IntN(2) == 0, Error: words(random), Failures: random.Int64N(3),
 			Reason: string(oneOf(random, adapterapi.Starting, adapterapi.Unstartable, adapterapi.Exited, adapterapi.Silent, adapterapi.Unauthorized, adapterapi.TooLarge, adapterapi.NoRoom, adapterapi.Broken, "Odd")),
 		}
 	}

@@ -3,12 +3,15 @@
 package status
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
@@ -34,6 +37,12 @@ type Observed struct {
 	Results map[types.UID]prober.Result
 	Image   *mcpv1alpha1.ResolvedImage
 	Adapter *mcpv1alpha1.AdapterStatus
+	// StartTimeout is how long a process of the server may take until it answers.
+	StartTimeout time.Duration
+	// Processes are those of all pods that ended of late.
+	Processes adapterapi.Processes
+	// HasAffinity is true if the Service keeps each client address on one pod.
+	HasAffinity bool
 	// Sessions is the number to publish, or nil when it is not known.
 	Sessions *int32
 	// SessionsLimit is how many there may be, or 0 when it is not known.
@@ -98,9 +107,6 @@ func look(o *Observed) *view {
 		v.off = mcpv1alpha1.ReasonScaledToZero
 	}
 	v.lookAtPods()
-	if o.Refusal != nil && v.live > 0 {
-		v.off = "" // nothing that runs is changed, so these stay
-	}
 	v.recall()
 	return v
 }

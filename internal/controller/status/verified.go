@@ -15,7 +15,7 @@ import (
 // before that is about those that are there now; nil when nothing is.
 func (v *view) verified() (verdict, *Obstacle) {
 	if v.off != "" {
-		return verdict{metav1.ConditionUnknown, v.off, "no pods are wanted, so there is nobody to ask"}, nil
+		return verdict{metav1.ConditionUnknown, v.off, "no pods are wanted, so there is nobody to ask", 0}, nil
 	}
 	if v.ready == 0 {
 		return v.nobodyToAsk(), nil
@@ -28,7 +28,7 @@ func (v *view) verified() (verdict, *Obstacle) {
 		return v.works(good), nil
 	}
 	if bad := v.servingWith(prober.Failed); len(bad) > 0 {
-		return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonProbeFailed, told(bad)}, nil
+		return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonProbeFailed, told(bad), 0}, nil
 	}
 	// One of which something is known says more than one that was not asked.
 	for _, unknown := range []struct {
@@ -44,14 +44,14 @@ func (v *view) verified() (verdict, *Obstacle) {
 			"if a NetworkPolicy is in the way, let the operator's namespace in at the ports %d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort)},
 	} {
 		if found := v.servingWith(unknown.outcome); len(found) > 0 {
-			return verdict{metav1.ConditionUnknown, unknown.reason, unknown.text + "; " + told(found)}, nil
+			return verdict{metav1.ConditionUnknown, unknown.reason, unknown.text + "; " + told(found), 0}, nil
 		}
 	}
 	asking := &Obstacle{mcpv1alpha1.ReasonProbePending, "pods are ready and about to be asked what they offer"}
 	if standsUntilAsked(was) {
 		return was, asking
 	}
-	return verdict{metav1.ConditionUnknown, asking.Reason, asking.Message}, asking
+	return verdict{metav1.ConditionUnknown, asking.Reason, asking.Message, 0}, asking
 }
 
 // standsUntilAsked says whether an answer stands although those who gave it are gone
@@ -68,10 +68,10 @@ func (v *view) nobodyToAsk() verdict {
 	for i := range v.instances {
 		in := &v.instances[i]
 		if in.current && in.problem != nil && isOfServer(in.problem.Reason) {
-			return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonProbeFailed, "pod " + in.pod.Name + ": " + in.problem.Message}
+			return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonProbeFailed, "pod " + in.pod.Name + ": " + in.problem.Message, 0}
 		}
 	}
-	return verdict{metav1.ConditionUnknown, mcpv1alpha1.ReasonProbePending, "no pod is ready to be asked what it offers"}
+	return verdict{metav1.ConditionUnknown, mcpv1alpha1.ReasonProbePending, "no pod is ready to be asked what it offers", 0}
 }
 
 // servingWith are the instances that clients can reach and of which an outcome is known.
@@ -96,7 +96,7 @@ func told(found []*instance) string {
 
 // works is the verdict when some instances were asked and answered.
 func (v *view) works(good []*instance) verdict {
-	d := verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonVerified, fmt.Sprintf("a real MCP exchange with %d of %s succeeded", len(good), some(v.ready, "ready pod"))}
+	d := verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonVerified, fmt.Sprintf("a real MCP exchange with %d of %s succeeded", len(good), some(v.ready, "ready pod")), 0}
 	var notes []string
 	if i := slices.IndexFunc(good, func(in *instance) bool { return in.tooLarge != "" }); i >= 0 {
 		d.reason = mcpv1alpha1.ReasonCatalogTooLarge

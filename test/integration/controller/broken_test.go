@@ -60,12 +60,10 @@ func TestBrokenServers(t *testing.T) {
 			mcpv1alpha1.ReasonServerExits, "/no/such/program",
 		},
 		"does not answer": {
-			func(s *mcpv1alpha1.MCPServerSpec) { s.Command = []string{hostileServer, "silent"} },
+			func(s *mcpv1alpha1.MCPServerSpec) {
+				s.Command, s.Session.StartTimeout = []string{hostileServer, "silent"}, &metav1.Duration{Duration: time.Second}
+			},
 			mcpv1alpha1.ReasonServerSilent, "has not answered",
-		},
-		"cannot be pulled": {
-			func(s *mcpv1alpha1.MCPServerSpec) { s.Image = "localhost:1/missing:1" },
-			mcpv1alpha1.ReasonImagePullFailed, "localhost:1/missing:1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +84,45 @@ func TestBrokenServers(t *testing.T) {
 			})
 			eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
 		})
+	}
+}
+
+// An image that cannot be pulled is named at once. The kubelet tries again, so users need not act
+// for a minute.
+func TestImageThatCannotBePulled(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "broken")
+	server.Spec.Image = "localhost:1/missing:1"
+	create(t, server)
+	eventually(t, server, "Ready", "False ImagePullFailed", "Available", "False ImagePullFailed", "Reconciling", "True ImagePullFailed", "Stalled", "absent")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/echo:1" })
+	eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
+	if warnings := eventReasons(t, namespace); warnings["Warning ImagePullFailed"] > 0 {
+		t.Errorf("a failure that passed has an Event: %v", warnings)
+	}
+}
+
+// A server that needs long to its first answer starts, for all tools that users have, and never fails.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "slow")
+	server.Spec.Command = []string{"sh", "-c", `sleep 12; exec "` + echoServer + `"`}
+	create(t, server)
+	NewWithT(t).Eventually(func() string {
+		now := status(t, server)
+		if stalled := saidBy(now, "Stalled"); stalled != "absent" {
+			t.Fatal(describe(now))
+		}
+		return saidBy(now, "Ready")
+	}).WithTimeout(2*hang.Guard).WithPolling(50 * time.Millisecond).Should(Equal("True Ready"))
+	for reason, count := range eventReasons(t, namespace) {
+		if strings.HasPrefix(reason, "Warning") {
+			t.Errorf("%d Events %s", count, reason)
+		}
 	}
 }
 

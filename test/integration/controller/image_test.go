@@ -195,3 +195,25 @@ func TestRecreate(t *testing.T) {
 		g.Expect(shared.client.Delete(t.Context(), server)).To(Succeed())
 	}
 }
+
+// Pods of an earlier server of the same name run on for a moment. They say nothing about the new one.
+func TestPodsOfAnEarlierServerDoNotCount(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	before := newServer(namespace, "echo")
+	create(t, before)
+	eventually(t, before, "Ready", "True Ready")
+	g.Expect(shared.client.Delete(t.Context(), before)).To(Succeed())
+	server := newServer(namespace, "echo")
+	server.Spec.Command = []string{hostileServer, "exit"}
+	create(t, server)
+	g.Eventually(func() string {
+		now := status(t, server)
+		if saidBy(now, "Available") == "True Available" {
+			t.Fatal(describe(now))
+		}
+		return saidBy(now, "Available")
+	}).WithTimeout(hang.Guard).WithPolling(10 * time.Millisecond).Should(Equal("False ServerExits"))
+}

@@ -133,7 +133,7 @@ func TestScale(t *testing.T) {
 	g.Expect(shared.client.Delete(t.Context(), hpa)).To(Succeed())
 
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(0)) })
-	eventually(t, server, "Ready", "False ScaledToZero", "Available", "False ScaledToZero", "Verified", "Unknown ScaledToZero",
+	eventually(t, server, "Ready", "absent", "Available", "False ScaledToZero", "Verified", "Unknown ScaledToZero",
 		"Reconciling", "absent", "Stalled", "absent")
 	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty())
 	g.Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).ShouldNot(ContainElement("PodDisruptionBudget echo"))
@@ -143,7 +143,7 @@ func TestSuspend(t *testing.T) {
 	t.Parallel()
 	namespace, server := readyServer(t)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
-	eventually(t, server, "Ready", "False Suspended", "Available", "False Suspended", "Verified", "Unknown Suspended",
+	eventually(t, server, "Ready", "absent", "Available", "False Suspended", "Verified", "Unknown Suspended",
 		"Reconciling", "absent", "Stalled", "absent")
 	NewWithT(t).Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty())
 	if got := status(t, server); len(got.Tools) == 0 {

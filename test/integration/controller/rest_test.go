@@ -124,7 +124,7 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	g.Eventually(func() int32 { return status(t, two).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	g.Eventually(instances(broken)).WithTimeout(hang.Guard).Should(HaveExactElements(HaveField("Message", ContainSubstring("exit code 3"))))
 	eventually(t, broken, "Ready", "False ServerExits", "Stalled", "True ServerExits", "Reconciling", "absent")
-	eventually(t, suspended, "Ready", "False Suspended", "Reconciling", "absent")
+	eventually(t, suspended, "Available", "False Suspended", "Ready", "absent", "Reconciling", "absent")
 	return operator, namespace
 }
 

@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/controller/status"
+)
+
+// warning is an Event that a server has got, until its reason is gone.
+type warning struct {
+	server types.NamespacedName
+	reason string
+}
+
+// onceReasons are the reasons of warnings that a server gets once.
+var onceReasons = []string{
+	reasonCatalogFlapping, reasonCatalogConflict, reasonServerCrashes, mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated,
+}
+
+// warnOnce gives the server a warning Event, unless it has got that one already.
+func (r *Reconciler) warnOnce(s *state, reason, action, note string) {
+	if _, told := r.warned.LoadOrStore(warning{s.name, reason}, true); !told {
+		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", cut(note, noteBytes))
+	}
+}
+
+// tellOfFlapping says once that what a server offers changes so often that the manager does not
+// follow every change.
+func (r *Reconciler) tellOfFlapping(s *state) {
+	for _, result := range s.results {
+		if result.Flapping {
+			r.warnOnce(s, reasonCatalogFlapping, actionProbe,
+				"what the server offers keeps changing, so it is read less often: its lists should be the same until they really change")
+			return
+		}
+	}
+	r.warned.Delete(warning{s.name, reasonCatalogFlapping})
+}
+
+// tellOfCrashes says once that processes of a server end by themselves.
+func (r *Reconciler) tellOfCrashes(s *state, crashes string) {
+	if crashes == "" {
+		r.warned.Delete(warning{s.name, reasonServerCrashes})
+		return
+	}
+	r.warnOnce(s, reasonServerCrashes, actionProbe, crashes)
+}
+
+// delayPatience is how long pods may wait for a node, a quota or a policy before users hear of it.
+const delayPatience = time.Minute
+
+// tellOfDelay says once that pods cannot be created or find no node, if that lasts. The controller
+// goes on by itself when it passes, so the server is not stalled.
+func (r *Reconciler) tellOfDelay(s *state, next *mcpv1alpha1.MCPServerStatus) {
+	why := meta.FindStatusCondition(next.Conditions, mcpv1alpha1.ConditionReconciling)
+	for _, reason := range []string{mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated} {
+		if why == nil || why.Reason != reason {
+			r.warned.Delete(warning{s.name, reason})
+			continue
+		}
+		if left := delayPatience - s.now.Sub(why.LastTransitionTime.Time); left > 0 {
+			s.again(left)
+			continue
+		}
+		r.warnOnce(s, reason, actionReconcile, why.Message)
+	}
+}
+
+// processesEvery is how often the counts of processes that ended are published at most.
+const processesEvery = time.Minute
+
+// processesOf sums up the processes that ended of late in all pods. While they keep ending, the
+// published counts change once a minute only.
+func (r *Reconciler) processesOf(s *state) adapterapi.Processes {
+	var sum adapterapi.Processes
+	var most int64
+	for _, result := range s.results {
+		p := result.Processes
+		sum.Ended += p.Ended
+		sum.Crashed += p.Crashed
+		sum.OutOfMemory += p.OutOfMemory
+		sum.Unstartable += p.Unstartable
+		if failed := p.Crashed + p.Unstartable; failed > most {
+			most, sum.Cause = failed, p.Cause
+		}
+	}
+	published, wait := r.processes.publish(s.name, sum, s.now)
+	if wait > 0 {
+		s.again(wait)
+	}
+	return published
+}
+
+// processCounts knows what was published of each server's processes, and when.
+type processCounts struct {
+	mu      sync.Mutex
+	servers map[types.NamespacedName]publishedProcesses
+}
+
+type publishedProcesses struct {
+	sum  adapterapi.Processes
+	when time.Time
+}
+
+// publish returns the counts to publish, and how long others have to wait for that. Counts that
+// make a difference to users do not wait.
+func (c *processCounts) publish(server types.NamespacedName, sum adapterapi.Processes, now time.Time) (adapterapi.Processes, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, known := c.servers[server]
+	if known && last.sum == sum {
+		return sum, 0
+	}
+	wait := processesEvery - now.Sub(last.when)
+	if known && wait > 0 && status.AreTold(last.sum) == status.AreTold(sum) {
+		return last.sum, wait
+	}
+	if c.servers == nil {
+		c.servers = map[types.NamespacedName]publishedProcesses{}
+	}
+	c.servers[server] = publishedProcesses{sum, now}
+	return sum, 0
+}
+
+func (c *processCounts) forget(server types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.servers, server)
+}
+
+// hasAffinity says whether the Service keeps each client address on one pod.
+func hasAffinity(s *state) bool {
+	return s.service != nil && s.service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+}

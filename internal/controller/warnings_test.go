@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/prober"
+)
+
+// Pods that wait for a node for a while are nothing to tell. Past that users hear of it, once.
+func TestDelayIsToldOnce(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	r := New(Options{Events: recorder})
+	begin := time.Unix(1700000000, 0)
+	at := func(passed time.Duration, reason string) (told string, again time.Duration) {
+		s := newState(&mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}, begin.Add(passed))
+		next := withConditions("Reconciling", "True", reason)
+		next.Conditions[0].LastTransitionTime = metav1.NewTime(begin)
+		r.tellOfDelay(s, &next)
+		select {
+		case event := <-recorder.Events:
+			return event, s.requeueAfter
+		default:
+			return "", s.requeueAfter
+		}
+	}
+	for _, step := range []struct {
+		passed time.Duration
+		reason string
+		want   string
+		again  time.Duration
+	}{
+		{0, mcpv1alpha1.ReasonPodsUnschedulable, "", time.Minute},
+		{40 * time.Second, mcpv1alpha1.ReasonPodsUnschedulable, "", 20 * time.Second},
+		{time.Minute, mcpv1alpha1.ReasonPodsUnschedulable, "Warning PodsUnschedulable because", 0},
+		{2 * time.Minute, mcpv1alpha1.ReasonPodsUnschedulable, "", 0},
+		{3 * time.Minute, mcpv1alpha1.ReasonPodsNotCreated, "Warning PodsNotCreated because", 0},
+		{4 * time.Minute, mcpv1alpha1.ReasonPodsStarting, "", 0},
+		{5 * time.Minute, mcpv1alpha1.ReasonPodsNotCreated, "Warning PodsNotCreated because", 0},
+	} {
+		told, again := at(step.passed, step.reason)
+		if told != step.want || again != step.again {
+			t.Errorf("after %s: told %q, again after %s, want %q and %s", step.passed, told, again, step.want, step.again)
+		}
+	}
+}
+
+// Crashes are one Event until they are over.
+func TestCrashesAreToldOnce(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	r := New(Options{Events: recorder})
+	s := newState(&mcpv1alpha1.MCPServer{}, time.Now())
+	for _, crashes := range []string{"2 of 2", "3 of 3", "", "2 of 9"} {
+		r.tellOfCrashes(s, crashes)
+	}
+	close(recorder.Events)
+	var told []string
+	for event := range recorder.Events {
+		told = append(told, strings.TrimPrefix(event, "Warning ServerCrashes "))
+	}
+	if diff := cmp.Diff([]string{"2 of 2", "2 of 9"}, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Counts of a server that keeps crashing change the status once a minute, but the first ones at once.
+func TestProcessCounts(t *testing.T) {
+	r := New(Options{})
+	begin := time.Unix(1700000000, 0)
+	for _, step := range []struct {
+		passed time.Duration
+		failed []int64 // by pod
+		want   int64
+		again  time.Duration
+	}{
+		{0, []int64{0, 0}, 0, 0},
+		{time.Second, []int64{1, 0}, 0, 59 * time.Second},
+		{2 * time.Second, []int64{1, 1}, 2, 0},
+		{3 * time.Second, []int64{1, 1}, 2, 0},
+		{12 * time.Second, []int64{2, 1}, 2, 50 * time.Second},
+		{62 * time.Second, []int64{2, 3}, 5, 0},
+		{63 * time.Second, []int64{0, 0}, 0, 0},
+	} {
+		s := newState(&mcpv1alpha1.MCPServer{}, begin.Add(step.passed))
+		s.results = map[types.UID]prober.Result{}
+		for i, failed := range step.failed {
+			s.results[types.UID(rune('a'+i))] = prober.Result{Processes: adapterapi.Processes{Ended: failed, Crashed: failed, OutOfMemory: failed, Cause: "out of memory"}}
+		}
+		got := r.processesOf(s)
+		if got.Crashed != step.want || got.Ended != step.want || got.OutOfMemory != step.want || s.requeueAfter != step.again {
+			t.Errorf("after %s: got %+v, again after %s, want %d and %s", step.passed, got, s.requeueAfter, step.want, step.again)
+		}
+	}
+}
