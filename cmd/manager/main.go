@@ -77,6 +77,9 @@ func run(ctx context.Context, configFile string) error {
 	build := version.Get()
 	log.Info("Starting manager", "version", build.Version, "commit", build.Commit, "goVersion", build.GoVersion)
 
+	if err := setMemoryLimit(); err != nil {
+		return err
+	}
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)

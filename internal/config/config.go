@@ -148,6 +148,10 @@ type Adapter struct {
 // AdapterImageVariable names the environment variable that holds the adapter's image.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
 
+// MemoryLimitVariable names the environment variable that holds the memory limit of the
+// manager's container, in bytes.
+const MemoryLimitVariable = "SLIPWAY_MEMORY_LIMIT"
+
 // Default is the configuration of an empty file, and of no file.
 func Default() Manager {
 	return Manager{
