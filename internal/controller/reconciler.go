@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -50,6 +51,9 @@ type Options struct {
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
 	ClusterDomain string
+	// Workers is how many servers are reconciled at a time. None of them waits for anything
+	// but the API server.
+	Workers int
 	// Now is the time.
 	Now func() time.Time
 }
@@ -79,9 +83,10 @@ type Reconciler struct {
 	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
 	revisionLag cacheLag
 
-	unstored     prometheus.Counter // status writes without effect
-	unstoredSeen sync.Once          // logs the first
-	notify       atomic.Pointer[func(types.NamespacedName)]
+	unstored     prometheus.Counter                        // status writes without effect
+	unstoredSeen sync.Once                                 // logs the first
+	queue        atomic.Pointer[requestQueue]              // nil until the controller has started
+	informers    atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.
