@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -28,6 +29,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
+
+// terminatingRecheck is how soon the controller tries again to create objects in a
+// namespace that is being deleted.
+const terminatingRecheck = 10 * time.Second
 
 // Options are what a Reconciler works with.
 type Options struct {
@@ -130,6 +135,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.steps(ctx, s)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Nothing can be created there any more, and the server itself is deleted soon.
+		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
+		s.again(terminatingRecheck)
+		err = nil
+	}
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
 		return reconcile.Result{}, err
 	}
