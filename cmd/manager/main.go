@@ -84,6 +84,8 @@ func run(ctx context.Context, configFile string) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+	// The API server takes the field manager of what is not applied from here.
+	restConfig.UserAgent = mcpv1alpha1.ManagedBy + "/" + build.Version
 	adapter, err := adapterOf(cfg, build)
 	if err != nil {
 		return err
