@@ -64,8 +64,9 @@ func Uncached() []client.Object {
 	return []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}}
 }
 
-// Trim drops from any object what nobody reads here. Of objects of which the cache has
-// the metadata only, annotations can be large, and even hold what is secret.
+// Trim drops from any object what the controller does not read. Annotations of objects of
+// which the cache has the metadata only can be large, and even hold what is secret. What
+// kubectl last applied is the whole object once more.
 func Trim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		digest, ours := metadata.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
@@ -74,6 +75,9 @@ func Trim(object any) (any, error) {
 			metadata.Annotations = map[string]string{mcpv1alpha1.AnnotationCatalogDigest: digest}
 		}
 		return object, nil
+	}
+	if server, ok := object.(*mcpv1alpha1.MCPServer); ok {
+		delete(server.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	return cache.TransformStripManagedFields()(object)
 }
