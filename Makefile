@@ -97,9 +97,9 @@ bench-docs: ## Write what make bench measured last into docs/performance.md.
 	go run ./bench -from dist/bench/results.json -docs docs/performance.md
 
 .PHONY: bench-controller
-bench-controller: ## Measure the controller with SERVERS MCPServers on the test API server; docs/performance.md has results.
+bench-controller: ## Measure the controller with SERVERS MCPServers beside FOREIGN Secrets and ConfigMaps on the test API server; docs/performance.md has results.
 	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && \
-	  go test -count=1 -v -tags bench -timeout 120m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -audit -servers $(or $(SERVERS),1000)
+	  go test -count=1 -v -tags bench -timeout 120m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -audit -servers $(or $(SERVERS),1000) -foreign $(or $(FOREIGN),0)
 
 # How many MCPServers at a time, and in how many rounds; see go run ./bench/cluster -help.
 PLAN ?= 1x10,10x5,100x1

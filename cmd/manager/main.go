@@ -77,10 +77,15 @@ func run(ctx context.Context, configFile string) error {
 	build := version.Get()
 	log.Info("Starting manager", "version", build.Version, "commit", build.Commit, "goVersion", build.GoVersion)
 
+	if err := setMemoryLimit(); err != nil {
+		return err
+	}
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+	// The API server takes the field manager of what is not applied from here.
+	restConfig.UserAgent = mcpv1alpha1.ManagedBy + "/" + build.Version
 	adapter, err := adapterOf(cfg, build)
 	if err != nil {
 		return err
@@ -118,23 +123,25 @@ func adapterOf(cfg config.Manager, build version.Info) (workload.Adapter, error)
 
 // register adds everything that the manager runs or serves.
 func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter, build version.Info) error {
-	mcpServers := newCacheReadiness(mgr.GetCache())
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Events:  mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: adapter, Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Now: time.Now,
+		Adapter: adapter, Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain,
+		Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
 	})
+	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{
-		Notify: reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: ctrlmetrics.Registry,
+		Workers: cfg.Concurrency.Probes,
+		Notify:  reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: ctrlmetrics.Registry,
 	})
 	reconciler.Prober = probes
 	return errors.Join(
 		reconciler.SetupWithManager(mgr),
 		mgr.Add(probes),
-		mgr.Add(mcpServers),
+		mgr.Add(readiness),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("cache", mcpServers.check),
+		mgr.AddReadyzCheck("cache", readiness.check),
 		mgr.AddReadyzCheck("references", reconciler.CheckReferences),
 		ctrlmetrics.Registry.Register(buildInfo(build)),
 		ctrlmetrics.Registry.Register(controller.NewServerMetrics(mgr.GetCache())),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,13 +17,8 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-const (
-	// informerRetry is the time between two attempts to watch MCPServers.
-	informerRetry = 2 * time.Second
-
-	// checkTimeout keeps a check well inside the kubelet's default of 1 s.
-	checkTimeout = 200 * time.Millisecond
-)
+// informerRetry is the time between two attempts to watch MCPServers.
+const informerRetry = 2 * time.Second
 
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
 
@@ -30,15 +26,16 @@ const (
 // of MCPServers, and retries until it succeeds. So a manager without its CRD does not
 // crash in a loop. It waits, and says why.
 type cacheReadiness struct {
-	cache cache.Cache
+	cache    cache.Cache
+	unsynced func() []string // The other resources that have not been listed yet.
 
 	mu       sync.Mutex
 	informer cache.Informer // Nil until the watch has started.
 	err      error          // Why it has not started.
 }
 
-func newCacheReadiness(cache cache.Cache) *cacheReadiness {
-	return &cacheReadiness{cache: cache, err: errors.New("the manager has not started to watch MCPServers yet")}
+func newCacheReadiness(cache cache.Cache, unsynced func() []string) *cacheReadiness {
+	return &cacheReadiness{cache: cache, unsynced: unsynced, err: errors.New("the manager has not started to watch MCPServers yet")}
 }
 
 // NeedLeaderElection lets a standby fill its cache, too. So it is ready to take over, and
@@ -74,21 +71,21 @@ func (r *cacheReadiness) watch(ctx context.Context) bool {
 }
 
 // check is a readiness check. It never waits for the API server.
-func (r *cacheReadiness) check(request *http.Request) error {
+func (r *cacheReadiness) check(*http.Request) error {
 	r.mu.Lock()
 	informer, err := r.informer, r.err
 	r.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	missing := r.unsynced()
 	if !informer.HasSynced() {
-		return errors.New("the list of MCPServers has not arrived yet: if this lasts, look in the manager's log for " +
-			"errors of the API server and check that its ClusterRole may list and watch mcpservers")
+		missing = append([]string{"mcpservers"}, missing...)
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
-	defer cancel()
-	if !r.cache.WaitForCacheSync(ctx) {
-		return errors.New("the cache is not complete yet: if this lasts, look in the manager's log for errors of the API server")
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
+	names := strings.Join(missing, ", ")
+	return fmt.Errorf("these have not been listed yet: %s: if this lasts, look in the manager's log for errors of the API server and "+
+		"check that its ClusterRole may list and watch %s", names, names)
 }

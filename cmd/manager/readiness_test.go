@@ -33,9 +33,10 @@ func fakeCache(t *testing.T) *informertest.FakeInformers {
 
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
-		change func(*informertest.FakeInformers)
-		before bool // Ask before the first attempt to watch.
-		want   string
+		change   func(*informertest.FakeInformers)
+		unsynced []string
+		before   bool // Ask before the first attempt to watch.
+		want     string
 	}{
 		"everything is there": {change: func(*informertest.FakeInformers) {}},
 		"not started yet":     {change: func(*informertest.FakeInformers) {}, before: true, want: "not started to watch"},
@@ -53,18 +54,20 @@ func TestCheck(t *testing.T) {
 					mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"): controllertest.NewFakeInformer(),
 				}
 			},
-			want: "the list of MCPServers has not arrived yet",
+			unsynced: []string{"pods"},
+			want:     "may list and watch mcpservers, pods",
 		},
-		"another list is on its way": {
-			change: func(f *informertest.FakeInformers) { f.Synced = new(false) },
-			want:   "the cache is not complete yet",
+		"other lists are on their way": {
+			change:   func(*informertest.FakeInformers) {},
+			unsynced: []string{"pods", "secrets"},
+			want:     "may list and watch pods, secrets",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			fake := fakeCache(t)
 			test.change(fake)
-			readiness := newCacheReadiness(fake)
+			readiness := newCacheReadiness(fake, func() []string { return test.unsynced })
 			if !test.before {
 				readiness.watch(t.Context())
 			}
@@ -84,7 +87,7 @@ func TestEachReasonIsLoggedOnce(t *testing.T) {
 	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	ctx := log.IntoContext(t.Context(), logger)
 	fake := fakeCache(t)
-	readiness := newCacheReadiness(fake)
+	readiness := newCacheReadiness(fake, func() []string { return nil })
 
 	for _, attempt := range []struct {
 		err   error
@@ -113,7 +116,7 @@ func TestStartEndsWithTheContext(t *testing.T) {
 	fake.Error = errNoCRD
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := newCacheReadiness(fake).Start(ctx); err != nil {
+	if err := newCacheReadiness(fake, func() []string { return nil }).Start(ctx); err != nil {
 		t.Errorf("Start: %v, want none: a manager that is told to stop has not failed", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/memorylimit"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
-	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
@@ -89,7 +89,7 @@ const spareThreads = 32
 
 func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
-	budget.SetMemoryLimit(c.MemoryLimit)
+	memorylimit.Set(c.MemoryLimit)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -41,6 +41,9 @@ type Manager struct {
 	// adapter is what the pods of MCPServers get.
 	Adapter Adapter `json:"adapter"`
 
+	// concurrency is how much the manager does at a time.
+	Concurrency Concurrency `json:"concurrency"`
+
 	// clusterDomain is what the names of Services end with.
 	ClusterDomain string `json:"clusterDomain"`
 
@@ -145,8 +148,23 @@ type Adapter struct {
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
 }
 
+// Concurrency is how much the manager does at a time.
+type Concurrency struct {
+	// reconciliations is how many MCPServers are reconciled at a time. Each of them waits
+	// for one request to the API server at most.
+	Reconciliations int `json:"reconciliations"`
+
+	// probes is how many pods are asked at a time. Pods that do not answer share half of
+	// them, so that the others do not wait.
+	Probes int `json:"probes"`
+}
+
 // AdapterImageVariable names the environment variable that holds the adapter's image.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
+
+// MemoryLimitVariable names the environment variable that holds the memory limit of the
+// manager's container, in bytes.
+const MemoryLimitVariable = "SLIPWAY_MEMORY_LIMIT"
 
 // Default is the configuration of an empty file, and of no file.
 func Default() Manager {
@@ -167,6 +185,7 @@ func Default() Manager {
 		Health:        Health{BindAddress: ":8081"},
 		Logging:       Logging{Format: LogFormatJSON},
 		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
+		Concurrency:   Concurrency{Reconciliations: 8, Probes: 16},
 		ClusterDomain: "cluster.local",
 	}
 }

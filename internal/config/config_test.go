@@ -39,6 +39,7 @@ func TestLoadFull(t *testing.T) {
 		Health:        Health{BindAddress: "[::1]:9081"},
 		Logging:       Logging{Format: LogFormatText, Level: 4},
 		Adapter:       Adapter{Image: "registry.example/slipway/sidecar:v1", ImagePullPolicy: corev1.PullAlways},
+		Concurrency:   Concurrency{Reconciliations: 32, Probes: 64},
 		ClusterDomain: "k8s.example",
 		Namespaces:    []string{"team-a", "team-b"},
 	}
@@ -108,6 +109,10 @@ func TestDecode(t *testing.T) {
 			file: header + "metrics: {protocol: HTTP, authentication: None}\n",
 			want: func(m *Manager) { m.Metrics.Protocol, m.Metrics.Authentication = ProtocolHTTP, AuthenticationNone },
 		},
+		"more workers of one kind": {
+			file: header + "concurrency: {probes: 100}\n",
+			want: func(m *Manager) { m.Concurrency.Probes = 100 },
+		},
 		"JSON": {
 			file: `{"apiVersion": "config.slipway.dev/v1alpha1", "kind": "ManagerConfiguration", "logging": {"level": 2}}`,
 			want: func(m *Manager) { m.Logging.Level = 2 },
@@ -169,6 +174,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a deadline too short": {header + "leaderElection: {renewDeadline: 2400ms}\n", []string{"leaderElection.renewDeadline (2.4s) must be longer than 1.2 times retryPeriod (2s)"}},
 		"no retries":           {header + "leaderElection: {retryPeriod: 0s}\n", []string{"leaderElection.retryPeriod must be positive"}},
 		"less than a second":   {header + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}\n", []string{"leaderElection.leaseDuration must be at least 1s"}},
+		"no workers":           {header + "concurrency: {reconciliations: 0}\n", []string{"concurrency.reconciliations must be from 1 to 1000, not 0"}},
+		"too many workers":     {header + "concurrency: {probes: 16270}\n", []string{"concurrency.probes must be from 1 to 1000, not 16270"}},
 		"no name of a lease's namespace": {
 			header + "leaderElection: {namespace: Not_One}\n", []string{`leaderElection.namespace: "Not_One" is not the name of a namespace`},
 		},

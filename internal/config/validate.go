@@ -19,6 +19,10 @@ const maxLogLevel = 5
 
 const second = Duration(time.Second)
 
+// maxConcurrency is more than an API server answers at a time by default, and less than a
+// typing error such as a port number.
+const maxConcurrency = 1000
+
 // jitterFactor is how much longer than retryPeriod an elector may wait between
 // two attempts; client-go refuses a renewDeadline that does not leave room for it.
 const jitterFactor = 1.2
@@ -32,6 +36,7 @@ func (c Manager) Validate() error {
 		bindAddress("health.bindAddress", c.Health.BindAddress),
 		c.Logging.validate(),
 		c.Adapter.validate(),
+		c.Concurrency.validate(),
 		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),
@@ -92,6 +97,20 @@ func (a Adapter) validate() error {
 		problem = errors.Join(problem, fmt.Errorf("adapter.image must not contain white space: it is %q", a.Image))
 	}
 	return problem
+}
+
+func (c Concurrency) validate() error {
+	return errors.Join(
+		concurrency("concurrency.reconciliations", c.Reconciliations),
+		concurrency("concurrency.probes", c.Probes),
+	)
+}
+
+func concurrency(field string, number int) error {
+	if number < 1 || number > maxConcurrency {
+		return fmt.Errorf("%s must be from 1 to %d, not %d", field, maxConcurrency, number)
+	}
+	return nil
 }
 
 func clusterDomain(domain string) error {

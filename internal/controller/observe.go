@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -97,7 +96,7 @@ func (r *Reconciler) findMetadata(ctx context.Context, kind schema.GroupVersionK
 func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(s.name.Namespace),
-		client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+		client.MatchingFields{serverIndex: s.name.Name}); err != nil {
 		return fmt.Errorf("list pods of MCPServer %s: %w", s.name, err)
 	}
 	s.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
@@ -113,7 +112,7 @@ func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 func (r *Reconciler) observeRevisions(ctx context.Context, s *state) error {
 	var revisions appsv1.ControllerRevisionList
 	if err := r.Client.List(ctx, &revisions, client.InNamespace(s.name.Namespace),
-		client.MatchingLabels{mcpv1alpha1.LabelServer: s.name.Name}); err != nil {
+		client.MatchingFields{serverIndex: s.name.Name}); err != nil {
 		return fmt.Errorf("list ControllerRevisions of MCPServer %s: %w", s.name, err)
 	}
 	s.revisions = slices.DeleteFunc(revisions.Items, func(revision appsv1.ControllerRevision) bool {

@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,6 +29,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
+
+// terminatingRecheck is how soon the controller tries again to create objects in a
+// namespace that is being deleted.
+const terminatingRecheck = 10 * time.Second
 
 // Options are what a Reconciler works with.
 type Options struct {
@@ -50,6 +56,9 @@ type Options struct {
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
 	ClusterDomain string
+	// Workers is how many servers are reconciled at a time. None of them waits for anything
+	// but the API server.
+	Workers int
 	// Now is the time.
 	Now func() time.Time
 }
@@ -80,9 +89,10 @@ type Reconciler struct {
 	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
 	revisionLag cacheLag
 
-	unstored     prometheus.Counter // status writes without effect
-	unstoredSeen sync.Once          // logs the first
-	notify       atomic.Pointer[func(types.NamespacedName)]
+	unstored     prometheus.Counter                        // status writes without effect
+	unstoredSeen sync.Once                                 // logs the first
+	queue        atomic.Pointer[requestQueue]              // nil until the controller has started
+	informers    atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.
@@ -126,6 +136,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.steps(ctx, s)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Nothing can be created there any more, and the server itself is deleted soon.
+		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
+		s.again(terminatingRecheck)
+		err = nil
+	}
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -256,7 +256,7 @@ func (r *Reconciler) watchReferences(client metadata.Interface, log logr.Logger)
 			Client: client, Resource: corev1.SchemeGroupVersion.WithResource(resource), Namespaces: r.Namespaces, Log: log,
 			Changed: func(name types.NamespacedName) {
 				for _, server := range r.references.usersOf(name.Namespace, objectRef{kind, name.Name}) {
-					r.Notify(server)
+					r.enqueue(server)
 				}
 			},
 		})

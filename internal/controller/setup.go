@@ -29,10 +29,6 @@ import (
 )
 
 const (
-	// workers is how many servers are reconciled at a time. None of them waits for
-	// anybody but the API server.
-	workers = 8
-
 	// reconcileTimeout bounds one reconciliation.
 	reconcileTimeout = time.Minute
 
@@ -68,8 +64,9 @@ func Uncached() []client.Object {
 	return []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}}
 }
 
-// Trim drops from any object what nobody reads here. Of objects of which the cache has
-// the metadata only, annotations can be large, and even hold what is secret.
+// Trim drops from any object what the controller does not read. Annotations of objects of
+// which the cache has the metadata only can be large, and even hold what is secret. What
+// kubectl last applied is the whole object once more.
 func Trim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		digest, ours := metadata.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
@@ -78,6 +75,9 @@ func Trim(object any) (any, error) {
 			metadata.Annotations = map[string]string{mcpv1alpha1.AnnotationCatalogDigest: digest}
 		}
 		return object, nil
+	}
+	if server, ok := object.(*mcpv1alpha1.MCPServer); ok {
+		delete(server.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	return cache.TransformStripManagedFields()(object)
 }
@@ -101,8 +101,7 @@ func trimDeployment(object any) (any, error) {
 	return object, nil
 }
 
-// SetupWithManager makes the manager run the Reconciler. What happens outside the
-// cluster is told to the function that Notify returns.
+// SetupWithManager makes the manager run the Reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -121,14 +120,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(serverOfPod)).
+		Watches(&corev1.Pod{}, newPodHandler()).
 		Watches(metadataOf(serviceAccountKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
 		Watches(metadataOf(secretKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
 		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
-		WatchesRawSource(source.Func(r.startBackground)).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
+			r.startBackground(ctx, queue)
+			return r.startInformers(ctx, mgr.GetCache())
+		})).
 		WithOptions(controller.Options{
 			EnableWarmup:            new(true), // so that a standby has all caches filled
-			MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, CacheSyncTimeout: crdPatience,
+			MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcileTimeout, CacheSyncTimeout: crdPatience,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
@@ -148,30 +150,6 @@ func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	return object
-}
-
-// startBackground is called with the controller's queue when the controller starts.
-func (r *Reconciler) startBackground(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	notify := func(server types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: server}) }
-	r.notify.Store(&notify)
-	r.images.start(ctx, notify)
-	return nil
-}
-
-// Notify asks for the reconciliation of a server. It is what a prober calls.
-func (r *Reconciler) Notify(server types.NamespacedName) {
-	if notify := r.notify.Load(); notify != nil {
-		(*notify)(server)
-	}
-}
-
-// serverOfPod names the server that a pod says it belongs to.
-func serverOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	name := pod.GetLabels()[mcpv1alpha1.LabelServer]
-	if name == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
 // serverOfOwned names the server that owns an object.

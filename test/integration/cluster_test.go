@@ -45,6 +45,8 @@ func startCluster(dir string) (*cluster, error) {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	env := &envtest.Environment{ControlPlaneStartTimeout: hang.Guard}
+	// The default has room for 254 Services.
+	env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
 	config, err := env.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start API server: %w", errors.Join(err, env.Stop()))

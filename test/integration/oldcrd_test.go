@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,23 +25,13 @@ func TestCRDIsOlderThanTheManager(t *testing.T) {
 	g := NewWithT(t)
 	useCRDWithout(t, "sessions")
 	namespace := newNamespace(t, shared, "old-crd-")
-	token := newAccount(t, shared, namespace, "prometheus")
-	create(t, shared, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: metricsReader},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
-	})
+	token := metricsToken(t, namespace)
 	manager := startManager(t, managerAccount, "")
 	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
 
-	server := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "mcp.slipway.dev/v1alpha1", "kind": "MCPServer",
-		"metadata": map[string]any{"namespace": namespace, "name": "echo"},
-		"spec": map[string]any{
-			"image": "registry.example/echo", "command": []any{"/echo"}, "transport": map[string]any{"type": "stdio"},
-			"envFrom": []any{map[string]any{"secretRef": map[string]any{"name": "tickets"}}},
-		},
-	}}
+	server := stdioServer(namespace, "echo")
+	refersTo := []any{map[string]any{"secretRef": map[string]any{"name": "tickets"}}}
+	g.Expect(unstructured.SetNestedSlice(server.Object, refersTo, "spec", "envFrom")).To(Succeed())
 	create(t, shared, server)
 	accepted := func(g Gomega) string {
 		g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)).To(Succeed())

@@ -64,7 +64,7 @@ func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{t: t, stderr: &buffer{}, exited: make(chan struct{})}
 	r.command = exec.CommandContext(t.Context(), managerBinary, args...)
-	r.command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	r.command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SLIPWAY_MEMORY_LIMIT=" + os.Getenv("SLIPWAY_MEMORY_LIMIT")}
 	r.command.Stderr = r.stderr
 	if err := r.command.Start(); err != nil {
 		t.Fatalf("start manager: %v", err)

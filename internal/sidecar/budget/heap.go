@@ -8,14 +8,6 @@ import (
 	"time"
 )
 
-// SetMemoryLimit makes the garbage collector keep the adapter below the memory limit of its
-// container. 0 is no limit.
-func SetMemoryLimit(limit int64) {
-	if limit > 0 {
-		debug.SetMemoryLimit(limit / 10 * 9)
-	}
-}
-
 const (
 	// ballastBytes is how much more the adapter may allocate before the next garbage
 	// collection than Go allows a small heap. The adapter never touches the ballast, so it

@@ -18,9 +18,12 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-mcp/slipway/internal/config"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -30,7 +33,9 @@ type managerProgram struct {
 	metrics string
 }
 
-func startManagerProgram(t *testing.T, namespace string) *managerProgram {
+// startManagerProgram starts a manager for all namespaces, with the memory limit of the
+// installation.
+func startManagerProgram(t *testing.T) *managerProgram {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "manager")
@@ -38,12 +43,12 @@ func startManagerProgram(t *testing.T, namespace string) *managerProgram {
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: shared.operator.Host, CertificateAuthorityData: shared.operator.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: shared.operator.CertData, ClientKeyData: shared.operator.KeyData}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+	access := clientcmdapi.NewConfig()
+	access.Clusters["test"] = &clientcmdapi.Cluster{Server: shared.operator.Host, CertificateAuthorityData: shared.operator.CAData}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: shared.operator.CertData, ClientKeyData: shared.operator.KeyData}
+	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	access.CurrentContext = "test"
+	if err := clientcmd.WriteToFile(*access, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	metrics := shared.network.Address() + ":20766"
@@ -55,12 +60,12 @@ leaderElection: {enabled: false}
 metrics: {bindAddress: "` + metrics + `", protocol: HTTP, authentication: None}
 health: {bindAddress: "0"}
 adapter: {image: "` + adapterImage + `"}
-namespaces: [` + namespace + `]
 `
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(context.Background(), program, "--kubeconfig", kubeconfig, "--config", file)
+	command.Env = append(os.Environ(), config.MemoryLimitVariable+"="+strconv.FormatInt(installedLimit(t), 10))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +85,20 @@ namespaces: [` + namespace + `]
 		}
 	})
 	return &managerProgram{command.Process.Pid, "http://" + metrics + "/metrics"}
+}
+
+// installedLimit is the memory limit of the manager's container, in bytes.
+func installedLimit(t *testing.T) int64 {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "config/manager/manager.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.Unmarshal(content, deployment); err != nil {
+		t.Fatal(err)
+	}
+	return deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
 }
 
 // figures are what the manager has used so far.

@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/config"
 	"github.com/slipway-mcp/slipway/internal/controller"
 	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/registry"
@@ -95,7 +96,8 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local", Now: time.Now,
+		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
+		Workers: config.Default().Concurrency.Reconciliations, Now: time.Now,
 	})
 	metrics := prometheus.NewRegistry()
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})
