@@ -20,6 +20,11 @@ const (
 	// a hash of the template as it was rendered.
 	AnnotationTemplate = "mcp.slipway.dev/template"
 
+	// AnnotationCause on a ControllerRevision says why the operator rendered that pod
+	// template although the spec was the same: ReferenceChange or AdapterUpgrade. It is
+	// absent when the spec was new.
+	AnnotationCause = "mcp.slipway.dev/cause"
+
 	// AnnotationAdapterVersion on a pod template is the version of its adapter.
 	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
 

@@ -24,6 +24,8 @@ const (
 	reasonCatalogChanged    = "CatalogChanged"
 	reasonSessionsNotShared = "SessionsNotShared"
 	reasonSessionsFull      = "SessionsFull"
+	reasonAdapterOld        = "AdapterOld"
+	reasonImageLate         = "ImageLate"
 	noteBytes               = 1000
 )
 

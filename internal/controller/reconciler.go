@@ -8,6 +8,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/objectwatch"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -44,8 +46,15 @@ type Options struct {
 	Images ImageResolver
 	// Prober looks after the instances.
 	Prober Prober
+	// Registries are those that may be asked.
+	Registries registry.Policy
 	// Adapter is what pods get.
 	Adapter workload.Adapter
+	// AdapterUpgrade is when running pods get it, if the spec does not say; OnChange if empty.
+	AdapterUpgrade mcpv1alpha1.AdapterUpgrade
+	// MaxRollouts is how many servers are rolled out at a time without a change of their
+	// specs; 10 if 0.
+	MaxRollouts int
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
@@ -67,6 +76,7 @@ type Reconciler struct {
 
 	applied    appliedCache
 	images     imageLookups
+	rollouts   rollouts
 	references referenceIndex
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
@@ -88,6 +98,7 @@ type Reconciler struct {
 func New(options Options) *Reconciler {
 	r := &Reconciler{Options: options, unstored: newUnstored()}
 	r.images.resolver = options.Images
+	r.rollouts.most = cmp.Or(options.MaxRollouts, DefaultMaxRollouts)
 	return r
 }
 
@@ -156,10 +167,11 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
+	r.observeRollout(&state{name: name})
 	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
 	r.keys.forget(name)
-	for _, reason := range []string{reasonCatalogFlapping, reasonCatalogConflict} {
+	for _, reason := range []string{reasonCatalogFlapping, reasonCatalogConflict, reasonAdapterOld, reasonImageLate} {
 		r.warned.Delete(warning{name, reason})
 	}
 	r.refusals.forget(name)
