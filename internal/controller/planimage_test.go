@@ -115,6 +115,7 @@ func TestForbiddenRegistry(t *testing.T) {
 					s.current = &workload.Rendered{ImageName: server.Spec.Image, Image: test.before}
 				}
 				image, ok := r.imageFor(s, workload.InputsOf(server, ""))
+				synctest.Wait()
 				if image != test.before || ok != (test.want == "") || (s.refusal == nil) != ok {
 					t.Fatalf("%+v, go on: %t, refusal %+v", image, ok, s.refusal)
 				}
@@ -122,7 +123,6 @@ func TestForbiddenRegistry(t *testing.T) {
 					!strings.Contains(s.refusal.Message, test.want) || !strings.Contains(s.refusal.Message, "set spec.command")) {
 					t.Errorf("refused: %+v", s.refusal)
 				}
-				synctest.Wait()
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -138,13 +139,27 @@ func (r *Reconciler) observeRollout(s *state) {
 // rolloutSince is when the operator began the rollout that is not done yet; zero if there
 // is none, or if the user began it.
 func (s *state) rolloutSince() time.Time {
-	if s.current == nil || s.revisions[0].Annotations[mcpv1alpha1.AnnotationCause] == "" || workload.Replicas(s.server) == 0 {
+	if s.current == nil || s.revisions[0].Annotations[mcpv1alpha1.AnnotationCause] == "" || !s.serves() {
 		return time.Time{}
 	}
 	if s.deployment != nil && isDone(s.deployment) && templateOf(s.deployment) == templateName(s) {
 		return time.Time{}
 	}
 	return s.revisions[0].CreationTimestamp.Time
+}
+
+// serves says whether clients would notice a rollout. One of a server that has no ready pod
+// neither waits nor counts: it may be what mends the server.
+func (s *state) serves() bool {
+	if workload.Replicas(s.server) == 0 {
+		return false
+	}
+	for i := range s.pods {
+		if status.PodReady(&s.pods[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // templateOf is the name of the template that the Deployment has.
@@ -161,8 +176,8 @@ func isDone(d *appsv1.Deployment) bool {
 // takeTurn says whether a rollout that nobody but the operator wants may begin. If it may
 // not, the server waits, and serves with the template that it has.
 func (r *Reconciler) takeTurn(ctx context.Context, s *state) (bool, error) {
-	if workload.Replicas(s.server) == 0 {
-		return true, nil // there are no pods to restart
+	if !s.serves() {
+		return true, nil
 	}
 	if err := r.rollouts.seed(func() ([]types.NamespacedName, error) { return r.unfinishedRollouts(ctx) }, s.now); err != nil {
 		return false, err

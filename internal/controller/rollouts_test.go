@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,7 +83,13 @@ func TestRolloutThatNeverEnds(t *testing.T) {
 			t.Errorf("after %s the second may begin: %t", after, ok)
 		}
 	}
+	// Its end wakes one that waits.
+	r.begin(numbered(2), noon)
+	if next := r.observe(numbered(1), noon, noon.Add(rolloutPatience)); !slices.Equal(next, []types.NamespacedName{numbered(2)}) {
+		t.Errorf("told: %v", next)
+	}
 	// One that nobody observes ends, too.
+	r.begin(numbered(1), noon)
 	if _, ok := r.begin(numbered(2), noon.Add(rolloutPatience)); !ok {
 		t.Error("it waits for ever")
 	}
@@ -130,6 +137,7 @@ func TestRolloutSince(t *testing.T) {
 		"there is no Deployment":              {func(s *state) { s.deployment = nil }, true},
 		"the user began it":                   {func(s *state) { s.revisions[0].Annotations = nil }, false},
 		"there is nothing to restart":         {func(s *state) { s.server.Spec.Suspend = true }, false},
+		"no pod is ready":                     {func(s *state) { s.pods[0].Status.Conditions = nil }, false},
 		"there is no template":                {func(s *state) { s.current = nil }, false},
 		"pods are missing":                    {func(s *state) { s.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 5} }, true},
 		"as many as there should be, no more": {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Spec.Replicas = 2, new(int32(3)) }, true},
@@ -140,6 +148,7 @@ func TestRolloutSince(t *testing.T) {
 			s.revisions = []appsv1.ControllerRevision{{ObjectMeta: metav1.ObjectMeta{
 				CreationTimestamp: metav1.NewTime(noon), Annotations: map[string]string{mcpv1alpha1.AnnotationCause: causeUpgrade},
 			}}}
+			s.pods = []corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
 			s.deployment = &appsv1.Deployment{}
 			s.deployment.Generation, s.deployment.Spec.Replicas = 5, new(int32(2))
 			s.deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: "new"}

@@ -77,7 +77,9 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	waiting := queued()
 	g.Expect(waiting).To(HaveLen(2))
 
-	change(t, waiting[0], func(s *mcpv1alpha1.MCPServer) { s.Spec.Env = append(s.Spec.Env, corev1.EnvVar{Name: "MORE", Value: "1"}) })
+	change(t, waiting[0], func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.Env = append(s.Spec.Env, corev1.EnvVar{Name: "MORE", Value: "1"})
+	})
 	g.Eventually(rolled).WithTimeout(hang.Guard).Should(ConsistOf(first[0], waiting[0].Name), "a change of the spec waits")
 	g.Expect(says(t, waiting[1], "Reconciling")).To(Equal("True RolloutQueued"))
 
@@ -147,7 +149,9 @@ func TestRevisionOfANewerOperator(t *testing.T) {
 	create(t, &appsv1.ControllerRevision{ObjectMeta: meta, Data: runtime.RawExtension{Raw: content}, Revision: revision.Revision})
 
 	// This one would render something else.
-	startOperator(t, namespace, func(o *operatorOptions) { o.adapter.Image, o.adapter.Version = "registry.example/slipway/sidecar:old", "v0.0.0-old" })
+	startOperator(t, namespace, func(o *operatorOptions) {
+		o.adapter.Image, o.adapter.Version = "registry.example/slipway/sidecar:old", "v0.0.0-old"
+	})
 	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
 	g.Expect(listed(t, namespace, &appsv1.ControllerRevisionList{})).To(HaveLen(2), "what the template is rendered from is noted")
 	g.Expect(templateOf(t, server)).To(Equal(template))
