@@ -178,9 +178,9 @@ const (
 	// is False and Stalled is True, until it has the image.
 	ReasonImageUnresolved = "ImageUnresolved"
 
-	// ReasonRolloutQueued: a newer adapter, or what the spec refers to, asks for a
-	// rollout, and as many other servers as may be are being rolled out. The pods
-	// serve on meanwhile. A change of the spec never waits.
+	// ReasonRolloutQueued: a newer adapter, or a change of what the spec refers to,
+	// asks for a rollout, and the operator rolls out only so many servers at a time.
+	// The pods serve on meanwhile. A change of the spec never waits.
 	ReasonRolloutQueued = "RolloutQueued"
 
 	// ReasonRetrying: the last attempt failed and another follows by itself.

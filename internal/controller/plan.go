@@ -19,7 +19,9 @@ import (
 // version of the operator restarts nothing by itself.
 func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	s.rendered = s.current // until there is a better one
-	r.observeRollout(s)
+	if err := r.observeRollout(ctx, s); err != nil {
+		return err
+	}
 	if s.refusal != nil || s.keys == nil {
 		return nil
 	}
@@ -83,12 +85,12 @@ func (r *Reconciler) upgradeOf(server *mcpv1alpha1.MCPServer) mcpv1alpha1.Adapte
 
 // roll renders the template of an unchanged spec anew, when it is the server's turn.
 func (r *Reconciler) roll(ctx context.Context, s *state, inputs workload.Inputs, cause string) error {
-	if ok, err := r.takeTurn(ctx, s); err != nil || !ok {
-		return err
+	if !r.takeTurn(s) {
+		return nil
 	}
 	err := r.renderNew(ctx, s, inputs, s.current.Image, cause)
 	if s.rendered == s.current { // nothing came of it
-		r.observeRollout(s)
+		r.noteRollout(s.name, s.rolloutSince(), s.now)
 	}
 	return err
 }

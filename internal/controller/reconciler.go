@@ -167,7 +167,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
-	r.observeRollout(&state{name: name})
+	r.noteRollout(name, time.Time{}, r.Now())
 	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
 	r.keys.forget(name)

@@ -108,8 +108,9 @@ func (r *rollouts) begin(server types.NamespacedName, now time.Time) (others int
 	return len(r.rolling), false
 }
 
-// seed counts rollouts that another manager began, once. What is counted too much is
-// mended when these servers are observed, which happens when a manager starts.
+// seed counts rollouts that another manager began, before this one observes its first
+// server. It counts too much: every Deployment that is not done. That is mended as each of
+// these servers is observed, which happens when a manager starts.
 func (r *rollouts) seed(list func() ([]types.NamespacedName, error), now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,17 +122,25 @@ func (r *rollouts) seed(list func() ([]types.NamespacedName, error), now time.Ti
 		return err
 	}
 	for _, server := range servers {
-		if _, counted := r.rolling[server]; !counted {
-			r.setLocked(server, now)
-		}
+		r.setLocked(server, now)
 	}
 	r.isSeeded = true
 	return nil
 }
 
 // observeRollout notes whether the server is being rolled out.
-func (r *Reconciler) observeRollout(s *state) {
-	for _, next := range r.rollouts.observe(s.name, s.rolloutSince(), s.now) {
+func (r *Reconciler) observeRollout(ctx context.Context, s *state) error {
+	if err := r.rollouts.seed(func() ([]types.NamespacedName, error) { return r.unfinishedRollouts(ctx) }, s.now); err != nil {
+		return err
+	}
+	r.noteRollout(s.name, s.rolloutSince(), s.now)
+	return nil
+}
+
+// noteRollout notes since when a server is being rolled out, and wakes those whose turn it
+// may be.
+func (r *Reconciler) noteRollout(server types.NamespacedName, since, now time.Time) {
+	for _, next := range r.rollouts.observe(server, since, now) {
 		r.Notify(next)
 	}
 }
@@ -175,12 +184,9 @@ func isDone(d *appsv1.Deployment) bool {
 
 // takeTurn says whether a rollout that nobody but the operator wants may begin. If it may
 // not, the server waits, and serves with the template that it has.
-func (r *Reconciler) takeTurn(ctx context.Context, s *state) (bool, error) {
+func (r *Reconciler) takeTurn(s *state) bool {
 	if !s.serves() {
-		return true, nil
-	}
-	if err := r.rollouts.seed(func() ([]types.NamespacedName, error) { return r.unfinishedRollouts(ctx) }, s.now); err != nil {
-		return false, err
+		return true
 	}
 	others, ok := r.rollouts.begin(s.name, s.now)
 	if !ok {
@@ -191,7 +197,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, s *state) (bool, error) {
 		s.wait(mcpv1alpha1.ReasonRolloutQueued, "waiting for its turn to be rolled out: "+what+" being rolled out")
 		s.again(rolloutRecheck)
 	}
-	return ok, nil
+	return ok
 }
 
 // unfinishedRollouts are the servers whose Deployments are not done.

@@ -104,12 +104,12 @@ func TestRolloutsOfAnotherManager(t *testing.T) {
 	if err := r.seed(func() ([]types.NamespacedName, error) { return nil, errors.New("later") }, noon); err == nil {
 		t.Error("an error is lost")
 	}
-	r.observe(numbered(3), noon.Add(-time.Minute), noon)
 	if err := r.seed(list, noon); err != nil {
 		t.Fatal(err)
 	}
+	r.observe(numbered(3), noon.Add(-time.Minute), noon)
 	if !r.rolling[numbered(3)].Equal(noon.Add(-time.Minute)) {
-		t.Error("what was observed is lost")
+		t.Error("its time is not the one at which it began")
 	}
 	if others, ok := r.begin(numbered(4), noon); ok || others != 3 {
 		t.Errorf("%d others, may begin: %t", others, ok)
