@@ -68,10 +68,10 @@ func (r *Reconciler) planUpgrade(ctx context.Context, s *state, inputs workload.
 	if s.outdated, err = differ(template, s.current.Template); err != nil {
 		return fmt.Errorf("compare pod templates of MCPServer %s: %w", s.name, err)
 	}
-	r.warnOfOldAdapter(s)
 	if s.outdated && r.upgradeOf(s.server) == mcpv1alpha1.AdapterUpgradeRolling {
 		return r.roll(ctx, s, inputs, causeUpgrade)
 	}
+	r.warnOfOldAdapter(s)
 	return r.resolveLater(ctx, s, inputs, template)
 }
 
