@@ -53,10 +53,10 @@ type Adapter struct {
 	LegacySSE bool `json:"legacySSE,omitempty"`
 
 	// upgrade says when the adapter of a new operator version reaches running
-	// pods. OnChange, which is the default: with the next change that restarts
-	// them anyway. Rolling: at once, by a rolling update.
+	// pods. OnChange: with the next change that restarts them anyway. Rolling: by
+	// a rolling update, as soon as it is this server's turn. When left out, the
+	// operator's configuration decides, which is OnChange unless it says otherwise.
 	// +optional
-	// +kubebuilder:default=OnChange
 	Upgrade AdapterUpgrade `json:"upgrade,omitempty"`
 
 	// limits bound what a client or a server can make the adapter hold.
@@ -72,7 +72,7 @@ type AdapterUpgrade string
 const (
 	// AdapterUpgradeOnChange waits for a change that restarts the pods anyway.
 	AdapterUpgradeOnChange AdapterUpgrade = "OnChange"
-	// AdapterUpgradeRolling restarts the pods at once, by a rolling update.
+	// AdapterUpgradeRolling restarts the pods without such a change, by a rolling update.
 	AdapterUpgradeRolling AdapterUpgrade = "Rolling"
 )
 

@@ -81,12 +81,14 @@ const (
 	// Stalled is True, until it appears.
 	ReasonReferenceNotFound = "ReferenceNotFound"
 
-	// ReasonInvalidImage: spec.image is not an image reference, or names a
-	// registry that is refused. Accepted is False, and Stalled is True.
+	// ReasonInvalidImage: spec.image is not an image reference, or its registry is
+	// at an address that is never asked. Accepted is False, and Stalled is True. It
+	// is looked at again.
 	ReasonInvalidImage = "InvalidImage"
 
-	// ReasonCommandUnknown: spec.command was left out and the image names no
-	// program either. Accepted is False, and Stalled is True.
+	// ReasonCommandUnknown: spec.command was left out, and the image names no
+	// program either or the operator may not ask its registry. Accepted is False,
+	// and Stalled is True.
 	ReasonCommandUnknown = "CommandUnknown"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs
@@ -185,10 +187,17 @@ const (
 	// ReasonProgressing: objects are being brought to what the spec asks for.
 	ReasonProgressing = "Progressing"
 
-	// ReasonImageUnresolved: the registry could not be asked for the image's
-	// command and there is no earlier answer. It is asked again; setting
-	// spec.command makes it unnecessary.
+	// ReasonImageUnresolved: the image's command is not known, and there is no
+	// earlier answer. The registry is asked again. If it cannot be reached,
+	// Reconciling is True; setting spec.command makes it unnecessary. If it has no
+	// such image or gives no access, and said so twice, the user must act: Accepted
+	// is False and Stalled is True, until it has the image.
 	ReasonImageUnresolved = "ImageUnresolved"
+
+	// ReasonRolloutQueued: a newer adapter, or a change of what the spec refers to,
+	// asks for a rollout, and the operator rolls out only so many servers at a time.
+	// The pods serve on meanwhile. A change of the spec never waits.
+	ReasonRolloutQueued = "RolloutQueued"
 
 	// ReasonRetrying: the last attempt failed and another follows by itself.
 	ReasonRetrying = "Retrying"

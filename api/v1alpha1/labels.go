@@ -24,6 +24,11 @@ const (
 	// earlier MCPServer of the same name have another one.
 	AnnotationServerUID = "mcp.slipway.dev/server-uid"
 
+	// AnnotationCause on a ControllerRevision says why the operator rendered that pod
+	// template although the spec was the same: ReferenceChange or AdapterUpgrade. It is
+	// absent when the spec was new.
+	AnnotationCause = "mcp.slipway.dev/cause"
+
 	// AnnotationAdapterVersion on a pod template is the version of its adapter.
 	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
 

@@ -182,7 +182,6 @@ type MCPServerSpec struct {
 
 	// adapter configures the sidecar that clients talk to.
 	// +optional
-	// +kubebuilder:default={}
 	Adapter Adapter `json:"adapter,omitzero"`
 
 	// probe says how often the server is asked whether it still works.

@@ -341,6 +341,15 @@ type Instance struct {
 
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImage struct {
+	// resolution says where the program and the user of the pods come from.
+	// Resolved: from the image, as its registry described it. NotAsked: from the
+	// spec, because it names a command or because the operator may not ask this
+	// registry. Unresolved: the registry did not answer in time, so the pods run as
+	// user 1000. It is asked again, and the next change of the spec takes over what
+	// it says.
+	// +optional
+	Resolution ImageResolution `json:"resolution,omitempty"`
+
 	// digest is the digest of the image's manifest or index.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -359,6 +368,20 @@ type ResolvedImage struct {
 	User string `json:"user,omitempty"`
 }
 
+// ImageResolution says where the program and the user of the pods come from.
+//
+// +kubebuilder:validation:Enum=Resolved;NotAsked;Unresolved
+type ImageResolution string
+
+const (
+	// ImageResolved says that the pods were rendered with what the image says of itself.
+	ImageResolved ImageResolution = "Resolved"
+	// ImageNotAsked says that the registry is not asked for this image.
+	ImageNotAsked ImageResolution = "NotAsked"
+	// ImageUnresolved says that the registry did not answer before the pods were rendered.
+	ImageUnresolved ImageResolution = "Unresolved"
+)
+
 // AdapterStatus is the adapter that a server's pods run.
 type AdapterStatus struct {
 	// version is the version of the adapter in the current pod template.
@@ -366,8 +389,9 @@ type AdapterStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// outdated is true when the operator has a newer adapter, which will reach
-	// the pods with their next restart. See spec.adapter.upgrade.
+	// outdated is true when the operator would render the pods differently now:
+	// it has a newer adapter, or the registry has answered since. That reaches the
+	// pods with the next change that restarts them. See spec.adapter.upgrade.
 	// +required
 	Outdated bool `json:"outdated"`
 }

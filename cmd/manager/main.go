@@ -98,7 +98,11 @@ func run(ctx context.Context, configFile string) error {
 	if err != nil {
 		return fmt.Errorf("create manager: %w", err)
 	}
-	if err := register(mgr, cfg, adapter, build); err != nil {
+	resolver, err := newResolver(cfg.Registry)
+	if err != nil {
+		return err
+	}
+	if err := register(mgr, cfg, adapter, resolver, build); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -122,13 +126,14 @@ func adapterOf(cfg config.Manager, build version.Info) (workload.Adapter, error)
 }
 
 // register adds everything that the manager runs or serves.
-func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter, build version.Info) error {
+func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter, resolver *registry.Resolver, build version.Info) error {
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
-		Events:  mgr.GetEventRecorder("slipway"),
-		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: adapter, Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain,
-		Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
+		Events:     mgr.GetEventRecorder("slipway"),
+		Images:     &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: resolver},
+		Registries: registry.Policy{Disabled: cfg.Registry.Mode == config.RegistryDisabled, Hosts: cfg.Registry.AllowedHosts},
+		Adapter:    adapter, AdapterUpgrade: mcpv1alpha1.AdapterUpgrade(cfg.Adapter.Upgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
+		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
 	})
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{

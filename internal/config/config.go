@@ -44,6 +44,12 @@ type Manager struct {
 	// concurrency is how much the manager does at a time.
 	Concurrency Concurrency `json:"concurrency"`
 
+	// rollouts bounds what the manager restarts by itself.
+	Rollouts Rollouts `json:"rollouts"`
+
+	// registry says which registries are asked what images run.
+	Registry Registry `json:"registry"`
+
 	// clusterDomain is what the names of Services end with.
 	ClusterDomain string `json:"clusterDomain"`
 
@@ -146,6 +152,10 @@ type Adapter struct {
 
 	// imagePullPolicy is Always, IfNotPresent or Never.
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
+
+	// upgrade is when the pods of MCPServers that do not say get the adapter of a new
+	// manager: OnChange, with the next change that restarts them anyway, or Rolling.
+	Upgrade AdapterUpgrade `json:"upgrade"`
 }
 
 // Concurrency is how much the manager does at a time.
@@ -158,6 +168,51 @@ type Concurrency struct {
 	// them, so that the others do not wait.
 	Probes int `json:"probes"`
 }
+
+// AdapterUpgrade is when running pods get the adapter of a new manager.
+type AdapterUpgrade string
+
+const (
+	// AdapterUpgradeOnChange waits for a change that restarts the pods anyway.
+	AdapterUpgradeOnChange AdapterUpgrade = "OnChange"
+	// AdapterUpgradeRolling restarts the pods without such a change.
+	AdapterUpgradeRolling AdapterUpgrade = "Rolling"
+)
+
+// Rollouts bounds what the manager restarts by itself: pods that get a newer adapter, and
+// pods that refer to a Secret or ConfigMap which has changed. A change of an MCPServer
+// never waits.
+type Rollouts struct {
+	// maxConcurrent is how many MCPServers are rolled out at a time; 0 is the default.
+	MaxConcurrent int `json:"maxConcurrent"`
+}
+
+// defaultMaxConcurrent is the controller's own default, for people to read in the file.
+const defaultMaxConcurrent = 10
+
+// Registry says which registries are asked what images run.
+type Registry struct {
+	// mode is Enabled or Disabled, which asks none.
+	Mode RegistryMode `json:"mode"`
+
+	// allowedHosts are the only registries that are asked, such as docker.io,
+	// registry.example:5000 or *.registry.example. An empty list means all.
+	AllowedHosts []string `json:"allowedHosts"`
+
+	// certificateAuthorityFile has certificates, as PEM, that are trusted besides the
+	// public ones. It is read at start.
+	CertificateAuthorityFile string `json:"certificateAuthorityFile"`
+}
+
+// RegistryMode says whether registries are asked.
+type RegistryMode string
+
+const (
+	// RegistryEnabled asks registries.
+	RegistryEnabled RegistryMode = "Enabled"
+	// RegistryDisabled asks none, for clusters without a way to them.
+	RegistryDisabled RegistryMode = "Disabled"
+)
 
 // AdapterImageVariable names the environment variable that holds the adapter's image.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
@@ -184,8 +239,10 @@ func Default() Manager {
 		},
 		Health:        Health{BindAddress: ":8081"},
 		Logging:       Logging{Format: LogFormatJSON},
-		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
 		Concurrency:   Concurrency{Reconciliations: 8, Probes: 16},
+		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent, Upgrade: AdapterUpgradeOnChange},
+		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent},
+		Registry:      Registry{Mode: RegistryEnabled},
 		ClusterDomain: "cluster.local",
 	}
 }

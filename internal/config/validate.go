@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,8 @@ func (c Manager) Validate() error {
 		c.Logging.validate(),
 		c.Adapter.validate(),
 		c.Concurrency.validate(),
+		c.Rollouts.validate(),
+		c.Registry.validate(),
 		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),
@@ -92,7 +95,9 @@ func (l Logging) validate() error {
 }
 
 func (a Adapter) validate() error {
-	problem := oneOf("adapter.imagePullPolicy", a.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	problem := errors.Join(
+		oneOf("adapter.imagePullPolicy", a.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
+		oneOf("adapter.upgrade", a.Upgrade, AdapterUpgradeOnChange, AdapterUpgradeRolling))
 	if strings.ContainsFunc(a.Image, unicode.IsSpace) {
 		problem = errors.Join(problem, fmt.Errorf("adapter.image must not contain white space: it is %q", a.Image))
 	}
@@ -111,6 +116,27 @@ func concurrency(field string, number int) error {
 		return fmt.Errorf("%s must be from 1 to %d, not %d", field, maxConcurrency, number)
 	}
 	return nil
+}
+
+func (r Rollouts) validate() error {
+	if r.MaxConcurrent < 0 {
+		return fmt.Errorf("rollouts.maxConcurrent must not be negative: it is %d", r.MaxConcurrent)
+	}
+	return nil
+}
+
+// registryHost is a host as image references name it, or all names below one.
+var registryHost = regexp.MustCompile(`^((\*\.)?[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+func (r Registry) validate() error {
+	problems := []error{oneOf("registry.mode", r.Mode, RegistryEnabled, RegistryDisabled)}
+	for i, host := range r.AllowedHosts {
+		if !registryHost.MatchString(host) {
+			problems = append(problems, fmt.Errorf(
+				"registry.allowedHosts[%d]: %q is no registry such as docker.io, registry.example:5000 or *.registry.example", i, host))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func clusterDomain(domain string) error {

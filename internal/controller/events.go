@@ -25,6 +25,8 @@ const (
 	reasonSessionsNotShared = "SessionsNotShared"
 	reasonSessionsFull      = "SessionsFull"
 	reasonServerCrashes     = "ServerCrashes"
+	reasonAdapterOld        = "AdapterOld"
+	reasonImageLate         = "ImageLate"
 	noteBytes               = 1000
 )
 

@@ -57,13 +57,15 @@ type places struct {
 
 // imageLookup is one question, with its answer once it is there.
 type imageLookup struct {
-	spec  string    // the hash of the spec that asked
-	since time.Time // when the spec first asked
-	done  bool
-	image *registry.Image
-	err   *registry.Error
-	fails int
-	next  time.Time // when a failed one may be tried again
+	spec   string    // the hash of the spec that asked
+	name   string    // of the image
+	since  time.Time // when the spec first asked
+	done   bool
+	image  *registry.Image
+	err    *registry.Error
+	fails  int
+	next   time.Time       // when a failed one may be tried again
+	before *registry.Image // the answer to an earlier spec with the same image
 }
 
 // start makes lookups run until the context ends.
@@ -81,7 +83,7 @@ func (l *imageLookups) lookup(server types.NamespacedName, spec string, request 
 	known := l.lookups[server]
 	switch {
 	case known == nil || known.spec != spec:
-		known = &imageLookup{spec: spec, since: now}
+		known = &imageLookup{spec: spec, name: request.Image, since: now, before: known.answerFor(request.Image)}
 		if l.lookups == nil {
 			l.lookups = map[types.NamespacedName]*imageLookup{}
 		}
@@ -92,6 +94,18 @@ func (l *imageLookups) lookup(server types.NamespacedName, spec string, request 
 		l.ask(server, known, request)
 	}
 	return *known
+}
+
+// answerFor is the last answer for an image, or nil.
+func (l *imageLookup) answerFor(name string) *registry.Image {
+	switch {
+	case l == nil || l.name != name:
+		return nil
+	case l.image != nil:
+		return l.image
+	default:
+		return l.before
+	}
 }
 
 // ask asks in the background. l.mu is held.

@@ -6,41 +6,61 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// imagePatience is how long a server that speaks HTTP waits for what its image says, from
-// when the registry was first to be asked. The server can do without: the answer only says
-// under which user it runs. A server that names its command never waits.
-const imagePatience = 10 * time.Second
-
 // planTemplate decides on the pod template: the one that was rendered before, as long
 // as nothing that it was rendered from has changed, or else a new one. So a new
 // version of the operator restarts nothing by itself.
 func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
-	if s.current != nil {
-		s.rendered = s.current // until there is a better one
+	s.rendered = s.current // until there is a better one
+	if err := r.observeRollout(ctx, s); err != nil {
+		return err
 	}
 	if s.refusal != nil || s.keys == nil {
 		return nil
 	}
 	inputs := workload.InputsOf(s.server, s.references)
-	if s.current == nil || !s.current.Inputs.Match(s.server, s.references) {
+	switch {
+	case s.current != nil && s.current.Inputs.IsNewer() && s.isPlanned():
+		return r.takeOver(ctx, s, inputs)
+	case s.current == nil || !s.current.Inputs.MatchSpec(s.server):
 		image, ok := r.imageFor(s, inputs)
 		if !ok {
 			return nil
 		}
-		return r.renderNew(ctx, s, inputs, image)
+		return r.renderNew(ctx, s, inputs, image, "")
+	case s.current.Inputs.References != s.references:
+		return r.roll(ctx, s, inputs, causeReferences)
+	default:
+		return r.planUpgrade(ctx, s, inputs)
 	}
+}
+
+// isPlanned says whether the operator before this one has accepted the spec as it is now,
+// so that the newest template is for that spec.
+func (s *state) isPlanned() bool {
+	accepted := meta.FindStatusCondition(s.server.Status.Conditions, mcpv1alpha1.ConditionAccepted)
+	return accepted != nil && accepted.Reason == mcpv1alpha1.ReasonAccepted && accepted.ObservedGeneration == s.server.Generation
+}
+
+// takeOver keeps the template of a newer operator, and notes what it is rendered from in
+// the format of this one: after a downgrade, the format alone restarts nothing, and the next
+// change of the spec is noticed. What the spec refers to is taken to be unchanged.
+func (r *Reconciler) takeOver(ctx context.Context, s *state, inputs workload.Inputs) error {
+	rendered := *s.current
+	rendered.Inputs = inputs
+	return r.keep(ctx, s, rendered, "")
+}
+
+// planUpgrade decides about a template whose inputs are the same: it is outdated if this
+// operator would render another one, and replaced only where that is wanted.
+func (r *Reconciler) planUpgrade(ctx context.Context, s *state, inputs workload.Inputs) error {
 	template, err := r.render(s, s.current.Image)
 	if err != nil {
 		return err
@@ -48,10 +68,31 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	if s.outdated, err = differ(template, s.current.Template); err != nil {
 		return fmt.Errorf("compare pod templates of MCPServer %s: %w", s.name, err)
 	}
-	if s.outdated && s.server.Spec.Adapter.Upgrade == mcpv1alpha1.AdapterUpgradeRolling {
-		return r.renderNew(ctx, s, inputs, s.current.Image)
+	if s.outdated && r.upgradeOf(s.server) == mcpv1alpha1.AdapterUpgradeRolling {
+		return r.roll(ctx, s, inputs, causeUpgrade)
 	}
-	return nil
+	r.warnOfOldAdapter(s)
+	return r.resolveLater(ctx, s, inputs, template)
+}
+
+// upgradeOf is when a newer adapter reaches the server's pods.
+func (r *Reconciler) upgradeOf(server *mcpv1alpha1.MCPServer) mcpv1alpha1.AdapterUpgrade {
+	if own := server.Spec.Adapter.Upgrade; own != "" {
+		return own
+	}
+	return r.AdapterUpgrade
+}
+
+// roll renders the template of an unchanged spec anew, when it is the server's turn.
+func (r *Reconciler) roll(ctx context.Context, s *state, inputs workload.Inputs, cause string) error {
+	if !r.takeTurn(s) {
+		return nil
+	}
+	err := r.renderNew(ctx, s, inputs, s.current.Image, cause)
+	if s.rendered == s.current { // nothing came of it
+		r.noteRollout(s.name, s.rolloutSince(), s.now)
+	}
+	return err
 }
 
 // differ says whether two JSON texts mean different things: a revision's data comes
@@ -62,68 +103,6 @@ func differ(a, b json.RawMessage) (bool, error) {
 		return false, err
 	}
 	return !reflect.DeepEqual(one, other), nil
-}
-
-// imageFor says what the image is known to be, which may be nil, and whether it is
-// time to go on. If it is not, s.undecided is set.
-func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image, bool) {
-	if s.current != nil && s.current.Inputs.MatchSpec(s.server) {
-		return s.current.Image, true // the spec is the same: something that it refers to has changed
-	}
-	spec := &s.server.Spec
-	if registry.Host(spec.Image) == "" {
-		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", cut(spec.Image, commandBytes)))
-		return nil, false
-	}
-	if len(spec.Command) > 0 {
-		return nil, true
-	}
-	lookup := r.images.lookup(s.name, inputs.Spec, ImageRequest{
-		Namespace: s.name.Namespace, Image: spec.Image,
-		PullSecrets: pullSecretNames(spec), ServiceAccount: spec.ServiceAccountName,
-	}, s.now)
-	if lookup.done || lookup.err != nil { // the last error stands while it is tried again
-		return useAnswer(s, lookup)
-	}
-	if workload.NeedsImage(s.server) {
-		s.wait(mcpv1alpha1.ReasonProgressing, "asking the registry which program the image runs")
-		s.undecided = true
-		return nil, false
-	}
-	if rest := imagePatience - s.now.Sub(lookup.since); rest > 0 {
-		s.wait(mcpv1alpha1.ReasonProgressing, "asking the registry what the image says of itself")
-		s.again(rest)
-		s.undecided = true
-		return nil, false
-	}
-	return imageBefore(s), true
-}
-
-// useAnswer says what a registry's answer, which may be that there is none, leads to.
-func useAnswer(s *state, lookup imageLookup) (*registry.Image, bool) {
-	before := imageBefore(s)
-	switch {
-	case lookup.err == nil:
-		return lookup.image, true
-	case lookup.err.Kind == registry.Invalid || lookup.err.Kind == registry.Refused:
-		s.refuse(mcpv1alpha1.ReasonInvalidImage, lookup.err.Detail)
-		return nil, false
-	case before != nil || !workload.NeedsImage(s.server):
-		return before, true
-	}
-	s.wait(mcpv1alpha1.ReasonImageUnresolved, fmt.Sprintf("which program the image runs is not known yet: %s; "+
-		"the registry is asked again; setting spec.command makes it unnecessary", lookup.err.Detail))
-	s.again(max(lookup.next.Sub(s.now), time.Second))
-	s.undecided = true
-	return nil, false
-}
-
-// imageBefore is what the same image was resolved to the last time, or nil.
-func imageBefore(s *state) *registry.Image {
-	if s.current == nil || s.current.Image == nil || s.current.ImageName != s.server.Spec.Image {
-		return nil
-	}
-	return s.current.Image
 }
 
 // render renders the pod template as this operator would.
@@ -142,7 +121,7 @@ func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, e
 }
 
 // renderNew renders the pod template and keeps it in a new ControllerRevision.
-func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.Inputs, image *registry.Image) error {
+func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.Inputs, image *registry.Image, cause string) error {
 	template, err := r.render(s, image)
 	if unknown, ok := errors.AsType[*workload.CommandUnknownError](err); ok {
 		s.refuse(mcpv1alpha1.ReasonCommandUnknown, unknown.Error())
@@ -151,82 +130,7 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 	if err != nil {
 		return err
 	}
-	number, known, err := r.nextRevision(ctx, s)
-	if err != nil {
-		return err
-	}
-	if !known {
-		// The revision that is wanted may be there already. Applying the one that the cache
-		// shows would roll the Deployment back.
-		s.hold = true
-		s.wait(mcpv1alpha1.ReasonProgressing, "the manager's cache does not show the newest pod template yet")
-		s.again(lastLagRetry)
-		return nil
-	}
-	if ok, err := r.isAcceptable(ctx, s, template); err != nil || !ok {
-		return err
-	}
-	rendered := workload.Rendered{
+	return r.keep(ctx, s, workload.Rendered{
 		Inputs: inputs, ImageName: s.server.Spec.Image, Image: image, AdapterVersion: r.Adapter.Version, Template: template,
-	}
-	revision, err := workload.Revision(s.server, rendered, number)
-	if err != nil {
-		return err
-	}
-	err = r.Client.Create(ctx, revision)
-	if apierrors.IsAlreadyExists(err) { // its name is that of its content: it is ours, and the cache is behind
-		err = nil
-		if !s.hasRevision(revision.Name) {
-			err = r.adopt(ctx, s, revision)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("create ControllerRevision %s: %w", client.ObjectKeyFromObject(revision), err)
-	}
-	r.revisionLag.expect(s.name, revision.Name, s.now)
-	s.rendered, s.outdated = &rendered, false
-	return nil
-}
-
-// nextRevision is the number of the next revision, and whether the cache knows the
-// newest one. A revision is made once in a long while, so the API server is asked: two
-// of one number would make the template a matter of chance.
-func (r *Reconciler) nextRevision(ctx context.Context, s *state) (number int64, known bool, err error) {
-	var live appsv1.ControllerRevisionList
-	if err := r.Live.List(ctx, &live, client.InNamespace(s.name.Namespace), client.MatchingLabels{
-		mcpv1alpha1.LabelServer: s.name.Name, mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy, // as the cache selects them
-	}); err != nil {
-		return 0, false, fmt.Errorf("list ControllerRevisions of MCPServer %s: %w", s.name, err)
-	}
-	var cached string
-	if len(s.revisions) > 0 {
-		number, cached = s.revisions[0].Revision, s.revisions[0].Name
-	}
-	ours := slices.DeleteFunc(live.Items, func(revision appsv1.ControllerRevision) bool { return !ownedBy(&revision, s.server) })
-	sortRevisions(ours)
-	if len(ours) == 0 {
-		return number + 1, cached == "", nil
-	}
-	return number + 1, ours[0].Name == cached, nil
-}
-
-// adopt makes sure that a revision which exists already is the server's own.
-func (r *Reconciler) adopt(ctx context.Context, s *state, revision *appsv1.ControllerRevision) error {
-	existing := &appsv1.ControllerRevision{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(revision), existing); err != nil {
-		return err
-	}
-	if !ownedBy(existing, s.server) {
-		s.refuseForeign("ControllerRevision", existing)
-	}
-	return nil
-}
-
-func (s *state) hasRevision(name string) bool {
-	for i := range s.revisions {
-		if s.revisions[i].Name == name {
-			return true
-		}
-	}
-	return false
+	}, cause)
 }

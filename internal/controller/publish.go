@@ -29,7 +29,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	observed := status.Observed{
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
 		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
-		Image: resolvedImage(s), Adapter: adapterStatus(s),
+		Image: r.resolvedImage(s), Adapter: adapterStatus(s),
 		StartTimeout: workload.StartTimeout(s.server), Processes: r.processesOf(s), HasAffinity: hasAffinity(s),
 		Sessions: r.sessionsOf(s), SessionsLimit: sessionsLimit(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
@@ -117,12 +117,17 @@ func templateName(s *state) string {
 	return template.Metadata.Annotations[mcpv1alpha1.AnnotationTemplate]
 }
 
-// resolvedImage is what the server's image is known to be.
-func resolvedImage(s *state) *mcpv1alpha1.ResolvedImage {
+// resolvedImage is what the image of the server's pods is known to be. While there is no
+// template for the present spec, that is what it was before: the command of the new spec and
+// the image of the old one are not what runs.
+func (r *Reconciler) resolvedImage(s *state) *mcpv1alpha1.ResolvedImage {
 	if s.rendered == nil {
 		return nil
 	}
-	resolved := &mcpv1alpha1.ResolvedImage{}
+	if s.undecided || s.hold || s.refusal != nil {
+		return s.server.Status.Image
+	}
+	resolved := &mcpv1alpha1.ResolvedImage{Resolution: resolutionOf(r.Registries, s)}
 	for _, word := range workload.Command(s.server, s.rendered.Image) {
 		if len(resolved.Command) == commandWords {
 			break

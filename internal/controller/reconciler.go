@@ -8,6 +8,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/objectwatch"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -50,8 +52,15 @@ type Options struct {
 	Images ImageResolver
 	// Prober looks after the instances.
 	Prober Prober
+	// Registries are those that may be asked.
+	Registries registry.Policy
 	// Adapter is what pods get.
 	Adapter workload.Adapter
+	// AdapterUpgrade is when running pods get it, if the spec does not say; OnChange if empty.
+	AdapterUpgrade mcpv1alpha1.AdapterUpgrade
+	// MaxRollouts is how many servers are rolled out at a time without a change of their
+	// specs; 10 if 0.
+	MaxRollouts int
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
@@ -76,6 +85,7 @@ type Reconciler struct {
 
 	applied    appliedCache
 	images     imageLookups
+	rollouts   rollouts
 	references referenceIndex
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 	sessions   sessionCounts
@@ -99,6 +109,7 @@ type Reconciler struct {
 func New(options Options) *Reconciler {
 	r := &Reconciler{Options: options, unstored: newUnstored()}
 	r.images.resolver = options.Images
+	r.rollouts.most = cmp.Or(options.MaxRollouts, DefaultMaxRollouts)
 	return r
 }
 
@@ -173,6 +184,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
+	r.noteRollout(name, time.Time{}, r.Now())
 	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
 	r.keys.forget(name)

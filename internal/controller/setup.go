@@ -92,11 +92,14 @@ func trimPod(object any) (any, error) {
 	return object, nil
 }
 
-// trimDeployment drops the pod template: the rendered one is in a ControllerRevision.
+// trimDeployment drops the pod template, but for its name: the rendered one is in a
+// ControllerRevision.
 func trimDeployment(object any) (any, error) {
 	if deployment, ok := object.(*appsv1.Deployment); ok {
 		deployment.ManagedFields = nil
+		name := templateOf(deployment)
 		deployment.Spec.Template = corev1.PodTemplateSpec{}
+		deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: name}
 	}
 	return object, nil
 }

@@ -21,7 +21,8 @@ type warning struct {
 
 // onceReasons are the reasons of warnings that a server gets once.
 var onceReasons = []string{
-	reasonCatalogFlapping, reasonCatalogConflict, reasonServerCrashes, mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated,
+	reasonCatalogFlapping, reasonCatalogConflict, reasonServerCrashes, reasonAdapterOld, reasonImageLate,
+	mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated,
 }
 
 // warnOnce gives the server a warning Event, unless it has got that one already.

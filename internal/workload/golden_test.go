@@ -209,9 +209,9 @@ func TestGoldenOthers(t *testing.T) {
 	golden(t, file("catalog-trimmed.yaml"), CatalogConfigMap(in.Server,
 		Catalog{Digest: "sha256:cd", JSON: []byte(`{}`), Trimmed: "the schemas of 12 tools were left out"}), &corev1.ConfigMap{})
 	revision, err := Revision(in.Server, Rendered{
-		Inputs: Inputs{Spec: "s", References: "r"}, ImageName: in.Server.Spec.Image,
+		Inputs: Inputs{Format: 1, Content: []byte(`{"spec":{}}`), Hash: "h", References: "r"}, ImageName: in.Server.Spec.Image,
 		Image: &registry.Image{Reference: "a@b", Digest: "b"}, AdapterVersion: "v0.1.0", Template: []byte(`{"spec":{}}`),
-	}, 7)
+	}, 7, "ReferenceChange")
 	if err != nil {
 		t.Fatal(err)
 	}

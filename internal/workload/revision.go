@@ -17,16 +17,21 @@ const revisionHash = 5
 
 // Revision keeps a rendered pod template. It is created and never changed; its name is
 // that of its content and number, so that the same one cannot be made twice. Names of
-// ControllerRevisions may be longer than the 63 characters of a server's.
-func Revision(server *mcpv1alpha1.MCPServer, rendered Rendered, number int64) (*appsv1.ControllerRevision, error) {
+// ControllerRevisions may be longer than the 63 characters of a server's. The cause is why
+// the operator rendered it although the spec was the same; empty if the spec was new.
+func Revision(server *mcpv1alpha1.MCPServer, rendered Rendered, number int64, cause string) (*appsv1.ControllerRevision, error) {
 	content, err := json.Marshal(rendered)
 	if err != nil {
 		return nil, fmt.Errorf("encode ControllerRevision of MCPServer %s/%s: %w", server.Namespace, server.Name, err)
 	}
 	hash := sha256.Sum256(fmt.Appendf(nil, "%s\n%d", content, number))
-	return &appsv1.ControllerRevision{
+	revision := &appsv1.ControllerRevision{
 		ObjectMeta: createdMeta(server, server.Name+"-"+hex.EncodeToString(hash[:revisionHash])),
 		Data:       runtime.RawExtension{Raw: content},
 		Revision:   number,
-	}, nil
+	}
+	if cause != "" {
+		revision.Annotations = map[string]string{mcpv1alpha1.AnnotationCause: cause}
+	}
+	return revision, nil
 }

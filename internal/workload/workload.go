@@ -47,19 +47,6 @@ type Rendered struct {
 	Template json.RawMessage `json:"template"`
 }
 
-// Inputs are hashes of what a pod template is rendered from. As long as they are the
-// same, a template that was rendered once stays in use, whatever a newer operator
-// would make of them.
-type Inputs struct {
-	// Format says what Spec is a hash of, and so what the template has: see inputsAs.
-	Format int `json:"format,omitempty"`
-	// Spec is that of the part of the spec that concerns pods, with the annotation
-	// that asks for a refresh.
-	Spec string `json:"spec"`
-	// References is the digest of what the spec refers to.
-	References string `json:"references,omitempty"`
-}
-
 // Catalog is what a server offers, as it is kept for people and programs to read.
 type Catalog struct {
 	Digest string

@@ -176,7 +176,7 @@ func TestRevisionName(t *testing.T) {
 	server := readInput(t, "minimal").Server
 	name := func(rendered Rendered, number int64) string {
 		rendered.Template = []byte("{}")
-		revision, err := Revision(server, rendered, number)
+		revision, err := Revision(server, rendered, number, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestRevisionName(t *testing.T) {
 	if name(Rendered{}, 2) == first || name(Rendered{AdapterVersion: "v2"}, 1) == first {
 		t.Error("different revisions have one name")
 	}
-	if _, err := Revision(server, Rendered{Template: []byte("{")}, 1); err == nil {
+	if _, err := Revision(server, Rendered{Template: []byte("{")}, 1, ""); err == nil {
 		t.Error("a template that is no JSON was taken")
 	}
 }

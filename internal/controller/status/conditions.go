@@ -87,7 +87,7 @@ func (v *view) accepted() verdict {
 	if v.Refusal != nil {
 		return verdict{metav1.ConditionFalse, v.Refusal.Reason, v.Refusal.Message, 0}
 	}
-	if v.Waiting == nil {
+	if v.Waiting == nil || v.Waiting.Reason == mcpv1alpha1.ReasonRolloutQueued { // for which all of it was looked at
 		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAccepted, "the spec and what it refers to make sense", 0}
 	}
 	was, known := v.was(mcpv1alpha1.ConditionAccepted)

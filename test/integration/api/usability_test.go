@@ -36,7 +36,6 @@ func TestDefaultsThatUsersSee(t *testing.T) {
 			"callTimeout":  "10m",
 			"drainTimeout": "60s",
 		},
-		"adapter": map[string]any{"upgrade": "OnChange"},
 		"probe":   map[string]any{"interval": "10s", "timeout": "5s"},
 		"service": map[string]any{"type": "ClusterIP", "port": int64(80)},
 	}

@@ -67,6 +67,10 @@ type operatorOptions struct {
 	namespace string // the only one it looks at
 	config    *rest.Config
 	adapter   workload.Adapter
+	// What the manager's configuration says of these; nothing by default.
+	upgrade     mcpv1alpha1.AdapterUpgrade
+	maxRollouts int
+	registries  registry.Policy
 }
 
 // startOperator starts an operator for the namespace, until the test is over or it is
@@ -98,6 +102,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
 		Workers: config.Default().Concurrency.Reconciliations, Now: time.Now,
+		AdapterUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
 	})
 	metrics := prometheus.NewRegistry()
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})

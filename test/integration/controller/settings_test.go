@@ -1,26 +1,18 @@
 package controller
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
-	"github.com/slipway-mcp/slipway/internal/workload"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -108,86 +100,6 @@ func TestSettingsAreHealed(t *testing.T) {
 	g.Eventually(settingsOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(want))
 	g.Expect(shared.client.Delete(t.Context(), config)).To(Succeed())
 	g.Eventually(settingsOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(want))
-}
-
-// Pods of an operator that knew no settings have their hosts in flags. The next operator
-// leaves them alone until one of these is changed, which such a pod cannot have otherwise.
-func TestSettingsAfterAnUpgrade(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	namespace := newNamespace(t)
-	old := startOperator(t, namespace, nil)
-	server := newServer(namespace, "echo")
-	create(t, server)
-	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
-	old.stop()
-	revisions := listed(t, namespace, &appsv1.ControllerRevisionList{})
-	g.Expect(revisions).To(HaveLen(1))
-	revision := revisions[0].(*appsv1.ControllerRevision)
-	var rendered workload.Rendered
-	g.Expect(json.Unmarshal(revision.Data.Raw, &rendered)).To(Succeed())
-	rendered.Inputs = workload.Inputs{Spec: hashOfEarlierOperators(t, server)}
-	content, err := json.Marshal(rendered)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(shared.client.Delete(t.Context(), revision)).To(Succeed())
-	create(t, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-earlier", Labels: revision.Labels, OwnerReferences: revision.OwnerReferences},
-		Data:       runtime.RawExtension{Raw: content}, Revision: revision.Revision,
-	})
-	startOperator(t, namespace, nil)
-
-	newest := func() (name string) {
-		number := int64(0)
-		for _, object := range listed(t, namespace, &appsv1.ControllerRevisionList{}) {
-			if r := object.(*appsv1.ControllerRevision); r.Revision > number {
-				name, number = r.Name, r.Revision
-			}
-		}
-		return name
-	}
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(81)) })
-	g.Eventually(func() string { return status(t, server).Address.URL }).WithTimeout(hang.Guard).Should(HaveSuffix(":81/mcp"))
-	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent") // a new template would wait for the registry first
-	g.Expect(newest()).To(Equal("echo-earlier"), "the upgrade renders the pods anew")
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedHosts = []mcpv1alpha1.Host{"mcp.example.com"} })
-	g.Eventually(newest).WithTimeout(hang.Guard).ShouldNot(Equal("echo-earlier"))
-	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
-	after := newest()
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedHosts = nil })
-	g.Eventually(func() int64 { return status(t, server).ObservedGeneration }).WithTimeout(hang.Guard).Should(BeEquivalentTo(4))
-	g.Expect(newest()).To(Equal(after), "the pods take it over without being rendered anew")
-}
-
-// hashOfEarlierOperators is what an operator without settings wrote into its revisions:
-// a hash of all of the spec that is about pods.
-func hashOfEarlierOperators(t *testing.T, server *mcpv1alpha1.MCPServer) string {
-	t.Helper()
-	stored := &unstructured.Unstructured{}
-	stored.SetGroupVersionKind(mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"))
-	if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), stored); err != nil {
-		t.Fatal(err)
-	}
-	spec, _, err := unstructured.NestedMap(stored.Object, "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, other := range []string{"replicas", "suspend", "service", "probe", "adapter"} { // of adapter there is only upgrade
-		delete(spec, other)
-	}
-	for _, name := range []string{"idleTimeout", "maxLifetime", "callTimeout", "drainTimeout"} { // as Go spells them
-		session := spec["session"].(map[string]any)
-		duration, err := time.ParseDuration(session[name].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
-		session[name] = duration.String()
-	}
-	content, err := json.Marshal(map[string]any{"spec": spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := sha256.Sum256(content)
-	return hex.EncodeToString(hash[:16])
 }
 
 // A ConfigMap of somebody else's is left as it is, and no pod goes by it.

@@ -50,7 +50,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: upgrade
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterUpgrade
-      default: OnChange
     - name: verbosity
       type:
         scalar: numeric
@@ -145,6 +144,8 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Host
   scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ImageResolution
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Instance
   map:
     fields:
@@ -198,7 +199,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: adapter
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Adapter
-      default: {}
     - name: args
       type:
         list:
@@ -484,6 +484,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: digest
       type:
         scalar: string
+    - name: resolution
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ImageResolution
     - name: user
       type:
         scalar: string

@@ -40,8 +40,9 @@ type AdapterApplyConfiguration struct {
 	// and /messages, for clients that know nothing newer.
 	LegacySSE *bool `json:"legacySSE,omitempty"`
 	// upgrade says when the adapter of a new operator version reaches running
-	// pods. OnChange, which is the default: with the next change that restarts
-	// them anyway. Rolling: at once, by a rolling update.
+	// pods. OnChange: with the next change that restarts them anyway. Rolling: by
+	// a rolling update, as soon as it is this server's turn. When left out, the
+	// operator's configuration decides, which is OnChange unless it says otherwise.
 	Upgrade *apiv1alpha1.AdapterUpgrade `json:"upgrade,omitempty"`
 	// limits bound what a client or a server can make the adapter hold.
 	Limits *AdapterLimitsApplyConfiguration `json:"limits,omitempty"`

@@ -9,8 +9,9 @@ package v1alpha1
 type AdapterStatusApplyConfiguration struct {
 	// version is the version of the adapter in the current pod template.
 	Version *string `json:"version,omitempty"`
-	// outdated is true when the operator has a newer adapter, which will reach
-	// the pods with their next restart. See spec.adapter.upgrade.
+	// outdated is true when the operator would render the pods differently now:
+	// it has a newer adapter, or the registry has answered since. That reaches the
+	// pods with the next change that restarts them. See spec.adapter.upgrade.
 	Outdated *bool `json:"outdated,omitempty"`
 }
 

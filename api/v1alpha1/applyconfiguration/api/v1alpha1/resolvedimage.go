@@ -2,11 +2,22 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
 // ResolvedImageApplyConfiguration represents a declarative configuration of the ResolvedImage type for use
 // with apply.
 //
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImageApplyConfiguration struct {
+	// resolution says where the program and the user of the pods come from.
+	// Resolved: from the image, as its registry described it. NotAsked: from the
+	// spec, because it names a command or because the operator may not ask this
+	// registry. Unresolved: the registry did not answer in time, so the pods run as
+	// user 1000. It is asked again, and the next change of the spec takes over what
+	// it says.
+	Resolution *apiv1alpha1.ImageResolution `json:"resolution,omitempty"`
 	// digest is the digest of the image's manifest or index.
 	Digest *string `json:"digest,omitempty"`
 	// command is the program, with arguments, that runs as the server.
@@ -19,6 +30,14 @@ type ResolvedImageApplyConfiguration struct {
 // apply.
 func ResolvedImage() *ResolvedImageApplyConfiguration {
 	return &ResolvedImageApplyConfiguration{}
+}
+
+// WithResolution sets the Resolution field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Resolution field is set to the value of the last call.
+func (b *ResolvedImageApplyConfiguration) WithResolution(value apiv1alpha1.ImageResolution) *ResolvedImageApplyConfiguration {
+	b.Resolution = &value
+	return b
 }
 
 // WithDigest sets the Digest field in the declarative configuration to the given value
