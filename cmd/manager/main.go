@@ -124,6 +124,7 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		Events:  mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: adapter, Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Now: time.Now,
+		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
 	})
 	probes := prober.New(prober.Options{
 		Notify: reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: ctrlmetrics.Registry,

@@ -41,6 +41,9 @@ type Manager struct {
 	// adapter is what the pods of MCPServers get.
 	Adapter Adapter `json:"adapter"`
 
+	// pods says how the pods of MCPServers are made.
+	Pods Pods `json:"pods"`
+
 	// clusterDomain is what the names of Services end with.
 	ClusterDomain string `json:"clusterDomain"`
 
@@ -145,6 +148,24 @@ type Adapter struct {
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
 }
 
+// Pods says how the pods of MCPServers are made.
+type Pods struct {
+	// runAsUser is Fixed, which names a user for each container that needs one, or
+	// Assigned, which leaves that to the cluster, as OpenShift demands.
+	RunAsUser RunAsUser `json:"runAsUser"`
+}
+
+// RunAsUser says which part of the cluster chooses the user of a container whose spec
+// names none.
+type RunAsUser string
+
+const (
+	// RunAsUserFixed has the operator choose.
+	RunAsUserFixed RunAsUser = "Fixed"
+	// RunAsUserAssigned leaves it to an admission plugin of the cluster.
+	RunAsUserAssigned RunAsUser = "Assigned"
+)
+
 // AdapterImageVariable names the environment variable that holds the adapter's image.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
 
@@ -167,6 +188,7 @@ func Default() Manager {
 		Health:        Health{BindAddress: ":8081"},
 		Logging:       Logging{Format: LogFormatJSON},
 		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
+		Pods:          Pods{RunAsUser: RunAsUserFixed},
 		ClusterDomain: "cluster.local",
 	}
 }

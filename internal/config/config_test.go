@@ -39,6 +39,7 @@ func TestLoadFull(t *testing.T) {
 		Health:        Health{BindAddress: "[::1]:9081"},
 		Logging:       Logging{Format: LogFormatText, Level: 4},
 		Adapter:       Adapter{Image: "registry.example/slipway/sidecar:v1", ImagePullPolicy: corev1.PullAlways},
+		Pods:          Pods{RunAsUser: RunAsUserAssigned},
 		ClusterDomain: "k8s.example",
 		Namespaces:    []string{"team-a", "team-b"},
 	}

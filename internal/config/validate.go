@@ -32,6 +32,7 @@ func (c Manager) Validate() error {
 		bindAddress("health.bindAddress", c.Health.BindAddress),
 		c.Logging.validate(),
 		c.Adapter.validate(),
+		oneOf("pods.runAsUser", c.Pods.RunAsUser, RunAsUserFixed, RunAsUserAssigned),
 		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),

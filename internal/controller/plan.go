@@ -130,6 +130,7 @@ func imageBefore(s *state) *registry.Image {
 func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, error) {
 	template, err := workload.PodTemplate(workload.Input{
 		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain,
+		Users: r.Users,
 	})
 	if err != nil {
 		return nil, err

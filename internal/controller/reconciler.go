@@ -46,6 +46,8 @@ type Options struct {
 	Prober Prober
 	// Adapter is what pods get.
 	Adapter workload.Adapter
+	// Users says who chooses the user of a container whose spec names none.
+	Users workload.UserPolicy
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.

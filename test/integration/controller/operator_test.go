@@ -66,6 +66,7 @@ type operatorOptions struct {
 	namespace string // the only one it looks at
 	config    *rest.Config
 	adapter   workload.Adapter
+	users     workload.UserPolicy
 }
 
 // startOperator starts an operator for the namespace, until the test is over or it is
@@ -96,6 +97,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local", Now: time.Now,
+		Users: o.users,
 	})
 	metrics := prometheus.NewRegistry()
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})
