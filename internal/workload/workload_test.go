@@ -166,6 +166,20 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	}
 }
 
+func TestSessionAffinity(t *testing.T) {
+	server := readInput(t, "minimal").Server
+	for replicas, want := range map[int32]bool{0: false, 1: false, 2: true} {
+		server.Spec.Replicas = &replicas
+		affinity := Service(server).Spec.SessionAffinity
+		if got := affinity != nil && *affinity == corev1.ServiceAffinityClientIP; got != want {
+			t.Errorf("%d replicas: %t, want %t", replicas, got, want)
+		}
+		if !want && affinity != nil {
+			t.Errorf("%d replicas: %s is applied, so it cannot be left to others", replicas, *affinity)
+		}
+	}
+}
+
 func TestPodDisruptionBudget(t *testing.T) {
 	server := readInput(t, "minimal").Server
 	for replicas, want := range map[int32]bool{0: false, 1: false, 2: true} {
