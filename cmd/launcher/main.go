@@ -1,6 +1,7 @@
-// Command launcher is PID 1 of the MCP server's container. It starts the server once per
-// session and passes its standard input and output to the adapter in the other container.
-// It imports nothing outside the standard library and this module, because it has to run
+// Command launcher is PID 1 of the MCP server's container. It starts a stdio server once
+// per session, and passes its standard input and output to the adapter in the other
+// container. A server that speaks HTTP it starts once, and passes signals on to it. It
+// imports nothing outside the standard library and this module, because it has to run
 // in every image.
 package main
 
@@ -24,6 +25,7 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+	exitStart = 127 // as shells have it for a command that they cannot start
 
 	socketVariable  = "SLIPWAY_SOCKET"
 	defaultDeadline = 60 * time.Second
@@ -35,9 +37,18 @@ What it starts is fixed by its own arguments.
 
 Usage:
   launcher [flags] -- COMMAND [ARGUMENT...]
-  launcher drain [flags]    wait until the adapter has drained (a preStop hook)
+  launcher run -- COMMAND [ARGUMENT...]    start one process at once (an HTTP server)
+  launcher drain [flags]                   wait until the adapter has drained (a preStop hook)
 
 Flags:
+`
+
+const runUsage = `Start a command, pass all signals on to it, collect dead processes, and exit with
+its exit code, or with 128 and the number of the signal that ended it. A command
+that cannot start is exit code 127.
+
+Usage:
+  launcher run -- COMMAND [ARGUMENT...]
 `
 
 const drainUsage = `Wait until the adapter's sessions have ended. This is the preStop hook of the
@@ -55,23 +66,30 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "drain" {
-		return drain(args[1:], stdout, stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case "run":
+			return runOne(args[1:], stdout, stderr)
+		case "drain":
+			return drain(args[1:], stdout, stderr)
+		}
 	}
 	return launch(args, stdout, stderr)
 }
 
-// newFlags returns the flags that both commands have.
-func newFlags(name, text string, output io.Writer) (flags *flag.FlagSet, socket *string) {
-	flags = flag.NewFlagSet(name, flag.ContinueOnError)
+func newFlags(name, text string, output io.Writer) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(flags.Output(), text)
 		flags.PrintDefaults()
 	}
-	socket = flags.String("socket", cmp.Or(os.Getenv(socketVariable), launcher.DefaultSocket),
+	return flags
+}
+
+func socketFlag(flags *flag.FlagSet) *string {
+	return flags.String("socket", cmp.Or(os.Getenv(socketVariable), launcher.DefaultSocket),
 		"`path` of the Unix socket on which the adapter listens; $"+socketVariable+" sets the default")
-	return flags, socket
 }
 
 // parse says whether to go on, and otherwise the exit code. It writes help to standard
@@ -96,7 +114,8 @@ func parse(flags *flag.FlagSet, args []string, stdout io.Writer) (code int, proc
 }
 
 func launch(args []string, stdout, stderr io.Writer) int {
-	flags, socket := newFlags("launcher", usage, stderr)
+	flags := newFlags("launcher", usage, stderr)
+	socket := socketFlag(flags)
 	grace := flags.Duration("grace", launcher.DefaultGrace,
 		"`time` that a process group has between TERM and KILL when the launcher ends or the adapter is gone")
 	showVersion := flags.Bool("version", false, "print the version and exit")
@@ -126,8 +145,26 @@ func launch(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+func runOne(args []string, stdout, stderr io.Writer) int {
+	flags := newFlags("launcher run", runUsage, stderr)
+	if code, proceed := parse(flags, args, stdout); !proceed {
+		return code
+	}
+	if flags.NArg() == 0 || flags.Arg(0) == "" {
+		complain(stderr, "no command: name it, as in launcher run -- node server.js")
+		return exitUsage
+	}
+	exit, err := launcher.Init(flags.Args())
+	if err != nil {
+		complain(stderr, err)
+		return exitStart
+	}
+	return exit.ProcessCode()
+}
+
 func drain(args []string, stdout, stderr io.Writer) int {
-	flags, socket := newFlags("launcher drain", drainUsage, stderr)
+	flags := newFlags("launcher drain", drainUsage, stderr)
+	socket := socketFlag(flags)
 	deadline := flags.Duration("deadline", defaultDeadline, "longest `time` to wait")
 	if code, proceed := parse(flags, args, stdout); !proceed {
 		return code

@@ -19,12 +19,21 @@ func TestCommandLine(t *testing.T) {
 		stdout []string // what it must say
 		stderr []string
 	}{
-		"version":          {args: []string{"--version"}, stdout: []string{"launcher "}},
-		"help":             {args: []string{"--help"}, stdout: []string{"launcher [flags] -- COMMAND", "-socket path", "-grace time", "drain"}},
-		"help on drain":    {args: []string{"drain", "-h"}, stdout: []string{"launcher drain [flags]", "-deadline time", "-socket path"}},
-		"no command":       {args: nil, code: exitUsage, stderr: []string{"launcher: no command"}},
-		"empty command":    {args: []string{"--", ""}, code: exitError, stderr: []string{"launcher: no command"}},
-		"no such flag":     {args: []string{"--no-such-flag"}, code: exitUsage, stderr: []string{"no-such-flag", "Usage:"}},
+		"version":        {args: []string{"--version"}, stdout: []string{"launcher "}},
+		"help":           {args: []string{"--help"}, stdout: []string{"launcher [flags] -- COMMAND", "-socket path", "-grace time", "launcher run", "drain"}},
+		"help on drain":  {args: []string{"drain", "-h"}, stdout: []string{"launcher drain [flags]", "-deadline time", "-socket path"}},
+		"no command":     {args: nil, code: exitUsage, stderr: []string{"launcher: no command"}},
+		"empty command":  {args: []string{"--", ""}, code: exitError, stderr: []string{"launcher: no command"}},
+		"no such flag":   {args: []string{"--no-such-flag"}, code: exitUsage, stderr: []string{"no-such-flag", "Usage:"}},
+		"help on run":    {args: []string{"run", "-h"}, stdout: []string{"launcher run -- COMMAND", "127"}},
+		"run nothing":    {args: []string{"run", "--"}, code: exitUsage, stderr: []string{"launcher: no command"}},
+		"run no name":    {args: []string{"run", "--", ""}, code: exitUsage, stderr: []string{"launcher: no command"}},
+		"run, not found": {args: []string{"run", "--", "no-such-program"}, code: exitStart, stderr: []string{`launcher: start command "no-such-program": not found in PATH`}},
+		"run, no such file": {
+			args: []string{"run", "--", "/no/such/program", "--help"}, code: exitStart,
+			stderr: []string{`launcher: start command "/no/such/program": no such file or directory`},
+		},
+		"run, no program":  {args: []string{"run", "--", "/etc/passwd"}, code: exitStart, stderr: []string{`launcher: start command "/etc/passwd": permission denied`}},
 		"drain, nobody":    {args: []string{"drain"}},
 		"drain, arguments": {args: []string{"drain", "now"}, code: exitUsage, stderr: []string{"launcher: drain takes no arguments"}},
 	}

@@ -134,6 +134,7 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		Registries: registry.Policy{Disabled: cfg.Registry.Mode == config.RegistryDisabled, Hosts: cfg.Registry.AllowedHosts},
 		Adapter:    adapter, AdapterUpgrade: mcpv1alpha1.AdapterUpgrade(cfg.Adapter.Upgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
 		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
+		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
 	})
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{

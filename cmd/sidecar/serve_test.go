@@ -47,10 +47,18 @@ type program struct {
 func start(t *testing.T, uid uint32, name string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(filepath.Dir(sidecarProgram), name), args...)}
-	p.Stderr = p
 	if int(uid) != os.Getuid() {
 		p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
+	p.run(t)
+	return p
+}
+
+// run starts the program, and ends it with the test.
+func (p *program) run(t *testing.T) {
+	t.Helper()
+	p.Stderr = p
+	name := filepath.Base(p.Path)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +71,6 @@ func start(t *testing.T, uid uint32, name string, args ...string) *program {
 			t.Logf("%s wrote:\n%s", name, p.written())
 		}
 	})
-	return p
 }
 
 func (p *program) Write(data []byte) (int, error) {
@@ -85,10 +92,16 @@ func startSidecar(t *testing.T, args ...string) (p *program, admin string) {
 	t.Helper()
 	ports := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--drain-timeout", "1s"}
 	p = start(t, uint32(os.Getuid()), "sidecar", append(ports, args...)...)
+	return p, p.admin(t)
+}
+
+// admin waits for a sidecar to say where its admin port is.
+func (p *program) admin(t *testing.T) string {
+	t.Helper()
 	gomega.NewWithT(t).Eventually(func() []string {
 		return adminURL.FindStringSubmatch(p.written())
 	}).WithTimeout(hang.Guard).Should(gomega.HaveLen(2))
-	return p, adminURL.FindStringSubmatch(p.written())[1]
+	return adminURL.FindStringSubmatch(p.written())[1]
 }
 
 // Architecture §4.2: a pod that has reached its limit of processes allows no new

@@ -50,6 +50,9 @@ type Manager struct {
 	// registry says which registries are asked what images run.
 	Registry Registry `json:"registry"`
 
+	// pods says how the pods of MCPServers are made.
+	Pods Pods `json:"pods"`
+
 	// clusterDomain is what the names of Services end with.
 	ClusterDomain string `json:"clusterDomain"`
 
@@ -214,6 +217,24 @@ const (
 	RegistryDisabled RegistryMode = "Disabled"
 )
 
+// Pods says how the pods of MCPServers are made.
+type Pods struct {
+	// runAsUser is Fixed, which names a user for each container that needs one, or
+	// Assigned, which leaves that to the cluster, as OpenShift demands.
+	RunAsUser RunAsUser `json:"runAsUser"`
+}
+
+// RunAsUser says which part of the cluster chooses the user of a container whose spec
+// names none.
+type RunAsUser string
+
+const (
+	// RunAsUserFixed has the operator choose.
+	RunAsUserFixed RunAsUser = "Fixed"
+	// RunAsUserAssigned leaves it to an admission plugin of the cluster.
+	RunAsUserAssigned RunAsUser = "Assigned"
+)
+
 // AdapterImageVariable names the environment variable that holds the adapter's image.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
 
@@ -243,6 +264,7 @@ func Default() Manager {
 		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent, Upgrade: AdapterUpgradeOnChange},
 		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent},
 		Registry:      Registry{Mode: RegistryEnabled},
+		Pods:          Pods{RunAsUser: RunAsUserFixed},
 		ClusterDomain: "cluster.local",
 	}
 }

@@ -44,6 +44,7 @@ func TestLoadFull(t *testing.T) {
 			Mode: RegistryDisabled, AllowedHosts: []string{"docker.io", "*.registry.example:5000"}, CertificateAuthorityFile: "/etc/slipway/ca.crt",
 		},
 		Concurrency:   Concurrency{Reconciliations: 32, Probes: 64},
+		Pods:          Pods{RunAsUser: RunAsUserAssigned},
 		ClusterDomain: "k8s.example",
 		Namespaces:    []string{"team-a", "team-b"},
 	}

@@ -40,6 +40,7 @@ func (c Manager) Validate() error {
 		c.Concurrency.validate(),
 		c.Rollouts.validate(),
 		c.Registry.validate(),
+		oneOf("pods.runAsUser", c.Pods.RunAsUser, RunAsUserFixed, RunAsUserAssigned),
 		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),

@@ -65,8 +65,9 @@ func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []e
 	}
 	if replicas > 1 && before.Replicas <= 1 && after.Replicas > 1 { // and not only while pods are replaced
 		add(corev1.EventTypeWarning, reasonSessionsNotShared, actionReconcile,
-			"more than one pod serves this MCPServer and requests are not yet forwarded between them: a client that the Service sends to "+
-				"another pod than the one that has its session is answered 404 and must begin a new session")
+			"more than one pod serves this MCPServer and requests are not yet forwarded between them, so unless you have set another "+
+				"sessionAffinity its Service sends all requests of one client address to the same pod: clients behind one address, such as "+
+				"that of a proxy, share a pod, and when a pod goes away its sessions end, and their clients must begin new ones")
 	}
 	return events
 }

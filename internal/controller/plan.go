@@ -109,6 +109,7 @@ func differ(a, b json.RawMessage) (bool, error) {
 func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, error) {
 	template, err := workload.PodTemplate(workload.Input{
 		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain,
+		Users: r.Users,
 	})
 	if err != nil {
 		return nil, err

@@ -23,9 +23,10 @@ var claims = map[string][]fieldpath.Path{
 	"Deployment": {fieldpath.MakePathOrDie("spec", "template", "spec"), fieldpath.MakePathOrDie("spec", "strategy")},
 }
 
-// reclaim makes fields ours that somebody else has written where everything is ours.
+// reclaim makes fields ours that another manager has written where everything is ours.
 // Applying then removes what is not wanted: by itself it leaves alone what others have
-// added to a list, such as a renamed port beside the one with our name.
+// added to a list, such as a renamed port beside the one with our name. What is not ours
+// alone it leaves to the other manager: see yieldAffinity.
 func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) error {
 	claimed := claims[object.kind.Kind]
 	if claimed == nil {
@@ -37,6 +38,9 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 			return nil // it went away; applying makes it anew
 		}
 		return fmt.Errorf("get %s %s: %w", object.kind.Kind, s.in(object.name), err)
+	}
+	if err := yieldAffinity(object.config, live.ManagedFields); err != nil {
+		return err
 	}
 	fields, changed, err := moveFields(live.ManagedFields, claimed)
 	if err != nil || !changed {

@@ -61,6 +61,8 @@ type Options struct {
 	// MaxRollouts is how many servers are rolled out at a time without a change of their
 	// specs; 10 if 0.
 	MaxRollouts int
+	// Users says who chooses the user of a container whose spec names none.
+	Users workload.UserPolicy
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.

@@ -2,7 +2,8 @@
 // process has started when the session ends. It holds both ends of the socket between the
 // two containers of a pod: [Run] is the launcher, PID 1 of the server's container, and
 // [Host] is the adapter's end. [Direct] is the same without a socket, for one container
-// or a laptop; all of them share one supervisor.
+// or a laptop; all of them share one supervisor. [Init] has nothing to do with sessions: it
+// is PID 1 for a server that speaks HTTP.
 //
 // # The socket
 //

@@ -178,7 +178,7 @@ func newOOMWatch(kills func() uint64) *oomWatch {
 // claims says whether an end looks like one of those kills: the process died of a KILL
 // that the supervisor has not sent, or a shell reports one, and the counter has grown.
 func (o *oomWatch) claims(exit Exit, ours bool) bool {
-	const shellKilled = 128 + int(syscall.SIGKILL)
+	const shellKilled = signalCode + int(syscall.SIGKILL)
 	if ours || (exit.Signal != syscall.SIGKILL && exit.Code != shellKilled) {
 		return false
 	}

@@ -67,6 +67,18 @@ func (e Exit) String() string {
 	return "exit code " + strconv.Itoa(e.Code)
 }
 
+// signalCode plus the number of a signal is the exit code for it, as shells and container
+// runtimes have it.
+const signalCode = 128
+
+// ProcessCode returns the exit code of a program that ends as this process did.
+func (e Exit) ProcessCode() int {
+	if e.Signal != 0 {
+		return signalCode + int(e.Signal)
+	}
+	return e.Code
+}
+
 // Process is one started command. The caller closes both files. They are pipes that do
 // not block a thread.
 type Process struct {

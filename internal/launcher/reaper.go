@@ -94,12 +94,17 @@ func (s *supervisor) bury(pid int, c *child) bool {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	exit := Exit{Code: max(status.ExitStatus(), 0)}
-	if status.Signaled() {
-		exit.Signal = status.Signal()
-	}
+	exit := exitOfStatus(status)
 	exit.OOM = s.oom.claims(exit, c.killed)
 	s.sweeper.add(c)
 	go c.finish(exit)
 	return true
+}
+
+func exitOfStatus(status syscall.WaitStatus) Exit {
+	exit := Exit{Code: max(status.ExitStatus(), 0)}
+	if status.Signaled() {
+		exit.Signal = status.Signal()
+	}
+	return exit
 }

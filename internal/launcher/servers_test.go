@@ -26,6 +26,15 @@ func helper(name string, args []string) int {
 		return helperLauncher(args)
 	case "pid1":
 		return helperPID1(args)
+	case "init":
+		exit, err := Init(args)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return exit.ProcessCode()
+	case "signals":
+		return helperSignals()
 	case "echo":
 		_, _ = io.Copy(os.Stdout, os.Stdin)
 	case "exit": // when told to, with these words

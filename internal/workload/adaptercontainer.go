@@ -48,7 +48,7 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 		// promise.Broken: see the times of the keeper.
 		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
-		WithSecurityContext(adapterSecurity()).
+		WithSecurityContext(adapterSecurity(in)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithResources(resources).
 		WithVolumeMounts(

@@ -2,8 +2,11 @@ package workload
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/registry"
@@ -28,9 +31,9 @@ func (e *CommandUnknownError) Error() string {
 		`set spec.command to the server's program, such as ["node", "dist/index.js"]`, e.Image, why)
 }
 
-// NeedsImage says whether a pod template can be made only when the image is known: a
-// stdio server is started by the launcher, which must be told what to start. A server
-// that speaks HTTP is started by its container, whatever the image runs.
+// NeedsImage says whether a pod template can be made only when the image is known: the
+// launcher must be told what to start for each session of a stdio server. A server that
+// speaks HTTP can also be started by its container, whatever the image runs.
 func NeedsImage(server *mcpv1alpha1.MCPServer) bool {
 	return isStdio(server) && len(server.Spec.Command) == 0
 }
@@ -46,14 +49,38 @@ func Command(server *mcpv1alpha1.MCPServer, image *registry.Image) []string {
 	return command(server, image, func(word string) string { return word })
 }
 
-// launched is Command as a container spec must have it. Kubernetes replaces $(NAME) in
-// what a user writes, and leaves an image's own words alone.
-func launched(server *mcpv1alpha1.MCPServer, image *registry.Image) ([]string, error) {
-	words := command(server, image, literal)
-	if len(words) == 0 {
-		return nil, &CommandUnknownError{Image: server.Spec.Image, Resolved: image != nil}
+// usesLauncher says whether the launcher is the first process of the server's container.
+// An HTTP server can do without, and does so in three cases: its command is not known; it is
+// the image's own, which pins the image to its digest, and nodes are not to pull the image,
+// so that they may know it by its tag only; or the command wants to be PID 1 itself.
+func usesLauncher(in Input) bool {
+	if isStdio(in.Server) {
+		return true
 	}
-	return words, nil
+	if len(in.Server.Spec.Command) == 0 && in.Server.Spec.ImagePullPolicy == corev1.PullNever {
+		return false
+	}
+	words := Command(in.Server, in.Image)
+	return len(words) > 0 && !slices.Contains(inits, path.Base(words[0]))
+}
+
+// inits are programs that pass signals on and collect dead processes themselves. Some of
+// them, such as that of s6-overlay, which is /init, refuse to run unless they are PID 1.
+var inits = []string{"init", "s6-svscan", "systemd", "tini", "tini-static", "dumb-init", "docker-init", "catatonit"}
+
+// launched is the launcher's command: it starts a stdio server for each session, and an HTTP
+// server once. Kubernetes replaces $(NAME) in the words of a user, and must leave the image's
+// own words alone.
+func launched(in Input) ([]string, error) {
+	words := command(in.Server, in.Image, literal)
+	switch {
+	case len(words) == 0:
+		return nil, &CommandUnknownError{Image: in.Server.Spec.Image, Resolved: in.Image != nil}
+	case isStdio(in.Server):
+		return slices.Concat([]string{launcherPath, "--socket=" + socketPath, "--"}, words), nil
+	default:
+		return slices.Concat([]string{launcherPath, "run", "--"}, words), nil
+	}
 }
 
 func command(server *mcpv1alpha1.MCPServer, image *registry.Image, ofImage func(string) string) []string {

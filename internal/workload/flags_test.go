@@ -44,8 +44,11 @@ func TestProgramsTakeTheArguments(t *testing.T) {
 			run(t, "sidecar", append(args, "--verbosity=9"), "sidecar: verbosity 9: want 0 to 5\nsee sidecar serve --help")
 			hook := server.Lifecycle.PreStop.Exec.Command
 			run(t, filepath.Base(hook[0]), append(hook[1:], "more"), `launcher: drain takes no arguments, got ["more"]`)
-			if isStdio(readInput(t, name).Server) {
+			switch in := readInput(t, name); {
+			case isStdio(in.Server):
 				run(t, filepath.Base(server.Command[0]), server.Command[1:3], "launcher: no command: put it behind the flags, as in launcher -- node server.js")
+			case usesLauncher(in):
+				run(t, filepath.Base(server.Command[0]), server.Command[1:3], "launcher: no command: name it, as in launcher run -- node server.js")
 			}
 		})
 	}

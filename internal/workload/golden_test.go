@@ -216,6 +216,12 @@ func TestGoldenOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, file("revision.yaml"), revision, nil)
+	in.Users = UserAssigned
+	template, err := PodTemplate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, file("deployment-assigned.yaml"), Deployment(in.Server, template), &appsv1.Deployment{})
 }
 
 // The same input gives the same bytes: a map's order must not restart pods.

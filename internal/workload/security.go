@@ -33,18 +33,22 @@ func defaultSecurity() *corev1ac.SecurityContextApplyConfiguration {
 		WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))
 }
 
-// adapterSecurity is what the adapter is allowed. It depends on nothing that the user
-// says of the pod.
-func adapterSecurity() *corev1ac.SecurityContextApplyConfiguration {
-	return defaultSecurity().
-		WithRunAsUser(adapterUser).
-		WithRunAsGroup(adapterUser).
+// adapterSecurity is what the adapter is allowed. It depends on nothing that the spec says
+// of the pod, except that an adapter whose user the cluster assigns runs as the user of the
+// pod if the spec names one. That user is never root: the cluster assigns nothing to a pod
+// of root.
+func adapterSecurity(in Input) *corev1ac.SecurityContextApplyConfiguration {
+	security := defaultSecurity().
 		WithRunAsNonRoot(true).
 		WithReadOnlyRootFilesystem(true).
 		WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+	if _, pod := given(in.Server); in.Users != UserAssigned || isRoot(pod.RunAsUser) {
+		security.WithRunAsUser(adapterUser).WithRunAsGroup(adapterUser)
+	}
+	return security
 }
 
-// user says who the server runs as.
+// user says which user the server runs as.
 type user struct {
 	// set is what the container's runAsUser must be set to; nil leaves it as it is.
 	set *int64
@@ -53,14 +57,17 @@ type user struct {
 	known *int64
 }
 
-// chooseUser decides who the server runs as: who the spec says, for the container or
-// else for the pod; or else who the image says, if that is a number and not root; or
-// else a user of our own. A spec that allows root and names nobody has the image
-// decide.
+// chooseUser decides which user the server runs as: the one that the spec names, for the
+// container or else for the pod; or else the one that the cluster assigns, if it assigns
+// any; or else the image's, if that is a number and not root; or else defaultUser. A spec
+// that allows root and names no user has the image decide.
 func chooseUser(in Input) user {
 	container, pod := given(in.Server)
 	if chosen := either(container.RunAsUser, pod.RunAsUser); chosen != nil {
 		return user{known: chosen}
+	}
+	if in.Users == UserAssigned {
+		return user{}
 	}
 	number, ok := imageUser(in)
 	if ok {

@@ -151,6 +151,51 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
+// Where the cluster assigns users, pods name none but those that their spec names.
+func TestAssignedUsers(t *testing.T) {
+	const (
+		server  = `{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`
+		adapter = `{runAsNonRoot: true, readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+		fixed   = `{runAsUser: 65532, runAsGroup: 65532, runAsNonRoot: true, readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+		pod     = `{runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}`
+	)
+	for name, test := range map[string]struct {
+		container, pod             string // as the spec has them
+		image                      *registry.Image
+		want, wantAdapter, wantPod string
+		wantUID                    string // that the adapter is told
+	}{
+		"nothing said":          {"", "", nil, server, adapter, pod, ""},
+		"number of the image":   {"", "", &registry.Image{Reference: testDigest, User: "1001"}, server, adapter, pod, ""},
+		"name of the image":     {"", "", &registry.Image{Reference: testDigest, User: "node"}, server, adapter, pod, ""},
+		"user of the container": {`{runAsUser: 1000660000}`, "", nil, `{runAsUser: 1000660000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`, adapter, pod, "1000660000"},
+		"user of the pod":       {"", `{runAsUser: 7, fsGroup: 8}`, nil, server, adapter, `{runAsUser: 7, fsGroup: 8, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}`, "7"},
+		"pod of root":           {"", `{runAsUser: 0}`, nil, server, fixed, `{runAsUser: 0, runAsNonRoot: false, seccompProfile: {type: RuntimeDefault}}`, "0"},
+		"root where it is fine": {`{runAsNonRoot: false}`, "", nil, `{runAsNonRoot: false, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`, adapter, pod, ""},
+		"group, and no user":    {`{runAsGroup: 5}`, "", &registry.Image{Reference: testDigest, User: "1001"}, `{runAsGroup: 5, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`, adapter, pod, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, "user-unresolved")
+			in.Users, in.Image = UserAssigned, test.image
+			in.Server.Spec.SecurityContext = decode[corev1.SecurityContext](t, test.container)
+			in.Server.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{SecurityContext: decode[corev1.PodSecurityContext](t, test.pod)}
+			got := podOf(t, in)
+			if diff := cmp.Diff(decode[corev1.SecurityContext](t, test.want), got.Containers[0].SecurityContext); diff != "" {
+				t.Errorf("server (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(decode[corev1.SecurityContext](t, test.wantAdapter), got.InitContainers[0].SecurityContext); diff != "" {
+				t.Errorf("adapter (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(decode[corev1.PodSecurityContext](t, test.wantPod), got.SecurityContext); diff != "" {
+				t.Errorf("pod (-want +got):\n%s", diff)
+			}
+			if uid := argument(got.InitContainers[0].Args, "server-uid"); uid != test.wantUID {
+				t.Errorf("the adapter expects user %q, want %q", uid, test.wantUID)
+			}
+		})
+	}
+}
+
 func decode[T any](t *testing.T, text string) *T {
 	t.Helper()
 	if text == "" {

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +18,10 @@ const (
 	hookMargin = 5 * time.Second
 )
 
-// serverContainer is the user's container. That of a stdio server runs the launcher,
-// which starts the user's command for each session; that of an HTTP server is left to
-// run what it runs. Both wait for the adapter's drain before they end.
+// serverContainer is the user's container. The launcher in it starts the command of a stdio
+// server for each session, and that of an HTTP server once. An HTTP server whose command is
+// not known is started by the container itself: it need not wait for a registry. Both wait
+// for the adapter's drain before they end.
 func serverContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyConfiguration, error) {
 	spec := &in.Server.Spec
 	container := corev1ac.Container().
@@ -31,16 +31,18 @@ func serverContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCon
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithLifecycle(corev1ac.Lifecycle().WithPreStop(execHook(
 			launcherPath, "drain", "--socket="+socketPath, "--deadline="+(settleTime+drainTimeout(in.Server)+hookMargin).String())))
-	if isStdio(in.Server) {
-		words, err := launched(in.Server, in.Image)
+	if !isStdio(in.Server) {
+		container.WithPorts(corev1ac.ContainerPort().WithName(serverPortName).WithProtocol(corev1.ProtocolTCP).
+			WithContainerPort(serverPort(in.Server)))
+	}
+	if usesLauncher(in) {
+		words, err := launched(in)
 		if err != nil {
 			return nil, err
 		}
-		container.WithCommand(slices.Concat([]string{launcherPath, "--socket=" + socketPath, "--"}, words)...)
+		container.WithCommand(words...)
 	} else {
-		container.WithCommand(spec.Command...).WithArgs(spec.Args...).
-			WithPorts(corev1ac.ContainerPort().WithName(serverPortName).WithProtocol(corev1.ProtocolTCP).
-				WithContainerPort(serverPort(in.Server)))
+		container.WithCommand(spec.Command...).WithArgs(spec.Args...)
 	}
 	if spec.ImagePullPolicy != "" {
 		container.WithImagePullPolicy(spec.ImagePullPolicy)
@@ -59,10 +61,10 @@ func serverContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCon
 	return container, nil
 }
 
-// serverImage is the image that the container runs. When its own command is used, it
-// must be the very image that the command was read from.
+// serverImage is the image that the container runs. If its own command is used, it must be
+// the very image that the command was read from.
 func serverImage(in Input) string {
-	if NeedsImage(in.Server) && in.Image != nil && in.Image.Reference != "" {
+	if len(in.Server.Spec.Command) == 0 && usesLauncher(in) && in.Image != nil && in.Image.Reference != "" {
 		return in.Image.Reference
 	}
 	return in.Server.Spec.Image

@@ -11,7 +11,9 @@ import (
 )
 
 // Service is what clients connect to. It names no application protocol and leaves it
-// to a mesh to find out.
+// to a mesh to find out. A session lives in one pod, and pods do not forward requests to
+// each other. So with more than one pod all connections of a client address lead to the
+// same pod: most clients use several for one session.
 func Service(server *mcpv1alpha1.MCPServer) *corev1ac.ServiceApplyConfiguration {
 	service := corev1ac.Service(server.Name, server.Namespace).
 		WithLabels(labels(server)).
@@ -25,6 +27,9 @@ func Service(server *mcpv1alpha1.MCPServer) *corev1ac.ServiceApplyConfiguration 
 				WithProtocol(corev1.ProtocolTCP).
 				WithPort(servicePort(server)).
 				WithTargetPort(intstr.FromString(clientPortName))))
+	if Replicas(server) > 1 {
+		service.Spec.WithSessionAffinity(corev1.ServiceAffinityClientIP)
+	}
 	for key, value := range server.Spec.Service.Annotations {
 		service.WithAnnotations(map[string]string{key: string(value)})
 	}

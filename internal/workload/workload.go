@@ -18,6 +18,18 @@ type Adapter struct {
 	Version    string
 }
 
+// UserPolicy says who chooses the user of a container whose spec names none. Its zero value
+// is UserFixed.
+type UserPolicy string
+
+const (
+	// UserFixed has the operator choose.
+	UserFixed UserPolicy = "Fixed"
+	// UserAssigned leaves it to the cluster: OpenShift assigns each namespace a range of
+	// users, and refuses pods that name another one.
+	UserAssigned UserPolicy = "Assigned"
+)
+
 // Input is what a pod template is rendered from.
 type Input struct {
 	Server *mcpv1alpha1.MCPServer
@@ -30,6 +42,8 @@ type Input struct {
 	References string
 	// ClusterDomain is what the names of Services end with, such as cluster.local.
 	ClusterDomain string
+	// Users says who chooses the user of a container whose spec names none.
+	Users UserPolicy
 }
 
 // Rendered is a pod template as it was once rendered, with what it was rendered

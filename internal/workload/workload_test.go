@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/registry"
@@ -63,19 +64,43 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// A server that speaks HTTP needs to be told nothing, and is left as it is.
-func TestHTTPServerNeedsNoCommand(t *testing.T) {
-	in := readInput(t, "streamable-http")
-	if NeedsImage(in.Server) {
-		t.Error("needs the image")
-	}
-	in.Image = &registry.Image{Reference: testDigest, Entrypoint: []string{"entry"}, Cmd: []string{"cmd"}}
-	container := podOf(t, in).Containers[0]
-	if container.Command != nil || !cmp.Equal(container.Args, in.Server.Spec.Args) || container.Image != in.Server.Spec.Image {
-		t.Errorf("runs %q %q of %s", container.Command, container.Args, container.Image)
-	}
-	if want := []string{"entry", "--port=3000"}; !cmp.Equal(Command(in.Server, in.Image), want) {
-		t.Errorf("says that it runs %q, want %q", Command(in.Server, in.Image), want)
+// The launcher starts a server that speaks HTTP if the command is known. A server whose
+// command is not known runs all the same.
+func TestCommandOfHTTPServer(t *testing.T) {
+	image := &registry.Image{Reference: testDigest, Entrypoint: []string{"entry", "$HOME"}, Cmd: []string{"cmd"}}
+	const tag = "registry.example/echo:1.4"
+	for name, test := range map[string]struct {
+		spec        string // merged over the case's
+		image       *registry.Image
+		wantCommand []string
+		wantArgs    []string
+		wantImage   string
+	}{
+		"nothing known":             {"{}", nil, nil, []string{"--port=3000"}, tag},
+		"command":                   {"{command: [serve, $(PORT)]}", nil, []string{"/slipway/launcher", "run", "--", "serve", "$(PORT)", "--port=3000"}, nil, tag},
+		"image":                     {"{}", image, []string{"/slipway/launcher", "run", "--", "entry", "$$HOME", "--port=3000"}, nil, testDigest},
+		"image with its arguments":  {"{args: null}", image, []string{"/slipway/launcher", "run", "--", "entry", "$$HOME", "cmd"}, nil, testDigest},
+		"image without a program":   {"{args: null}", &registry.Image{Reference: testDigest}, nil, nil, tag},
+		"image that is not pulled":  {"{imagePullPolicy: Never}", image, nil, []string{"--port=3000"}, tag},
+		"command of such an image":  {"{imagePullPolicy: Never, command: [serve]}", image, []string{"/slipway/launcher", "run", "--", "serve", "--port=3000"}, nil, tag},
+		"command that is an init":   {"{command: [/usr/bin/tini, --, serve]}", nil, []string{"/usr/bin/tini", "--", "serve"}, []string{"--port=3000"}, tag},
+		"image whose entry is init": {"{}", &registry.Image{Reference: testDigest, Entrypoint: []string{"/init"}}, nil, []string{"--port=3000"}, tag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, "streamable-http")
+			if err := yaml.UnmarshalStrict([]byte(test.spec), &in.Server.Spec); err != nil {
+				t.Fatal(err)
+			}
+			in.Image = test.image
+			if NeedsImage(in.Server) {
+				t.Error("needs the image")
+			}
+			container := podOf(t, in).Containers[0]
+			got := []any{container.Command, container.Args, container.Image}
+			if diff := cmp.Diff([]any{test.wantCommand, test.wantArgs, test.wantImage}, got); diff != "" {
+				t.Errorf("command, arguments and image (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -138,6 +163,20 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	}
 	if service := Service(server); *service.Spec.Type != corev1.ServiceTypeClusterIP || *service.Spec.Ports[0].Port != 80 {
 		t.Errorf("service %s", encode(t, service))
+	}
+}
+
+func TestSessionAffinity(t *testing.T) {
+	server := readInput(t, "minimal").Server
+	for replicas, want := range map[int32]bool{0: false, 1: false, 2: true} {
+		server.Spec.Replicas = &replicas
+		affinity := Service(server).Spec.SessionAffinity
+		if got := affinity != nil && *affinity == corev1.ServiceAffinityClientIP; got != want {
+			t.Errorf("%d replicas: %t, want %t", replicas, got, want)
+		}
+		if !want && affinity != nil {
+			t.Errorf("%d replicas: %s is applied, so it cannot be left to others", replicas, *affinity)
+		}
 	}
 }
 

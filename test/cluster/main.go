@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/local"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
@@ -141,7 +142,11 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 	case "status":
 		return cluster.Status(ctx)
 	case "load":
-		return cluster.Load(ctx, args[1:]...)
+		if err := cluster.Load(ctx, args[1:]...); err != nil {
+			return err
+		}
+		printImages(os.Stdout, args[1:])
+		return nil
 	case "trust":
 		return cluster.Trust(ctx, args[1])
 	case "kill":
@@ -151,6 +156,22 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("unknown command %q", args[0])
+	}
+}
+
+// printImages prints the names that pods find the images of archives under.
+func printImages(out io.Writer, archives []string) {
+	for _, archive := range archives {
+		names, err := imagebuild.Names(archive)
+		switch {
+		case err != nil:
+			fmt.Fprintln(out, err)
+		case len(names) == 0:
+			fmt.Fprintf(out, "%s does not name its image: save the image by its name\n", archive)
+		}
+		for _, name := range names {
+			fmt.Fprintln(out, "image", name)
+		}
 	}
 }
 

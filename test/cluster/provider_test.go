@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/slipway-mcp/slipway/internal/imagebuild"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
@@ -206,6 +208,24 @@ func TestKindConfig(t *testing.T) {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("kind.yaml lacks %q", want)
 		}
+	}
+}
+
+// A user who has loaded an image is told by which name pods find it.
+func TestNamesOfLoadedImages(t *testing.T) {
+	image, err := imagebuild.Image(imagebuild.Spec{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Entrypoint: []string{"/x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	named, broken := filepath.Join(dir, "named.tar"), filepath.Join(dir, "broken.tar")
+	if err := errors.Join(imagebuild.WriteTar(named, "registry.example/mcp/echo:1.4", image), os.WriteFile(broken, []byte("no tar"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	printImages(&out, []string{broken, named})
+	if got := out.String(); !strings.HasSuffix(got, "\nimage registry.example/mcp/echo:1.4\n") || !strings.HasPrefix(got, "read names of images in "+broken) {
+		t.Errorf("printed %q", got)
 	}
 }
 

@@ -47,6 +47,16 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, volumeMounts: [{name: slipway-shared, mountPath: /x}]}`,
 		want:    `spec.volumeMounts: Invalid value: volumeMounts must not name volumes that start with slipway-: they are reserved`,
 	},
+	"mount of a volume that is not there": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: c, emptyDir: {}}, {name: d, emptyDir: {}}], volumeMounts: [{name: c, mountPath: /c}, {name: d, mountPath: /d}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: c, emptyDir: {}}], volumeMounts: [{name: c, mountPath: /c}, {name: d, mountPath: /d}]}`,
+		want:    `spec.volumeMounts: Invalid value: volumeMounts names volume d, which is not in volumes: add it there, or correct the name`,
+	},
+	"mount without any volumes": {
+		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: d, emptyDir: {}}], volumeMounts: [{name: d, mountPath: /d}, {name: d, mountPath: /e}]}`,
+		invalid: `{image: x, transport: {type: stdio}, volumeMounts: [{name: d, mountPath: /d}]}`,
+		want:    `spec.volumeMounts: Invalid value: volumeMounts names volume d, which is not in volumes: add it there, or correct the name`,
+	},
 	"reserved mount path": {
 		valid:   `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /data/slipway}]}`,
 		invalid: `{image: x, transport: {type: stdio}, volumes: [{name: data, emptyDir: {}}], volumeMounts: [{name: data, mountPath: /slipway}]}`,

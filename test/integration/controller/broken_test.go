@@ -118,7 +118,7 @@ func TestSlowServer(t *testing.T) {
 			t.Fatal(describe(now))
 		}
 		return saidBy(now, "Ready")
-	}).WithTimeout(2*hang.Guard).WithPolling(50 * time.Millisecond).Should(Equal("True Ready"))
+	}).WithTimeout(2 * hang.Guard).WithPolling(50 * time.Millisecond).Should(Equal("True Ready"))
 	for reason, count := range eventReasons(t, namespace) {
 		if strings.HasPrefix(reason, "Warning") {
 			t.Errorf("%d Events %s", count, reason)
@@ -157,19 +157,22 @@ func readyInstances(t *testing.T, server *mcpv1alpha1.MCPServer) []string {
 	return names
 }
 
-// What only the API server would refuse is refused with its words.
+// refusedVolumes are volumes that the schema of MCPServers allows, and that of pods does not.
+var refusedVolumes = []corev1.Volume{{Name: "no_where", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+
+// If the API server refuses the pod template, the status has its words.
 func TestInvalidSpec(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	startOperator(t, namespace, nil)
 	server := newServer(namespace, "echo")
-	server.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "nowhere", MountPath: "/data"}}
+	server.Spec.Volumes = refusedVolumes
 	create(t, server)
 	eventually(t, server, "Ready", "False InvalidSpec", "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec")
-	if got := meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message; !strings.Contains(got, "nowhere") {
+	if got := meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message; !strings.Contains(got, "no_where") {
 		t.Errorf("the message does not say what is wrong: %s", got)
 	}
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.VolumeMounts = nil })
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Volumes = nil })
 	eventually(t, server, "Ready", "True Ready")
 }
 
@@ -251,7 +254,7 @@ func TestSuspendOfAnInvalidServer(t *testing.T) {
 	namespace, server := readyServer(t)
 	before := podNames(t, namespace)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) {
-		s.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "nowhere", MountPath: "/data"}}
+		s.Spec.Volumes = refusedVolumes
 		s.Spec.Service.Port = new(int32(81))
 	})
 	eventually(t, server, "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec", "Available", "True Available")
@@ -262,7 +265,7 @@ func TestSuspendOfAnInvalidServer(t *testing.T) {
 
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty(), "the server does not stop")
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend, s.Spec.VolumeMounts = false, nil })
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend, s.Spec.Volumes = false, nil })
 	eventually(t, server, "Ready", "True Ready", "Stalled", "absent")
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), service)).To(Succeed())
 	g.Expect(service.Spec.Ports[0].Port).To(BeEquivalentTo(81))

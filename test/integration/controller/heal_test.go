@@ -57,7 +57,54 @@ func TestKeysAreMadeAnew(t *testing.T) {
 	g.Expect(podNames(t, namespace)).To(Equal(before), "pods were restarted")
 }
 
-// Whoever stops a server stops it, also when something else is wrong with it.
+// More than one replica makes the Service send a client address to one pod. An affinity that
+// a user has set on the Service stays.
+func TestSessionAffinity(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	_, server := readyServer(t)
+	service := &corev1.Service{ObjectMeta: objectMeta(server.Namespace, server.Name)}
+	affinity := func() corev1.ServiceAffinity {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+			return corev1.ServiceAffinity(err.Error())
+		}
+		return service.Spec.SessionAffinity
+	}
+	patch := func(to corev1.ServiceAffinity) {
+		g.Expect(shared.client.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sessionAffinity":"`+to+`"}}`)),
+			client.FieldOwner("kubectl-patch"))).To(Succeed())
+	}
+	// touch has the Service applied again, and waits for it.
+	port := int32(8080)
+	touch := func() {
+		port++
+		change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = &port })
+		g.Eventually(func() int32 {
+			_ = affinity()
+			return service.Spec.Ports[0].Port
+		}).WithTimeout(hang.Guard).Should(Equal(port))
+	}
+	scale := func(replicas int32) {
+		change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = &replicas })
+	}
+	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityNone))
+	scale(2)
+	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityClientIP))
+	scale(1)
+	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityNone))
+	scale(2)
+	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityClientIP))
+
+	patch(corev1.ServiceAffinityNone)
+	touch()
+	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityNone), "what a user has set was changed")
+	patch(corev1.ServiceAffinityClientIP)
+	scale(1)
+	touch()
+	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityClientIP), "what a user has set was changed")
+}
+
+// A user who stops a server stops it, also when something else is wrong with it.
 func TestSuspendOfARefusedServer(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

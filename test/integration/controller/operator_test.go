@@ -71,6 +71,7 @@ type operatorOptions struct {
 	upgrade     mcpv1alpha1.AdapterUpgrade
 	maxRollouts int
 	registries  registry.Policy
+	users       workload.UserPolicy
 }
 
 // startOperator starts an operator for the namespace, until the test is over or it is
@@ -103,6 +104,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
 		Workers: config.Default().Concurrency.Reconciliations, Now: time.Now,
 		AdapterUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
+		Users: o.users,
 	})
 	metrics := prometheus.NewRegistry()
 	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})

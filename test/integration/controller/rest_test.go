@@ -167,6 +167,37 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 	g.Eventually(func() bool { return status(t, waiting).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
 }
 
+// An operator that leaves users to the cluster renders other pods, and restarts none.
+func TestAssignedUsersRestartNothing(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	fixed := startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	before, pods := templateOf(t, server), podNames(t, namespace)
+	g.Expect(before.Spec.Containers[0].SecurityContext.RunAsUser).NotTo(BeNil())
+	fixed.stop()
+
+	startOperator(t, namespace, func(o *operatorOptions) { o.users = workload.UserAssigned })
+	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
+	g.Expect(templateOf(t, server)).To(Equal(before))
+	g.Expect(podNames(t, namespace)).To(Equal(pods))
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "now"}
+	})
+	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
+	spec := templateOf(t, server).Spec
+	for _, container := range append(spec.InitContainers, spec.Containers...) {
+		g.Expect(container.SecurityContext.RunAsUser).To(BeNil(), container.Name)
+		g.Expect(container.SecurityContext.RunAsGroup).To(BeNil(), container.Name)
+	}
+	g.Expect(spec.SecurityContext.FSGroup).To(BeNil())
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+}
+
 // A server that breaks is known to be broken, and one that is mended works again. How soon
 // is measured end to end, where nothing else runs.
 func TestServerBreaksLater(t *testing.T) {
