@@ -60,7 +60,10 @@ func TestBrokenServers(t *testing.T) {
 			mcpv1alpha1.ReasonServerExits, "/no/such/program",
 		},
 		"does not answer": {
-			func(s *mcpv1alpha1.MCPServerSpec) { s.Command = []string{hostileServer, "silent"} },
+			func(s *mcpv1alpha1.MCPServerSpec) {
+				s.Command = []string{hostileServer, "silent"}
+				s.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
+			},
 			mcpv1alpha1.ReasonServerSilent, "has not answered",
 		},
 		"cannot be pulled": {
@@ -150,6 +153,9 @@ func TestHostileServers(t *testing.T) {
 	} {
 		server := newServer(namespace, name)
 		server.Spec.Command = append([]string{hostileServer}, command...)
+		if name == "silent" {
+			server.Spec.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
+		}
 		create(t, server)
 	}
 	eventually(t, good, "Ready", "True Ready")
