@@ -1,6 +1,7 @@
 package adapterapi
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,12 +53,12 @@ func ParseProcesses(text string) (Processes, error) {
 		if err != nil {
 			return Processes{}, fmt.Errorf("read processes: %w", err)
 		}
-		numbers[i] = int64(number) //nolint:gosec // of 40 bits
+		numbers[i] = int64(number)
 	}
 	p := Processes{numbers[0], numbers[1], numbers[2], numbers[3], parts[counts]}
 	switch {
 	case p.Failed() > p.Ended || p.OutOfMemory > p.Crashed:
-		return Processes{}, fmt.Errorf("read processes: a part is larger than the whole")
+		return Processes{}, errors.New("read processes: a part is larger than the whole")
 	case len(p.Cause) > MaxCause || strings.ContainsFunc(p.Cause, func(r rune) bool { return r < ' ' || r > '~' }):
 		return Processes{}, fmt.Errorf("read processes: the cause is not at most %d bytes of printable ASCII", MaxCause)
 	}

@@ -191,14 +191,7 @@ func reason(err error) string {
 func (r *roundTripper) receive(note *note, message sent, response *http.Response) error {
 	limit := r.guard.limits.ReplyBytes
 	small := min(smallReply, limit)
-	e := statusError(response)
-	if e != nil {
-		e.Asked = r.asked(response.Request)
-	}
-	if e != nil && e.Class == Busy {
-		e.Failed = response.Header.Get(adapterapi.HeaderFailed) != ""
-		e.Detail = errorMessage(response, small)
-	}
+	e := r.statusError(response, small)
 	r.guard.status.Store(e)
 	if e != nil {
 		note.set(e)
@@ -316,6 +309,20 @@ func (r *roundTripper) asked(request *http.Request) string {
 	}
 	asked := url.URL{Scheme: r.target.Scheme, Host: r.target.Host, Path: r.target.Path, RawPath: r.target.RawPath}
 	return request.Method + " " + clean(asked.String())
+}
+
+// statusError returns the error for a status, or nil for success, with what the response says of it.
+func (r *roundTripper) statusError(response *http.Response, limit int) *Error {
+	e := statusError(response)
+	if e == nil {
+		return nil
+	}
+	e.Asked = r.asked(response.Request)
+	if e.Class == Busy {
+		e.Failed = response.Header.Get(adapterapi.HeaderFailed) != ""
+		e.Detail = errorMessage(response, limit)
+	}
+	return e
 }
 
 // statusError returns the error for a status, or nil for success.

@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +27,7 @@ var _ = Describe("At rest", Label("slow"), func() {
 		server := start(ctx, stdioServer(ctx, namespace))
 		broken := stdioServer(ctx, namespace, "/hostile", "silent")
 		broken.Name = "broken"
+		broken.Spec.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
 		Expect(cluster.Create(ctx, broken)).To(Succeed())
 		awaitStatus(ctx, broken, patience, HaveField("Status.Conditions", ContainElement(HaveField("Reason", mcpv1alpha1.ReasonServerSilent))))
 		awaitReplicas(ctx, server, 1)

@@ -160,7 +160,7 @@ var rules = map[string]rule{
 	"start timeout of no time": {
 		valid:   `{image: x, transport: {type: stdio}, session: {startTimeout: 1s}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {startTimeout: 999ms}}`,
-		want:    `session.startTimeout must be a duration from 1s to 1h`,
+		want:    `spec.session.startTimeout: Invalid value: "999ms": session.startTimeout must be a duration from 1s to 1h, such as 90s or 5m`,
 	},
 	"call timeout": {
 		valid:   `{image: x, transport: {type: stdio}, session: {callTimeout: 1m500ms}}`,

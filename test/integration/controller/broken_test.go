@@ -61,7 +61,8 @@ func TestBrokenServers(t *testing.T) {
 		},
 		"does not answer": {
 			func(s *mcpv1alpha1.MCPServerSpec) {
-				s.Command, s.Session.StartTimeout = []string{hostileServer, "silent"}, &metav1.Duration{Duration: time.Second}
+				s.Command = []string{hostileServer, "silent"}
+				s.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
 			},
 			mcpv1alpha1.ReasonServerSilent, "has not answered",
 		},
@@ -190,6 +191,9 @@ func TestHostileServers(t *testing.T) {
 	} {
 		server := newServer(namespace, name)
 		server.Spec.Command = append([]string{hostileServer}, command...)
+		if name == "silent" {
+			server.Spec.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
+		}
 		create(t, server)
 	}
 	eventually(t, good, "Ready", "True Ready")
