@@ -344,13 +344,13 @@ type substance struct {
 	reported, ready           bool
 	reason                    string
 	failures                  int64 // the second one matters, and no later one
-	crashes                   bool
+	crashes                   int64 // as with failures
 	offered, tooLarge, stored bool
 	digest                    string
 }
 
 func substanceOf(r Result) substance {
-	s := substance{outcome: r.Outcome, flapping: r.Flapping, silent: r.Message == "", crashes: r.Processes.Failed() > 0}
+	s := substance{outcome: r.Outcome, flapping: r.Flapping, silent: r.Message == "", crashes: min(r.Processes.Failed(), 2)}
 	if r.Report != nil {
 		s.reported, s.ready, s.reason = true, r.Report.Ready, r.Report.Reason
 		s.failures = min(r.Report.Failures, 2)

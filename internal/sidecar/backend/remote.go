@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -65,7 +66,7 @@ func connectURL(ctx context.Context, check func(context.Context) error, target m
 	if err := check(ctx); err != nil {
 		return keeper.Connection{}, fault.Caused(err, keeper.ErrNotListening)
 	}
-	return keeper.Connection{Target: target, Close: func() {}, Reason: func() error { return nil }}, nil
+	return keeper.Connection{Target: target, Close: func() {}, Reason: func(time.Duration) error { return nil }}, nil
 }
 
 // openRemote opens a session over a connection to a server that checks tokens itself.

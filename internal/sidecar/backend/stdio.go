@@ -143,9 +143,6 @@ func (p processes) findEra(ctx context.Context) {
 	}
 }
 
-// exitGrace is for the exit code of a process to arrive after the end of its output.
-const exitGrace = 100 * time.Millisecond
-
 // Connect implements Backend. The keeper has a process of its own.
 func (p processes) Connect(ctx context.Context, stateless bool) (keeper.Connection, error) {
 	server, err := p.pool.Acquire(ctx)
@@ -163,11 +160,11 @@ func (p processes) Connect(ctx context.Context, stateless bool) (keeper.Connecti
 	return keeper.Connection{
 		Target: mcpprobe.FramedPipes(output, input, p.Framing),
 		Close:  server.Close,
-		Reason: func() error {
+		Reason: func(patience time.Duration) error {
 			select {
 			case <-server.Done():
 				return server.Reason()
-			case <-time.After(exitGrace):
+			case <-time.After(patience):
 				return nil
 			}
 		},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
@@ -130,11 +131,23 @@ func (k *Keeper) list(ctx context.Context, session *mcpprobe.Session) (listing, 
 // explain returns why a server failed: the exit of its process, or the error if the process has not
 // ended by itself.
 func explain(err error, connection Connection) (reason adapterapi.Reason, died bool, why error) {
-	if exit := connection.Reason(); exit != nil {
+	class := mcpprobe.ClassOf(err)
+	patience := exitPatience
+	if class == mcpprobe.Closed {
+		patience = closedPatience
+	}
+	if exit := connection.Reason(patience); exit != nil {
 		return adapterapi.Exited, true, exit
 	}
-	return cmp.Or(reasons[mcpprobe.ClassOf(err)], adapterapi.Broken), false, err
+	return cmp.Or(reasons[class], adapterapi.Broken), false, err
 }
+
+// How long the keeper waits for the exit of a process, which explains more than an error does. A
+// process that has closed its output ends soon, but a busy machine may take a while to tell.
+const (
+	exitPatience   = 100 * time.Millisecond
+	closedPatience = 2 * time.Second
+)
 
 // reasons are those of errors by their class. Errors of other classes mean that the server is broken.
 var reasons = map[mcpprobe.Class]adapterapi.Reason{

@@ -21,8 +21,9 @@ type Connection struct {
 	Target mcpprobe.Target
 	// Close ends the server. It does not wait.
 	Close func()
-	// Reason returns why the server ended, or nil if it runs or the adapter has ended it.
-	Reason func() error
+	// Reason returns why the server ended, or nil if the adapter has ended it or it runs on for so
+	// long.
+	Reason func(patience time.Duration) error
 }
 
 // Options configure a Keeper.

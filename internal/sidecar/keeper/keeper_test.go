@@ -69,7 +69,7 @@ func (f *fleet) connect(context.Context, bool) (Connection, error) {
 	return Connection{
 		Target: mcpprobe.Pipes(output, input),
 		Close:  func() { stop(context.Canceled) },
-		Reason: func() error {
+		Reason: func(time.Duration) error {
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}
@@ -350,7 +350,7 @@ func TestKeeperWithoutCredentials(t *testing.T) {
 	defer server.Close()
 	k := newKeeper(t, &fleet{}, func(o *Options) {
 		o.Connect = func(context.Context, bool) (Connection, error) {
-			return Connection{Target: mcpprobe.HTTP(server.URL, nil), Close: func() {}, Reason: func() error { return nil }}, nil
+			return Connection{Target: mcpprobe.HTTP(server.URL, nil), Close: func() {}, Reason: func(time.Duration) error { return nil }}, nil
 		}
 	})
 	await(t, "a server that wants credentials", func() bool {
@@ -360,8 +360,8 @@ func TestKeeperWithoutCredentials(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	alive := Connection{Reason: func() error { return nil }}
-	dead := Connection{Reason: func() error { return errors.New("exit code 3") }}
+	alive := Connection{Reason: func(time.Duration) error { return nil }}
+	dead := Connection{Reason: func(time.Duration) error { return errors.New("exit code 3") }}
 	for name, test := range map[string]struct {
 		err        error
 		connection Connection

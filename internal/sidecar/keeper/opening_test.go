@@ -75,7 +75,7 @@ func (g *gate) connect(context.Context, bool) (Connection, error) {
 	return Connection{
 		Target: mcpprobe.Pipes(output, input),
 		Close:  func() { stop(context.Canceled) },
-		Reason: func() error {
+		Reason: func(time.Duration) error {
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}

@@ -234,7 +234,7 @@ func TestKeeperNamesTheURL(t *testing.T) {
 	defer server.Close()
 	k := newKeeper(t, &fleet{}, func(o *Options) {
 		o.Connect = func(context.Context, bool) (Connection, error) {
-			return Connection{Target: mcpprobe.HTTP(server.URL+"/wrong", nil), Close: func() {}, Reason: func() error { return nil }}, nil
+			return Connection{Target: mcpprobe.HTTP(server.URL+"/wrong", nil), Close: func() {}, Reason: func(time.Duration) error { return nil }}, nil
 		}
 	})
 	await(t, "a failure", func() bool { state, _ := k.State(); return state.Reason == adapterapi.Broken })

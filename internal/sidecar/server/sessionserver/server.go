@@ -142,7 +142,7 @@ func Connect(opened *session.Session) (keeper.Connection, error) {
 			_ = output.Close()
 			_ = read.Close()
 		},
-		Reason: func() error { return nil },
+		Reason: func(time.Duration) error { return nil },
 	}, nil
 }
 
