@@ -144,6 +144,9 @@ func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload
 		return err
 	}
 	s.outdated = true
+	if lookup.image.User == "" {
+		return nil // the launcher starts the image's command from then on, which users need not know
+	}
 	r.warnOnce(s, reasonImageLate, actionReconcile, fmt.Sprintf("the registry answered after the pods were rendered, so they run as user 1000 and not as the image says (user %q): "+
 		"the next change of the spec takes it over, or a new value of the annotation %s", cut(lookup.image.User, commandBytes), mcpv1alpha1.AnnotationRefresh))
 	return nil

@@ -75,7 +75,13 @@ func (g *gate) connect(context.Context, bool) (Connection, error) {
 	return Connection{
 		Target: mcpprobe.Pipes(output, input),
 		Close:  func() { stop(context.Canceled) },
-		Reason: func(time.Duration) error {
+		Reason: func(patience time.Duration) error {
+			if g.dies { // a moment after it has answered
+				select {
+				case <-ctx.Done():
+				case <-time.After(patience):
+				}
+			}
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}

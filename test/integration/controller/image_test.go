@@ -286,6 +286,7 @@ func TestRegistryThatAnswersTheSame(t *testing.T) {
 	server := newServer(namespace, "echo")
 	server.Spec.Image, server.Spec.Command = images.image(), nil
 	server.Spec.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportSSE, SSE: &mcpv1alpha1.SSETransport{Port: 3000}}
+	server.Spec.ImagePullPolicy = corev1.PullNever // so that the launcher does not start the image's command
 	create(t, server)
 	eventually(t, server, "Accepted", "True Accepted")
 	template := templateOf(t, server)
