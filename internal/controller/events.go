@@ -41,24 +41,9 @@ type event struct {
 // transitions are what has changed between two statuses, for a server that is to have
 // so many pods, and is worth an Event.
 func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []event {
-	var events []event
+	events := conditionTransitions(before, after)
 	add := func(kind, reason, action, note string) {
 		events = append(events, event{kind, reason, action, cut(note, noteBytes)})
-	}
-	stalled := changed(before, after, mcpv1alpha1.ConditionStalled)
-	if stalled != nil {
-		add(corev1.EventTypeWarning, stalled.Reason, actionReconcile, stalled.Message)
-	}
-	if ready := changed(before, after, mcpv1alpha1.ConditionReady); ready != nil {
-		switch {
-		case ready.Status == metav1.ConditionTrue:
-			add(corev1.EventTypeNormal, ready.Reason, actionReconcile, ready.Message)
-		case meta.IsStatusConditionTrue(before.Conditions, mcpv1alpha1.ConditionReady) && stalled == nil && !wanted(ready.Reason):
-			add(corev1.EventTypeWarning, ready.Reason, actionReconcile, ready.Message)
-		}
-	}
-	if available := changed(before, after, mcpv1alpha1.ConditionAvailable); available != nil && wanted(available.Reason) {
-		add(corev1.EventTypeNormal, available.Reason, actionReconcile, available.Message)
 	}
 	if before.CatalogDigest != "" && after.CatalogDigest != "" && before.CatalogDigest != after.CatalogDigest {
 		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before, after))
@@ -68,6 +53,30 @@ func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []e
 			"more than one pod serves this MCPServer and requests are not yet forwarded between them, so unless you have set another "+
 				"sessionAffinity its Service sends all requests of one client address to the same pod: clients behind one address, such as "+
 				"that of a proxy, share a pod, and when a pod goes away its sessions end, and their clients must begin new ones")
+	}
+	return events
+}
+
+// conditionTransitions are the changes of conditions that are worth an Event.
+func conditionTransitions(before, after *mcpv1alpha1.MCPServerStatus) []event {
+	var events []event
+	add := func(kind string, why *metav1.Condition) {
+		events = append(events, event{kind, why.Reason, actionReconcile, cut(why.Message, noteBytes)})
+	}
+	stalled := changed(before, after, mcpv1alpha1.ConditionStalled)
+	if stalled != nil {
+		add(corev1.EventTypeWarning, stalled)
+	}
+	if ready := changed(before, after, mcpv1alpha1.ConditionReady); ready != nil {
+		switch {
+		case ready.Status == metav1.ConditionTrue:
+			add(corev1.EventTypeNormal, ready)
+		case meta.IsStatusConditionTrue(before.Conditions, mcpv1alpha1.ConditionReady) && stalled == nil && !wanted(ready.Reason):
+			add(corev1.EventTypeWarning, ready)
+		}
+	}
+	if available := changed(before, after, mcpv1alpha1.ConditionAvailable); available != nil && wanted(available.Reason) {
+		add(corev1.EventTypeNormal, available)
 	}
 	return events
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,7 +94,8 @@ func TestStandbyIsWarm(t *testing.T) {
 	standby := startElected(t, managerAccount, election, "")
 	g.Eventually(standby.ready).WithTimeout(hang.Guard).Should(Succeed())
 	g.Expect(holder(t)).To(Equal(first), "it is no standby")
-	g.Eventually(func(g Gomega) int { return metric(g, standby, token, "slipway_servers{") }).WithTimeout(hang.Guard).Should(Equal(servers))
+	// Other tests leave servers of their own.
+	g.Eventually(func(g Gomega) int { return metric(g, standby, token, "slipway_servers{") }).WithTimeout(hang.Guard).Should(BeNumerically(">=", servers))
 	more := func() map[string]int {
 		more := openWatches(t)
 		for resource, count := range before {
@@ -190,7 +192,7 @@ func TestManagerKnowsItsMemoryLimit(t *testing.T) {
 		Name: "SLIPWAY_MEMORY_LIMIT", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}},
 	}))
 	limit := container.Resources.Limits.Memory().Value()
-	t.Setenv("SLIPWAY_MEMORY_LIMIT", fmt.Sprint(limit))
+	t.Setenv("SLIPWAY_MEMORY_LIMIT", strconv.FormatInt(limit, 10))
 	token := metricsToken(t, newNamespace(t, shared, "memory-"))
 	manager := startManager(t, managerAccount, "")
 	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
