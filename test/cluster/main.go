@@ -165,12 +165,12 @@ func printImages(out io.Writer, archives []string) {
 		names, err := imagebuild.Names(archive)
 		switch {
 		case err != nil:
-			fmt.Fprintln(out, err)
+			_, _ = fmt.Fprintln(out, err)
 		case len(names) == 0:
-			fmt.Fprintf(out, "%s does not name its image: save the image by its name\n", archive)
+			_, _ = fmt.Fprintf(out, "%s does not name its image: save the image by its name\n", archive)
 		}
 		for _, name := range names {
-			fmt.Fprintln(out, "image", name)
+			_, _ = fmt.Fprintln(out, "image", name)
 		}
 	}
 }
