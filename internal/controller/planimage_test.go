@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,9 +135,10 @@ func TestLateAnswerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
-		silent := true
+		var silent atomic.Bool
+		silent.Store(true)
 		r := New(Options{Images: resolverFunc(func(ctx context.Context, _ ImageRequest) (registry.Image, error) {
-			if silent {
+			if silent.Load() {
 				<-ctx.Done()
 				return registry.Image{}, ctx.Err()
 			}
@@ -152,11 +154,11 @@ func TestLateAnswerIsKept(t *testing.T) {
 		if image, ok := look(); image != nil || !ok {
 			t.Fatalf("%+v, go on: %t", image, ok)
 		}
-		silent = false
+		silent.Store(false)
 		time.Sleep(lookupTimeout + firstLookupPause)
 		look()
 		synctest.Wait()
-		silent = true
+		silent.Store(true)
 		for _, change := range []string{"--one", "--two"} {
 			server.Spec.Args = []string{change}
 			look()

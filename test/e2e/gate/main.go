@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -30,13 +32,45 @@ func main() {
 	failed := make(chan error, 2)
 	for address, handler := range map[string]http.Handler{
 		proxyAddress:    http.HandlerFunc(connect),
-		registryAddress: registry.New(registry.Logger(log.New(io.Discard, "", 0))),
+		registryAddress: slowly(registry.New(registry.Logger(log.New(io.Discard, "", 0)))),
 	} {
 		server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: headerTimeout}
 		go func() { failed <- server.ListenAndServe() }()
 	}
 	fmt.Fprintln(os.Stderr, "gate:", <-failed)
 	os.Exit(1)
+}
+
+const (
+	// slowRepositories begins the paths of repositories whose layers come slowly, as from a registry
+	// that is far away.
+	slowRepositories = "/v2/slow/"
+	slowPiece        = 64 << 10 // bytes
+	slowRate         = 4 << 20  // bytes a second
+)
+
+// slowly serves the layers of some repositories slowly.
+func slowly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, slowRepositories) && strings.Contains(r.URL.Path, "/blobs/") {
+			w = slowWriter{w}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+type slowWriter struct{ http.ResponseWriter }
+
+func (w slowWriter) Write(content []byte) (written int, err error) {
+	for piece := range slices.Chunk(content, slowPiece) {
+		n, err := w.ResponseWriter.Write(piece)
+		written += n
+		if err != nil {
+			return written, err
+		}
+		time.Sleep(time.Second * slowPiece / slowRate)
+	}
+	return written, nil
 }
 
 // connect joins the client with the address that it asks for.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ways are what the server can do wrong.
@@ -25,6 +26,8 @@ var ways = map[string]func(*server, request){
 	},
 	"tools":       func(s *server, r request) { s.list(r, tools(s.size), "") },
 	"description": func(s *server, r request) { s.list(r, tool("large", strings.Repeat("x", s.size)), "") },
+	"mortal":      func(s *server, r request) { s.list(r, tool("calm", ""), "") }, // and exits after so many seconds
+	"slow":        func(s *server, r request) { s.list(r, tool("calm", ""), "") }, // and begins to read after so many seconds
 	"flapping":    func(s *server, r request) { s.list(r, tool("tool-"+strconv.Itoa(s.count), ""), ""); s.changed() },
 }
 
@@ -54,6 +57,12 @@ func main() {
 	way := os.Args[1]
 	if way == "exit" && s.size == 0 { // at once
 		exit()
+	}
+	switch lifetime := time.Duration(s.size) * time.Second; way {
+	case "mortal":
+		time.AfterFunc(lifetime, exit)
+	case "slow":
+		time.Sleep(lifetime)
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
