@@ -107,10 +107,7 @@ func differ(a, b json.RawMessage) (bool, error) {
 
 // render renders the pod template as this operator would.
 func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, error) {
-	template, err := workload.PodTemplate(workload.Input{
-		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain,
-		Users: r.Users,
-	})
+	template, err := workload.PodTemplate(r.input(s, image))
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +116,13 @@ func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, e
 		return nil, fmt.Errorf("encode pod template of MCPServer %s: %w", s.name, err)
 	}
 	return encoded, nil
+}
+
+// input is what the pod template is rendered from.
+func (r *Reconciler) input(s *state, image *registry.Image) workload.Input {
+	return workload.Input{
+		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain, Users: r.Users,
+	}
 }
 
 // renderNew renders the pod template and keeps it in a new ControllerRevision.

@@ -78,7 +78,9 @@ func useAnswer(s *state, lookup imageLookup) (*registry.Image, bool) {
 	if before := imageBefore(s, lookup); !isWrong && (before != nil || !workload.NeedsImage(s.server)) {
 		return before, true
 	}
-	s.again(max(lookup.next.Sub(s.now), time.Second))
+	if lookup.done { // otherwise the answer brings the next look
+		s.again(max(lookup.next.Sub(s.now), time.Second))
+	}
 	s.undecided = true
 	text := fmt.Sprintf("which program the image runs is not known: %s; %s; the registry is asked again", problem.Detail, adviceFor(problem.Kind))
 	switch {
@@ -144,7 +146,7 @@ func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload
 		return err
 	}
 	s.outdated = true
-	if lookup.image.User == "" {
+	if !workload.UserDependsOnImage(r.input(s, lookup.image)) {
 		return nil // the launcher starts the image's command from then on, which users need not know
 	}
 	r.warnOnce(s, reasonImageLate, actionReconcile, fmt.Sprintf("the registry answered after the pods were rendered, so they run as user 1000 and not as the image says (user %q): "+

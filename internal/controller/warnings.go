@@ -88,7 +88,7 @@ func (r *Reconciler) processesOf(s *state) adapterapi.Processes {
 		sum.Crashed += p.Crashed
 		sum.OutOfMemory += p.OutOfMemory
 		sum.Unstartable += p.Unstartable
-		if failed := p.Crashed + p.Unstartable; failed > most {
+		if failed := p.Failed(); failed > most || failed == most && failed > 0 && p.Cause < sum.Cause {
 			most, sum.Cause = failed, p.Cause
 		}
 	}
@@ -136,7 +136,8 @@ func (c *processCounts) forget(server types.NamespacedName) {
 	delete(c.servers, server)
 }
 
-// hasAffinity says whether the Service keeps each client address on one pod.
+// hasAffinity says whether the Service keeps each client address on one pod. A Service that was just
+// applied does, unless the user has set something else, which the next look shows.
 func hasAffinity(s *state) bool {
-	return s.service != nil && s.service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+	return s.serviceApplied || s.service != nil && s.service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 }

@@ -86,7 +86,10 @@ func newBackend(env *backend.Env, starter child.Starter) backend.Backend {
 
 func (a *Adapter) newKeeper(starter child.Starter) *keeper.Keeper {
 	initializeFirst, only := a.backend.ProbeOrder()
-	container, _ := starter.(child.Container)
+	var container child.Container
+	if a.env.Transport == config.Stdio { // the launcher of another server does not connect
+		container, _ = starter.(child.Container)
+	}
 	return keeper.New(keeper.Options{
 		Connect: a.backend.Connect, Starts: a.env.Transport == config.Stdio, Container: container,
 		StartTimeout: a.env.StartTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,

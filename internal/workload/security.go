@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +84,14 @@ func chooseUser(in Input) user {
 		return user{}
 	}
 	return user{set: new(int64(defaultUser)), known: new(int64(defaultUser))}
+}
+
+// UserDependsOnImage says whether the server would run as another user if nothing were known of its
+// image.
+func UserDependsOnImage(in Input) bool {
+	without := in
+	without.Image = nil
+	return !reflect.DeepEqual(chooseUser(in), chooseUser(without))
 }
 
 // imageUser is the user that the image names, if it is a number other than root's.

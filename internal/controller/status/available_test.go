@@ -109,6 +109,30 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			},
 			want: "ServerExits", with: reconciling, words: []string{"exit code 1"},
 		},
+		"the server's container ended again after a week": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, serverOf(p).RestartCount = exited, 1
+				serverOf(p).LastTerminationState = terminated(1, "Error", "")
+				serverOf(p).LastTerminationState.Terminated.FinishedAt = ago(7 * 24 * time.Hour)
+			},
+			want: "ServerExits", with: reconciling, words: []string{"exit code 1"},
+		},
+		"ErrImagePull after a restart": {
+			pod: func(p *corev1.Pod) {
+				serverOf(p).State, serverOf(p).LastTerminationState = waiting("ErrImagePull", "HTTP 429"), terminated(1, "Error", "")
+				serverOf(p).LastTerminationState.Terminated.FinishedAt = ago(time.Second)
+			},
+			want: "ImagePullFailed", with: reconciling, words: []string{"HTTP 429"},
+		},
+		"there is no memory for a process": {
+			result: reported(adapterapi.Unstartable, "no room for another server process: process refused (memory): 29 of 32 MiB in use"),
+			want:   "ServerExits", with: stalled, words: []string{"29 of 32 MiB in use; raise spec.resources.limits.memory"},
+		},
+		"the HTTP server listens no more": {
+			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
+			result: failed(0, adapterapi.Unstartable, "connection refused"),
+			want:   "ServerSilent", with: reconciling, words: []string{"connection refused"},
+		},
 		"the server's container ended again": {
 			pod: func(p *corev1.Pod) {
 				serverOf(p).State, serverOf(p).LastTerminationState, serverOf(p).RestartCount = exited, exited, 1

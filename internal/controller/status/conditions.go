@@ -163,6 +163,8 @@ func some(number int32, thing string) string {
 // (Stalled) or is there ("").
 func (v *view) progress(available, verified verdict, asking *Obstacle) (string, Obstacle) {
 	switch {
+	case v.isStopped():
+		return v.stopping()
 	case v.Refusal != nil:
 		return mcpv1alpha1.ConditionStalled, *v.Refusal
 	case v.off != "":

@@ -123,6 +123,14 @@ var truthTable = map[string]struct {
 		want:    "Available=False/Suspended Accepted=True/Accepted Verified=Unknown/Suspended",
 		kstatus: "Current",
 	},
+	"suspended, and the spec is refused": {
+		change: func(o *Observed) {
+			o.setPods(0)
+			o.Server.Spec.Suspend, o.Refusal = true, &Obstacle{mcpv1alpha1.ReasonReferenceNotFound, "no Secret"}
+		},
+		want:    "Available=False/Suspended Accepted=False/ReferenceNotFound Verified=Unknown/Suspended",
+		kstatus: "Current",
+	},
 	"suspended, and the last pod is draining": {
 		change: func(o *Observed) {
 			o.Server.Spec.Suspend, o.Deployment.Spec.Replicas = true, new(int32(0))

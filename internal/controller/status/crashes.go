@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +49,11 @@ func processCrashes(o Observed) string {
 	cause := p.Cause
 	// A remedy is told only where it fits most failures.
 	remedy := fmt.Sprintf("see kubectl logs -n %s -l %s -c %s", o.Server.Namespace, o.Selector, mcpv1alpha1.ContainerServer)
-	if p.OutOfMemory*2 >= failed {
+	switch {
+	case p.OutOfMemory*2 >= failed:
 		cause, remedy = "out of memory", moreMemory
+	case strings.Contains(cause, "memory"):
+		remedy = moreMemory
 	}
 	text := fmt.Sprintf("%d of %d processes %s in %d minutes", failed, max(p.Ended, failed), how, int(crashWindow/time.Minute))
 	if cause != "" {

@@ -44,6 +44,10 @@ func TestCrashes(t *testing.T) {
 			processes: adapterapi.Processes{Ended: 3, Unstartable: 3, Cause: "permission denied"},
 			want:      "3 of 3 processes could not be started in 5 minutes: permission denied; " + logs,
 		},
+		"starts without memory": {
+			processes: adapterapi.Processes{Ended: 3, Unstartable: 3, Cause: "no memory for another process"},
+			want:      "3 of 3 processes could not be started in 5 minutes: no memory for another process; raise spec.resources.limits.memory",
+		},
 		"both": {
 			processes: adapterapi.Processes{Ended: 5, Crashed: 1, Unstartable: 3},
 			want:      "4 of 5 processes ended by themselves or could not be started in 5 minutes; " + logs,

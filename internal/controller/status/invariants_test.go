@@ -95,10 +95,14 @@ func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 			t.Errorf("%s is of generation %d of %d, and the server is at rest", c.Type, c.ObservedGeneration, got.ObservedGeneration)
 		}
 	}
-	if meta.IsStatusConditionFalse(got.Conditions, "Accepted") && !is(stalled) && !is(reconciling) {
+	isStopped := meta.FindStatusCondition(got.Conditions, "Ready") == nil
+	if meta.IsStatusConditionFalse(got.Conditions, "Accepted") && !is(stalled) && !is(reconciling) && !isStopped {
 		t.Error("refused, and nobody needs to act")
 	}
-	if meta.FindStatusCondition(got.Conditions, "Ready") == nil {
+	if isStopped {
+		if is(stalled) {
+			t.Error("stopped and stalled")
+		}
 		available := find(t, got, "Available")
 		if available.Reason != mcpv1alpha1.ReasonSuspended && available.Reason != mcpv1alpha1.ReasonScaledToZero {
 			t.Errorf("no Ready, and Available is %s", available.Reason)

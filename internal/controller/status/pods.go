@@ -73,9 +73,19 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// creatingSince is since when the kubelet could create the server's container: since the adapter
-// runs, or else since the pod has a node, or else since there is a pod.
+// creatingSince is since when the kubelet could create the server's container: since it ended, or else
+// since the adapter runs, or else since the pod has a node, or else since there is a pod.
 func creatingSince(pod *corev1.Pod) time.Time {
+	since := firstCreatingSince(pod)
+	if server := containerStatus(pod, mcpv1alpha1.ContainerServer); server != nil {
+		if end := server.LastTerminationState.Terminated; end != nil && end.FinishedAt.After(since) {
+			return end.FinishedAt.Time
+		}
+	}
+	return since
+}
+
+func firstCreatingSince(pod *corev1.Pod) time.Time {
 	if adapter := containerStatus(pod, mcpv1alpha1.ContainerAdapter); adapter != nil && adapter.State.Running != nil {
 		return adapter.State.Running.StartedAt.Time
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,7 +146,7 @@ func (u unreadyPod) server() *problem {
 			// What is missing may come: the kubelet tries again.
 			return passing(mcpv1alpha1.ReasonPodsNotReady, "the server's container cannot be created: "+words)
 		}
-		stalls := hasFailedTwice(c) || u.isLate(creatingSince(u.pod))
+		stalls := u.hasFailedTwice(c) || u.isLate(creatingSince(u.pod))
 		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, "the server cannot be started: " + words + checkCommand}, stalls}
 	}
 	end := u.end(c)
@@ -154,23 +155,29 @@ func (u unreadyPod) server() *problem {
 		return nil
 	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
 		text := "the server cannot be started: " + cmp.Or(brief(end.Message), end.Reason) + checkCommand
-		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, hasFailedTwice(c)}
+		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	default:
 		text := "the server's container ended: " + exit(end, moreMemory) + "; " + logsOf(u.pod, mcpv1alpha1.ContainerServer)
-		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, hasFailedTwice(c)}
+		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	}
 }
 
 // moreMemory is what to do about a server that ran out of memory.
 const moreMemory = "raise spec.resources.limits.memory"
 
-// hasFailedTwice says whether a container ended, and ended again after the kubelet restarted it.
-func hasFailedTwice(c *corev1.ContainerStatus) bool {
+// crashBackOff is how long a container must run for the kubelet to forget that it ended before.
+const crashBackOff = 10 * time.Minute
+
+// hasFailedTwice says whether a container ended, and ended again soon after the kubelet restarted it.
+// The number of restarts alone says little: it counts for the life of the pod.
+func (u unreadyPod) hasFailedTwice(c *corev1.ContainerStatus) bool {
 	failures := c.RestartCount
 	if c.State.Running == nil {
 		failures++
 	}
-	return failures >= secondTry
+	before := c.LastTerminationState.Terminated
+	isRecent := before == nil || before.FinishedAt.IsZero() || u.now.Sub(before.FinishedAt.Time) < crashBackOff
+	return failures >= secondTry && isRecent
 }
 
 // notCreated is why there is no container to run, if there is none.
@@ -282,7 +289,7 @@ func (u unreadyPod) report() *problem {
 		return final(mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself")+"; "+logsNow(u.pod, mcpv1alpha1.ContainerServer))
 	case adapterapi.Unstartable:
 		if u.stdio {
-			return final(mcpv1alpha1.ReasonServerExits, "the server cannot be started: "+cmp.Or(words, "the adapter does not say why")+checkCommand)
+			return final(mcpv1alpha1.ReasonServerExits, "the server cannot be started: "+cmp.Or(words, "the adapter does not say why")+startAdvice(words))
 		}
 		return u.notListening(words)
 	case adapterapi.Silent:
@@ -299,16 +306,29 @@ func (u unreadyPod) report() *problem {
 	return nil
 }
 
-// notListening is an HTTP server to which the adapter cannot connect. Past the start timeout the
-// adapter has tried many times.
+// startAdvice is what helps against a start that failed. The adapter says so if the container has no
+// memory, or too many processes, for another one.
+func startAdvice(words string) string {
+	switch {
+	case strings.Contains(words, "(memory)"):
+		return "; " + moreMemory
+	case strings.Contains(words, "(pids)"):
+		return "; raise the limit of processes of the node, or lower spec.session.maxPerPod"
+	default:
+		return checkCommand
+	}
+}
+
+// notListening is an HTTP server to which the adapter cannot connect. The adapter counts a failure
+// for each start timeout that passes so.
 func (u unreadyPod) notListening(words string) *problem {
 	since := runningSince(u.pod)
 	if u.now.Sub(since) < u.startTimeout {
 		return passing(mcpv1alpha1.ReasonPodsStarting, fmt.Sprintf("the server runs since %s and does not listen yet: %s; if that lasts, check the port in spec.transport",
-			at(since), cmp.Or(words, "nobody answers")))
+			at(since), cmp.Or(words, "no process answers")))
 	}
-	return &problem{Obstacle{mcpv1alpha1.ReasonServerSilent, "the server runs and cannot be connected to: " + cmp.Or(words, "nobody listens") +
-		"; check the port in spec.transport, and that the server listens on all addresses or on localhost"}, true}
+	return &problem{Obstacle{mcpv1alpha1.ReasonServerSilent, "the server runs and cannot be connected to: " + cmp.Or(words, "no process listens") +
+		"; check the port in spec.transport, and that the server listens on all addresses or on localhost"}, u.result.Report.Failures > 0}
 }
 
 // starting is a pod of which nothing is known to be wrong.

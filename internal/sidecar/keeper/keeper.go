@@ -258,9 +258,13 @@ func (k *Keeper) settle(answered bool, reason adapterapi.Reason, err error) {
 }
 
 // failures returns the count of failures with the one of err. A server that the adapter does not start
-// fails once in each StartTimeout that passes without it.
+// fails once in each StartTimeout that passes without it, and so does one that has yet to answer for
+// the first time: it may listen before it is ready to answer.
 func (k *Keeper) failures(err error) int64 {
-	if !errors.Is(err, ErrNotListening) {
+	k.mu.Lock()
+	isStarting := !k.options.Starts && !k.answered
+	k.mu.Unlock()
+	if !errors.Is(err, ErrNotListening) && !isStarting {
 		k.unheard = time.Time{}
 		state, _ := k.State()
 		return state.Failures + 1

@@ -277,12 +277,13 @@ func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, soc
 		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort)), nil
 }
 
-// launched is what the launcher is to start, if there is one.
+// launched is what the launcher is to start for sessions, if there is one. As the init of an HTTP
+// server it has no sessions.
 func launched(pod *corev1.Pod) (command []string, found bool) {
 	server := pod.Spec.Containers[0]
 	all := append(slices.Clone(server.Command), server.Args...)
 	i := slices.Index(all, "--")
-	if i < 0 || !strings.HasSuffix(all[0], "/launcher") {
+	if i < 0 || !strings.HasSuffix(all[0], "/launcher") || slices.Contains(all[:i], "run") {
 		return nil, false
 	}
 	return all[i+1:], true
