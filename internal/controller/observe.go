@@ -125,7 +125,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, s *state) error {
 	}
 	rendered := &workload.Rendered{}
 	if err := json.Unmarshal(s.revisions[0].Data.Raw, rendered); err != nil {
-		// Somebody else wrote it, or it is from a future that ended. A new one is made.
+		// Another program wrote it, or an operator of a later version. The controller makes a new one.
 		log.FromContext(ctx).Error(err, "Ignoring a ControllerRevision that cannot be read", "controllerRevision", s.revisions[0].Name)
 		return nil
 	}
