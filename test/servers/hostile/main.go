@@ -55,15 +55,7 @@ func main() {
 		s.size, _ = strconv.Atoi(os.Args[2]) // zero is fine
 	}
 	way := os.Args[1]
-	if way == "exit" && s.size == 0 { // at once
-		exit()
-	}
-	switch lifetime := time.Duration(s.size) * time.Second; way {
-	case "mortal":
-		time.AfterFunc(lifetime, exit)
-	case "slow":
-		time.Sleep(lifetime)
-	}
+	s.begin(way)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -73,6 +65,20 @@ func main() {
 		}
 		s.count++
 		s.answer(way, r)
+	}
+}
+
+// begin does what comes before the first request.
+func (s *server) begin(way string) {
+	switch lifetime := time.Duration(s.size) * time.Second; way {
+	case "exit":
+		if s.size == 0 { // at once
+			exit()
+		}
+	case "mortal":
+		time.AfterFunc(lifetime, exit)
+	case "slow":
+		time.Sleep(lifetime)
 	}
 }
 
