@@ -6,7 +6,8 @@
 //
 // Labels say what a spec is about and what it costs: smoke (a server works), sessions
 // (who shares what, and what happens when something dies), disruptive (rollouts,
-// broken servers, and whatever is done to the operator itself), slow (minutes).
+// broken servers, and changes of the operator itself), slow (minutes), firstuse (servers
+// from npm that people run first, slow starts and failing processes).
 package e2e
 
 import (
