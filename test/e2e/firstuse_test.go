@@ -184,7 +184,7 @@ var _ = Describe("First use", Label("firstuse"), func() {
 			})
 			return server
 		}, 20*time.Second),
-		NodeTimeout(10*time.Minute))
+	)
 
 	DescribeTable("of a server whose processes fail tells the cause within a minute",
 		func(ctx SpecContext, make func(context.Context, string) *mcpv1alpha1.MCPServer, cause, remedy string) {
@@ -209,7 +209,7 @@ var _ = Describe("First use", Label("firstuse"), func() {
 		Entry("that exits after 20 s", func(ctx context.Context, namespace string) *mcpv1alpha1.MCPServer {
 			return stdioServer(ctx, namespace, "/hostile", "mortal", "20")
 		}, "processes ended by themselves in 5 minutes: exit code 3", "see kubectl logs"),
-		NodeTimeout(5*time.Minute))
+	)
 })
 
 // limited is the reference server with too little memory.
