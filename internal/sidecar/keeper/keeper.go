@@ -61,7 +61,7 @@ type Options struct {
 // every two seconds, and takes the second failure for the truth. Together that is less than
 // promise.Broken.
 const (
-	PingInterval = 4 * time.Second
+	PingInterval = 3 * time.Second
 	PingTimeout  = 3 * time.Second
 	Patience     = 3 * time.Second
 )
