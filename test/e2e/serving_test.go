@@ -159,9 +159,12 @@ var _ = Describe("A Node.js server from npm", Label("smoke"), func() {
 	DescribeTable("works with every transport", func(ctx SpecContext, argument string, transport mcpv1alpha1.Transport) {
 		server := stdioServer(ctx, newNamespace(ctx), nodeProgram, everythingScript)
 		server.Spec.Image, server.Spec.Args, server.Spec.Transport = images.node(ctx), []string{argument}, transport
-		// As the first process of a container it does not listen to TERM, so it takes all the time it has.
 		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: time.Second}
-		start(ctx, server)
+		Expect(cluster.Create(ctx, server)).To(Succeed())
+		// The kubelet pulls a large image, and Node.js reads thousands of files from a disk that is cold.
+		awaitStatus(ctx, server, 4*patience, HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", mcpv1alpha1.ConditionReady), HaveField("Status", metav1.ConditionTrue)))))
+		awaitReady(ctx, server)
 		Expect(server.Status.ServerInfo.Name).To(ContainSubstring("everything"))
 		Expect(toolNames(server)).To(ContainElements("echo", "get-sum"))
 		client := open(ctx, server)

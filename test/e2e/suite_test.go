@@ -28,7 +28,7 @@ var (
 )
 
 // patience is for what happens soon, and for which no time is promised.
-const patience = time.Minute
+const patience = 30 * time.Second
 
 func TestEndToEnd(t *testing.T) {
 	if installer == "" || prefix == "" || version == "" || os.Getenv("KUBECONFIG") == "" {
