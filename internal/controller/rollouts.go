@@ -182,7 +182,7 @@ func isDone(d *appsv1.Deployment) bool {
 		d.Status.AvailableReplicas == d.Status.Replicas && (d.Spec.Replicas == nil || d.Status.Replicas == *d.Spec.Replicas)
 }
 
-// takeTurn says whether a rollout that nobody but the operator wants may begin. If it may
+// takeTurn says whether a rollout that the operator starts by itself may begin. If it may
 // not, the server waits, and serves with the template that it has.
 func (r *Reconciler) takeTurn(s *state) bool {
 	if !s.serves() {

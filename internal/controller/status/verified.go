@@ -15,7 +15,7 @@ import (
 // before that is about those that are there now; nil when nothing is.
 func (v *view) verified() (verdict, *Obstacle) {
 	if v.off != "" {
-		return verdict{metav1.ConditionUnknown, v.off, "no pods are wanted, so there is nobody to ask", 0}, nil
+		return verdict{metav1.ConditionUnknown, v.off, "no pods are wanted, so there is no pod to ask", 0}, nil
 	}
 	if v.ready == 0 {
 		return v.nobodyToAsk(), nil
