@@ -175,7 +175,7 @@ func (v values) costs(begin, end usage, n float64) {
 func others(begin, end usage) float64 {
 	ours := end.all - begin.all + end.generator - begin.generator
 	whole := float64(end.at.Sub(begin.at)) * float64(runtime.NumCPU())
-	return max(float64(end.busy-begin.busy-ours)/whole, 0)
+	return max(float64(end.machine.Sub(begin.machine).Busy-ours)/whole, 0)
 }
 
 // memory adds what the bridge alone has now.

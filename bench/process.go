@@ -225,7 +225,7 @@ type usage struct {
 	bridge    time.Duration // CPU of the bridge alone
 	all       time.Duration // and with the launcher and all servers
 	generator time.Duration
-	busy      time.Duration // of the whole machine
+	machine   procfs.CPUTimes
 }
 
 // measure asks the kernel.
@@ -234,7 +234,7 @@ func (r *running) measure() (u usage, err error) {
 	if u.generator, err = procfs.CPU(os.Getpid()); err != nil {
 		return usage{}, err
 	}
-	if u.busy, err = procfs.Busy(); err != nil {
+	if u.machine, err = procfs.ReadCPUTimes(); err != nil {
 		return usage{}, err
 	}
 	if r.bridge == nil { // the servers behind a pipe are children of ours

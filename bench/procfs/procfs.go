@@ -147,35 +147,50 @@ func parsePeak(text []byte) (int64, error) {
 	return 0, errors.New("parse memory: no peak")
 }
 
-// Busy is the time that all CPUs did not idle, since the boot. It counts what the
-// hypervisor gave to others: whoever waits for a CPU does not care why.
-func Busy() (time.Duration, error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, fmt.Errorf("read CPU times: %w", err)
-	}
-	return parseBusy(text)
+// CPUTimes are times of all CPUs together since the boot.
+type CPUTimes struct {
+	// Busy is when they did not idle, Stolen included: a process that waits for a CPU waits
+	// as long either way.
+	Busy time.Duration
+	// Stolen is when a process wanted a CPU that the hypervisor gave to another machine.
+	Stolen time.Duration
 }
 
-func parseBusy(text []byte) (time.Duration, error) {
+// Sub is what has passed since an earlier reading.
+func (c CPUTimes) Sub(earlier CPUTimes) CPUTimes {
+	return CPUTimes{Busy: c.Busy - earlier.Busy, Stolen: c.Stolen - earlier.Stolen}
+}
+
+// ReadCPUTimes reads the times so far.
+func ReadCPUTimes() (CPUTimes, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return CPUTimes{}, fmt.Errorf("read CPU times: %w", err)
+	}
+	return parseCPUTimes(text)
+}
+
+func parseCPUTimes(text []byte) (times CPUTimes, err error) {
 	first, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(first)
-	const idle, ioWait, guest = 4, 5, 9 // guest is in user, too
+	const idle, ioWait, stolen, guest = 4, 5, 8, 9 // guest is in user, too
 	if len(fields) < guest || fields[0] != "cpu" {
-		return 0, fmt.Errorf("parse CPU times %q", first)
+		return CPUTimes{}, fmt.Errorf("parse CPU times %q", first)
 	}
-	var ticks uint64
 	for i, field := range fields[:guest] {
 		if i == 0 || i == idle || i == ioWait {
 			continue
 		}
-		number, err := strconv.ParseUint(field, 10, 63)
+		ticks, err := strconv.ParseUint(field, 10, 63)
 		if err != nil {
-			return 0, fmt.Errorf("parse CPU times %q: %w", first, err)
+			return CPUTimes{}, fmt.Errorf("parse CPU times %q: %w", first, err)
 		}
-		ticks += number
+		times.Busy += time.Duration(ticks) * tick
+		if i == stolen {
+			times.Stolen = time.Duration(ticks) * tick
+		}
 	}
-	return time.Duration(ticks) * tick, nil
+	return times, nil
 }
 
 // Descendants are the processes below one, in no order. What ends meanwhile is left out.

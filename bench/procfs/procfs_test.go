@@ -63,13 +63,13 @@ func TestParsePeak(t *testing.T) {
 	}
 }
 
-func TestParseBusy(t *testing.T) {
-	got, err := parseBusy([]byte("cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3\n"))
-	if want := 171 * tick; err != nil || got != want {
-		t.Errorf("busy for %s, %v; want %s", got, err, want)
+func TestParseCPUTimes(t *testing.T) {
+	got, err := parseCPUTimes([]byte("cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3\n"))
+	if want := (CPUTimes{Busy: 171 * tick, Stolen: 8 * tick}); err != nil || got != want {
+		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	for name, text := range map[string]string{"nothing": "", "short": "cpu 1 2\n", "words": "cpu a b c d e f g h i j\n"} {
-		if _, err := parseBusy([]byte(text)); err == nil {
+		if _, err := parseCPUTimes([]byte(text)); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -100,7 +100,7 @@ func TestOurselves(t *testing.T) {
 	if self, err := ReadProcess(os.Getpid()); err != nil || self.Parent != os.Getppid() || self.Threads < 1 {
 		t.Errorf("read %+v, %v", self, err)
 	}
-	if _, err := Busy(); err != nil {
+	if _, err := ReadCPUTimes(); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,6 +22,11 @@ const (
 	memoryLimit = 256 << 20
 	// slack is what an attack may add to twice the latency that calls have without it.
 	slack = time.Millisecond
+	// mayBeStolen is how many CPUs the hypervisor may give to other machines in a round that
+	// counts. It pauses a CPU for milliseconds, so a few pauses in two seconds decide the p99.
+	mayBeStolen = 0.02
+	// maxTries is how many rounds there are at most for each that counts.
+	maxTries = 6
 )
 
 var (
@@ -100,15 +105,23 @@ func (a *attack) row(t *testing.T) string {
 	users := welcome(t, process)
 	var quiet, attacked []float64
 	total := report{Got: map[string]int{}}
-	for range *rounds {
+	for tries := 0; len(attacked) < *rounds; tries++ {
+		if tries == maxTries**rounds {
+			t.Fatalf("the hypervisor takes CPUs away: of %d rounds, %d count", tries, len(attacked))
+		}
 		users.await(t)
-		quiet = append(quiet, float64(users.p99(t, "quiet")))
+		before := users.measure(t, "quiet")
 		attacker := a.begin(t, users.address)
-		attacked = append(attacked, float64(users.p99(t, "attacked")))
+		during := users.measure(t, "attacked")
 		got := attacker.end(t)
 		a.check(t, got)
 		total.add(got)
 		t.Logf("the attacker made %d %s, and got %v", got.Made, a.makes, got.Got)
+		if *times && max(before.stolen, during.stolen) > mayBeStolen {
+			t.Log("the round does not count: the hypervisor took CPUs away")
+			continue
+		}
+		quiet, attacked = append(quiet, float64(before.p99)), append(attacked, float64(during.p99))
 	}
 	users.leave(t)
 	if after, err := procfs.ReadProcess(process.PID); err != nil || after.Started != before.Started || after.Zombie {

@@ -65,24 +65,34 @@ func (u *users) call(session load.Session, index, _ int) error {
 	})
 }
 
-// p99 is the latency that one call in a hundred exceeds. It counts from when a call is due,
-// so that a stall delays every call that is due meanwhile. The log says how busy the machine
-// was, all processes together: without an attack, the users take a small part of it.
-func (u *users) p99(t *testing.T, when string) time.Duration {
+// measurement is what the users feel.
+type measurement struct {
+	// p99 is the latency that one call in a hundred exceeds. It counts from when a call is
+	// due, so that a stall delays every call that is due meanwhile.
+	p99 time.Duration
+	// stolen is how many CPUs the hypervisor gave to other machines while a process of this
+	// one waited for them.
+	stolen float64
+}
+
+// measure makes calls for a while. The log says how busy the machine was, all processes
+// together: without an attack, the users take a small part of it.
+func (u *users) measure(t *testing.T, when string) measurement {
 	t.Helper()
-	var busy []time.Duration
+	var times []procfs.CPUTimes
 	result, err := load.Paced(t.Context(), u.sessions, callRate, timing, u.call, func() error {
-		now, err := procfs.Busy()
-		busy = append(busy, now)
+		now, err := procfs.ReadCPUTimes()
+		times = append(times, now)
 		return err
 	})
 	if err != nil {
 		t.Fatalf("a well-behaved session suffers: %v", err)
 	}
-	p99 := result.Latencies.Quantile(0.99)
-	t.Logf("%s: p99 %.2f ms, median %.2f ms, most %.2f ms; the machine used %.2f CPUs", when, millis(p99),
-		millis(result.Latencies.Quantile(0.5)), millis(result.Latencies.Max()), float64(busy[1]-busy[0])/float64(result.Elapsed))
-	return p99
+	used := times[1].Sub(times[0])
+	m := measurement{p99: result.Latencies.Quantile(0.99), stolen: float64(used.Stolen) / float64(result.Elapsed)}
+	t.Logf("%s: p99 %.2f ms, median %.2f ms, most %.2f ms; the machine used %.2f CPUs, and the hypervisor took %.2f of them", when, millis(m.p99),
+		millis(result.Latencies.Quantile(0.5)), millis(result.Latencies.Max()), float64(used.Busy)/float64(result.Elapsed), m.stolen)
+	return m
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -7,30 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
-
-// acceptor is a net.Listener whose connections belong to a Server.
-type acceptor struct {
-	net.Listener
-	conns *connections
-}
-
-// Accept implements net.Listener. Connections other than TCP have no limit.
-func (a *acceptor) Accept() (net.Conn, error) {
-	for {
-		accepted, err := a.Listener.Accept()
-		tcp, ok := accepted.(*net.TCPConn)
-		if !ok {
-			return accepted, err
-		}
-		if c := (&conn{TCPConn: tcp, conns: a.conns, address: caller.ShareOf(tcp.RemoteAddr().(*net.TCPAddr).IP.String())}); a.conns.admit(c) {
-			return c, err
-		}
-		refuse(tcp)
-	}
-}
 
 // conn is a connection whose read deadline the Server enforces from time to time, where
 // net.TCPConn has a timer. For each request, net/http and the code that reads the body move
@@ -40,6 +17,7 @@ type conn struct {
 	conns   *connections
 	address string // of the client, as caller.ShareOf groups addresses
 
+	silent    atomic.Bool  // the client has sent nothing so far
 	state     atomic.Int32 // an http.ConnState
 	idleSince atomic.Int64 // in nanoseconds: since the last request, or since the client connected
 

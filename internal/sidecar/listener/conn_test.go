@@ -21,13 +21,20 @@ func connect(t *testing.T) (ours, theirs net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := &acceptor{tcp, newConnections(8)}
+	listener := newAcceptor(tcp, newConnections(8))
+	go listener.run()
 	t.Cleanup(func() { _ = listener.Close() })
 	if theirs, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := theirs.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
 	if ours, err = listener.Accept(); err != nil {
 		t.Fatal(err)
+	}
+	if n, err := ours.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Fatalf("read %d bytes, %v", n, err)
 	}
 	t.Cleanup(func() {
 		_ = errors.Join(ours.Close(), theirs.Close())

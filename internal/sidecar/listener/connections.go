@@ -23,11 +23,12 @@ type connections struct {
 	checked          atomic.Int64 // when deadlines were last enforced, in nanoseconds
 	refused, evicted atomic.Uint64
 
-	mu        sync.Mutex
-	open      map[*conn]struct{}
-	byAddress map[string]int // open connections
-	victims   []*conn        // that are evicted next, unless they get a request before
-	nextLook  time.Time      // for victims
+	mu         sync.Mutex
+	open       map[*conn]struct{}
+	byAddress  map[string]int // open connections
+	victims    []*conn        // that are evicted next, the last one first, unless they get a request before
+	nextLook   time.Time      // for victims
+	candidates []candidate    // of the last look, without their connections
 }
 
 // defaultMinIdle is long enough for a request that the client sends at the same moment to
@@ -91,8 +92,9 @@ func (l *connections) victimLocked() *conn {
 // nextVictimLocked is the next of the chosen victims that has got no request meanwhile, or nil.
 func (l *connections) nextVictimLocked(now time.Time) *conn {
 	for len(l.victims) > 0 {
-		c := l.victims[0]
-		l.victims[0], l.victims = nil, l.victims[1:]
+		last := len(l.victims) - 1
+		c := l.victims[last]
+		l.victims[last], l.victims = nil, l.victims[:last]
 		if _, open := l.open[c]; open && l.mayEvict(c, now) {
 			return c
 		}
@@ -104,6 +106,14 @@ func (l *connections) mayEvict(c *conn, now time.Time) bool {
 	return c.is(http.StateNew) || c.is(http.StateIdle) && c.idleSince.Load() < now.Add(-l.minIdle).UnixNano()
 }
 
+// candidate is a connection that may be evicted, with what decides when. Both can change
+// while candidates are sorted.
+type candidate struct {
+	*conn
+	idle  bool
+	since int64
+}
+
 // chooseVictimsLocked chooses the next victims: of the address that has most connections, or else
 // of any address.
 func (l *connections) chooseVictimsLocked(now time.Time) {
@@ -113,25 +123,11 @@ func (l *connections) chooseVictimsLocked(now time.Time) {
 			busiest = address
 		}
 	}
-	type candidate struct { // with what it is sorted by, which may change meanwhile
-		*conn
-		idle  bool
-		since int64
+	l.collectLocked(now, func(c *conn) bool { return c.address == busiest })
+	if len(l.candidates) == 0 {
+		l.collectLocked(now, func(*conn) bool { return true })
 	}
-	var all, ofBusiest []candidate
-	for c := range l.open {
-		if !l.mayEvict(c, now) {
-			continue
-		}
-		all = append(all, candidate{c, c.is(http.StateIdle), c.idleSince.Load()})
-		if c.address == busiest {
-			ofBusiest = append(ofBusiest, all[len(all)-1])
-		}
-	}
-	if len(ofBusiest) > 0 {
-		all = ofBusiest
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
+	slices.SortFunc(l.candidates, func(a, b candidate) int {
 		switch {
 		case a.idle == b.idle:
 			return cmp.Compare(a.since, b.since)
@@ -141,8 +137,20 @@ func (l *connections) chooseVictimsLocked(now time.Time) {
 			return -1
 		}
 	})
-	for _, c := range all[:min(len(all), max(1, l.limit/victimShare))] {
+	for _, c := range slices.Backward(l.candidates[:min(len(l.candidates), max(1, l.limit/victimShare))]) {
 		l.victims = append(l.victims, c.conn)
+	}
+	clear(l.candidates)
+}
+
+// collectLocked makes the connections that may be evicted, and that the caller wants, the
+// candidates. It uses one slice again and again: a client can have the Server look often.
+func (l *connections) collectLocked(now time.Time, wanted func(*conn) bool) {
+	l.candidates = l.candidates[:0]
+	for c := range l.open {
+		if wanted(c) && l.mayEvict(c, now) {
+			l.candidates = append(l.candidates, candidate{c, c.is(http.StateIdle), c.idleSince.Load()})
+		}
 	}
 }
 
@@ -157,6 +165,18 @@ func (l *connections) remove(c *conn) {
 	if l.byAddress[c.address]--; l.byAddress[c.address] == 0 {
 		delete(l.byAddress, c.address)
 	}
+}
+
+// silent are the connections whose client has sent nothing so far.
+func (l *connections) silent() (all []*conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.silent.Load() {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 func (l *connections) count() int {

@@ -19,6 +19,7 @@ import (
 // crowded is a server that has room for few connections.
 type crowded struct {
 	t       *testing.T
+	tcp     net.Listener
 	address string
 	server  *Server
 	conns   *connections
@@ -26,13 +27,14 @@ type crowded struct {
 	entered chan struct{}
 }
 
+// newCrowded returns a server that does not serve yet.
 func newCrowded(t *testing.T, limit int) *crowded {
 	t.Helper()
 	tcp, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowded{t: t, address: tcp.Addr().String(), release: make(chan struct{}), entered: make(chan struct{})}
+	c := &crowded{t: t, tcp: tcp, address: tcp.Addr().String(), release: make(chan struct{}), entered: make(chan struct{})}
 	c.server = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			c.entered <- struct{}{}
@@ -41,9 +43,21 @@ func newCrowded(t *testing.T, limit int) *crowded {
 		_, _ = io.WriteString(w, "answer")
 	}), limit, logr.Discard())
 	c.conns = c.server.conns
-	go func() { _ = c.server.Serve(tcp) }()
-	t.Cleanup(func() { _ = c.server.Close() })
 	return c
+}
+
+func (c *crowded) serve() {
+	go func() { _ = c.server.Serve(c.tcp) }()
+	c.t.Cleanup(func() { _ = c.server.Close() })
+}
+
+// enforce has the server enforce the deadlines that have passed by a later time.
+func (c *crowded) enforce(later time.Duration) {
+	c.conns.mu.Lock()
+	defer c.conns.mu.Unlock()
+	for conn := range c.conns.open {
+		conn.enforceDeadline(time.Now().Add(later))
+	}
 }
 
 // dial opens a connection that the server has taken in, or refused.
@@ -123,6 +137,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 3)
 	c.conns.minIdle = 0 // so that the used one could make room, too
+	c.serve()
 	used := c.dial()
 	c.get(used)
 	first, second := c.dial(), c.dial()
@@ -142,6 +157,7 @@ func TestUsedConnectionsStay(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 2)
 	c.conns.minIdle, c.conns.pause = time.Hour, 0
+	c.serve()
 	busy, idle := c.dial(), c.dial()
 	c.get(idle)
 	c.send(busy, "/slow")
@@ -164,6 +180,7 @@ func TestUsedConnectionsStay(t *testing.T) {
 func TestSilentConnectionOfAnotherAddress(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 2)
+	c.serve()
 	silent, busy := c.dial(), c.dial()
 	c.send(busy, "/slow")
 	<-c.entered
@@ -190,6 +207,7 @@ func TestSilentConnectionOfAnotherAddress(t *testing.T) {
 func TestClosedConnectionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, 4)
+	c.serve()
 	kept := c.dial()
 	for range 300 {
 		conn := c.dial()

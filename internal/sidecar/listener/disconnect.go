@@ -2,8 +2,9 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"net"
-	"syscall"
+	"os"
 	"time"
 )
 
@@ -127,27 +128,9 @@ func (c *conn) peek() {
 }
 
 // awaitDisconnect waits until the client has closed the connection. It returns false if the
-// client sends a byte, which stays in the kernel. It also returns false if a deadline passes:
-// a watch can begin when its request is over, and then net/http may have set a deadline that
-// it is about to take back.
+// client sends a byte. It also returns false if a deadline passes: a watch can begin when its
+// request is over, and then net/http may have set a deadline that it is about to take back.
 func (c *conn) awaitDisconnect() (closed bool) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false // the server has closed it
-	}
-	var into [1]byte
-	err = raw.Read(func(fd uintptr) bool {
-		for {
-			n, _, err := syscall.Recvfrom(int(fd), into[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			switch err {
-			case syscall.EINTR:
-				continue
-			case syscall.EAGAIN:
-				return false
-			}
-			closed = err != nil || n == 0
-			return true
-		}
-	})
-	return closed && err == nil
+	n, err := c.peekByte()
+	return n == 0 && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed)
 }

@@ -56,7 +56,9 @@ func NewServer(handler http.Handler, limit int, logger logr.Logger) *Server {
 
 // Serve accepts connections until the server is closed. Run must run at the same time.
 func (s *Server) Serve(l net.Listener) error {
-	return s.Server.Serve(&acceptor{Listener: l, conns: s.conns})
+	a := newAcceptor(l, s.conns)
+	go a.run()
+	return s.Server.Serve(a)
 }
 
 // Run enforces read deadlines until the context ends.
