@@ -198,14 +198,15 @@ var _ = Describe("First use", Label("firstuse"), func() {
 					text.WriteString(condition.Message + "\n")
 				}
 				return text.String()
-			}).WithContext(ctx).WithTimeout(time.Minute).Should(And(ContainSubstring(cause), ContainSubstring(remedy)))
+			}).WithContext(ctx).WithTimeout(time.Minute).Should(And(MatchRegexp(cause), ContainSubstring(remedy)))
 			for _, condition := range server.Status.Conditions {
 				AddReportEntry(condition.Type+" "+string(condition.Status)+" "+condition.Reason, condition.Message)
 				Expect(condition.Message).NotTo(ContainSubstring("maxPerPod"), "the remedy of another problem")
 			}
 		},
-		Entry("with 48Mi", limited("48Mi"), "out of memory", "raise spec.resources.limits.memory"),
-		Entry("with 32Mi", limited("32Mi"), "out of memory", "raise spec.resources.limits.memory"),
+		// A process that runs may be killed, or there is not enough memory to start another one.
+		Entry("with 48Mi", limited("48Mi"), "out of memory|no memory for another process", "raise spec.resources.limits.memory"),
+		Entry("with 32Mi", limited("32Mi"), "out of memory|no memory for another process", "raise spec.resources.limits.memory"),
 		Entry("that exits after 20 s", func(ctx context.Context, namespace string) *mcpv1alpha1.MCPServer {
 			return stdioServer(ctx, namespace, "/hostile", "mortal", "20")
 		}, "processes ended by themselves in 5 minutes: exit code 3", "see kubectl logs"),

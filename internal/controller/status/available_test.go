@@ -139,6 +139,11 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			},
 			want: "ServerExits", with: stalled, words: []string{"exit code 1"},
 		},
+		"the kernel kills the process for its memory": {
+			result: reported(adapterapi.Exited, "the server's process ended: out of memory: killed by the kernel"),
+			want:   "ServerExits", with: stalled,
+			words: []string{"out of memory: killed by the kernel; raise spec.resources.limits.memory; see kubectl logs"},
+		},
 		"the process ends for the first time": {
 			result: failed(1, adapterapi.Exited, "exit code 7"),
 			want:   "ServerExits", with: reconciling, words: []string{"exit code 7"},

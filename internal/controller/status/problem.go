@@ -286,7 +286,11 @@ func (u unreadyPod) report() *problem {
 	switch adapterapi.Reason(r.Reason) {
 	case adapterapi.Exited:
 		// The launcher runs on, so all that its processes write is in one log.
-		return final(mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself")+"; "+logsNow(u.pod, mcpv1alpha1.ContainerServer))
+		text := cmp.Or(words, "the server's process ended by itself") + "; "
+		if strings.Contains(words, endedForMemory) {
+			text += moreMemory + "; "
+		}
+		return final(mcpv1alpha1.ReasonServerExits, text+logsNow(u.pod, mcpv1alpha1.ContainerServer))
 	case adapterapi.Unstartable:
 		if u.stdio {
 			return final(mcpv1alpha1.ReasonServerExits, "the server cannot be started: "+cmp.Or(words, "the adapter does not say why")+startAdvice(words))
@@ -305,6 +309,9 @@ func (u unreadyPod) report() *problem {
 	}
 	return nil
 }
+
+// endedForMemory is what an adapter says of a process that the kernel killed for its memory.
+const endedForMemory = "process ended: out of memory"
 
 // startAdvice is what helps against a start that failed. The adapter says so if the container has no
 // memory, or too many processes, for another one.
