@@ -78,19 +78,23 @@ func run(ctx context.Context, planText, out string) error {
 	results := &results{Started: time.Now().UTC(), Cluster: where}
 	// The first is not counted: the operator may still wait to lead, and the node has
 	// run neither image yet.
-	if _, err := measureRound(ctx, c, image, 1); err != nil {
+	if _, _, err := measureRound(ctx, c, image, 1); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	for _, s := range plan {
 		for i := range s.rounds {
-			lines, err := measureRound(ctx, c, image, s.servers)
+			lines, pods, err := measureRound(ctx, c, image, s.servers)
 			if err != nil {
 				return fmt.Errorf("round %d of %d servers: %w", i+1, s.servers, err)
 			}
-			round := newRound(lines)
+			took, err := pods.measure(ctx, c)
+			if err != nil {
+				return fmt.Errorf("round %d of %d bare pods: %w", i+1, s.servers, err)
+			}
+			round := newRound(lines, took)
 			results.Rounds = append(results.Rounds, round)
-			fmt.Fprintf(os.Stderr, "%4.0f s  %d servers, round %d of %d: all verified after %.2f s\n",
-				time.Since(results.Started).Seconds(), s.servers, i+1, s.rounds, round.AllVerified)
+			fmt.Fprintf(os.Stderr, "%4.0f s  %d servers, round %d of %d: all verified after %.2f s, %.2f times what bare pods take\n",
+				time.Since(results.Started).Seconds(), s.servers, i+1, s.rounds, round.AllVerified, round.AllVerified/round.Bare)
 		}
 	}
 	if err := results.write(out); err != nil {

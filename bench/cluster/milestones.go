@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,12 +69,16 @@ func reachedByPod(pod *corev1.Pod) []milestone {
 			reached = append(reached, serverRunning)
 		}
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			reached = append(reached, podReady)
-		}
+	if isReady(pod) {
+		reached = append(reached, podReady)
 	}
 	return reached
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // timeline is when one server has reached what.

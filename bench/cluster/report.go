@@ -38,10 +38,11 @@ type round struct {
 	AllVerified float64              `json:"allVerified"` // from the first request to the last server
 	Stages      map[string][]float64 `json:"stages"`      // of each server, by the milestone that ends them
 	Totals      []float64            `json:"totals"`      // of each server
+	Bare        float64              `json:"bare"`        // from the first request for a bare pod to the last that is ready
 }
 
-func newRound(lines []*timeline) round {
-	r := round{Servers: len(lines), Stages: map[string][]float64{}}
+func newRound(lines []*timeline, bare time.Duration) round {
+	r := round{Servers: len(lines), Bare: bare.Seconds(), Stages: map[string][]float64{}}
 	slices.SortFunc(lines, func(a, b *timeline) int { return a[asked].Compare(b[asked]) })
 	first := lines[0][asked]
 	for _, line := range lines {
@@ -105,6 +106,12 @@ func (r *results) markdown() string {
 	})
 	line("all verified, since the first was asked for", func(rounds []round) string {
 		return between(rounds, func(r round) float64 { return r.AllVerified })
+	})
+	line("the same pods, created without the operator: all ready", func(rounds []round) string {
+		return between(rounds, func(r round) float64 { return r.Bare })
+	})
+	line("all verified ÷ bare pods ready", func(rounds []round) string {
+		return between(rounds, func(r round) float64 { return r.AllVerified / r.Bare })
 	})
 	return text.String()
 }

@@ -24,7 +24,7 @@ func TestParsePlan(t *testing.T) {
 func TestRound(t *testing.T) {
 	first := at(0, 5, 25, 30, 40, 45, 900, 910, 1200, 1300)
 	second := at(100, 110, 135, 150, 160, 165, 900, 910, 1300, 1500)
-	r := newRound([]*timeline{second, first})
+	r := newRound([]*timeline{second, first}, time.Second)
 	if r.Servers != 2 || r.Created != 0.110 || r.AllVerified != 1.5 {
 		t.Errorf("%d servers, created in %v s, all verified after %v s", r.Servers, r.Created, r.AllVerified)
 	}
@@ -61,13 +61,14 @@ func TestRowsHaveEveryStage(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	line := at(0, 5, 25, 30, 40, 45, 900, 910, 1200, 1300)
-	r := results{Rounds: []round{newRound([]*timeline{line, line}), newRound([]*timeline{line}), newRound([]*timeline{line})}}
+	r := results{Rounds: []round{newRound([]*timeline{line, line}, time.Second), newRound([]*timeline{line}, 2*time.Second), newRound([]*timeline{line}, 2*time.Second)}}
 	text := r.markdown()
 	for _, want := range []string{
 		"| seconds, p50 (p95) | 1 at once, 2 round(s) | 2 at once, 1 round(s) |\n|---|---|---|\n",
 		"| scheduling: ReplicaSet and pod are made | 0.015 (0.015) | 0.015 (0.015) |\n",
 		"| **from create to Ready and Verified** | **1.300 (1.300)** | **1.300 (1.300)** |\n",
 		"| all verified, since the first was asked for | 1.30 (1.30–1.30) | 1.30 |\n",
+		"| all verified ÷ bare pods ready | 0.65 (0.65–0.65) | 1.30 |\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)

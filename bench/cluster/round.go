@@ -42,23 +42,46 @@ type note struct {
 	err     error
 }
 
-// measureRound creates servers in a namespace of their own, waits until all are
-// verified, and deletes everything again.
-func measureRound(ctx context.Context, c client.WithWatch, image string, servers int) (lines []*timeline, err error) {
+func createNamespace(ctx context.Context, c client.Client) (string, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: ownLabel + "-",
 		Labels:       map[string]string{ownLabel: "", "pod-security.kubernetes.io/enforce": "restricted"},
 	}}
 	if err := c.Create(ctx, namespace); err != nil {
-		return nil, fmt.Errorf("create Namespace: %w", err)
+		return "", fmt.Errorf("create Namespace: %w", err)
+	}
+	return namespace.Name, nil
+}
+
+func patienceWith(servers int) time.Duration {
+	return patience + time.Duration(servers)*patienceFor
+}
+
+// measureRound creates servers in a namespace of their own, waits until all are
+// verified, and deletes everything again. It returns their pods, too.
+func measureRound(ctx context.Context, c client.WithWatch, image string, servers int) (lines []*timeline, pods *bare, err error) {
+	namespace, err := createNamespace(ctx, c)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer func() {
-		// Also for those who have stopped us.
-		err = errors.Join(err, remove(context.WithoutCancel(ctx), c, namespace.Name))
+		// Also after an interrupt.
+		err = errors.Join(err, remove(context.WithoutCancel(ctx), c, namespace))
 	}()
+	ctx, cancel := context.WithTimeout(ctx, patienceWith(servers))
+	defer cancel()
+	if lines, err = follow(ctx, c, namespace, image, servers); err != nil {
+		return nil, nil, err
+	}
+	pods, err = copyBare(ctx, c, namespace)
+	return lines, pods, err
+}
+
+// follow creates servers, and notes what each of them reaches.
+func follow(ctx context.Context, c client.WithWatch, namespace, image string, servers int) ([]*timeline, error) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(servers)*patienceFor)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	notes := make(chan note)
@@ -69,13 +92,13 @@ func measureRound(ctx context.Context, c client.WithWatch, image string, servers
 		}
 	}
 	for _, list := range []client.ObjectList{&mcpv1alpha1.MCPServerList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}} {
-		following, err := c.Watch(ctx, list, client.InNamespace(namespace.Name))
+		following, err := c.Watch(ctx, list, client.InNamespace(namespace))
 		if err != nil {
 			return nil, fmt.Errorf("watch %T: %w", list, err)
 		}
 		running.Go(func() { tellSeen(following, tell) })
 	}
-	running.Go(func() { createAll(ctx, c, namespace.Name, image, servers, tell) })
+	running.Go(func() { createAll(ctx, c, namespace, image, servers, tell) })
 	return gather(ctx, notes, servers)
 }
 
@@ -163,8 +186,10 @@ func laggards(known map[string]*timeline) string {
 func remove(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, takesToEnd)
 	defer cancel()
-	if err := c.DeleteAllOf(ctx, &mcpv1alpha1.MCPServer{}, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("delete MCPServers of %s: %w", namespace, err)
+	for _, object := range []client.Object{&mcpv1alpha1.MCPServer{}, &corev1.Pod{}} {
+		if err := c.DeleteAllOf(ctx, object, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("delete every %T of %s: %w", object, namespace, err)
+		}
 	}
 	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
