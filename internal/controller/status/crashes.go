@@ -78,8 +78,8 @@ func containerCrashes(o Observed) string {
 		if end.Reason == oomKilled {
 			remedy = moreMemory
 		}
-		return fmt.Sprintf("the server's container of pod %s has ended by itself %d times, the last time at %s: %s; %s",
-			pod.Name, server.RestartCount, at(end.FinishedAt.Time), exitBrief(end), remedy)
+		return fmt.Sprintf("the server's container of pod %s ended by itself at %s: %s; the kubelet has restarted it %d times since the pod was created; %s",
+			pod.Name, at(end.FinishedAt.Time), exitBrief(end), server.RestartCount, remedy)
 	}
 	return ""
 }

@@ -56,12 +56,12 @@ func TestCrashes(t *testing.T) {
 		"the container ended long ago": {pod: restarted(2, "Error", 5*time.Minute)},
 		"the container keeps ending": {
 			pod: restarted(2, "Error", time.Minute),
-			want: "the server's container of pod a has ended by itself 2 times, the last time at 2026-08-01T11:59:00Z: exit code 3; " +
+			want: "the server's container of pod a ended by itself at 2026-08-01T11:59:00Z: exit code 3; the kubelet has restarted it 2 times since the pod was created; " +
 				"see kubectl logs -n ns a -c mcp-server --previous",
 		},
 		"the container runs out of memory": {
 			pod: restarted(7, "OOMKilled", time.Minute),
-			want: "the server's container of pod a has ended by itself 7 times, the last time at 2026-08-01T11:59:00Z: out of memory; " +
+			want: "the server's container of pod a ended by itself at 2026-08-01T11:59:00Z: out of memory; the kubelet has restarted it 7 times since the pod was created; " +
 				"raise spec.resources.limits.memory",
 		},
 	} {
