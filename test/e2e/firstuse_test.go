@@ -67,49 +67,100 @@ func script(ctx context.Context, name string) string {
 	return ""
 }
 
-// firstUseServers are MCPServers as a newcomer would write them.
+// goServers are the programs of Go servers that people run first, by the package that go install builds.
+var goServers = map[string]string{
+	"mcp-grafana": "github.com/grafana/mcp-grafana/cmd/mcp-grafana@v1.6.3",
+	"everything":  "github.com/mark3labs/mcp-go/examples/everything@v1.2.1",
+}
+
+// firstUseGo is an image of the Go servers. The first build of mcp-grafana takes minutes.
+func (s *imageSet) firstUseGo(ctx context.Context) string {
+	GinkgoHelper()
+	return s.image(ctx, "firstuse-go", func() imagebuild.Spec {
+		built := GinkgoT().TempDir()
+		spec := imagebuild.Spec{Entrypoint: []string{"/everything"}, User: "1000"}
+		for program, from := range goServers {
+			run(ctx, "env", "CGO_ENABLED=0", "GOBIN="+built, "go", "install", from)
+			spec.Files = append(spec.Files, imagebuild.File{Path: "/" + program, Source: filepath.Join(built, program), Mode: 0o755})
+		}
+		return spec
+	})
+}
+
+// spec is short for what an MCPServer of the table below has.
+type spec = mcpv1alpha1.MCPServerSpec
+
+func withEnv(name, value string) func(*spec) {
+	return func(s *spec) { s.Env = append(s.Env, corev1.EnvVar{Name: name, Value: value}) }
+}
+
+func withArgs(args ...string) func(*spec) { return func(s *spec) { s.Args = args } }
+
+func overHTTP(port mcpv1alpha1.ServerPort) func(*spec) {
+	return func(s *spec) {
+		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: port}}
+	}
+}
+
+func overSSE(port mcpv1alpha1.ServerPort) func(*spec) {
+	return func(s *spec) {
+		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportSSE, SSE: &mcpv1alpha1.SSETransport{Port: port}}
+	}
+}
+
+// firstUseServers are MCPServers as a newcomer would write them: of Node.js packages, and of Go programs.
 func firstUseServers(ctx context.Context, namespace string) []*mcpv1alpha1.MCPServer {
 	GinkgoHelper()
-	type spec = mcpv1alpha1.MCPServerSpec
-	env := func(name, value string) func(*spec) {
-		return func(s *spec) { s.Env = append(s.Env, corev1.EnvVar{Name: name, Value: value}) }
+	servers := nodeServers(ctx, namespace)
+	grafana := withEnv("GRAFANA_URL", "http://localhost:3000") // there is none: its tools fail, and it serves
+	for _, server := range []struct {
+		name, program string
+		changes       []func(*spec)
+	}{
+		{"mcp-go", "everything", nil},
+		{"mcp-go-http", "everything", []func(*spec){withArgs("-t", "http"), overHTTP(8080)}},
+		{"grafana", "mcp-grafana", []func(*spec){grafana}},
+		{"grafana-http", "mcp-grafana", []func(*spec){grafana, withArgs("-t", "streamable-http", "-address", "localhost:8000"), overHTTP(8000)}},
+		{"grafana-sse", "mcp-grafana", []func(*spec){grafana, withArgs("-t", "sse", "-address", "localhost:8000"), overSSE(8000)}},
+	} {
+		servers = append(servers, newServer(namespace, server.name, images.firstUseGo(ctx), []string{"/" + server.program}, server.changes...))
 	}
-	overHTTP := func(s *spec) {
-		s.Args = []string{"streamableHttp"}
-		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3001}}
+	return servers
+}
+
+func newServer(namespace, name, image string, command []string, changes ...func(*spec)) *mcpv1alpha1.MCPServer {
+	server := &mcpv1alpha1.MCPServer{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       spec{Image: image, Command: command, Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio}},
 	}
-	overSSE := func(s *spec) {
-		s.Args = []string{"sse"}
-		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportSSE, SSE: &mcpv1alpha1.SSETransport{Port: 3001}}
+	for _, change := range changes {
+		change(&server.Spec)
 	}
-	var servers []*mcpv1alpha1.MCPServer
+	return server
+}
+
+func nodeServers(ctx context.Context, namespace string) (servers []*mcpv1alpha1.MCPServer) {
+	GinkgoHelper()
+	const everything = "@modelcontextprotocol/server-everything"
 	for _, server := range []struct {
 		name, script string
-		change       func(*spec)
+		changes      []func(*spec)
 	}{
-		{"everything", "@modelcontextprotocol/server-everything", func(s *spec) { s.Args = []string{"stdio"} }},
-		{"everything-http", "@modelcontextprotocol/server-everything", overHTTP},
-		{"everything-sse", "@modelcontextprotocol/server-everything", overSSE},
-		{"filesystem", "@modelcontextprotocol/server-filesystem", func(s *spec) { s.Args = []string{"/tmp"} }},
-		{"memory", "@modelcontextprotocol/server-memory", env("MEMORY_FILE_PATH", "/tmp/memory.json")},
-		{"thinking", "@modelcontextprotocol/server-sequential-thinking", func(*spec) {}},
-		{"github", "@modelcontextprotocol/server-github", env("GITHUB_PERSONAL_ACCESS_TOKEN", "none")},
-		{"notion", "@notionhq/notion-mcp-server", env("NOTION_TOKEN", "none")},
-		{"chart", "@antv/mcp-server-chart", func(*spec) {}},
-		{"context7", "@upstash/context7-mcp", func(*spec) {}},
-		{"kubernetes", "mcp-server-kubernetes", func(s *spec) {
+		{"everything", everything, []func(*spec){withArgs("stdio")}},
+		{"everything-http", everything, []func(*spec){withArgs("streamableHttp"), overHTTP(3001)}},
+		{"everything-sse", everything, []func(*spec){withArgs("sse"), overSSE(3001)}},
+		{"filesystem", "@modelcontextprotocol/server-filesystem", []func(*spec){withArgs("/tmp")}},
+		{"memory", "@modelcontextprotocol/server-memory", []func(*spec){withEnv("MEMORY_FILE_PATH", "/tmp/memory.json")}},
+		{"thinking", "@modelcontextprotocol/server-sequential-thinking", nil},
+		{"github", "@modelcontextprotocol/server-github", []func(*spec){withEnv("GITHUB_PERSONAL_ACCESS_TOKEN", "none")}},
+		{"notion", "@notionhq/notion-mcp-server", []func(*spec){withEnv("NOTION_TOKEN", "none")}},
+		{"chart", "@antv/mcp-server-chart", nil},
+		{"context7", "@upstash/context7-mcp", nil},
+		{"kubernetes", "mcp-server-kubernetes", []func(*spec){func(s *spec) {
 			s.PodTemplate = &mcpv1alpha1.PodTemplate{AutomountServiceAccountToken: true}
-		}},
+		}}},
 	} {
-		made := &mcpv1alpha1.MCPServer{
-			ObjectMeta: metav1.ObjectMeta{Name: server.name, Namespace: namespace},
-			Spec: spec{
-				Image: images.firstUse(ctx), Command: []string{nodeProgram, script(ctx, server.script)},
-				Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
-			},
-		}
-		server.change(&made.Spec)
-		servers = append(servers, made)
+		servers = append(servers, newServer(namespace, server.name, images.firstUse(ctx), []string{nodeProgram, script(ctx, server.script)}, server.changes...))
 	}
 	return servers
 }
@@ -153,7 +204,7 @@ var _ = Describe("First use", Label("firstuse"), func() {
 			Expect(toolNames(server)).NotTo(BeEmpty(), server.Name)
 		}
 		wantNoAlarm(ctx, namespace)
-	}, NodeTimeout(15*time.Minute))
+	}, NodeTimeout(30*time.Minute))
 
 	DescribeTable("of a server that starts slowly raises no alarm",
 		func(ctx SpecContext, make func(context.Context, string) *mcpv1alpha1.MCPServer, least time.Duration) {
@@ -216,7 +267,7 @@ var _ = Describe("First use", Label("firstuse"), func() {
 // limited is the reference server with too little memory.
 func limited(memory string) func(context.Context, string) *mcpv1alpha1.MCPServer {
 	return func(ctx context.Context, namespace string) *mcpv1alpha1.MCPServer {
-		server := firstUseServers(ctx, namespace)[0]
+		server := nodeServers(ctx, namespace)[0]
 		server.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
 		return server
 	}
