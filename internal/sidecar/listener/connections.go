@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ func (l *connections) admit(c *conn) bool {
 	case victim != nil && !victim.is(http.StateActive): // if a request has just arrived, the limit is exceeded by one for now
 		l.evicted.Add(1)
 		_ = victim.Close()
+		runtime.Gosched() // a client that opens one connection after the other waits for the requests of others
 	}
 	return admitted
 }
