@@ -28,7 +28,7 @@ type disconnectWatch struct {
 
 // watchAfter is how long a request is in flight before the watch begins. It may also take
 // twice as long, because a timer that runs serves the requests that follow. It is longer than
-// a small call takes when 64 sessions share one CPU: there the watch took 5 % of the CPU.
+// a small call takes when 64 sessions share one CPU, so that such calls need no watch.
 const watchAfter = 50 * time.Millisecond
 
 // watchDisconnect is the ConnContext of an http.Server.
