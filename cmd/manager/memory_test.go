@@ -17,7 +17,7 @@ func TestMemoryLimit(t *testing.T) {
 		want  int64
 		err   string
 	}{
-		"of a container":  {value: "536870912", want: 483183819},
+		"of a container":  {value: "536870912", want: 348966085},
 		"none":            {value: "0", want: math.MaxInt64},
 		"not in a pod":    {value: "", want: math.MaxInt64},
 		"not a number":    {value: "512Mi", want: math.MaxInt64, err: `SLIPWAY_MEMORY_LIMIT must be a number of bytes, not "512Mi"`},

@@ -87,9 +87,13 @@ func levelOf(verbosity int) zapcore.Level { return zapcore.Level(-verbosity) } /
 // its limit of processes.
 const spareThreads = 32
 
+// heapPercent is how much of its memory limit the adapter uses. The budget for messages is half of
+// the limit, so the rest is garbage and the adapter's own memory.
+const heapPercent = 90
+
 func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	launcher.ParkThreads(spareThreads)
-	memorylimit.Set(c.MemoryLimit)
+	memorylimit.Set(c.MemoryLimit, heapPercent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
