@@ -128,6 +128,10 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 			result: reported(adapterapi.Unstartable, "no room for another server process: process refused (memory): 29 of 32 MiB in use"),
 			want:   "ServerExits", with: stalled, words: []string{"29 of 32 MiB in use; raise spec.resources.limits.memory"},
 		},
+		"the kernel kills the process that all sessions share": {
+			result: reported(adapterapi.Unstartable, "initialize server: the server's process ended: out of memory: killed by the kernel"),
+			want:   "ServerExits", with: stalled, words: []string{"killed by the kernel; raise spec.resources.limits.memory"},
+		},
 		"the HTTP server listens no more": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
 			result: failed(0, adapterapi.Unstartable, "connection refused"),

@@ -311,13 +311,13 @@ func (u unreadyPod) report() *problem {
 }
 
 // endedForMemory is what an adapter says of a process that the kernel killed for its memory.
-const endedForMemory = "process ended: out of memory"
+const endedForMemory = "ended: out of memory"
 
 // startAdvice is what helps against a start that failed. The adapter says so if the container has no
 // memory, or too many processes, for another one.
 func startAdvice(words string) string {
 	switch {
-	case strings.Contains(words, "(memory)"):
+	case strings.Contains(words, "(memory)"), strings.Contains(words, endedForMemory):
 		return "; " + moreMemory
 	case strings.Contains(words, "(pids)"):
 		return "; raise the limit of processes of the node, or lower spec.session.maxPerPod"

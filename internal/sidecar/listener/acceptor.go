@@ -65,6 +65,7 @@ func (a *acceptor) run() {
 		tcp, ok := next.(*net.TCPConn)
 		switch {
 		case errors.Is(err, net.ErrClosed):
+			a.hand(nil, err)
 			return
 		case !ok:
 			a.hand(next, err)
