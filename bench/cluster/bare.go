@@ -15,8 +15,9 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// bare are the pods of servers, without the servers: the same containers and volumes, which
-// no controller makes. What they take is what the node takes.
+// bare are the pods of servers, without the servers: the same containers and volumes, created
+// directly, without operator, Deployment or ReplicaSet. The time that they take is that of the API
+// server, the scheduler and the node.
 type bare struct {
 	needs []client.Object // what the pods refer to
 	pods  []*corev1.Pod
@@ -81,7 +82,7 @@ func (b *bare) measure(ctx context.Context, c client.WithWatch) (took time.Durat
 	begin := time.Now()
 	go func() { created <- b.create(ctx, c, namespace) }()
 	if err := awaitReady(following, created, len(b.pods)); err != nil {
-		return 0, err
+		return 0, errors.Join(err, ctx.Err()) // a watch also ends when the time is over
 	}
 	return time.Since(begin), nil
 }

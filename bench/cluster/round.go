@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -186,24 +187,30 @@ func laggards(known map[string]*timeline) string {
 func remove(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, takesToEnd)
 	defer cancel()
-	for _, object := range []client.Object{&mcpv1alpha1.MCPServer{}, &corev1.Pod{}} {
-		if err := c.DeleteAllOf(ctx, object, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("delete every %T of %s: %w", object, namespace, err)
+	// A ReplicaSet would replace pods that are deleted before it.
+	for _, stage := range []struct {
+		deletes client.Object
+		until   client.ObjectList // is empty
+	}{
+		{&mcpv1alpha1.MCPServer{}, &appsv1.ReplicaSetList{}},
+		{&corev1.Pod{}, &corev1.PodList{}},
+	} {
+		if err := c.DeleteAllOf(ctx, stage.deletes, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("delete every %T of %s: %w", stage.deletes, namespace, err)
 		}
-	}
-	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		err := c.List(ctx, &pods, client.InNamespace(namespace))
-		return err == nil && len(pods.Items) == 0, err
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the end of the pods of %s: %w", namespace, err)
+		err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+			err := c.List(ctx, stage.until, client.InNamespace(namespace))
+			return err == nil && meta.LenList(stage.until) == 0, err
+		})
+		if err != nil {
+			return fmt.Errorf("wait for the end of %T of %s: %w", stage.until, namespace, err)
+		}
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
 		return fmt.Errorf("delete Namespace %s: %w", namespace, err)
 	}
-	err = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
