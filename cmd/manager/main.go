@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/zap/zapcore"
 	// The manager's image has no distribution, and so no CA certificates. The manager
 	// reads image configurations from registries over TLS, so that the binary includes
 	// the roots. It uses those of the host, if there are any.
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -151,8 +152,16 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		mgr.AddReadyzCheck("references", reconciler.CheckReferences),
 		ctrlmetrics.Registry.Register(buildInfo(build)),
 		ctrlmetrics.Registry.Register(controller.NewServerMetrics(mgr.GetCache())),
-		ctrlmetrics.Registry.Register(reconciler.Metrics()),
+		registerAll(reconciler.Metrics()),
 	)
+}
+
+func registerAll(collectors []prometheus.Collector) error {
+	var errs []error
+	for _, collector := range collectors {
+		errs = append(errs, ctrlmetrics.Registry.Register(collector))
+	}
+	return errors.Join(errs...)
 }
 
 func managerOptions(cfg config.Manager) (manager.Options, error) {

@@ -164,7 +164,8 @@ type Adapter struct {
 // Concurrency is how much the manager does at a time.
 type Concurrency struct {
 	// reconciliations is how many MCPServers are reconciled at a time. Each of them waits
-	// for one request to the API server at most.
+	// for one request to the API server at most. Half of them, and at least one, create
+	// servers.
 	Reconciliations int `json:"reconciliations"`
 
 	// probes is how many pods are asked at a time. Pods that do not answer share half of
@@ -260,7 +261,7 @@ func Default() Manager {
 		},
 		Health:        Health{BindAddress: ":8081"},
 		Logging:       Logging{Format: LogFormatJSON},
-		Concurrency:   Concurrency{Reconciliations: 8, Probes: 16},
+		Concurrency:   Concurrency{Reconciliations: 12, Probes: 16},
 		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent, Upgrade: AdapterUpgradeOnChange},
 		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent},
 		Registry:      Registry{Mode: RegistryEnabled},

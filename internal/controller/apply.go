@@ -54,7 +54,10 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	return r.applyCatalog(ctx, s)
+	if _, failed := r.unstored.Load(s.name); failed {
+		return r.applyCatalog(ctx, s) // before the status, so that the status tells of the failure
+	}
+	return nil
 }
 
 func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) error {
@@ -260,8 +263,27 @@ func causes(err error) string {
 	return strings.Join(text, "; ")
 }
 
-// applyCatalog keeps what the server offers in a ConfigMap, for people and programs.
+// applyCatalog keeps what the server offers in a ConfigMap, for people and programs. The controller
+// publishes the status first, because the two requests that this takes would delay Ready on a busy
+// cluster. While the catalog cannot be stored, it is the other way around.
 func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
+	if s.hold || s.catalogTried {
+		return nil
+	}
+	s.catalogTried = true
+	refusal := s.refusal
+	err := r.storeCatalog(ctx, s)
+	if err == nil && s.refusal == refusal {
+		r.unstored.Delete(s.name)
+		return nil
+	}
+	if _, known := r.unstored.Swap(s.name, true); !known {
+		s.again(firstRetry) // so that the status tells of it
+	}
+	return err
+}
+
+func (r *Reconciler) storeCatalog(ctx context.Context, s *state) error {
 	catalog := status.Representative(s.pods, s.results)
 	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Digest {
 		return nil

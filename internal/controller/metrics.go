@@ -11,12 +11,21 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// newUnstored returns the counter of status writes without effect.
-func newUnstored() prometheus.Counter {
+// newIdleWrites returns the counter of status writes without effect.
+func newIdleWrites() prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "slipway_status_writes_without_effect_total",
 		Help: "Status writes that the API server accepted and that changed nothing. They occur if the CRD is older than this manager.",
 	})
+}
+
+// newWaiting returns the gauge of servers that wait to be created. The work queue does not have
+// them.
+func newWaiting(c *creations) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slipway_servers_waiting_for_creation",
+		Help: "MCPServers that wait until others are created. At most half of the workers create servers.",
+	}, func() float64 { return float64(c.inLine()) })
 }
 
 // NewServerMetrics returns metrics of all MCPServers together, read from the cache when

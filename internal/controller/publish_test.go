@@ -94,7 +94,7 @@ func TestStatusThatIsNotStored(t *testing.T) {
 			t.Errorf("the controller waits for %s for a version that never comes", wait)
 		}
 	}
-	if got := testutil.ToFloat64(r.unstored); got != 3 {
+	if got := testutil.ToFloat64(r.idleWrites); got != 3 {
 		t.Errorf("%v writes without effect were counted, want 3", got)
 	}
 	if len(recorder.Events) != 0 {

@@ -68,7 +68,7 @@ type Options struct {
 	// ClusterDomain is what the names of Services end with.
 	ClusterDomain string
 	// Workers is how many servers are reconciled at a time. None of them waits for anything
-	// but the API server.
+	// but the API server. Half of them, and at least one, create servers.
 	Workers int
 	// Now is the time.
 	Now func() time.Time
@@ -87,6 +87,7 @@ type Reconciler struct {
 
 	applied    appliedCache
 	images     imageLookups
+	creations  creations
 	rollouts   rollouts
 	references referenceIndex
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
@@ -94,6 +95,7 @@ type Reconciler struct {
 	processes  processCounts
 	keys       keyCache
 	warned     sync.Map // of warning
+	unstored   sync.Map // names of servers whose catalog could not be stored
 	refusals   refusalCounts
 	// statusLag awaits the last status that the manager wrote. The mark is the resource
 	// version that the write replaced: any other version is newer.
@@ -101,7 +103,8 @@ type Reconciler struct {
 	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
 	revisionLag cacheLag
 
-	unstored     prometheus.Counter                        // status writes without effect
+	idleWrites   prometheus.Counter                        // status writes without effect
+	waiting      prometheus.Collector                      // servers that wait to be created
 	unstoredSeen sync.Once                                 // logs the first
 	queue        atomic.Pointer[requestQueue]              // nil until the controller has started
 	informers    atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
@@ -109,14 +112,18 @@ type Reconciler struct {
 
 // New returns a Reconciler. SetupWithManager makes it work.
 func New(options Options) *Reconciler {
-	r := &Reconciler{Options: options, unstored: newUnstored()}
+	r := &Reconciler{Options: options, idleWrites: newIdleWrites()}
 	r.images.resolver = options.Images
+	r.creations.most = max(1, options.Workers/2)
+	r.waiting = newWaiting(&r.creations)
 	r.rollouts.most = cmp.Or(options.MaxRollouts, DefaultMaxRollouts)
 	return r
 }
 
 // Metrics are what the Reconciler counts.
-func (r *Reconciler) Metrics() prometheus.Collector { return r.unstored }
+func (r *Reconciler) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{r.idleWrites, r.waiting}
+}
 
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mcp.slipway.dev,resources=mcpservers/status,verbs=patch
@@ -148,7 +155,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if wait := r.revisionLag.retryAfter(s.name, s.hasRevision, s.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	if !r.beginCreation(s) {
+		return reconcile.Result{}, nil // the end of another creation has it reconciled again
+	}
+	defer r.endCreation(s.name)
 	err := r.steps(ctx, s)
+	failed := err != nil
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Nothing can be created there any more, and the server itself is deleted soon.
 		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
@@ -157,6 +169,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
 		return reconcile.Result{}, err
+	}
+	if !failed {
+		if err := r.applyCatalog(ctx, s); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
@@ -186,6 +203,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.applied.forget(name)
 	r.images.forget(name)
+	r.endCreation(name)
 	r.noteRollout(name, time.Time{}, r.Now())
 	r.references.forget(name, r.unfollow)
 	r.sessions.forget(name)
@@ -194,6 +212,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	for _, reason := range onceReasons {
 		r.warned.Delete(warning{name, reason})
 	}
+	r.unstored.Delete(name)
 	r.refusals.forget(name)
 	r.statusLag.forget(name)
 	r.revisionLag.forget(name)

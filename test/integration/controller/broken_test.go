@@ -275,12 +275,10 @@ func TestSuspendOfAnInvalidServer(t *testing.T) {
 	g.Expect(service.Spec.Ports[0].Port).To(BeEquivalentTo(81))
 }
 
-// A policy may refuse what the spec leads to. No event says when the policy is gone, so the
-// controller tries again.
-func TestPolicyThatIsLifted(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	namespace := newNamespace(t)
+// deny has a policy for a namespace, until its binding is deleted or the test is over. The API server
+// learns of it a moment later.
+func deny(t *testing.T, namespace string, what admissionv1.Rule, unless admissionv1.Validation) *admissionv1.ValidatingAdmissionPolicyBinding {
+	t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -288,11 +286,10 @@ func TestPolicyThatIsLifted(t *testing.T) {
 			MatchConstraints: &admissionv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.OperationAll},
-					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
+					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, Rule: what,
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "no Deployments on Sundays"}},
+			Validations: []admissionv1.Validation{unless},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -306,6 +303,41 @@ func TestPolicyThatIsLifted(t *testing.T) {
 		_ = shared.client.Delete(context.WithoutCancel(t.Context()), binding)
 		_ = shared.client.Delete(context.WithoutCancel(t.Context()), policy)
 	})
+	return binding
+}
+
+// A server whose catalog cannot be stored serves, and its status says what is wrong. What the status
+// says does not come and go with every attempt.
+func TestCatalogThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	binding := deny(t, namespace, admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"configmaps"}},
+		admissionv1.Validation{Expression: "!object.metadata.name.endsWith('-catalog')", Message: "no catalogs here"})
+	probe := &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "probe-catalog")}
+	g.Eventually(func() error {
+		return shared.client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
+	}).WithTimeout(hang.Guard).Should(MatchError(ContainSubstring("no catalogs here")))
+
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "Accepted", "False InvalidSpec", "Stalled", "True InvalidSpec")
+	g.Expect(shared.client.Delete(t.Context(), binding)).To(Succeed())
+	eventually(t, server, "Ready", "True Ready", "Accepted", "True Accepted", "Stalled", "absent", "Reconciling", "absent")
+	g.Eventually(func() error {
+		return shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "echo-catalog"}, &corev1.ConfigMap{})
+	}).WithTimeout(hang.Guard).Should(Succeed())
+}
+
+// A policy may refuse what the spec leads to. No event says when the policy is gone, so the
+// controller tries again.
+func TestPolicyThatIsLifted(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	binding := deny(t, namespace, admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
+		admissionv1.Validation{Expression: "false", Message: "no Deployments on Sundays"})
 	// The API server learns of the policy a moment later.
 	probe := &appsv1.Deployment{ObjectMeta: objectMeta(namespace, "probe"), Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "probe"}},

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,6 +19,29 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
+
+// Servers that have to wait for others are created in their turn, and a server that is deleted
+// while it waits is in nobody's way.
+func TestServersWaitToBeCreated(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	var servers []client.Object
+	for i := range 12 {
+		servers = append(servers, newServer(namespace, fmt.Sprintf("server-%d", i)))
+	}
+	create(t, servers...)
+	startOperator(t, namespace, func(o *operatorOptions) { o.workers = 2 }) // so it creates one at a time
+	g.Expect(shared.client.Delete(t.Context(), servers[6])).To(Succeed())
+	for i, server := range servers {
+		if i == 6 {
+			continue
+		}
+		g.Eventually(func() error {
+			return shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), &appsv1.Deployment{})
+		}).WithTimeout(hang.Guard).Should(Succeed(), "Deployment of %s", server.GetName())
+	}
+}
 
 // From one small manifest to a URL that works, and a status that says what is there.
 func TestCreateToReady(t *testing.T) {

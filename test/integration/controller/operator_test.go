@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,7 @@ type operatorOptions struct {
 	// What the manager's configuration says of these; nothing by default.
 	upgrade     mcpv1alpha1.AdapterUpgrade
 	maxRollouts int
+	workers     int // as many as by default, if 0
 	registries  registry.Policy
 	users       workload.UserPolicy
 }
@@ -102,7 +104,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
-		Workers: config.Default().Concurrency.Reconciliations, Now: time.Now,
+		Workers: cmp.Or(o.workers, config.Default().Concurrency.Reconciliations), Now: time.Now,
 		AdapterUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
 		Users: o.users,
 	})
