@@ -89,7 +89,7 @@ func addressOf(s *state) string {
 // changed. The write brings no new version that the controller could wait for.
 func (r *Reconciler) noteUnstored(ctx context.Context) {
 	r.idleWrites.Inc()
-	r.unstoredSeen.Do(func() {
+	r.idleWritesSeen.Do(func() {
 		log.FromContext(ctx).Info("The API server stored nothing of a status: the CRD of MCPServers may be older than this manager; " +
 			"apply the CRD of this version. This is logged once; see the metric slipway_status_writes_without_effect_total")
 	})

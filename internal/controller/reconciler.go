@@ -103,11 +103,11 @@ type Reconciler struct {
 	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
 	revisionLag cacheLag
 
-	idleWrites   prometheus.Counter                        // status writes without effect
-	waiting      prometheus.Collector                      // servers that wait to be created
-	unstoredSeen sync.Once                                 // logs the first
-	queue        atomic.Pointer[requestQueue]              // nil until the controller has started
-	informers    atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
+	idleWrites     prometheus.Counter                        // status writes without effect
+	waiting        prometheus.Collector                      // servers that wait to be created
+	idleWritesSeen sync.Once                                 // logs the first
+	queue          atomic.Pointer[requestQueue]              // nil until the controller has started
+	informers      atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.
