@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	defer r.endCreation(s.name)
 	err := r.steps(ctx, s)
 	failed := err != nil
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if isTerminating(err) {
 		// Nothing can be created there any more, and the server itself is deleted soon.
 		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
 		s.again(terminatingRecheck)
@@ -170,12 +170,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
 		return reconcile.Result{}, err
 	}
-	if !failed {
-		if err := r.applyCatalog(ctx, s); err != nil {
-			return reconcile.Result{}, err
-		}
+	if failed {
+		return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
+	}
+	// In a namespace that is being deleted, the next reconciliation says so in the status.
+	if err := r.applyCatalog(ctx, s); err != nil && !isTerminating(err) {
+		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
+}
+
+// isTerminating says whether nothing can be created because the namespace is being deleted.
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // steps are what Reconcile does with what it has observed, in order. Each leaves in the state what the next
