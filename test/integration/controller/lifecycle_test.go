@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// Servers that have to wait for others are created in their turn, and a server that is deleted
-// while it waits is in nobody's way.
+// Servers that have to wait for others are created in their turn. A server that is deleted while it
+// waits does not block the others.
 func TestServersWaitToBeCreated(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
