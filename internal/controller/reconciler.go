@@ -148,7 +148,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if wait := r.statusLag.retryAfter(request.NamespacedName, replaced, r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	s := newState(server, r.Now())
+	return r.reconcileServer(ctx, newState(server, r.Now()))
+}
+
+// reconcileServer reconciles a server that exists, and of which the cache has the newest status.
+func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.Result, error) {
 	if err := r.observe(ctx, s); err != nil {
 		return reconcile.Result{}, err // without knowing what is there, no status is true
 	}
