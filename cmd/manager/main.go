@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap/zapcore"
 	// The manager's image has no distribution, and so no CA certificates. The manager
 	// reads image configurations from registries over TLS, so that the binary includes
 	// the roots. It uses those of the host, if there are any.
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"

@@ -306,8 +306,7 @@ func deny(t *testing.T, namespace string, what admissionv1.Rule, unless admissio
 	return binding
 }
 
-// A server whose catalog cannot be stored serves, and its status says what is wrong. What the status
-// says does not come and go with every attempt.
+// A server whose catalog cannot be stored serves, and its status says what is wrong.
 func TestCatalogThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
