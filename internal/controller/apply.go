@@ -37,6 +37,7 @@ type desired struct {
 	name   string
 	config runtime.ApplyConfiguration
 	live   client.Object // as it was observed; nil if it is not there
+	isOurs bool          // the API server has just said that no other owner has this name
 }
 
 // apply brings every object to what it should be. Nothing that runs is changed for a
@@ -89,11 +90,11 @@ func (r *Reconciler) desiredObjects(s *state) ([]desired, error) {
 	}
 	var objects []desired
 	if account := workload.ServiceAccount(s.server); account != nil {
-		objects = append(objects, desired{serviceAccountKind, s.name.Name, account, orNil(s.serviceAccount)})
+		objects = append(objects, desired{kind: serviceAccountKind, name: s.name.Name, config: account, live: orNil(s.serviceAccount)})
 	}
-	objects = append(objects, desired{corev1.SchemeGroupVersion.WithKind("Service"), s.name.Name, workload.Service(s.server), orNil(s.service)})
+	objects = append(objects, desired{kind: corev1.SchemeGroupVersion.WithKind("Service"), name: s.name.Name, config: workload.Service(s.server), live: orNil(s.service)})
 	if budget := workload.PodDisruptionBudget(s.server); budget != nil {
-		objects = append(objects, desired{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), s.name.Name, budget, orNil(s.disruption)})
+		objects = append(objects, desired{kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name: s.name.Name, config: budget, live: orNil(s.disruption)})
 	}
 	return append(objects, deployment), nil
 }
@@ -103,7 +104,7 @@ func desiredDeployment(s *state, rendered json.RawMessage) (desired, error) {
 	if err := json.Unmarshal(rendered, template); err != nil {
 		return desired{}, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
 	}
-	return desired{appsv1.SchemeGroupVersion.WithKind("Deployment"), s.name.Name, workload.Deployment(s.server, template), orNil(s.deployment)}, nil
+	return desired{kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), name: s.name.Name, config: workload.Deployment(s.server, template), live: orNil(s.deployment)}, nil
 }
 
 // isAcceptable says whether the API server takes a Deployment with this template. Nothing
@@ -114,11 +115,16 @@ func (r *Reconciler) isAcceptable(ctx context.Context, s *state, template json.R
 	if err != nil {
 		return false, err
 	}
+	refusal := r.Client.Apply(ctx, deployment.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership, client.DryRunAll)
+	if refusal == nil {
+		// The answer has a resource version only if there is a Deployment of that name.
+		answer, err := answerOf(deployment.config)
+		deployment.isOurs = err == nil && answer.ResourceVersion == ""
+	}
 	if foreign, err := r.isForeign(ctx, s, deployment); err != nil || foreign {
 		return false, err
 	}
-	err = r.Client.Apply(ctx, deployment.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership, client.DryRunAll)
-	return r.accepted(s, deployment, err)
+	return r.accepted(s, deployment, refusal)
 }
 
 // invalidRecheck is how soon the API server is asked again to take what it has refused. A
@@ -216,6 +222,9 @@ func (r *Reconciler) findForeign(ctx context.Context, s *state, object desired) 
 		}
 		return object.live, nil
 	}
+	if object.isOurs {
+		return nil, nil
+	}
 	found, err := find(ctx, r.Live, s.in(object.name), metadataOf(object.kind))
 	if err != nil || found == nil || ownedBy(found, s.server) {
 		return nil, err
@@ -289,7 +298,7 @@ func (r *Reconciler) storeCatalog(ctx context.Context, s *state) error {
 		return nil
 	}
 	object := desired{
-		configMapKind, workload.CatalogName(s.server), workload.CatalogConfigMap(s.server, *catalog.Stored), orNil(s.catalog),
+		kind: configMapKind, name: workload.CatalogName(s.server), config: workload.CatalogConfigMap(s.server, *catalog.Stored), live: orNil(s.catalog),
 	}
 	foreign, err := r.findForeign(ctx, s, object)
 	if err != nil {
@@ -302,6 +311,7 @@ func (r *Reconciler) storeCatalog(ctx context.Context, s *state) error {
 		return nil
 	}
 	r.warned.Delete(warning{s.name, reasonCatalogConflict})
+	object.isOurs = true
 	return r.applyOne(ctx, s, object)
 }
 
@@ -395,11 +405,20 @@ func versionOf(object metav1.Object) string {
 	return object.GetResourceVersion()
 }
 
-// put remembers, and returns what the API server answered: the client has written it
-// into the configuration.
-func (c *appliedCache) put(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
+// answerOf is the metadata of what the API server answered. The client has written the answer
+// into the configuration that it has applied.
+func answerOf(config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, err error) {
 	encoded, err := json.Marshal(config)
-	if err != nil || json.Unmarshal(encoded, &answer) != nil {
+	if err == nil {
+		err = json.Unmarshal(encoded, &answer)
+	}
+	return answer, err
+}
+
+// put remembers, and returns what the API server answered.
+func (c *appliedCache) put(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
+	answer, err := answerOf(config)
+	if err != nil {
 		return answer, false // it will be applied again
 	}
 	c.mu.Lock()

@@ -37,15 +37,9 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 			return nil
 		}
 	}
-	name := types.NamespacedName{Namespace: s.name.Namespace, Name: workload.KeysSecretName(s.server)}
-	secret, err := find(ctx, r.Live, name, &corev1.Secret{})
+	secret, err := r.keysOf(ctx, s)
 	if err != nil {
 		return err
-	}
-	if secret == nil {
-		if secret, err = r.createKeys(ctx, s, name); err != nil {
-			return err
-		}
 	}
 	if !metav1.IsControlledBy(secret, s.server) {
 		s.refuseForeign("Secret", secret)
@@ -62,10 +56,17 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 	return nil
 }
 
-func (r *Reconciler) createKeys(ctx context.Context, s *state, name types.NamespacedName) (*corev1.Secret, error) {
+// keysOf gets the Secret with the keys, or creates it. For a new server, one request is enough.
+func (r *Reconciler) keysOf(ctx context.Context, s *state) (*corev1.Secret, error) {
+	name := s.in(workload.KeysSecretName(s.server))
+	if s.keysSecret != nil {
+		if secret, err := find(ctx, r.Live, name, &corev1.Secret{}); secret != nil || err != nil {
+			return secret, err
+		}
+	}
 	secret := workload.KeysSecret(s.server, adapterapi.NewKey(), adapterapi.NewKey())
 	err := r.Client.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) { // since it was looked for
+	if apierrors.IsAlreadyExists(err) { // the cache is behind, or another owner has that name
 		secret = &corev1.Secret{}
 		err = r.Live.Get(ctx, name, secret)
 	}

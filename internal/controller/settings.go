@@ -21,6 +21,6 @@ func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
 		return nil
 	}
 	return r.applyOne(ctx, s, desired{
-		configMapKind, workload.SettingsName(s.server), workload.SettingsConfigMap(s.server, s.settings), orNil(s.settingsMap),
+		kind: configMapKind, name: workload.SettingsName(s.server), config: workload.SettingsConfigMap(s.server, s.settings), live: orNil(s.settingsMap),
 	})
 }
