@@ -57,7 +57,7 @@ KUBECONFIG=$(go run ./test/cluster kubeconfig)
 export KUBECONFIG
 step "build the images of the operator" go run ./hack/images --prefix "$prefix" --version "$version"
 step "build the image of the MCP server" go run ./hack/images --demo --prefix "$prefix" --version "$version"
-step "load the images into the cluster" go run ./test/cluster load dist/images/manager.tar dist/images/sidecar.tar dist/images/demo.tar
+step "load the images into the cluster" go run ./test/cluster load dist/images/manager.tar dist/images/adapter.tar dist/images/demo.tar
 step "write dist/install.yaml" hack/installer.sh "$prefix" "$version"
 step "install the operator" kubectl apply --server-side --force-conflicts -f dist/install.yaml
 step "wait for the operator" kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s
@@ -90,7 +90,7 @@ step "wait until it is Ready" kubectl -n "$namespace" wait --for=condition=Ready
 printf '\n$ kubectl -n %s get mcpservers\n' "$namespace"
 kubectl -n "$namespace" get mcpservers
 printf '\nIts tools, from the status:\n'
-kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{range .status.tools[*]}{"  "}{.name}{"\t"}{.description}{"\n"}{end}'
+kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{range .status.catalog.tools[*]}{"  "}{.name}{"\t"}{.description}{"\n"}{end}'
 
 url=$(kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{.status.address.url}')
 call() {

@@ -49,7 +49,7 @@ patches:
           - name: manager
             env:
             - name: SLIPWAY_ADAPTER_IMAGE
-              value: "$prefix/sidecar:$version"
+              value: "$prefix/adapter:$version"
 labels:
 - pairs:
     app.kubernetes.io/version: "$version"

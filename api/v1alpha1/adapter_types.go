@@ -2,107 +2,104 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Adapter configures the sidecar that clients talk to. Its rules refuse what checkMemory of
 // internal/sidecar refuses, before a pod does. docs/decisions/2026-11-15-api-validation.md says
 // why they are written as they are.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? self.?limits.?bodyBytes.orValue(33554432) <= 67108864 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || self.resources.limits['memory'] >= 4 * self.?limits.?bodyBytes.orValue(33554432) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= double(4 * self.?limits.?bodyBytes.orValue(33554432)))",messageExpression="'adapter.limits.bodyBytes %s %d, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower bodyBytes'.format([self.?limits.?bodyBytes.hasValue() ? 'is' : 'defaults to', self.?limits.?bodyBytes.orValue(33554432), (self.?limits.?bodyBytes.orValue(33554432) + 262143) / 262144])",fieldPath=".limits.bodyBytes"
-// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? self.?limits.?lineBytes.orValue(67108864) <= 67108864 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || self.resources.limits['memory'] >= 4 * self.?limits.?lineBytes.orValue(67108864) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= double(4 * self.?limits.?lineBytes.orValue(67108864)))",messageExpression="'adapter.limits.lineBytes %s %d, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower lineBytes'.format([self.?limits.?lineBytes.hasValue() ? 'is' : 'defaults to', self.?limits.?lineBytes.orValue(67108864), (self.?limits.?lineBytes.orValue(67108864) + 262143) / 262144])",fieldPath=".limits.lineBytes"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0) <= 67108864.0 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || double(self.resources.limits['memory']) >= 4.0 * (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= 4.0 * (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0))",messageExpression="'adapter.limits.body %s %d bytes, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower adapter.limits.body'.format([has(self.limits) && has(self.limits.body) ? 'is' : 'defaults to', int((has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0)), (int((has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0)) + 262143) / 262144])",fieldPath=".limits.body"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources) ? (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) <= 67108864.0 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || double(self.resources.limits['memory']) >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0))",messageExpression="'adapter.limits.line %s %d bytes, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower adapter.limits.line'.format([has(self.limits) && has(self.limits.line) ? 'is' : 'defaults to', int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)), (int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)) + 262143) / 262144])",fieldPath=".limits.line"
 type Adapter struct {
-	// resources are the compute resources of the adapter's container. When left
-	// out, it requests 10m of CPU and 32Mi of memory, because an autoscaler that
-	// looks at resources needs a request on every container, and may use 256Mi of
-	// memory. What is given replaces all of that. Half of the memory limit is for
-	// messages, so the limit must be at least four times limits.bodyBytes and four
-	// times limits.lineBytes. Without a memory limit, 128Mi are for messages, or
-	// twice the larger of these two.
+	// resources are the compute resources of the adapter's container. If unset, it
+	// requests 10m of CPU and 32Mi of memory and has a memory limit of 256Mi. (An
+	// autoscaler of CPU or memory needs a request on every container.) If set, none of
+	// these defaults apply. Half of the memory limit is for messages, so the API server
+	// refuses a limit below four times limits.body or four times limits.line, whether
+	// you set these or not. Without a memory limit, the adapter keeps 128Mi for
+	// messages, or twice the larger of the two, whichever is more.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// allowedOrigins are the web origins that may call the server from a
-	// browser, such as https://chat.example.com. The entry * allows every origin.
-	// Requests without an Origin header are not affected. A change takes effect
-	// in running pods, without a restart.
+	// browser, such as https://chat.example.com. The adapter refuses all others but
+	// those of localhost. The entry * allows every origin. Requests without an Origin
+	// header are not affected. A change takes effect in running pods, without a restart.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	AllowedOrigins []Origin `json:"allowedOrigins,omitempty"`
 
-	// allowedHosts are host names, with or without a port, under which clients
-	// may reach the server besides the names of its Service, such as the name of
-	// an ingress. The entry * allows every host. A change takes effect in running
-	// pods, without a restart.
+	// allowedHosts are the host names, with or without a port, that clients may send in
+	// the Host header besides the names of the Service, such as the name of an ingress.
+	// The adapter refuses requests for other host names, which protects browsers' users
+	// from DNS rebinding. The entry * allows every host. A change takes effect in
+	// running pods, without a restart.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	AllowedHosts []Host `json:"allowedHosts,omitempty"`
 
-	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
-	// sessions that end, and failures that repeat themselves. A change takes effect
-	// in running pods, without a restart.
+	// verbosity is how much the adapter logs, from 0 to 5. Defaults to 0. 1 adds
+	// sessions that end and failures that repeat; higher levels add nothing yet. A
+	// change takes effect in running pods, without a restart.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
 	Verbosity *int32 `json:"verbosity,omitempty"`
 
-	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
-	// and /messages, for clients that know nothing newer.
+	// legacySSE also offers clients the endpoints of protocol revision 2024-11-05, /sse
+	// and /messages, for those that support nothing newer. Defaults to false.
 	// +optional
 	LegacySSE bool `json:"legacySSE,omitempty"`
 
-	// upgrade says when the adapter of a new operator version reaches running
-	// pods. OnChange: with the next change that restarts them anyway. Rolling: by
-	// a rolling update, as soon as it is this server's turn. When left out, the
-	// operator's configuration decides, which is OnChange unless it says otherwise.
+	// offerRoots lets a server with sessions ask clients of revision 2026-07-28 for
+	// their roots. That revision deprecates roots, so the adapter tells servers that
+	// such clients have none, unless this is true. Defaults to false. It takes effect
+	// with session.statelessClients Translate.
 	// +optional
-	Upgrade AdapterUpgrade `json:"upgrade,omitempty"`
+	OfferRoots bool `json:"offerRoots,omitempty"`
 
-	// limits bound what a client or a server can make the adapter hold.
+	// limits bound the memory, calls and streams that one client or server can take
+	// in the adapter.
 	// +optional
 	Limits *AdapterLimits `json:"limits,omitempty"`
 }
 
-// AdapterUpgrade says when the adapter of a new operator version reaches running pods.
-//
-// +kubebuilder:validation:Enum=OnChange;Rolling
-type AdapterUpgrade string
-
-const (
-	// AdapterUpgradeOnChange waits for a change that restarts the pods anyway.
-	AdapterUpgradeOnChange AdapterUpgrade = "OnChange"
-	// AdapterUpgradeRolling restarts the pods without such a change, by a rolling update.
-	AdapterUpgradeRolling AdapterUpgrade = "Rolling"
-)
-
-// AdapterLimits bound what a client or a server can make the adapter hold.
+// AdapterLimits bound the memory, calls and streams that one client or server can take in the
+// adapter.
 type AdapterLimits struct {
-	// bodyBytes is the largest request body taken from a client; a larger one is
-	// answered 413. It is 33554432 (32 MiB) when left out. More than 67108864
-	// (64 MiB) needs a memory limit of four times as much in adapter.resources.
+	// body is the largest request body that the adapter accepts from a client, as a
+	// quantity such as 32Mi. It refuses a larger one with status 413. Defaults to 32Mi.
+	// If adapter.resources has a memory limit, the limit must be at least four times
+	// this; the default limit allows 64Mi.
 	// +optional
-	// +kubebuilder:validation:Minimum=1024
-	// +kubebuilder:validation:Maximum=1073741824
-	BodyBytes *int64 `json:"bodyBytes,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1024 && self <= 1073741824 : quantity(self).asApproximateFloat() >= 1024.0 && quantity(self).asApproximateFloat() <= 1073741824.0",message="adapter.limits.body must be a number of bytes from 1Ki to 1Gi, such as 512Ki or 32Mi"
+	Body *resource.Quantity `json:"body,omitempty"`
 
-	// lineBytes is the largest message taken from a stdio server; a larger one
-	// ends that process with an error for its session. It is also the largest
-	// event of an sse server, and the largest message of a streamable-http server
-	// that the adapter translates. It is 67108864 (64 MiB) when left out. More
-	// needs a memory limit of four times as much in adapter.resources.
+	// line is the largest message that the adapter accepts from the server, as a
+	// quantity such as 64Mi: one line of a stdio server, one event of an sse server, or
+	// one message of a streamable-http server that the adapter translates. A larger one
+	// ends the session with an error, and the process with it. Defaults to 64Mi. If
+	// adapter.resources has a memory limit, the limit must be at least four times this.
 	// +optional
-	// +kubebuilder:validation:Minimum=1024
-	// +kubebuilder:validation:Maximum=1073741824
-	LineBytes *int64 `json:"lineBytes,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1024 && self <= 1073741824 : quantity(self).asApproximateFloat() >= 1024.0 && quantity(self).asApproximateFloat() <= 1073741824.0",message="adapter.limits.line must be a number of bytes from 1Ki to 1Gi, such as 512Ki or 32Mi"
+	Line *resource.Quantity `json:"line,omitempty"`
 
-	// replayBytes is how much of a session's events is kept, so that a client
-	// that lost its connection can resume. 0 keeps none. It is 1048576 (1 MiB)
-	// when left out.
+	// replay is how much of each session's events the adapter keeps, as a quantity
+	// such as 1Mi, so that a client that lost its connection can resume. 0 keeps none.
+	// Defaults to 1Mi.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1073741824
-	ReplayBytes *int64 `json:"replayBytes,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1073741824 : quantity(self).asApproximateFloat() >= 0.0 && quantity(self).asApproximateFloat() <= 1073741824.0",message="adapter.limits.replay must be a number of bytes from 0 to 1Gi, such as 512Ki or 32Mi"
+	Replay *resource.Quantity `json:"replay,omitempty"`
+
+	// callsPerSession is the number of calls that one session may have in flight. The
+	// adapter refuses more with status 503. Defaults to 1024.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16384
+	CallsPerSession *int32 `json:"callsPerSession,omitempty"`
 
 	// streamsPerSession is the number of event streams that one session may hold
 	// open at a time. It is 16 when left out.

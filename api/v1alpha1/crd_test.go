@@ -79,7 +79,7 @@ func TestCRDFieldsAreBoundedAndDocumented(t *testing.T) {
 }
 
 // A quantity that the API server lets through and the parser refuses would stop
-// every list of the kind; hack/crdquantity tightens the pattern for that.
+// every list of the kind; hack/crdfit tightens the pattern for that.
 func TestQuantitiesCanBeDecoded(t *testing.T) {
 	crd, _ := readCRD(t)
 	patterns := map[string]int{}
@@ -203,7 +203,7 @@ func TestIsolationSaysWhatItIsNot(t *testing.T) {
 	crd, _ := readCRD(t)
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	text := spec.Properties["session"].Properties["isolation"].Description
-	if !strings.Contains(strings.Join(strings.Fields(text), " "), "It is no security boundary: the processes of a pod share a user") {
+	if !strings.Contains(strings.Join(strings.Fields(text), " "), "This is not a security boundary: the processes of a pod run as one user") {
 		t.Errorf("session.isolation is described by %q", text)
 	}
 }

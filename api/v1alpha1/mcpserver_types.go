@@ -15,16 +15,18 @@ import (
 // +kubebuilder:resource:shortName=mcpsrv,categories=slipway
 // +kubebuilder:selectablefield:JSONPath=`.spec.image`
 // +kubebuilder:selectablefield:JSONPath=`.spec.transport.type`
-// +kubebuilder:selectablefield:JSONPath=`.status.adapter.outdated`
+// +kubebuilder:selectablefield:JSONPath=`.status.template.outdated`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether clients can use the server now."
-// +kubebuilder:printcolumn:name="Transport",type=string,JSONPath=`.spec.transport.type`,description="What the server itself speaks."
-// +kubebuilder:printcolumn:name="Tools",type=integer,JSONPath=`.status.counts.tools`,description="How many tools the server offers."
-// +kubebuilder:printcolumn:name="Sessions",type=integer,JSONPath=`.status.sessions`,description="How many sessions were open when last counted, at most a minute ago."
-// +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.status.serverInfo.protocolVersion`,description="The newest protocol revision that the server speaks."
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[0].reason`,description="Why the server is ready or not, or that it was stopped."
+// +kubebuilder:printcolumn:name="Tools",type=integer,JSONPath=`.status.catalog.counts.tools`,description="How many tools the server offers."
+// +kubebuilder:printcolumn:name="Sessions",type=integer,JSONPath=`.status.sessions`,description="How many sessions were open when last counted."
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`,description="How many pods there are."
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.address.url`,description="Where clients connect."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created."
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[0].reason`,description="Why the server is ready or not, or that it was stopped."
+// +kubebuilder:printcolumn:name="Transport",type=string,priority=1,JSONPath=`.spec.transport.type`,description="What the server itself speaks."
+// +kubebuilder:printcolumn:name="Protocol",type=string,priority=1,JSONPath=`.status.serverInfo.protocolVersion`,description="The newest protocol revision that the server itself speaks."
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="The server's image."
+// +kubebuilder:printcolumn:name="Adapter",type=string,priority=1,JSONPath=`.status.template.adapterVersion`,description="The version of the adapter in the pods."
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no longer than 63 characters, because the Service that clients connect to has the same name"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 63 || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and '-', because the Service that clients connect to has the same name"
 type MCPServer struct {
@@ -59,8 +61,8 @@ type MCPServerList struct {
 // +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.warm)",message="session.warm is for stdio servers only: a server that speaks HTTP is one process for all sessions",fieldPath=".session.warm",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeMounts) || self.volumeMounts.all(m, m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true}))",messageExpression="'volumeMounts names volume %s, which is not in volumes: add it there, or correct the name'.format([self.volumeMounts.filter(m, !(m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true})))[0].name])",fieldPath=".volumeMounts"
 type MCPServerSpec struct {
-	// image is the container image that holds the MCP server. A tag, a registry
-	// port and a digest are all fine.
+	// image is the container image that holds the MCP server. It can have a registry
+	// port, a tag and a digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -68,8 +70,8 @@ type MCPServerSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// imagePullPolicy says when the image is pulled: Always, IfNotPresent or
-	// Never. When left out, Kubernetes decides: Always for the tag latest,
-	// IfNotPresent otherwise.
+	// Never. If unset, Kubernetes decides: Always for the tag latest and for an image
+	// with neither tag nor digest, IfNotPresent otherwise.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
@@ -83,16 +85,17 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// command is the program to run and its first arguments. When left out, the
-	// image's entrypoint is used. It is not run in a shell.
+	// command is the program to run and its first arguments. If unset, the image's
+	// entrypoint is used. It is not run in a shell. As in a pod, an image's own
+	// arguments are not used together with a command.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=32768
 	Command []string `json:"command,omitempty"`
 
-	// args are the arguments of the command. When both command and args are left
-	// out, the image's own arguments are used.
+	// args are the arguments of the command, or of the image's entrypoint. If command
+	// and args are both unset, the image's own arguments are used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -128,7 +131,7 @@ type MCPServerSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// volumes are the volumes that volumeMounts can name. Names that start with
-	// slipway- are reserved.
+	// slipway- are reserved. For the storage of a cloud, use persistentVolumeClaim or csi.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -160,9 +163,10 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// replicas is the number of pods; 1 when left out. An autoscaler targets the
+	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
 	// MCPServer itself, through its scale subresource. Zero stops the server and
-	// keeps the object.
+	// keeps the object. A session lives in one pod and ends with it. With more than one
+	// pod, the Service sends all requests of one client address to the same pod.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Maximum=1000
@@ -170,8 +174,8 @@ type MCPServerSpec struct {
 
 	// transport says how the server in the image speaks MCP: on standard input
 	// and output (type stdio), or over HTTP on a port of its own (streamable-http,
-	// with the port in http; sse, with the port in sse). Only the block of the
-	// chosen type may be set. Clients need not know: they always find Streamable
+	// with the port in streamableHTTP; sse, with the port in sse). Only the block of
+	// the chosen type may be set. Clients need not know: they always find Streamable
 	// HTTP at the server's URL.
 	// +required
 	Transport Transport `json:"transport,omitzero"`
@@ -181,25 +185,28 @@ type MCPServerSpec struct {
 	// +kubebuilder:default={}
 	Session Session `json:"session,omitzero"`
 
+	// rollout says how and when the server's pods are replaced.
+	// +optional
+	Rollout Rollout `json:"rollout,omitzero"`
+
+	// verification says how often the operator checks that the server still works.
+	// +optional
+	Verification Verification `json:"verification,omitzero"`
+
 	// adapter configures the sidecar that clients talk to.
 	// +optional
 	Adapter Adapter `json:"adapter,omitzero"`
 
-	// probe says how often the server is asked whether it still works.
-	// +optional
-	// +kubebuilder:default={}
-	Probe Probe `json:"probe,omitzero"`
-
 	// service configures the Service that clients connect to.
 	// +optional
-	// +kubebuilder:default={}
 	Service Service `json:"service,omitzero"`
 
 	// podTemplate holds what else can be set on the server's pods.
 	// +optional
 	PodTemplate *PodTemplate `json:"podTemplate,omitempty"`
 
-	// suspend stops the server's pods and keeps everything else as it is.
+	// suspend stops all pods and keeps everything else, replicas included, so that the
+	// server comes back as it was. Autoscalers do not change that. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -210,35 +217,36 @@ type MCPServerSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.isolation) || self.isolation != 'Shared' || !has(self.statelessClients)",message="session.statelessClients must not be set with isolation Shared: there all clients use one process, whatever revision they speak",fieldPath=".statelessClients",reason=FieldValueForbidden
 type Session struct {
 	// isolation says which process serves a session of a stdio server.
-	// PerSession, which is the default, starts one process for each session. That
-	// keeps apart what sessions have in memory. It is no security boundary: the
-	// processes of a pod share a user, and one that is hostile can reach the others.
-	// Shared serves all sessions from one process; it suits servers that keep no
-	// state and are heavy to start, and requests that such a server sends to its
-	// client are refused.
+	// PerSession (default): each session has a process of its own, so sessions share no
+	// memory. This is not a security boundary: the processes of a pod run as one user,
+	// and a hostile one can reach the others. Shared: one process serves all sessions.
+	// It suits servers that keep no state and are slow to start. The adapter refuses
+	// requests that such a server sends to its clients, such as sampling.
 	// +optional
 	Isolation SessionIsolation `json:"isolation,omitempty"`
 
 	// statelessClients says what clients of revision 2026-07-28, which has no
-	// sessions, get from a server that has sessions only. Native, which is the
-	// default, refuses them in the way on which clients that know both eras open a
-	// session, so that each has a process of its own. Translate serves them without
-	// a session: all clients with the same bearer token, or with the same address
-	// and no token, share one process and what it keeps in memory.
+	// sessions, get from a server that has sessions only. Native (default): the adapter
+	// refuses their requests with an error on which clients that also support older
+	// revisions open a session, so that each has a process of its own. Clients that
+	// support only 2026-07-28 cannot connect. Translate: the adapter serves them without
+	// a session. All clients with the same bearer token, or with the same address and no
+	// token, then share one process and what it keeps in memory. Behind an ingress or
+	// NAT, all clients have the same address.
 	// +optional
 	StatelessClients StatelessClients `json:"statelessClients,omitempty"`
 
-	// warm is the number of processes of a stdio server that are kept started
-	// for sessions to come, so that a new session need not wait. It is for
-	// isolation PerSession, where it is 1 when left out.
+	// warm is the number of spare processes of a stdio server that the adapter keeps
+	// running, so that a new session need not wait. It is for isolation PerSession.
+	// Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Warm *int32 `json:"warm,omitempty"`
 
-	// maxPerPod is the number of sessions that one pod serves at a time; 20 when
-	// left out. When all are open, a new client waits for an idle one to end, at
-	// most 10 seconds, and is then answered 503 with a Retry-After header.
+	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
+	// At that number, a new session waits up to 10 seconds for an idle one to end. If
+	// none does, the adapter refuses it with status 503 and a Retry-After header.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
@@ -246,9 +254,9 @@ type Session struct {
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 
 	// startTimeout is how long a process of the server may take to start and
-	// answer its first request; 60s when left out. Until then the server is
-	// starting, and not broken; after it the process is ended and another one
-	// started. Raise it for servers that install packages or load a model
+	// answer its first request. Defaults to 60s. Until then the status says that the
+	// server starts, and not that it is broken. After that, the adapter ends the process
+	// and starts another. Raise it for servers that install packages or load a model
 	// when they start.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -256,8 +264,8 @@ type Session struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="session.startTimeout must be a duration from 1s to 1h, such as 90s or 5m"
 	StartTimeout *metav1.Duration `json:"startTimeout,omitempty"`
 
-	// idleTimeout ends a session in which nothing happened for this long; 30m
-	// when left out. Durations are written like 90s, 30m or 1h30m.
+	// idleTimeout ends a session in which nothing happened for this long. Defaults to
+	// 30m. Durations are written like 90s, 30m or 1h30m.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
@@ -265,8 +273,7 @@ type Session struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.idleTimeout must be a duration from 1s to 8760h, such as 90s, 30m or 1h30m"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 
-	// maxLifetime ends a session this long after it began, idle or not; 24h when
-	// left out.
+	// maxLifetime ends a session this long after it began, idle or not. Defaults to 24h.
 	// +optional
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
@@ -275,7 +282,7 @@ type Session struct {
 	MaxLifetime *metav1.Duration `json:"maxLifetime,omitempty"`
 
 	// callTimeout is the longest that one call may take, whether it reports
-	// progress or not; 10m when left out. The client then gets an error.
+	// progress or not. Defaults to 10m. The client then gets an error.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -283,8 +290,19 @@ type Session struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.callTimeout must be a duration from 1s to 8760h, such as 90s or 10m"
 	CallTimeout *metav1.Duration `json:"callTimeout,omitempty"`
 
+	// answerTimeout is how long a call waits for a client of revision 2026-07-28 to
+	// answer a request of the server, such as an elicitation. Defaults to 10m. The
+	// adapter then tells the server that the user canceled. It takes effect with
+	// statelessClients Translate.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.answerTimeout must be a duration from 1s to 8760h, such as 90s or 10m"
+	AnswerTimeout *metav1.Duration `json:"answerTimeout,omitempty"`
+
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish; 60s when left out. The pod's grace period is 20 seconds longer.
+	// finish. Defaults to 60s. Calls that take longer end with an error, and so do the
+	// pod's sessions. The pod's grace period is 20 seconds longer.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
@@ -319,23 +337,22 @@ const (
 	StatelessClientsTranslate StatelessClients = "Translate"
 )
 
-// Probe says how often the server is asked whether it still works.
-type Probe struct {
-	// interval is the time between two checks of each instance; 10s when left
-	// out.
+// Verification says how often the operator checks that the server still works. The result is in the
+// status. A failed check restarts nothing, and does not take the pod out of the Service: the probes
+// of the kubelet do that, and Slipway sets them.
+type Verification struct {
+	// interval is the time between two checks of each pod. Defaults to 10s.
 	// +optional
-	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="probe.interval must be a duration from 1s to 1h, such as 10s or 1m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="verification.interval must be a duration from 1s to 1h, such as 10s or 1m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// timeout is how long one check may take before it counts as failed; 5s when
-	// left out.
+	// timeout is how long one check may take before it counts as failed. Defaults to
+	// 5s.
 	// +optional
-	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="verification.timeout must be a duration from 100ms to 1m, such as 500ms or 5s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }

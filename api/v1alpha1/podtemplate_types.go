@@ -25,7 +25,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// affinity says which nodes and neighbours the pods prefer or need.
+	// affinity says which nodes and neighbors the pods prefer or need.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
@@ -60,8 +60,8 @@ type PodTemplate struct {
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 
-	// automountServiceAccountToken gives the server's container a token for the
-	// Kubernetes API. It has none when left out.
+	// automountServiceAccountToken gives the server's container, and no other, a token
+	// for the Kubernetes API. Defaults to false, unlike in a pod.
 	// +optional
 	AutomountServiceAccountToken bool `json:"automountServiceAccountToken,omitempty"`
 
@@ -72,7 +72,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=64
 	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
 
-	// dnsPolicy says where the pods resolve names.
+	// dnsPolicy says where the pods resolve names. Defaults to ClusterFirst.
 	// +optional
 	// +kubebuilder:validation:Enum=ClusterFirst;Default;None
 	DNSPolicy corev1.DNSPolicy `json:"dnsPolicy,omitempty"`
@@ -81,32 +81,12 @@ type PodTemplate struct {
 	// +optional
 	DNSConfig *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
 
-	// onReferenceChange says what happens when a Secret or ConfigMap that the
-	// spec refers to changes. Restart, which is the default: the pods are
-	// replaced by a rolling update, so that they see it. Ignore: nothing; it
-	// reaches pods that start later.
+	// hostUsers says whether the pods share the user namespace of the node. When false,
+	// each pod has a user namespace of its own, so that no user in it is a user of the
+	// node. The cluster must support that. Defaults to true, as in a pod.
 	// +optional
-	OnReferenceChange ReferenceChangePolicy `json:"onReferenceChange,omitempty"`
+	HostUsers *bool `json:"hostUsers,omitempty"`
 }
-
-// IgnoresReferenceChanges says whether pods stay as they are when something that the
-// spec refers to changes. A template that was left out does not.
-func (p *PodTemplate) IgnoresReferenceChanges() bool {
-	return p != nil && p.OnReferenceChange == ReferenceChangeIgnore
-}
-
-// ReferenceChangePolicy says what happens when a Secret or ConfigMap that the spec
-// refers to changes.
-//
-// +kubebuilder:validation:Enum=Restart;Ignore
-type ReferenceChangePolicy string
-
-const (
-	// ReferenceChangeRestart replaces the pods by a rolling update.
-	ReferenceChangeRestart ReferenceChangePolicy = "Restart"
-	// ReferenceChangeIgnore leaves the pods as they are.
-	ReferenceChangeIgnore ReferenceChangePolicy = "Ignore"
-)
 
 // PodMetadata is merged into the metadata of the server's pods.
 type PodMetadata struct {

@@ -12,71 +12,56 @@ type MCPServerStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are the states of the server: Ready, Accepted, Available and
-	// Verified, and Reconciling or Stalled while they hold.
+	// conditions are the states of the server. Ready: clients can use it now; wait for
+	// this one and alert on it. Available: enough pods are ready. Accepted: the operator
+	// can act on the spec. Verified: the last MCP exchange with the pods worked.
+	// Reconciling and Stalled are there only while the operator is at work, or needs
+	// you to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// address is where clients connect.
+	// address is where clients in the cluster connect.
 	// +optional
 	Address *Address `json:"address,omitempty"`
+
+	// addresses are all addresses of the server, each with a name that says which
+	// clients it is for. The list includes that of address, under the name cluster.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Addresses []NamedAddress `json:"addresses,omitempty"`
 
 	// serverInfo is what the server says about itself.
 	// +optional
 	ServerInfo *ServerInfo `json:"serverInfo,omitempty"`
 
-	// tools are the tools that the server offers, sorted by name. A long list is
-	// cut: counts has the true number, and the ConfigMap NAME-catalog has all of
-	// them with their schemas.
+	// protocolVersions are the protocol revisions that clients can use at the
+	// server's address, newest first. They include those that the adapter translates.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=128
-	Tools []Tool `json:"tools,omitempty"`
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=32
+	ProtocolVersions []string `json:"protocolVersions,omitempty"`
 
-	// prompts are the prompts that the server offers, sorted by name and cut
-	// like tools.
+	// catalog is a summary of what the server offers. The ConfigMap that it names has
+	// everything, with schemas.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Prompts []Prompt `json:"prompts,omitempty"`
+	Catalog *Catalog `json:"catalog,omitempty"`
 
-	// resources are the resources that the server lists, sorted by URI and cut
-	// like tools.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Resources []Resource `json:"resources,omitempty"`
-
-	// resourceTemplates are the templates of further resources, sorted by URI
-	// template and cut like tools.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	ResourceTemplates []ResourceTemplate `json:"resourceTemplates,omitempty"`
-
-	// counts are the true sizes of the lists above.
-	// +optional
-	Counts *CatalogCounts `json:"counts,omitempty"`
-
-	// catalogDigest identifies everything the server offers, schemas included:
-	// it changes when and only when the catalogue does.
-	// +optional
-	// +kubebuilder:validation:MaxLength=128
-	CatalogDigest string `json:"catalogDigest,omitempty"`
-
-	// instances are the pods of the server, those with a problem first. A long
-	// list is cut; replicas has the true number.
+	// instances are the pods of the server, those with a problem first, and 16 at most;
+	// replicas has the true number.
 	// +optional
 	// +listType=map
 	// +listMapKey=pod
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=16
 	Instances []Instance `json:"instances,omitempty"`
 
-	// sessions is the number of open sessions. It is refreshed at most once a
-	// minute; live figures are in the metrics.
+	// sessions is the number of open sessions, roughly: it is refreshed at most once a
+	// minute, and only if it has changed by a tenth. The metrics have the exact number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sessions *int32 `json:"sessions,omitempty"`
@@ -100,9 +85,9 @@ type MCPServerStatus struct {
 	// +optional
 	Image *ResolvedImage `json:"image,omitempty"`
 
-	// adapter is the adapter that the pods run.
+	// template says what the pods are made from.
 	// +optional
-	Adapter *AdapterStatus `json:"adapter,omitempty"`
+	Template *TemplateStatus `json:"template,omitempty"`
 }
 
 // Address is where clients connect.
@@ -114,6 +99,24 @@ type Address struct {
 	URL string `json:"url,omitempty"`
 }
 
+// NamedAddress is an address of the server and its name.
+type NamedAddress struct {
+	// name says which clients the address is for. cluster: those in the cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// url is where these clients connect.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+}
+
+// AddressCluster is the name of the address for clients in the cluster.
+const AddressCluster = "cluster"
+
 // ServerInfo is what a server says about itself.
 type ServerInfo struct {
 	// name is the server's own name.
@@ -121,7 +124,7 @@ type ServerInfo struct {
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
 
-	// title is the server's name for people.
+	// title is the server's display name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Title string `json:"title,omitempty"`
@@ -137,19 +140,9 @@ type ServerInfo struct {
 	// +kubebuilder:validation:MaxLength=32
 	ProtocolVersion string `json:"protocolVersion,omitempty"`
 
-	// protocolVersions are the protocol revisions that clients can use at the
-	// server's URL, newest first. They include what the adapter translates: of a
-	// stdio server clients can always use 2026-07-28 as well as revisions with
-	// sessions, whatever the server itself speaks.
+	// instructions tell a model how to use the server. A long text is truncated.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=32
-	ProtocolVersions []string `json:"protocolVersions,omitempty"`
-
-	// instructions tell a model how to use the server. A long text is cut.
-	// +optional
-	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:MaxLength=1024
 	Instructions string `json:"instructions,omitempty"`
 
 	// capabilities are the optional parts of the protocol that the server has.
@@ -188,101 +181,82 @@ type Capabilities struct {
 	// capabilities that the server declares.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=64
 	Extensions []string `json:"extensions,omitempty"`
 }
 
 // ListCapability is a capability whose list may change.
 type ListCapability struct {
-	// listChanged is true when the server says so when the list changes.
+	// listChanged is true when the server notifies clients of changes of this list.
 	// +optional
 	ListChanged bool `json:"listChanged,omitempty"`
 }
 
 // ResourcesCapability is the capability to offer resources.
 type ResourcesCapability struct {
-	// listChanged is true when the server says so when the list changes.
+	// listChanged is true when the server notifies clients of changes of this list.
 	// +optional
 	ListChanged bool `json:"listChanged,omitempty"`
 
-	// subscribe is true when clients can ask to be told of changes of a resource.
+	// subscribe is true when clients can subscribe to changes of a resource.
 	// +optional
 	Subscribe bool `json:"subscribe,omitempty"`
 }
 
-// Tool is a tool that a server offers.
-type Tool struct {
-	// name is what a client calls the tool by.
+// Catalog is what a server offers, in short.
+type Catalog struct {
+	// digest identifies everything that the server offers, schemas included: it
+	// changes when and only when what the server offers does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Digest string `json:"digest,omitempty"`
+
+	// configMapName is the name of the ConfigMap that has everything that the server
+	// offers, with schemas. It is empty until the operator has written the ConfigMap.
+	// The ConfigMap's annotation mcp.slipway.dev/catalog-digest says which digest it is of.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMapName string `json:"configMapName,omitempty"`
+
+	// counts are the numbers of tools, prompts, resources and resource templates that
+	// the server offers.
+	// +optional
+	Counts CatalogCounts `json:"counts,omitzero"`
+
+	// tools are the tools of the server, sorted by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Tools []CatalogEntry `json:"tools,omitempty"`
+
+	// prompts are the prompts of the server, sorted by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Prompts []CatalogEntry `json:"prompts,omitempty"`
+
+	// truncated is true when tools and prompts are incomplete: the operator lists at
+	// most 28 KiB of them. The ConfigMap has all.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// CatalogEntry is a tool or a prompt, in short.
+type CatalogEntry struct {
+	// name is the name of the tool or prompt.
 	// +required
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name"`
 
-	// title is the tool's name for people.
+	// description is the first sentence of what the server says about it, at most 120
+	// characters.
 	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Title string `json:"title,omitempty"`
-
-	// description says what the tool does. A long text is cut.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Description string `json:"description,omitempty"`
-
-	// readOnly is true when the server says that the tool changes nothing.
-	// +optional
-	ReadOnly *bool `json:"readOnly,omitempty"`
-
-	// destructive is true when the server says that the tool may destroy
-	// something.
-	// +optional
-	Destructive *bool `json:"destructive,omitempty"`
-}
-
-// Prompt is a prompt that a server offers.
-type Prompt struct {
-	// name is what a client asks for the prompt by.
-	// +required
-	// +kubebuilder:validation:MaxLength=256
-	Name string `json:"name"`
-
-	// title is the prompt's name for people.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Title string `json:"title,omitempty"`
-
-	// description says what the prompt is for. A long text is cut.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:MaxLength=120
 	Description string `json:"description,omitempty"`
 }
 
-// Resource is a resource that a server lists.
-type Resource struct {
-	// uri is what a client reads the resource by.
-	// +required
-	// +kubebuilder:validation:MaxLength=2048
-	URI string `json:"uri"`
-
-	// name is the resource's name.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Name string `json:"name,omitempty"`
-}
-
-// ResourceTemplate describes resources that a server has but does not list.
-type ResourceTemplate struct {
-	// uriTemplate is the RFC 6570 template of the resources' URIs.
-	// +required
-	// +kubebuilder:validation:MaxLength=2048
-	URITemplate string `json:"uriTemplate"`
-
-	// name is the template's name.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	Name string `json:"name,omitempty"`
-}
-
-// CatalogCounts are the true sizes of a catalogue's lists.
+// CatalogCounts are how many things of each kind a server offers.
 type CatalogCounts struct {
 	// tools is the number of tools.
 	// +required
@@ -294,7 +268,7 @@ type CatalogCounts struct {
 	// +kubebuilder:validation:Minimum=0
 	Prompts int32 `json:"prompts"`
 
-	// resources is the number of listed resources.
+	// resources is the number of resources that the server lists.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Resources int32 `json:"resources"`
@@ -313,22 +287,20 @@ type Instance struct {
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod,omitempty"`
 
-	// ready is true when the pod is ready for clients.
+	// state says whether the pod serves clients. Ready: it does. NotReady: it does not,
+	// or not yet. Draining: it is going away, finishes calls in flight and takes no new
+	// sessions.
 	// +required
-	Ready bool `json:"ready"`
+	State InstanceState `json:"state,omitempty"`
 
-	// verified is true when the last check through the pod's client port
-	// succeeded and false when it failed. It is absent while nothing could be
-	// checked.
-	// +optional
-	Verified *bool `json:"verified,omitempty"`
+	// verification is the result of the last check through the port that clients use.
+	// Verified: the pod answered as an MCP server does. Failed: it did not. Unknown:
+	// nothing could be checked, or not yet.
+	// +required
+	Verification InstanceVerification `json:"verification,omitempty"`
 
-	// draining is true when the pod is going away and takes no new sessions.
-	// +optional
-	Draining bool `json:"draining,omitempty"`
-
-	// catalogDigest identifies what this pod offers. Pods that differ here
-	// disagree on the server's tools, prompts or resources.
+	// catalogDigest identifies what this pod offers. Pods that differ here disagree on
+	// the server's tools, prompts or resources.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	CatalogDigest string `json:"catalogDigest,omitempty"`
@@ -339,14 +311,42 @@ type Instance struct {
 	Message string `json:"message,omitempty"`
 }
 
+// InstanceState says whether a pod serves clients.
+//
+// +kubebuilder:validation:Enum=Ready;NotReady;Draining
+type InstanceState string
+
+const (
+	// InstanceReady is that of a pod that serves clients.
+	InstanceReady InstanceState = "Ready"
+	// InstanceNotReady is that of a pod that does not serve clients, or not yet.
+	InstanceNotReady InstanceState = "NotReady"
+	// InstanceDraining is that of a pod that is going away.
+	InstanceDraining InstanceState = "Draining"
+)
+
+// InstanceVerification is what came of the last check of a pod.
+//
+// +kubebuilder:validation:Enum=Verified;Failed;Unknown
+type InstanceVerification string
+
+const (
+	// InstanceVerified says that the pod answered as an MCP server does.
+	InstanceVerified InstanceVerification = "Verified"
+	// InstanceFailed says that it did not.
+	InstanceFailed InstanceVerification = "Failed"
+	// InstanceUnknown says that nothing could be checked, or not yet.
+	InstanceUnknown InstanceVerification = "Unknown"
+)
+
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImage struct {
 	// resolution says where the program and the user of the pods come from.
 	// Resolved: from the image, as its registry described it. NotAsked: from the
 	// spec, because it names a command or because the operator may not ask this
 	// registry. Unresolved: the registry did not answer in time, so the pods run as
-	// user 1000. It is asked again, and the next change of the spec takes over what
-	// it says.
+	// user 1000. The operator keeps asking, and the next change of the spec takes over
+	// the answer.
 	// +optional
 	Resolution ImageResolution `json:"resolution,omitempty"`
 
@@ -355,11 +355,12 @@ type ResolvedImage struct {
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
 
-	// command is the program, with arguments, that runs as the server.
+	// command is the program, with arguments, that runs as the server. A long one is
+	// truncated.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=512
-	// +kubebuilder:validation:items:MaxLength=32768
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
 	Command []string `json:"command,omitempty"`
 
 	// user is the user that the image names, if it names one.
@@ -382,16 +383,16 @@ const (
 	ImageUnresolved ImageResolution = "Unresolved"
 )
 
-// AdapterStatus is the adapter that a server's pods run.
-type AdapterStatus struct {
-	// version is the version of the adapter in the current pod template.
+// TemplateStatus says what the server's pods are made from.
+type TemplateStatus struct {
+	// adapterVersion is the version of the adapter in the current pod template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	Version string `json:"version,omitempty"`
+	AdapterVersion string `json:"adapterVersion,omitempty"`
 
-	// outdated is true when the operator would render the pods differently now:
-	// it has a newer adapter, or the registry has answered since. That reaches the
-	// pods with the next change that restarts them. See spec.adapter.upgrade.
+	// outdated is true when the operator would render the pods differently now,
+	// because it has another adapter, or because the registry has answered since. The
+	// next change that replaces the pods brings that. See spec.rollout.onOperatorUpgrade.
 	// +required
 	Outdated bool `json:"outdated"`
 }

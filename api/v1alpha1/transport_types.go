@@ -1,13 +1,16 @@
 package v1alpha1
 
-// Transport says how the server in the image speaks MCP. The block that is named
-// like the type configures it, and no other block may be set.
+// Transport says how the server in the image speaks MCP. Each type has a block of
+// its own: stdio, streamableHTTP for type streamable-http, and sse. Only the block of
+// the chosen type may be set. The types are spelled as MCP clients spell them in
+// their configuration.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'stdio' || !has(self.stdio)",message="transport.stdio must be left out unless transport.type is stdio",fieldPath=".stdio",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="self.type == 'streamable-http' || !has(self.http)",message="transport.http must be left out unless transport.type is streamable-http",fieldPath=".http",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.type == 'streamable-http' || !has(self.streamableHTTP)",message="transport.streamableHTTP must be left out unless transport.type is streamable-http",fieldPath=".streamableHTTP",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.type == 'sse' || !has(self.sse)",message="transport.sse must be left out unless transport.type is sse",fieldPath=".sse",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="self.type != 'streamable-http' || has(self.http)",message="transport.http.port must be set when transport.type is streamable-http: it is the port that the server listens on",fieldPath=".http",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="self.type != 'streamable-http' || has(self.streamableHTTP)",message="transport.streamableHTTP.port must be set when transport.type is streamable-http: it is the port that the server listens on",fieldPath=".streamableHTTP",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="self.type != 'sse' || has(self.sse)",message="transport.sse.port must be set when transport.type is sse: it is the port that the server listens on",fieldPath=".sse",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="self.type != 'sse' || !has(self.sessions) || self.sessions != 'Stateless'",message="transport.sessions must not be Stateless when transport.type is sse: that transport has sessions",fieldPath=".sessions"
 type Transport struct {
 	// type is what the server itself speaks. stdio: JSON-RPC messages on standard
 	// input and output. streamable-http: one HTTP endpoint. sse: the HTTP+SSE
@@ -16,13 +19,21 @@ type Transport struct {
 	// +required
 	Type TransportType `json:"type,omitempty"`
 
+	// sessions says which kind of protocol revision the server itself speaks. Stateful:
+	// revisions up to 2025-11-25, which open a session with initialize. Stateless:
+	// revision 2026-07-28, which has no sessions. Auto (default): the adapter asks the
+	// server. Set Stateful or Stateless if the question itself makes the server fail.
+	// This does not limit which clients can connect: session.statelessClients does.
+	// +optional
+	Sessions ServerSessions `json:"sessions,omitempty"`
+
 	// stdio configures a stdio server. It may be left out.
 	// +optional
 	Stdio *StdioTransport `json:"stdio,omitempty"`
 
-	// http says where a streamable-http server listens inside its pod.
+	// streamableHTTP says where a streamable-http server listens inside its pod.
 	// +optional
-	HTTP *HTTPTransport `json:"http,omitempty"`
+	StreamableHTTP *StreamableHTTPTransport `json:"streamableHTTP,omitempty"`
 
 	// sse says where an sse server listens inside its pod.
 	// +optional
@@ -45,23 +56,12 @@ const (
 
 // StdioTransport configures a server that speaks on standard input and output.
 type StdioTransport struct {
-	// framing says how messages are told apart. Newline, which is the default:
-	// one message a line, as the protocol has it. ContentLength: a
-	// Content-Length header before each message, as some servers do it.
+	// framing is how the server delimits messages. Newline (default): one message per
+	// line, as MCP requires. ContentLength: a Content-Length header before each
+	// message, as in the Language Server Protocol.
 	// +optional
 	// +kubebuilder:default=Newline
 	Framing StdioFraming `json:"framing,omitempty"`
-
-	// era pins the generation of the protocol that the server speaks. Clients of
-	// both are served in any case: those that the server does not speak itself, by
-	// translation. Auto, which is the default, finds it out. Legacy: the server
-	// has sessions (revisions up to 2025-11-25, which open with initialize) and is
-	// never asked for anything else; clients of 2026-07-28 are translated. Modern:
-	// the server is stateless (2026-07-28) and is never asked to initialize;
-	// clients with sessions are translated.
-	// +optional
-	// +kubebuilder:default=Auto
-	Era ProtocolEra `json:"era,omitempty"`
 }
 
 // StdioFraming says how messages on standard input and output are told apart.
@@ -76,28 +76,28 @@ const (
 	FramingContentLength StdioFraming = "ContentLength"
 )
 
-// ProtocolEra is a generation of the protocol.
+// ServerSessions says which kind of protocol revision a server speaks.
 //
-// +kubebuilder:validation:Enum=Auto;Legacy;Modern
-type ProtocolEra string
+// +kubebuilder:validation:Enum=Auto;Stateful;Stateless
+type ServerSessions string
 
 const (
-	// EraAuto finds out which generation the server speaks.
-	EraAuto ProtocolEra = "Auto"
-	// EraLegacy is every revision up to 2025-11-25, which have sessions.
-	EraLegacy ProtocolEra = "Legacy"
-	// EraModern is every revision from 2026-07-28 on, which have none.
-	EraModern ProtocolEra = "Modern"
+	// ServerSessionsAuto finds out which kind the server speaks.
+	ServerSessionsAuto ServerSessions = "Auto"
+	// ServerSessionsStateful is every revision up to 2025-11-25, which have sessions.
+	ServerSessionsStateful ServerSessions = "Stateful"
+	// ServerSessionsStateless is every revision from 2026-07-28 on, which have none.
+	ServerSessionsStateless ServerSessions = "Stateless"
 )
 
-// HTTPTransport says where a streamable-http server listens inside its pod.
-type HTTPTransport struct {
-	// port is the port that the server listens on. 16270 and 16271 belong to the
+// StreamableHTTPTransport says where a streamable-http server listens inside its pod.
+type StreamableHTTPTransport struct {
+	// port is the port that the server listens on. 16270 to 16279 are reserved for the
 	// adapter, which shares the pod's network with the server.
 	// +required
 	Port ServerPort `json:"port,omitempty"`
 
-	// path is the path of the server's MCP endpoint; /mcp when left out.
+	// path is the path of the server's MCP endpoint. Defaults to /mcp.
 	// +optional
 	// +kubebuilder:default="/mcp"
 	Path URLPath `json:"path,omitempty"`
@@ -105,19 +105,19 @@ type HTTPTransport struct {
 
 // SSETransport says where an sse server listens inside its pod.
 type SSETransport struct {
-	// port is the port that the server listens on. 16270 and 16271 belong to the
+	// port is the port that the server listens on. 16270 to 16279 are reserved for the
 	// adapter, which shares the pod's network with the server.
 	// +required
 	Port ServerPort `json:"port,omitempty"`
 
-	// path is the path of the server's event stream; /sse when left out.
+	// path is the path of the server's event stream. Defaults to /sse.
 	// +optional
 	// +kubebuilder:default="/sse"
 	Path URLPath `json:"path,omitempty"`
 }
 
-// The adapter's ports. A server shares the pod's network namespace with the
-// adapter and can use neither.
+// The adapter's ports. A server shares the pod's network namespace with the adapter.
+// Ports up to 16279 are reserved for later versions of the adapter.
 const (
 	AdapterPort      = 16270
 	AdapterAdminPort = 16271
@@ -127,7 +127,7 @@ const (
 //
 // +kubebuilder:validation:Minimum=1
 // +kubebuilder:validation:Maximum=65535
-// +kubebuilder:validation:XValidation:rule="self != 16270 && self != 16271",message="port must not be 16270 or 16271: the adapter in the same pod uses them"
+// +kubebuilder:validation:XValidation:rule="self < 16270 || self > 16279",message="port must not be one of 16270 to 16279: they are reserved for the adapter in the same pod"
 type ServerPort int32
 
 // URLPath is the path part of a URL.

@@ -133,7 +133,7 @@ func register(mgr manager.Manager, cfg config.Manager, adapter workload.Adapter,
 		Events:     mgr.GetEventRecorder("slipway"),
 		Images:     &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: resolver},
 		Registries: registry.Policy{Disabled: cfg.Registry.Mode == config.RegistryDisabled, Hosts: cfg.Registry.AllowedHosts},
-		Adapter:    adapter, AdapterUpgrade: mcpv1alpha1.AdapterUpgrade(cfg.Adapter.Upgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
+		Adapter:    adapter, OnOperatorUpgrade: mcpv1alpha1.RolloutPolicy(cfg.Rollouts.OnOperatorUpgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
 		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
 		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
 	})

@@ -43,8 +43,8 @@ func bindConfig(flags *flag.FlagSet, c *config.Config) {
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "after which an unused session ends, and an unused process of clients without sessions")
 	flags.DurationVar(&c.MaxLifetime, "max-lifetime", c.MaxLifetime, "after which a session ends in any case")
 	flags.DurationVar(&c.CallTimeout, "call-timeout", c.CallTimeout, "longest that one call may take, progress or not")
-	flags.DurationVar(&c.ParkTimeout, "park-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the sidecar is told to end")
+	flags.DurationVar(&c.ParkTimeout, "answer-timeout", c.ParkTimeout, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "for calls in flight to finish when the adapter is told to end")
 	flags.DurationVar(&c.SettleTime, "settle-time", c.SettleTime, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait")
 	flags.DurationVar(&c.StartTimeout, "start-timeout", c.StartTimeout, "for a server process to start and answer initialize; until then it is starting, and not broken")
 	flags.IntVar(&c.Warm, "warm", c.Warm, "spare server processes, started in advance for new sessions")
@@ -55,7 +55,7 @@ func bindConfig(flags *flag.FlagSet, c *config.Config) {
 	flags.IntVar(&c.StreamsPerSession, "limit-streams", c.StreamsPerSession, "event streams open at a time in one session")
 	flags.IntVar(&c.CallsPerSession, "limit-calls", c.CallsPerSession, "calls in flight at a time in one session; further ones are answered 503")
 	flags.IntVar(&c.ConcurrentStarts, "limit-starts", c.ConcurrentStarts, "server processes starting at a time; further ones wait")
-	flags.Var(&c.Era, "era", "which `era` a stdio server is of: legacy, revisions with sessions only; modern, 2026-07-28 only; auto finds out")
+	flags.Var(&c.Era, "sessions", "which `kind` of revision a stdio or streamable-http server speaks: Stateful, those with sessions; Stateless, 2026-07-28; Auto finds out")
 	flags.Var(&c.StatelessClients, "stateless-clients", "what clients of 2026-07-28 get from a server that has sessions only: `Native` refuses them, so that those that can open a session; Translate serves them, one process for all with the same token, or the same address")
 	flags.BoolVar(&c.OfferRoots, "offer-roots", c.OfferRoots, "let servers that have sessions ask clients of 2026-07-28 for their roots, which are deprecated there")
 	flags.BoolVar(&c.LegacySSE, "legacy-sse", c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+sse.StreamPath+" and "+sse.MessagesPath)
@@ -110,7 +110,7 @@ func checkServer(c *config.Config, o options) error {
 	case o.upstream != "":
 		return errors.New("upstream is for servers that speak HTTP: add --transport streamable-http or --transport sse")
 	case (len(o.command) == 0) == (o.socket == ""):
-		return errors.New("name the server's command behind --, as in: sidecar serve -- node server.js; or give --socket in a pod")
+		return errors.New("name the server's command behind --, as in: adapter serve -- node server.js; or give --socket in a pod")
 	}
 	return nil
 }
@@ -122,8 +122,11 @@ func checkHTTP(c *config.Config, o options) (err error) {
 	if err != nil || c.UpstreamURL.Scheme != "http" || c.UpstreamURL.Host == "" || len(o.command) > 0 {
 		return fmt.Errorf("transport %s: give the server's whole URL with --upstream, such as http://127.0.0.1:3000/mcp, and no command", transport)
 	}
-	if c.Framing != rpc.Newline || c.Shared || c.Era != sessionless.Auto {
-		return fmt.Errorf("transport %s: framing, isolation and era are for stdio servers", transport)
+	if c.Framing != rpc.Newline || c.Shared {
+		return fmt.Errorf("transport %s: framing and isolation are for stdio servers", transport)
+	}
+	if c.Transport == config.SSE && c.Era == sessionless.Modern {
+		return errors.New("transport sse: sessions must not be Stateless: that transport has sessions")
 	}
 	return nil
 }

@@ -12,16 +12,16 @@ import (
 )
 
 const usage = `Usage:
-  sidecar serve [flags] -- COMMAND [ARGUMENTS]   offer the command, an MCP server on stdio, over HTTP
-  sidecar serve [flags] --socket PATH            the same in a pod, where a launcher starts the command
-  sidecar serve [flags] --transport streamable-http --upstream URL
+  adapter serve [flags] -- COMMAND [ARGUMENTS]   offer the command, an MCP server on stdio, over HTTP
+  adapter serve [flags] --socket PATH            the same in a pod, where a launcher starts the command
+  adapter serve [flags] --transport streamable-http --upstream URL
                                                  stand in front of a server that speaks HTTP
-  sidecar install DIRECTORY                      put the launcher there (postStart hook)
-  sidecar drain                                  have the sidecar of this container drain (preStop hook)
-  sidecar --version                              print the version
-  sidecar help                                   print this
+  adapter install DIRECTORY                      put the launcher there (postStart hook)
+  adapter drain                                  have the adapter of this container drain (preStop hook)
+  adapter --version                              print the version
+  adapter help                                   print this
 
-sidecar serve --help explains the flags.
+adapter serve --help explains the flags.
 `
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "sidecar:", err)
+	fmt.Fprintln(os.Stderr, "adapter:", err)
 	if misuse, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintln(os.Stderr, "see", misuse.see)
 		os.Exit(2)
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args)
 	case "install":
 		if len(args) != 1 {
-			return misused(helpCommand, "install: name one directory to put the launcher into, as in: sidecar install /slipway")
+			return misused(helpCommand, "install: name one directory to put the launcher into, as in: adapter install /slipway")
 		}
 		return install(args[0])
 	case "drain":
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return drain()
 	case "--version":
-		fmt.Println("sidecar", version.Get())
+		fmt.Println("adapter", version.Get())
 		return nil
 	case "help", "--help", "-h":
 		fmt.Print(usage)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"flag"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,7 +15,7 @@ import (
 
 // Both names of every option exist.
 func TestOptionsExist(t *testing.T) {
-	flags := newFlags("sidecar serve")
+	flags := newFlags("adapter serve")
 	var c config.Config
 	bindConfig(flags, &c)
 	for _, o := range option.All() {
@@ -25,6 +28,39 @@ func TestOptionsExist(t *testing.T) {
 		}
 		if at == nil {
 			t.Errorf("there is no field %s", o.Field)
+		}
+	}
+}
+
+// The documentation says for every flag which field sets it, and the fields exist.
+func TestFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/adapter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "## Flags and fields")
+	table, _, end := strings.Cut(table, "\n## ")
+	if !ok || !end {
+		t.Fatal("the page has no such section")
+	}
+	flags := newFlags("adapter serve")
+	bindOptions(flags, &options{})
+	bindConfig(flags, &config.Config{})
+	flags.VisitAll(func(f *flag.Flag) {
+		if !strings.Contains(table, "`--"+f.Name+"`") {
+			t.Errorf("the table lacks --%s", f.Name)
+		}
+	})
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([A-Za-z.]+)`").FindAllStringSubmatch(table, -1) {
+		if flags.Lookup(row[1]) == nil {
+			t.Errorf("there is no flag --%s", row[1])
+		}
+		at := reflect.TypeFor[mcpv1alpha1.MCPServerSpec]()
+		for name := range strings.SplitSeq(strings.TrimSuffix(row[2], ".resources.limits.memory"), ".") { // the rest is a key of a map
+			at = fieldOf(at, name)
+		}
+		if at == nil {
+			t.Errorf("there is no field %s", row[2])
 		}
 	}
 }

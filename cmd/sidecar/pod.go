@@ -48,13 +48,13 @@ func drain() error {
 	self, selfErr := os.Stat("/proc/self/exe")
 	other, otherErr := os.Stat(fmt.Sprintf("/proc/%d/exe", sidecarPID))
 	if err := errors.Join(selfErr, otherErr); err != nil {
-		return fmt.Errorf("find sidecar: %w", err)
+		return fmt.Errorf("find adapter: %w", err)
 	}
 	if !os.SameFile(self, other) {
-		return errors.New("find sidecar: the first process of this container is another program")
+		return errors.New("find adapter: the first process of this container is another program")
 	}
 	if err := syscall.Kill(sidecarPID, drainSignal); err != nil {
-		return fmt.Errorf("signal sidecar: %w", err)
+		return fmt.Errorf("signal adapter: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type options struct {
 func serve(ctx context.Context, args []string) error {
 	c := config.Defaults()
 	var o options
-	flags := newFlags("sidecar serve")
+	flags := newFlags("adapter serve")
 	bindOptions(flags, &o)
 	bindConfig(flags, &c)
 	if err := flags.Parse(args); err != nil {

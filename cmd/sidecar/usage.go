@@ -19,8 +19,8 @@ func misused(see, format string, args ...any) error {
 }
 
 const (
-	helpCommand  = "sidecar help"
-	serveCommand = "sidecar serve --help"
+	helpCommand  = "adapter help"
+	serveCommand = "adapter serve --help"
 )
 
 // newFlags returns flags that print nothing when the command line is wrong.
@@ -39,9 +39,9 @@ func flagError(err error) error {
 }
 
 const serveIntroduction = `Usage:
-  sidecar serve [flags] -- COMMAND [ARGUMENTS]
-  sidecar serve [flags] --socket PATH
-  sidecar serve [flags] --transport streamable-http|sse --upstream URL
+  adapter serve [flags] -- COMMAND [ARGUMENTS]
+  adapter serve [flags] --socket PATH
+  adapter serve [flags] --transport streamable-http|sse --upstream URL
 
 SIGINT or SIGTERM has it take no more sessions, finish calls in flight within
 --drain-timeout, and end. A second signal ends it at once.

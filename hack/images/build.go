@@ -24,6 +24,9 @@ type definition struct {
 	name        string
 	description string
 	programs    []string
+	// entrypoint is what the first program is called in the image, if that is not the name of
+	// its directory.
+	entrypoint string
 }
 
 // demo is the image of `make demo`: an MCP server, and a client to call it with.
@@ -41,16 +44,17 @@ var definitions = []definition{
 	},
 	{
 		// The launcher travels with the adapter, which puts it into the pod.
-		name:        "sidecar",
+		name:        "adapter",
 		description: "The adapter that MCP clients talk to, and the launcher of the servers behind it.",
 		programs:    []string{"cmd/sidecar", "cmd/launcher"},
+		entrypoint:  "adapter",
 	},
 }
 
 func (d definition) spec(opts options, src source, platform v1.Platform, binaries string) imagebuild.Spec {
 	spec := imagebuild.Spec{
 		Platform:   platform,
-		Entrypoint: []string{"/" + path.Base(d.programs[0])},
+		Entrypoint: []string{d.path(0)},
 		// A number, because without /etc/passwd there are no names, and because
 		// runAsNonRoot can be checked against nothing else.
 		User:       "65532:65532",
@@ -63,14 +67,22 @@ func (d definition) spec(opts options, src source, platform v1.Platform, binarie
 			"org.opencontainers.image.revision":    src.commit,
 		},
 	}
-	for _, program := range d.programs {
+	for i, program := range d.programs {
 		spec.Files = append(spec.Files, imagebuild.File{
-			Path:   "/" + path.Base(program),
+			Path:   d.path(i),
 			Source: filepath.Join(binaryDir(binaries, platform), path.Base(program)),
 			Mode:   0o755,
 		})
 	}
 	return spec
+}
+
+// path is where a program is in the image.
+func (d definition) path(program int) string {
+	if program == 0 && d.entrypoint != "" {
+		return "/" + d.entrypoint
+	}
+	return "/" + path.Base(d.programs[program])
 }
 
 // compile builds all programs for a platform. Everything of this machine that

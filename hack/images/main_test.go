@@ -23,21 +23,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// sidecarOnly keeps these tests quick: the manager's dependencies take minutes to
+// adapterOnly keeps these tests quick: the manager's dependencies take minutes to
 // compile for an image the first time, and go the same way. The tests whose names begin
-// with TestLong build the real sidecar, the others the one of stub.
-func sidecarOnly(t *testing.T) []definition {
+// with TestLong build the real adapter, the others the one of stub.
+func adapterOnly(t *testing.T) []definition {
 	t.Helper()
 	for _, candidate := range definitions {
-		if candidate.name == "sidecar" {
+		if candidate.name == "adapter" {
 			return []definition{candidate}
 		}
 	}
-	t.Fatal("no definition of the sidecar")
+	t.Fatal("no definition of the adapter")
 	return nil
 }
 
-// checkout copies what the sidecar is built from to a directory of its own.
+// checkout copies what the adapter is built from to a directory of its own.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,12 +64,12 @@ func stub(t *testing.T) string {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "go.mod"), "module github.com/slipway-mcp/slipway\n\ngo 1.26\n")
-	for _, program := range sidecarOnly(t)[0].programs {
+	for i, program := range adapterOnly(t)[0].programs {
 		write(t, filepath.Join(dir, program, "main.go"), `package main
 
 import "github.com/slipway-mcp/slipway/internal/version"
 
-func main() { println("`+filepath.Base(program)+`", version.Get().String()) }
+func main() { println("`+filepath.Base(adapterOnly(t)[0].path(i))+`", version.Get().String()) }
 `)
 	}
 	return dir
@@ -96,7 +96,7 @@ func sameSourceSameBytes(t *testing.T, checkout func(*testing.T) string) {
 	for i := range archives {
 		// Another checkout, another umask's files, another output.
 		opts := options{
-			root: checkout(t), out: filepath.Join(t.TempDir(), "images"), definitions: sidecarOnly(t),
+			root: checkout(t), out: filepath.Join(t.TempDir(), "images"), definitions: adapterOnly(t),
 			prefix: "registry.example/slipway", version: "v1.2.3",
 		}
 		if err := parsePlatforms("linux/amd64,linux/arm64", &opts); err != nil {
@@ -106,7 +106,7 @@ func sameSourceSameBytes(t *testing.T, checkout func(*testing.T) string) {
 		if err := run(t.Context(), opts, &stdout); err != nil {
 			t.Fatal(err)
 		}
-		archive, err := os.ReadFile(filepath.Join(opts.out, "sidecar.tar"))
+		archive, err := os.ReadFile(filepath.Join(opts.out, "adapter.tar"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func sameSourceSameBytes(t *testing.T, checkout func(*testing.T) string) {
 	if !bytes.Equal(archives[0], archives[1]) {
 		t.Error("two builds of the same source differ")
 	}
-	if diff := cmp.Diff(lines[0], lines[1]); diff != "" || !strings.HasPrefix(lines[0], "registry.example/slipway/sidecar:v1.2.3 sha256:") {
+	if diff := cmp.Diff(lines[0], lines[1]); diff != "" || !strings.HasPrefix(lines[0], "registry.example/slipway/adapter:v1.2.3 sha256:") {
 		t.Errorf("the lines printed: %q", lines)
 	}
 }
@@ -134,7 +134,7 @@ func testImage(t *testing.T, root string) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	opts := options{
-		root: root, out: t.TempDir(), definitions: sidecarOnly(t),
+		root: root, out: t.TempDir(), definitions: adapterOnly(t),
 		prefix: strings.TrimPrefix(server.URL, "http://") + "/slipway", version: "v1.2.3", push: true,
 	}
 	if err := parsePlatforms("linux/"+runtime.GOARCH, &opts); err != nil {
@@ -144,7 +144,7 @@ func testImage(t *testing.T, root string) {
 	if err := run(t.Context(), opts, &stdout); err != nil {
 		t.Fatal(err)
 	}
-	image, err := tarball.ImageFromPath(filepath.Join(opts.out, "sidecar.tar"), nil)
+	image, err := tarball.ImageFromPath(filepath.Join(opts.out, "adapter.tar"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func testImage(t *testing.T, root string) {
 		t.Fatalf("commit %q, %v", src.commit, err)
 	}
 	want := v1.Config{
-		Entrypoint: []string{"/sidecar"},
+		Entrypoint: []string{"/adapter"},
 		User:       "65532:65532",
 		WorkingDir: "/",
 		Labels: map[string]string{
-			"org.opencontainers.image.title":       "slipway-sidecar",
-			"org.opencontainers.image.description": sidecarOnly(t)[0].description,
+			"org.opencontainers.image.title":       "slipway-adapter",
+			"org.opencontainers.image.description": adapterOnly(t)[0].description,
 			"org.opencontainers.image.version":     "v1.2.3",
 			"org.opencontainers.image.revision":    src.commit,
 		},
@@ -176,13 +176,13 @@ func testImage(t *testing.T, root string) {
 	}
 
 	dir := extract(t, image)
-	for _, program := range []string{"sidecar", "launcher"} {
+	for _, program := range []string{"adapter", "launcher"} {
 		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), "--version").CombinedOutput()
 		if got, want := string(output), program+" v1.2.3 (commit "+src.commit+", "; err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s --version: %q, %v; want it to begin with %q", program, got, err, want)
 		}
 	}
-	checkPushed(t, opts.prefix+"/sidecar:v1.2.3", stdout.String())
+	checkPushed(t, opts.prefix+"/adapter:v1.2.3", stdout.String())
 }
 
 // checkPushed requires that the registry has the digest that was printed.

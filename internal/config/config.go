@@ -155,10 +155,6 @@ type Adapter struct {
 
 	// imagePullPolicy is Always, IfNotPresent or Never.
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
-
-	// upgrade is when the pods of MCPServers that do not say get the adapter of a new
-	// manager: OnChange, with the next change that restarts them anyway, or Rolling.
-	Upgrade AdapterUpgrade `json:"upgrade"`
 }
 
 // Concurrency is how much the manager does at a time.
@@ -173,23 +169,27 @@ type Concurrency struct {
 	Probes int `json:"probes"`
 }
 
-// AdapterUpgrade is when running pods get the adapter of a new manager.
-type AdapterUpgrade string
-
-const (
-	// AdapterUpgradeOnChange waits for a change that restarts the pods anyway.
-	AdapterUpgradeOnChange AdapterUpgrade = "OnChange"
-	// AdapterUpgradeRolling restarts the pods without such a change.
-	AdapterUpgradeRolling AdapterUpgrade = "Rolling"
-)
-
 // Rollouts bounds what the manager restarts by itself: pods that get a newer adapter, and
 // pods that refer to a Secret or ConfigMap which has changed. A change of an MCPServer
 // never waits.
 type Rollouts struct {
 	// maxConcurrent is how many MCPServers are rolled out at a time; 0 is the default.
 	MaxConcurrent int `json:"maxConcurrent"`
+
+	// onOperatorUpgrade is rollout.onOperatorUpgrade of MCPServers that leave it out:
+	// Restart, or Ignore, which leaves running pods as they are.
+	OnOperatorUpgrade RolloutPolicy `json:"onOperatorUpgrade"`
 }
+
+// RolloutPolicy says whether the manager replaces pods by itself.
+type RolloutPolicy string
+
+const (
+	// RolloutRestart replaces them.
+	RolloutRestart RolloutPolicy = "Restart"
+	// RolloutIgnore leaves them as they are.
+	RolloutIgnore RolloutPolicy = "Ignore"
+)
 
 // defaultMaxConcurrent is the controller's own default, for people to read in the file.
 const defaultMaxConcurrent = 10
@@ -262,8 +262,8 @@ func Default() Manager {
 		Health:        Health{BindAddress: ":8081"},
 		Logging:       Logging{Format: LogFormatJSON},
 		Concurrency:   Concurrency{Reconciliations: 12, Probes: 16},
-		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent, Upgrade: AdapterUpgradeOnChange},
-		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent},
+		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
+		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent, OnOperatorUpgrade: RolloutIgnore},
 		Registry:      Registry{Mode: RegistryEnabled},
 		Pods:          Pods{RunAsUser: RunAsUserFixed},
 		ClusterDomain: "cluster.local",

@@ -38,8 +38,8 @@ func TestLoadFull(t *testing.T) {
 		},
 		Health:   Health{BindAddress: "[::1]:9081"},
 		Logging:  Logging{Format: LogFormatText, Level: 4},
-		Adapter:  Adapter{Image: "registry.example/slipway/sidecar:v1", ImagePullPolicy: corev1.PullAlways, Upgrade: AdapterUpgradeRolling},
-		Rollouts: Rollouts{MaxConcurrent: 3},
+		Adapter:  Adapter{Image: "registry.example/slipway/adapter:v1", ImagePullPolicy: corev1.PullAlways},
+		Rollouts: Rollouts{MaxConcurrent: 3, OnOperatorUpgrade: RolloutRestart},
 		Registry: Registry{
 			Mode: RegistryDisabled, AllowedHosts: []string{"docker.io", "*.registry.example:5000"}, CertificateAuthorityFile: "/etc/slipway/ca.crt",
 		},
@@ -180,7 +180,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no retries":                    {header + "leaderElection: {retryPeriod: 0s}\n", []string{"leaderElection.retryPeriod must be positive"}},
 		"less than a second":            {header + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}\n", []string{"leaderElection.leaseDuration must be at least 1s"}},
 		"a negative number of rollouts": {header + "rollouts: {maxConcurrent: -1}\n", []string{"rollouts.maxConcurrent must not be negative: it is -1"}},
-		"an unknown upgrade":            {header + "adapter: {upgrade: Never}\n", []string{`adapter.upgrade must be OnChange or Rolling, not "Never"`}},
+		"an unknown upgrade":            {header + "rollouts: {onOperatorUpgrade: Never}\n", []string{`rollouts.onOperatorUpgrade must be Restart or Ignore, not "Never"`}},
 		"an unknown mode":               {header + "registry: {mode: Sometimes}\n", []string{`registry.mode must be Enabled or Disabled, not "Sometimes"`}},
 		"hosts that are none": {
 			header + "registry: {allowedHosts: [ghcr.io, 'https://ghcr.io', ghcr.io/team, '*', 'a.*.b', '']}\n", []string{

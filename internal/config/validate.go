@@ -96,9 +96,7 @@ func (l Logging) validate() error {
 }
 
 func (a Adapter) validate() error {
-	problem := errors.Join(
-		oneOf("adapter.imagePullPolicy", a.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
-		oneOf("adapter.upgrade", a.Upgrade, AdapterUpgradeOnChange, AdapterUpgradeRolling))
+	problem := oneOf("adapter.imagePullPolicy", a.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	if strings.ContainsFunc(a.Image, unicode.IsSpace) {
 		problem = errors.Join(problem, fmt.Errorf("adapter.image must not contain white space: it is %q", a.Image))
 	}
@@ -120,10 +118,11 @@ func concurrency(field string, number int) error {
 }
 
 func (r Rollouts) validate() error {
+	problem := oneOf("rollouts.onOperatorUpgrade", r.OnOperatorUpgrade, RolloutRestart, RolloutIgnore)
 	if r.MaxConcurrent < 0 {
-		return fmt.Errorf("rollouts.maxConcurrent must not be negative: it is %d", r.MaxConcurrent)
+		problem = errors.Join(problem, fmt.Errorf("rollouts.maxConcurrent must not be negative: it is %d", r.MaxConcurrent))
 	}
-	return nil
+	return problem
 }
 
 // registryHost is a host as image references name it, or all names below one.

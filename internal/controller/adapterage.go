@@ -36,5 +36,5 @@ func (r *Reconciler) warnOfOldAdapter(s *state) {
 		return
 	}
 	r.warnOnce(s, reasonAdapterOld, actionReconcile, fmt.Sprintf("the pods have adapter %s, which is more than %d minor versions older than the operator, %s: "+
-		"set spec.adapter.upgrade to Rolling, or give the annotation mcp.slipway.dev/refresh a new value", s.current.AdapterVersion, maxSkew, r.Adapter.Version))
+		"set spec.rollout.onOperatorUpgrade to Restart, or give the annotation mcp.slipway.dev/refresh a new value", s.current.AdapterVersion, maxSkew, r.Adapter.Version))
 }

@@ -55,10 +55,7 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	if _, failed := r.unstored.Load(s.name); failed {
-		return r.applyCatalog(ctx, s) // before the status, so that the status tells of the failure
-	}
-	return nil
+	return r.applyCatalog(ctx, s)
 }
 
 func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) error {
@@ -184,6 +181,8 @@ func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) err
 		s.appliedGeneration = answer.Generation
 	case object.kind.Kind == "Service":
 		s.serviceApplied = true
+	case object.name == workload.CatalogName(s.server):
+		s.catalogApplied = true
 	}
 	return nil
 }
@@ -272,29 +271,11 @@ func causes(err error) string {
 	return strings.Join(text, "; ")
 }
 
-// applyCatalog keeps what the server offers in a ConfigMap, for people and programs. The controller
-// publishes the status first, because the two requests that this takes would delay Ready on a busy
-// cluster. While the catalog cannot be stored, it is the other way around.
+// applyCatalog keeps what the server offers in a ConfigMap, for people and programs. The status
+// names the ConfigMap, and comes after it.
 func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
-	if s.hold || s.catalogTried {
-		return nil
-	}
-	s.catalogTried = true
-	refusal := s.refusal
-	err := r.storeCatalog(ctx, s)
-	if err == nil && s.refusal == refusal {
-		r.unstored.Delete(s.name)
-		return nil
-	}
-	if _, known := r.unstored.Swap(s.name, true); !known {
-		s.again(firstRetry) // so that the status tells of it
-	}
-	return err
-}
-
-func (r *Reconciler) storeCatalog(ctx context.Context, s *state) error {
 	catalog := status.Representative(s.pods, s.results)
-	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Digest {
+	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Catalog.Digest {
 		return nil
 	}
 	object := desired{
@@ -322,6 +303,14 @@ func (r *Reconciler) storedCatalog(s *state) string {
 		return ""
 	}
 	return s.catalog.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
+}
+
+// catalogConfigMap is the name of the ConfigMap with the catalog, if there is one of this server.
+func catalogConfigMap(s *state) string {
+	if s.catalogApplied || s.catalog != nil && ownedBy(s.catalog, s.server) {
+		return workload.CatalogName(s.server)
+	}
+	return ""
 }
 
 // prune deletes what belongs to the server and is no longer wanted.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -43,10 +44,10 @@ type event struct {
 func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []event {
 	events := conditionTransitions(before, after)
 	add := func(kind, reason, action, note string) {
-		events = append(events, event{kind, reason, action, cut(note, noteBytes)})
+		events = append(events, event{kind, reason, action, text.Cut(note, noteBytes)})
 	}
-	if before.CatalogDigest != "" && after.CatalogDigest != "" && before.CatalogDigest != after.CatalogDigest {
-		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before, after))
+	if before.Catalog != nil && after.Catalog != nil && before.Catalog.Digest != after.Catalog.Digest {
+		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before.Catalog, after.Catalog))
 	}
 	if replicas > 1 && before.Replicas <= 1 && after.Replicas > 1 { // and not only while pods are replaced
 		add(corev1.EventTypeWarning, reasonSessionsNotShared, actionReconcile,
@@ -61,7 +62,7 @@ func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []e
 func conditionTransitions(before, after *mcpv1alpha1.MCPServerStatus) []event {
 	var events []event
 	add := func(kind string, why *metav1.Condition) {
-		events = append(events, event{kind, why.Reason, actionReconcile, cut(why.Message, noteBytes)})
+		events = append(events, event{kind, why.Reason, actionReconcile, text.Cut(why.Message, noteBytes)})
 	}
 	stalled := changed(before, after, mcpv1alpha1.ConditionStalled)
 	if stalled != nil {
@@ -96,13 +97,16 @@ func wanted(reason string) bool {
 }
 
 // catalogChange says in a sentence how what a server offers has changed.
-func catalogChange(before, after *mcpv1alpha1.MCPServerStatus) string {
-	names := func(tools []mcpv1alpha1.Tool) []string {
+func catalogChange(before, after *mcpv1alpha1.Catalog) string {
+	names := func(tools []mcpv1alpha1.CatalogEntry) []string {
 		var all []string
 		for i := range tools {
 			all = append(all, tools[i].Name)
 		}
 		return all
+	}
+	if before.Truncated || after.Truncated { // then a tool that is not listed may be there
+		return fmt.Sprintf("what the server offers has changed: %d tools in all", after.Counts.Tools)
 	}
 	old, current := names(before.Tools), names(after.Tools)
 	var parts []string
@@ -115,20 +119,10 @@ func catalogChange(before, after *mcpv1alpha1.MCPServerStatus) string {
 	if len(parts) == 0 {
 		parts = append(parts, "the same tools, with other descriptions or schemas, or other prompts or resources")
 	}
-	if after.Counts != nil {
-		parts = append(parts, fmt.Sprintf("%d tools in all", after.Counts.Tools))
-	}
+	parts = append(parts, fmt.Sprintf("%d tools in all", after.Counts.Tools))
 	return "what the server offers has changed: " + strings.Join(parts, "; ")
 }
 
 func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(others, name) })
-}
-
-// cut shortens a text without breaking a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +21,14 @@ func withConditions(pairs ...string) mcpv1alpha1.MCPServerStatus {
 }
 
 func withTools(digest string, names ...string) mcpv1alpha1.MCPServerStatus {
-	status := mcpv1alpha1.MCPServerStatus{CatalogDigest: digest, Counts: &mcpv1alpha1.CatalogCounts{Tools: int32(len(names))}}
-	for _, name := range names {
-		status.Tools = append(status.Tools, mcpv1alpha1.Tool{Name: name})
+	if digest == "" {
+		return mcpv1alpha1.MCPServerStatus{}
 	}
-	return status
+	catalog := &mcpv1alpha1.Catalog{Digest: digest, Counts: mcpv1alpha1.CatalogCounts{Tools: int32(len(names))}}
+	for _, name := range names {
+		catalog.Tools = append(catalog.Tools, mcpv1alpha1.CatalogEntry{Name: name})
+	}
+	return mcpv1alpha1.MCPServerStatus{Catalog: catalog}
 }
 
 func TestTransitions(t *testing.T) {
@@ -95,23 +97,15 @@ func TestSurplusPodIsNoNews(t *testing.T) {
 
 func TestCatalogChange(t *testing.T) {
 	before, after := withTools("1", "a", "b"), withTools("2", "b", "c", "d")
-	if got := catalogChange(&before, &after); got != "what the server offers has changed: new tools: c, d; tools gone: a; 3 tools in all" {
+	if got := catalogChange(before.Catalog, after.Catalog); got != "what the server offers has changed: new tools: c, d; tools gone: a; 3 tools in all" {
+		t.Errorf("got %q", got)
+	}
+	after.Catalog.Truncated = true
+	if got := catalogChange(before.Catalog, after.Catalog); got != "what the server offers has changed: 3 tools in all" {
 		t.Errorf("got %q", got)
 	}
 	same := withTools("3", "a", "b")
-	if got := catalogChange(&before, &same); !strings.Contains(got, "the same tools") {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestCut(t *testing.T) {
-	for most := 4; most < 20; most++ {
-		got := cut(strings.Repeat("é", 20), most)
-		if len(got) > most || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
-			t.Errorf("cut to %d: %q", most, got)
-		}
-	}
-	if got := cut("short", 5); got != "short" {
+	if got := catalogChange(before.Catalog, same.Catalog); !strings.Contains(got, "the same tools") {
 		t.Errorf("got %q", got)
 	}
 }

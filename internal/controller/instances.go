@@ -32,8 +32,8 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 			Ready: status.PodReady(pod), Starts: restarts(pod),
 			Refresh:  s.server.Annotations[mcpv1alpha1.AnnotationRefresh],
 			Key:      s.keys.ring.Current,
-			Interval: orDefault(s.server.Spec.Probe.Interval, defaultInterval),
-			Timeout:  orDefault(s.server.Spec.Probe.Timeout, defaultTimeout),
+			Interval: orDefault(s.server.Spec.Verification.Interval, defaultInterval),
+			Timeout:  orDefault(s.server.Spec.Verification.Timeout, defaultTimeout),
 			Stored:   r.storedCatalog(s),
 			Settings: s.settings,
 		})

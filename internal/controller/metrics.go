@@ -74,7 +74,7 @@ func (m *serverMetrics) Collect(metrics chan<- prometheus.Metric) {
 			key = labels{"Stopped", available.Reason}
 		}
 		counts[key]++
-		if status.Adapter != nil && status.Adapter.Outdated {
+		if status.Template != nil && status.Template.Outdated {
 			outdated++
 		}
 	}

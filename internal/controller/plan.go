@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,9 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	s.rendered = s.current // until there is a better one
 	if err := r.observeRollout(ctx, s); err != nil {
 		return err
+	}
+	if missing := workload.Incomplete(s.server); missing != "" {
+		s.refuse(mcpv1alpha1.ReasonInvalidSpec, missing)
 	}
 	if s.refusal != nil || s.keys == nil {
 		return nil
@@ -68,19 +72,17 @@ func (r *Reconciler) planUpgrade(ctx context.Context, s *state, inputs workload.
 	if s.outdated, err = differ(template, s.current.Template); err != nil {
 		return fmt.Errorf("compare pod templates of MCPServer %s: %w", s.name, err)
 	}
-	if s.outdated && r.upgradeOf(s.server) == mcpv1alpha1.AdapterUpgradeRolling {
+	if s.outdated && r.onUpgrade(s.server) == mcpv1alpha1.RolloutRestart {
 		return r.roll(ctx, s, inputs, causeUpgrade)
 	}
 	r.warnOfOldAdapter(s)
 	return r.resolveLater(ctx, s, inputs, template)
 }
 
-// upgradeOf is when a newer adapter reaches the server's pods.
-func (r *Reconciler) upgradeOf(server *mcpv1alpha1.MCPServer) mcpv1alpha1.AdapterUpgrade {
-	if own := server.Spec.Adapter.Upgrade; own != "" {
-		return own
-	}
-	return r.AdapterUpgrade
+// onUpgrade says whether the server's pods are replaced when this operator would render them
+// differently.
+func (r *Reconciler) onUpgrade(server *mcpv1alpha1.MCPServer) mcpv1alpha1.RolloutPolicy {
+	return cmp.Or(server.Spec.Rollout.OnOperatorUpgrade, r.OnOperatorUpgrade)
 }
 
 // roll renders the template of an unchanged spec anew, when it is the server's turn.

@@ -7,6 +7,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/registry"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -20,7 +21,7 @@ const imagePatience = 10 * time.Second
 func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image, bool) {
 	spec := &s.server.Spec
 	if registry.Host(spec.Image) == "" {
-		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", cut(spec.Image, commandBytes)))
+		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", text.Cut(spec.Image, commandBytes)))
 		return nil, false
 	}
 	if len(spec.Command) > 0 {
@@ -150,7 +151,7 @@ func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload
 		return nil // the launcher starts the image's command from then on, which users need not know
 	}
 	r.warnOnce(s, reasonImageLate, actionReconcile, fmt.Sprintf("the registry answered after the pods were rendered, so they run as user 1000 and not as the image says (user %q): "+
-		"the next change of the spec takes it over, or a new value of the annotation %s", cut(lookup.image.User, commandBytes), mcpv1alpha1.AnnotationRefresh))
+		"the next change of the spec takes it over, or a new value of the annotation %s", text.Cut(lookup.image.User, commandBytes), mcpv1alpha1.AnnotationRefresh))
 	return nil
 }
 

@@ -56,8 +56,9 @@ type Options struct {
 	Registries registry.Policy
 	// Adapter is what pods get.
 	Adapter workload.Adapter
-	// AdapterUpgrade is when running pods get it, if the spec does not say; OnChange if empty.
-	AdapterUpgrade mcpv1alpha1.AdapterUpgrade
+	// OnOperatorUpgrade says whether running pods get it, if the spec does not say; Ignore if
+	// empty.
+	OnOperatorUpgrade mcpv1alpha1.RolloutPolicy
 	// MaxRollouts is how many servers are rolled out at a time without a change of their
 	// specs; 10 if 0.
 	MaxRollouts int
@@ -95,7 +96,6 @@ type Reconciler struct {
 	processes  processCounts
 	keys       keyCache
 	warned     sync.Map // of warning
-	unstored   sync.Map // names of servers whose catalog could not be stored
 	refusals   refusalCounts
 	// statusLag awaits the last status that the manager wrote. The mark is the resource
 	// version that the write replaced: any other version is newer.
@@ -164,7 +164,6 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 	}
 	defer r.endCreation(s.name)
 	err := r.steps(ctx, s)
-	failed := err != nil
 	if isTerminating(err) {
 		// Nothing can be created there any more, and the server itself is deleted soon.
 		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
@@ -172,13 +171,6 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 		err = nil
 	}
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
-		return reconcile.Result{}, err
-	}
-	if failed {
-		return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
-	}
-	// In a namespace that is being deleted, the next reconciliation says so in the status.
-	if err := r.applyCatalog(ctx, s); err != nil && !isTerminating(err) {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
@@ -223,7 +215,6 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	for _, reason := range onceReasons {
 		r.warned.Delete(warning{name, reason})
 	}
-	r.unstored.Delete(name)
 	r.refusals.forget(name)
 	r.statusLag.forget(name)
 	r.revisionLag.forget(name)

@@ -132,7 +132,7 @@ func (r *Reconciler) checkReferences(ctx context.Context, s *state) error {
 	if len(checked.missing) > 0 {
 		s.refuse(mcpv1alpha1.ReasonReferenceNotFound, strings.Join(checked.missing, "; "))
 	}
-	if !s.server.Spec.PodTemplate.IgnoresReferenceChanges() {
+	if s.server.Spec.Rollout.OnReferenceChange != mcpv1alpha1.RolloutIgnore {
 		s.references = checked.digest
 	}
 	return nil

@@ -148,7 +148,12 @@ func (r *Reconciler) noteRollout(server types.NamespacedName, since, now time.Ti
 // rolloutSince is when the operator began the rollout that is not done yet; zero if there
 // is none, or if the user began it.
 func (s *state) rolloutSince() time.Time {
-	if s.current == nil || s.revisions[0].Annotations[mcpv1alpha1.AnnotationCause] == "" || !s.serves() {
+	if s.current == nil || s.revisions[0].Annotations[mcpv1alpha1.AnnotationCause] == "" {
+		return time.Time{}
+	}
+	// With Recreate it is the rollout itself that leaves no pod ready.
+	isRecreated := s.server.Spec.Rollout.Strategy == mcpv1alpha1.RolloutRecreate && workload.Replicas(s.server) > 0
+	if !s.serves() && !isRecreated {
 		return time.Time{}
 	}
 	if s.deployment != nil && isDone(s.deployment) && templateOf(s.deployment) == templateName(s) {

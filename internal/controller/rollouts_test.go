@@ -129,15 +129,21 @@ func TestRolloutSince(t *testing.T) {
 		change func(s *state)
 		counts bool
 	}{
-		"new pods are not there yet":          {func(*state) {}, true},
-		"all pods are new":                    {func(s *state) { s.deployment.Status.UpdatedReplicas = 2 }, false},
-		"one of them is not available":        {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.AvailableReplicas = 2, 1 }, true},
-		"the Deployment controller is late":   {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.ObservedGeneration = 2, 4 }, true},
-		"the template is not applied yet":     {func(s *state) { s.deployment.Status.UpdatedReplicas, s.current.Template = 2, []byte(`{}`) }, true},
-		"there is no Deployment":              {func(s *state) { s.deployment = nil }, true},
-		"the user began it":                   {func(s *state) { s.revisions[0].Annotations = nil }, false},
-		"there is nothing to restart":         {func(s *state) { s.server.Spec.Suspend = true }, false},
-		"no pod is ready":                     {func(s *state) { s.pods[0].Status.Conditions = nil }, false},
+		"new pods are not there yet":        {func(*state) {}, true},
+		"all pods are new":                  {func(s *state) { s.deployment.Status.UpdatedReplicas = 2 }, false},
+		"one of them is not available":      {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.AvailableReplicas = 2, 1 }, true},
+		"the Deployment controller is late": {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.ObservedGeneration = 2, 4 }, true},
+		"the template is not applied yet":   {func(s *state) { s.deployment.Status.UpdatedReplicas, s.current.Template = 2, []byte(`{}`) }, true},
+		"there is no Deployment":            {func(s *state) { s.deployment = nil }, true},
+		"the user began it":                 {func(s *state) { s.revisions[0].Annotations = nil }, false},
+		"there is nothing to restart":       {func(s *state) { s.server.Spec.Suspend = true }, false},
+		"no pod is ready":                   {func(s *state) { s.pods[0].Status.Conditions = nil }, false},
+		"no pod is ready, because of it": {func(s *state) {
+			s.pods, s.server.Spec.Rollout.Strategy = nil, mcpv1alpha1.RolloutRecreate
+		}, true},
+		"nothing is to be recreated": {func(s *state) {
+			s.pods, s.server.Spec.Rollout.Strategy, s.server.Spec.Suspend = nil, mcpv1alpha1.RolloutRecreate, true
+		}, false},
 		"there is no template":                {func(s *state) { s.current = nil }, false},
 		"pods are missing":                    {func(s *state) { s.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 5} }, true},
 		"as many as there should be, no more": {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Spec.Replicas = 2, new(int32(3)) }, true},

@@ -49,7 +49,7 @@ type state struct {
 
 	appliedGeneration int64 // of the Deployment, if it was applied
 	serviceApplied    bool
-	catalogTried      bool // to store it
+	catalogApplied    bool
 
 	requeueAfter time.Duration
 }

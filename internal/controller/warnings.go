@@ -11,6 +11,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // warning is an Event that a server has got, until its reason is gone.
@@ -28,7 +29,7 @@ var onceReasons = []string{
 // warnOnce gives the server a warning Event, unless it has got that one already.
 func (r *Reconciler) warnOnce(s *state, reason, action, note string) {
 	if _, told := r.warned.LoadOrStore(warning{s.name, reason}, true); !told {
-		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", cut(note, noteBytes))
+		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", text.Cut(note, noteBytes))
 	}
 }
 

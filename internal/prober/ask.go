@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 const (
@@ -230,7 +232,7 @@ func innermost(err error) string {
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
-			return line(err.Error(), maxWords)
+			return text.Line(err.Error(), maxWords)
 		}
 		err = inner
 	}
@@ -313,7 +315,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 		return failure(mcpprobe.Protocol, 0, "the answer is not that of an adapter")
 	}
 	answer.report = Report{
-		Ready: report.Ready, Reason: line(string(report.Reason), maxReason), Error: text(report.Error, maxWords),
+		Ready: report.Ready, Reason: text.Line(string(report.Reason), maxReason), Error: text.Block(report.Error, maxWords),
 		Failures: min(max(report.Failures, 0), maxFailures),
 	}
 	answer.settings = report.Settings
@@ -333,7 +335,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 		if answer.catalog == nil {
 			answer.catalog = &Catalog{}
 		}
-		answer.catalog.Summary.TooLarge = text(report.Error, maxWords)
+		answer.catalog.Summary.TooLarge = text.Block(report.Error, maxWords)
 		if answer.catalog.Summary.TooLarge == "" {
 			answer.catalog.Summary.TooLarge = "the server lists more than is taken from it"
 		}
@@ -344,7 +346,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 func decodeCatalog(data []byte, limits mcpprobe.Limits, stored string) (*Catalog, error) {
 	catalog, err := mcpprobe.DecodeCatalog(data, limits)
 	if err != nil {
-		return nil, failure(mcpprobe.Protocol, 0, line(err.Error(), maxWords))
+		return nil, failure(mcpprobe.Protocol, 0, text.Line(err.Error(), maxWords))
 	}
 	summary := &Catalog{Summary: summarize(catalog)}
 	if catalog.Digest != stored {
@@ -359,5 +361,5 @@ func skim(data []byte) *Catalog {
 		Digest string `json:"digest"`
 	}
 	_ = json.Unmarshal(data, &catalog) // without a digest it is one more that changed
-	return &Catalog{Summary: Summary{Digest: line(catalog.Digest, maxVersion)}}
+	return &Catalog{Summary: Summary{Catalog: mcpv1alpha1.Catalog{Digest: text.Line(catalog.Digest, maxVersion)}}}
 }

@@ -92,8 +92,8 @@ func TestEitherEraIsVerified(t *testing.T) {
 			if diff := cmp.Diff(test.asked, client.seen()); diff != "" {
 				t.Errorf("the server was asked for (-want +got):\n%s", diff)
 			}
-			info := result.Catalog.Summary.ServerInfo
-			if diff := cmp.Diff(append([]string{test.spoken}, all...), append([]string{info.ProtocolVersion}, info.ProtocolVersions...)); diff != "" {
+			summary := result.Catalog.Summary
+			if diff := cmp.Diff(append([]string{test.spoken}, all...), append([]string{summary.ServerInfo.ProtocolVersion}, summary.ProtocolVersions...)); diff != "" {
 				t.Errorf("revisions (-want +got):\n%s", diff)
 			}
 			if stored := result.Catalog.Stored; stored == nil || stored.Digest != catalog.Digest {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"k8s.io/apimachinery/pkg/types"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -87,7 +88,7 @@ func inWorld(t *testing.T, options Options, test func(t *testing.T, w *world)) {
 				r.unchanged = true
 			}
 			if r.skimmed = q.skim; q.skim && r.catalog != nil {
-				r.catalog = &Catalog{Summary: Summary{Digest: r.catalog.Summary.Digest}}
+				r.catalog = &Catalog{Summary: Summary{Catalog: mcpv1alpha1.Catalog{Digest: r.catalog.Summary.Catalog.Digest}}}
 			}
 			return r, err
 		}
@@ -181,7 +182,7 @@ func (w *world) wantOutcome(uid types.UID, want Outcome, message string) {
 func good(digest string, sessions int32) reply {
 	return reply{
 		etag: `"` + digest + `"`, sessions: &adapterapi.Sessions{Open: int64(sessions), Limit: 20}, report: Report{Ready: true},
-		catalog: &Catalog{Summary: Summary{Digest: digest}, Stored: &workload.Catalog{Digest: digest, JSON: []byte("{}")}},
+		catalog: &Catalog{Summary: Summary{Catalog: mcpv1alpha1.Catalog{Digest: digest}}, Stored: &workload.Catalog{Digest: digest, JSON: []byte("{}")}},
 	}
 }
 

@@ -175,7 +175,7 @@ func watchHostileServers(t *testing.T, times int, observe func()) {
 	good := func(name string) {
 		t.Helper()
 		eventually(t, prober, name, "verified", func(r Result) bool {
-			return r.Outcome == Verified && r.Message == "" && r.Catalog != nil && r.Catalog.Summary.Counts.Tools == 20
+			return r.Outcome == Verified && r.Message == "" && r.Catalog != nil && r.Catalog.Summary.Catalog.Counts.Tools == 20
 		})
 		observe()
 	}

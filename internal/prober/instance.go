@@ -275,14 +275,14 @@ func (i *instance) postponed() {
 func (i *instance) offered(answer reply, now time.Time) {
 	catalog := answer.catalog
 	if answer.skimmed {
-		i.flap.see(catalog.Summary.Digest, now)
+		i.flap.see(catalog.Summary.Catalog.Digest, now)
 		i.flap.skipped = true
 		return
 	}
-	if !i.flap.take(catalog.Summary.Digest, now) {
+	if !i.flap.take(catalog.Summary.Catalog.Digest, now) {
 		return
 	}
-	if catalog.Stored != nil && catalog.Summary.Digest == i.Stored {
+	if catalog.Stored != nil && catalog.Summary.Catalog.Digest == i.Stored {
 		catalog = &Catalog{Summary: catalog.Summary} // it was stored meanwhile
 	}
 	i.result.Catalog = i.server.intern(catalog)
@@ -335,7 +335,7 @@ func (f *flap) due(now time.Time) bool {
 // question is what to ask the adapter. Without a tag it answers with the whole.
 func (i *instance) question(now time.Time) question {
 	catalog := i.result.Catalog
-	missing := catalog != nil && catalog.Stored == nil && catalog.Summary.Digest != "" && catalog.Summary.Digest != i.Stored
+	missing := catalog != nil && catalog.Stored == nil && catalog.Summary.Catalog.Digest != "" && catalog.Summary.Catalog.Digest != i.Stored
 	switch {
 	case i.flap.due(now):
 		return question{}

@@ -143,13 +143,9 @@ type Catalog struct {
 
 // Summary is the part of a status that comes from a catalogue.
 type Summary struct {
-	Digest            string
-	ServerInfo        mcpv1alpha1.ServerInfo
-	Tools             []mcpv1alpha1.Tool
-	Prompts           []mcpv1alpha1.Prompt
-	Resources         []mcpv1alpha1.Resource
-	ResourceTemplates []mcpv1alpha1.ResourceTemplate
-	Counts            mcpv1alpha1.CatalogCounts
+	ServerInfo       mcpv1alpha1.ServerInfo
+	ProtocolVersions []string
+	Catalog          mcpv1alpha1.Catalog
 	// TooLarge says which limit the server's lists hit; empty when everything was taken.
 	TooLarge string
 }

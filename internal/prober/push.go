@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // firstPushRetry is soon: people wait for what they have changed.
@@ -96,7 +97,7 @@ func (a *asker) push(ctx context.Context, i Instance) (adapterapi.SettingsState,
 		return state, pushFailure(mcpprobe.Unreachable, status, "the answer does not carry the adapter's signature")
 	}
 	if status != http.StatusOK && status != http.StatusConflict { // which is that it has newer ones
-		return state, pushFailure(mcpprobe.Protocol, status, line(string(body), maxWords))
+		return state, pushFailure(mcpprobe.Protocol, status, text.Line(string(body), maxWords))
 	}
 	if err := json.Unmarshal(body, &state); err != nil {
 		return state, pushFailure(mcpprobe.Protocol, status, "the answer is not that of an adapter")

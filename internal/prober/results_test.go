@@ -133,7 +133,7 @@ func TestAChangedCatalogueIsTold(t *testing.T) {
 		w.takeTold()
 		w.replyWith(good("2", 0))
 		w.pass(12 * time.Second)
-		if told := w.takeTold(); told != 1 || w.result("a").Catalog.Summary.Digest != "2" {
+		if told := w.takeTold(); told != 1 || w.result("a").Catalog.Summary.Catalog.Digest != "2" {
 			t.Errorf("was told %d times, got %+v", told, w.result("a").Catalog)
 		}
 	})
@@ -153,14 +153,14 @@ func TestFlapping(t *testing.T) {
 		}
 		w.pass(25 * time.Second)
 		flapping := w.result("a")
-		if !flapping.Flapping || flapping.Catalog.Summary.Digest != "6" {
-			t.Errorf("got %v and %s, want it to flap and to keep the sixth", flapping.Flapping, flapping.Catalog.Summary.Digest)
+		if !flapping.Flapping || flapping.Catalog.Summary.Catalog.Digest != "6" {
+			t.Errorf("got %v and %s, want it to flap and to keep the sixth", flapping.Flapping, flapping.Catalog.Summary.Catalog.Digest)
 		}
 		w.takeTold()
 		taken := map[string]bool{}
 		for range 20 * 60 {
 			w.pass(time.Second)
-			taken[w.result("a").Catalog.Summary.Digest] = true
+			taken[w.result("a").Catalog.Summary.Catalog.Digest] = true
 		}
 		if len(taken) < 4 || len(taken) > 6 {
 			t.Errorf("in 20 minutes %d catalogues were taken, want one in 5 minutes", len(taken))
@@ -179,8 +179,8 @@ func TestFlapping(t *testing.T) {
 			return r, nil
 		})
 		w.pass(6 * time.Minute)
-		if got := w.result("a"); got.Flapping || got.Catalog.Summary.Digest != "last" {
-			t.Errorf("got %v and %s, want peace and the last", got.Flapping, got.Catalog.Summary.Digest)
+		if got := w.result("a"); got.Flapping || got.Catalog.Summary.Catalog.Digest != "last" {
+			t.Errorf("got %v and %s, want peace and the last", got.Flapping, got.Catalog.Summary.Catalog.Digest)
 		}
 		w.take()
 		w.pass(time.Minute)
@@ -245,7 +245,7 @@ func TestCataloguesThatTheClusterDoesNotHaveAreFew(t *testing.T) {
 		w.pass(30 * time.Second)
 		kept := 0
 		for uid, result := range w.Results(alpha) {
-			if result.Catalog == nil || result.Catalog.Summary.Digest != string(uid) {
+			if result.Catalog == nil || result.Catalog.Summary.Catalog.Digest != string(uid) {
 				t.Errorf("got %+v of %s", result.Catalog, uid)
 			} else if result.Catalog.Stored != nil {
 				kept++
@@ -265,7 +265,7 @@ func TestTooLarge(t *testing.T) {
 		})
 		w.Watch(alpha, []Instance{pod("a")})
 		w.wantOutcome("a", Verified, "")
-		if got := w.result("a").Catalog.Summary; got.TooLarge != "more than 10000 items" || got.Digest != "" {
+		if got := w.result("a").Catalog.Summary; got.TooLarge != "more than 10000 items" || got.Catalog.Digest != "" {
 			t.Errorf("got %+v", got)
 		}
 		w.takeTold()
@@ -391,10 +391,10 @@ func TestSkimming(t *testing.T) {
 	catalog := catalogOf(t, allCapabilities, map[string]string{"tools/list": list("tools", 3, func(i int) string { return tool(i, 1, 1, 1) })})
 	data := encode(adapterapi.Report{Ready: true, Catalog: encode(catalog)})
 	answer := reply{skimmed: true}
-	if err := decode(data, mcpprobe.Limits{}, "", &answer); err != nil || answer.catalog.Summary.Digest != catalog.Digest || answer.catalog.Stored != nil {
+	if err := decode(data, mcpprobe.Limits{}, "", &answer); err != nil || answer.catalog.Summary.Catalog.Digest != catalog.Digest || answer.catalog.Stored != nil {
 		t.Errorf("got %+v, %v", answer.catalog, err)
 	}
-	if err := decode([]byte(`{"ready":true,"catalog":[]}`), mcpprobe.Limits{}, "", &answer); err != nil || answer.catalog.Summary.Digest != "" {
+	if err := decode([]byte(`{"ready":true,"catalog":[]}`), mcpprobe.Limits{}, "", &answer); err != nil || answer.catalog.Summary.Catalog.Digest != "" {
 		t.Errorf("got %+v, %v", answer.catalog, err)
 	}
 }

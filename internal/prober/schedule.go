@@ -356,7 +356,7 @@ func substanceOf(r Result) substance {
 		s.failures = min(r.Report.Failures, 2)
 	}
 	if r.Catalog != nil {
-		s.offered, s.digest = true, r.Catalog.Summary.Digest
+		s.offered, s.digest = true, r.Catalog.Summary.Catalog.Digest
 		s.tooLarge, s.stored = r.Catalog.Summary.TooLarge != "", r.Catalog.Stored == nil
 	}
 	return s

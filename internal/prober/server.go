@@ -48,8 +48,8 @@ func (s *server) intern(catalog *Catalog) *Catalog {
 	for have := range s.catalogs() {
 		switch {
 		case have.Stored == nil:
-		case have.Summary.Digest != catalog.Summary.Digest:
-			others[have.Summary.Digest] = true
+		case have.Summary.Catalog.Digest != catalog.Summary.Catalog.Digest:
+			others[have.Summary.Catalog.Digest] = true
 		default:
 			catalog = &Catalog{Summary: catalog.Summary, Stored: have.Stored}
 		}
@@ -58,7 +58,7 @@ func (s *server) intern(catalog *Catalog) *Catalog {
 		catalog = &Catalog{Summary: catalog.Summary}
 	}
 	for have := range s.catalogs() {
-		if have.Summary.Digest == catalog.Summary.Digest && have.Summary.TooLarge == catalog.Summary.TooLarge &&
+		if have.Summary.Catalog.Digest == catalog.Summary.Catalog.Digest && have.Summary.TooLarge == catalog.Summary.TooLarge &&
 			(have.Stored == nil) == (catalog.Stored == nil) {
 			return have
 		}
@@ -82,7 +82,7 @@ func (s *server) forgetStored() {
 	dropped := map[*Catalog]*Catalog{}
 	for _, i := range s.instances {
 		have := i.result.Catalog
-		if have == nil || have.Stored == nil || have.Summary.Digest != i.Stored {
+		if have == nil || have.Stored == nil || have.Summary.Catalog.Digest != i.Stored {
 			continue
 		}
 		if dropped[have] == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -190,12 +191,12 @@ func (t *trimmer) dropWords() {
 		d.Excluded = []mcpprobe.Excluded{}
 	}
 	before := len(encode(d.Server)) + len(d.Capabilities)
-	d.Server.Name, d.Server.Title, d.Server.Version = cut(d.Server.Name, keptSelf), cut(d.Server.Title, keptSelf), cut(d.Server.Version, keptSelf)
-	d.Server.Instructions = cut(d.Server.Instructions, keptInstructions)
-	d.Server.ProtocolVersion = cut(d.Server.ProtocolVersion, keptSelf)
+	d.Server.Name, d.Server.Title, d.Server.Version = text.Cut(d.Server.Name, keptSelf), text.Cut(d.Server.Title, keptSelf), text.Cut(d.Server.Version, keptSelf)
+	d.Server.Instructions = text.Cut(d.Server.Instructions, keptInstructions)
+	d.Server.ProtocolVersion = text.Cut(d.Server.ProtocolVersion, keptSelf)
 	versions := slices.Clone(d.Server.ProtocolVersions[:min(len(d.Server.ProtocolVersions), keptVersions)])
 	for i := range versions {
-		versions[i] = cut(versions[i], keptSelf)
+		versions[i] = text.Cut(versions[i], keptSelf)
 	}
 	d.Server.ProtocolVersions = versions
 	if len(d.Capabilities) > keptCapabilities {

@@ -10,90 +10,81 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // What a status takes, as its types declare it. A test holds these against the CRD.
 const (
-	maxTools             = 128
-	maxPrompts           = 64
-	maxResources         = 64
-	maxResourceTemplates = 64
-	maxProtocolVersions  = 16
-	maxExtensions        = 32
+	maxEntries          = 1024 // of tools, and of prompts
+	maxProtocolVersions = 16
+	maxExtensions       = 8
 
 	maxName         = 256 // and of a title
-	maxURI          = 2048
-	maxDescription  = 512
-	maxInstructions = 4096
+	maxSentence     = 120
+	maxInstructions = 1024
 	maxVersion      = 128
 	maxProtocol     = 32
+	maxExtension    = 64
 )
+
+// maxListed bounds tools and prompts together, as JSON, so that an MCPServer stays below 48 KiB:
+// everybody who watches MCPServers gets all of it with every change of a status.
+const maxListed = 28 << 10
 
 // summarize makes of a catalogue what a status has of it. It takes whatever the
 // server wrote, and what it returns is always valid in a status.
 func summarize(catalog *mcpprobe.Catalog) Summary {
 	counts := catalog.Counts()
+	listed := listing{room: maxListed}
+	tools := take(&listed, catalog.Tools, func(t mcpprobe.Tool) (name, description string) {
+		return t.Name, cmp.Or(t.Description, t.Title, t.Annotations.Title)
+	})
+	prompts := take(&listed, catalog.Prompts, func(p mcpprobe.Prompt) (name, description string) {
+		return p.Name, cmp.Or(p.Description, p.Title)
+	})
 	return Summary{
-		Digest:     catalog.Digest,
-		ServerInfo: serverInfo(catalog),
-		Tools: pick(catalog.Tools, maxTools, func(t mcpprobe.Tool) string { return t.Name },
-			func(t mcpprobe.Tool) mcpv1alpha1.Tool {
-				return mcpv1alpha1.Tool{
-					Name: line(t.Name, maxName), Title: line(cmp.Or(t.Title, t.Annotations.Title), maxName),
-					Description: text(t.Description, maxDescription),
-					ReadOnly:    clone(t.Annotations.ReadOnlyHint), Destructive: clone(t.Annotations.DestructiveHint),
-				}
-			}),
-		Prompts: pick(catalog.Prompts, maxPrompts, func(p mcpprobe.Prompt) string { return p.Name },
-			func(p mcpprobe.Prompt) mcpv1alpha1.Prompt {
-				return mcpv1alpha1.Prompt{
-					Name: line(p.Name, maxName), Title: line(p.Title, maxName), Description: text(p.Description, maxDescription),
-				}
-			}),
-		Resources: pick(catalog.Resources, maxResources, func(r mcpprobe.Resource) string { return r.URI },
-			func(r mcpprobe.Resource) mcpv1alpha1.Resource {
-				return mcpv1alpha1.Resource{URI: line(r.URI, maxURI), Name: line(r.Name, maxName)}
-			}),
-		ResourceTemplates: pick(catalog.ResourceTemplates, maxResourceTemplates, func(r mcpprobe.ResourceTemplate) string { return r.URITemplate },
-			func(r mcpprobe.ResourceTemplate) mcpv1alpha1.ResourceTemplate {
-				return mcpv1alpha1.ResourceTemplate{URITemplate: line(r.URITemplate, maxURI), Name: line(r.Name, maxName)}
-			}),
-		Counts: mcpv1alpha1.CatalogCounts{
-			Tools: clamp(counts.Tools), Prompts: clamp(counts.Prompts),
-			Resources: clamp(counts.Resources), ResourceTemplates: clamp(counts.ResourceTemplates),
+		ServerInfo:       serverInfo(catalog),
+		ProtocolVersions: protocolVersions(catalog.Server),
+		Catalog: mcpv1alpha1.Catalog{
+			Digest: catalog.Digest,
+			Counts: mcpv1alpha1.CatalogCounts{
+				Tools: clamp(counts.Tools), Prompts: clamp(counts.Prompts),
+				Resources: clamp(counts.Resources), ResourceTemplates: clamp(counts.ResourceTemplates),
+			},
+			Tools: tools, Prompts: prompts, Truncated: listed.truncated,
 		},
 	}
 }
 
-// pick shows the first of a list in the order of their names. What has no name, or
-// one that was there before, is counted but not shown.
-func pick[From, To any](list []From, limit int, name func(From) string, show func(From) To) []To {
-	sorted := list
-	byName := func(a, b From) int { return cmp.Compare(name(a), name(b)) }
-	if !slices.IsSortedFunc(list, byName) {
-		sorted = slices.Clone(list)
-		slices.SortStableFunc(sorted, byName)
-	}
-	var shown []To
-	last := ""
-	for _, item := range sorted {
-		if len(shown) == limit {
-			break
-		}
-		if name(item) == last {
-			continue // the empty name comes first
-		}
-		last = name(item)
-		shown = append(shown, show(item))
-	}
-	return slices.Clip(shown)
+// listing is what is listed of a catalogue.
+type listing struct {
+	room      int // in bytes
+	truncated bool
 }
 
-func clone(hint *bool) *bool {
-	if hint == nil {
-		return nil
+// take lists things in the order of their names, as long as there is room. What has no name,
+// or one that was there before, is counted but not listed.
+func take[T any](l *listing, things []T, of func(T) (name, description string)) []mcpv1alpha1.CatalogEntry {
+	nameOf := func(thing T) string { name, _ := of(thing); return name }
+	sorted := slices.SortedStableFunc(slices.Values(things), func(a, b T) int { return cmp.Compare(nameOf(a), nameOf(b)) })
+	var entries []mcpv1alpha1.CatalogEntry
+	last := ""
+	for _, thing := range sorted {
+		name, description := of(thing)
+		if name == last {
+			continue // the empty name comes first
+		}
+		last = name
+		entry := mcpv1alpha1.CatalogEntry{Name: text.Line(name, maxName), Description: text.FirstSentence(description, maxSentence)}
+		encoded, err := json.Marshal(entry)
+		if err != nil || len(encoded)+len(",") > l.room || len(entries) == maxEntries {
+			l.truncated = true
+			break
+		}
+		l.room -= len(encoded) + len(",")
+		entries = append(entries, entry)
 	}
-	return new(*hint)
+	return slices.Clip(entries)
 }
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
@@ -101,11 +92,10 @@ func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 func serverInfo(catalog *mcpprobe.Catalog) mcpv1alpha1.ServerInfo {
 	server := catalog.Server
 	return mcpv1alpha1.ServerInfo{
-		Name: line(server.Name, maxName), Title: line(server.Title, maxName), Version: line(server.Version, maxVersion),
-		ProtocolVersion:  line(server.ProtocolVersion, maxProtocol),
-		ProtocolVersions: protocolVersions(server),
-		Instructions:     text(server.Instructions, maxInstructions),
-		Capabilities:     capabilities(catalog.Capabilities),
+		Name: text.Line(server.Name, maxName), Title: text.Line(server.Title, maxName), Version: text.Line(server.Version, maxVersion),
+		ProtocolVersion: text.Line(server.ProtocolVersion, maxProtocol),
+		Instructions:    text.Fit(server.Instructions, maxInstructions),
+		Capabilities:    capabilities(catalog.Capabilities),
 	}
 }
 
@@ -116,7 +106,7 @@ func protocolVersions(server mcpprobe.Server) []string {
 	var versions []string
 	seen := map[string]bool{}
 	for _, version := range append([]string{server.ProtocolVersion}, server.ProtocolVersions...) {
-		if shown := line(version, maxProtocol); version != "" && !seen[shown] {
+		if shown := text.Line(version, maxProtocol); version != "" && !seen[shown] {
 			seen[shown] = true
 			versions = append(versions, shown)
 		}
@@ -189,7 +179,7 @@ func extensions(declared map[string]json.RawMessage) []string {
 		object := members(declared[part])
 		for name := range object {
 			if name != "" && has(object, name) {
-				names[line(name, maxName)] = true
+				names[text.Line(name, maxExtension)] = true
 			}
 		}
 	}

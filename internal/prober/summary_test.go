@@ -22,22 +22,25 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-func TestText(t *testing.T) {
-	for name, test := range map[string]struct{ got, want string }{
-		"as it is":           {line("Wetter für Köln", 15), "Wetter für Köln"},
-		"one too long":       {line("Wetter für Köln!", 15), "Wetter für Köl…"},
-		"characters, bytes":  {line(strings.Repeat("ö", 256), 256), strings.Repeat("ö", 256)},
-		"one character left": {line("ab", 1), "…"},
-		"terminal":           {line("a\x1b[31mb\nc\x00", 20), "a [31mb c "},
-		"lines stay":         {text("a\n\tb\rc\u2028", 20), "a\n\tb c "},
-		"direction":          {line("a\u202eb\u2066c\ufeff", 20), "a\ufffdb\ufffdc\ufffd"},
-		"no UTF-8":           {line("a\xff\xfeb", 20), "a\ufffd\ufffdb"},
-		"no UTF-8, cut":      {line("\xff\xff\xff\xff", 3), "\ufffd\ufffd…"},
-		"joined emoji":       {line("👩‍🔧", 20), "👩‍🔧"},
-	} {
-		if test.got != test.want {
-			t.Errorf("%s: got %q, want %q", name, test.got, test.want)
-		}
+// Tools and prompts share the room. What does not fit is not listed, and the status says so.
+func TestSummaryIsTruncated(t *testing.T) {
+	catalog := &mcpprobe.Catalog{Prompts: []mcpprobe.Prompt{{Name: "p"}}}
+	for i := range 150 {
+		catalog.Tools = append(catalog.Tools, mcpprobe.Tool{Name: fmt.Sprintf("tool-%03d", i), Description: strings.Repeat("d", 120)})
+	}
+	if got := summarize(catalog).Catalog; len(got.Tools) != 150 || len(got.Prompts) != 1 || got.Truncated {
+		t.Errorf("%d tools, %d prompts, truncated: %t", len(got.Tools), len(got.Prompts), got.Truncated)
+	}
+	for i := range 150 {
+		catalog.Tools = append(catalog.Tools, mcpprobe.Tool{Name: fmt.Sprintf("tool-%03d", 150+i), Description: strings.Repeat("d", 120)})
+	}
+	got := summarize(catalog).Catalog
+	encoded, err := json.Marshal(got.Tools)
+	if err != nil || len(encoded) > maxListed || len(encoded) < maxListed-200 {
+		t.Errorf("%d bytes of tools, %v", len(encoded), err)
+	}
+	if !got.Truncated || got.Counts.Tools != 300 || got.Counts.Prompts != 1 {
+		t.Errorf("%d prompts, truncated: %t, %d tools", len(got.Prompts), got.Truncated, got.Counts.Tools)
 	}
 }
 
@@ -51,7 +54,7 @@ func TestSummary(t *testing.T) {
 		Capabilities: json.RawMessage(`{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true,"listChanged":"yes"},
 			"logging":{},"completions":null,"tasks":{"list":{}},"extensions":{"io.x/b":{},"":{}},"experimental":{"a":{},"io.x/b":{},"off":null}}`),
 		Tools: []mcpprobe.Tool{
-			{Name: "b", Description: "B", Annotations: mcpprobe.Annotations{Title: "Bee", ReadOnlyHint: new(true)}},
+			{Name: "b", Description: "Gets a B.\nIt is slow.", Annotations: mcpprobe.Annotations{Title: "Bee", ReadOnlyHint: new(true)}},
 			{Name: ""}, {Name: "a", Title: "A"}, {Name: "a", Title: "another"},
 		},
 		Prompts:           []mcpprobe.Prompt{{Name: "p", Title: "P", Description: "pp"}},
@@ -59,23 +62,21 @@ func TestSummary(t *testing.T) {
 		ResourceTemplates: []mcpprobe.ResourceTemplate{{URITemplate: "file:///{x}", Name: "x"}},
 	}
 	want := Summary{
-		Digest: "sha256:abc",
 		ServerInfo: mcpv1alpha1.ServerInfo{
 			Name: "s", Title: "S", Version: "1", ProtocolVersion: "2025-11-25", Instructions: "Do.\nThen do.",
-			ProtocolVersions: []string{"2026-07-28", "2025-11-25", "2024-11-05", "zzz"},
 			Capabilities: &mcpv1alpha1.Capabilities{
 				Tools: &mcpv1alpha1.ListCapability{ListChanged: true}, Prompts: &mcpv1alpha1.ListCapability{},
 				Resources: &mcpv1alpha1.ResourcesCapability{Subscribe: true},
 				Logging:   true, Tasks: true, Extensions: []string{"a", "io.x/b"},
 			},
 		},
-		Tools: []mcpv1alpha1.Tool{
-			{Name: "a", Title: "A"}, {Name: "b", Title: "Bee", Description: "B", ReadOnly: new(true)},
+		ProtocolVersions: []string{"2026-07-28", "2025-11-25", "2024-11-05", "zzz"},
+		Catalog: mcpv1alpha1.Catalog{
+			Digest:  "sha256:abc",
+			Counts:  mcpv1alpha1.CatalogCounts{Tools: 4, Prompts: 1, Resources: 1, ResourceTemplates: 1},
+			Tools:   []mcpv1alpha1.CatalogEntry{{Name: "a", Description: "A"}, {Name: "b", Description: "Gets a B."}},
+			Prompts: []mcpv1alpha1.CatalogEntry{{Name: "p", Description: "pp"}},
 		},
-		Prompts:           []mcpv1alpha1.Prompt{{Name: "p", Title: "P", Description: "pp"}},
-		Resources:         []mcpv1alpha1.Resource{{URI: "file:///a", Name: "a"}},
-		ResourceTemplates: []mcpv1alpha1.ResourceTemplate{{URITemplate: "file:///{x}", Name: "x"}},
-		Counts:            mcpv1alpha1.CatalogCounts{Tools: 4, Prompts: 1, Resources: 1, ResourceTemplates: 1},
 	}
 	if diff := cmp.Diff(want, summarize(catalog)); diff != "" {
 		t.Errorf("summary differs (-want +got):\n%s", diff)
@@ -131,10 +132,7 @@ func statusSchema(t testing.TB) func(status any) error {
 }
 
 func statusOf(s Summary) mcpv1alpha1.MCPServerStatus {
-	return mcpv1alpha1.MCPServerStatus{
-		ServerInfo: &s.ServerInfo, Tools: s.Tools, Prompts: s.Prompts, Resources: s.Resources,
-		ResourceTemplates: s.ResourceTemplates, Counts: &s.Counts, CatalogDigest: s.Digest,
-	}
+	return mcpv1alpha1.MCPServerStatus{ServerInfo: &s.ServerInfo, ProtocolVersions: s.ProtocolVersions, Catalog: &s.Catalog}
 }
 
 // huge has more than a status takes of everything, from one text.
@@ -142,7 +140,7 @@ func huge(words string, count int) *mcpprobe.Catalog {
 	self := words
 	characters := 0
 	for i := range words {
-		if characters++; characters > maxURI+1 {
+		if characters++; characters > 2048 {
 			words = words[:i] // an item has no text that may be longer
 			break
 		}
@@ -172,15 +170,20 @@ func TestSummaryAlwaysFitsAStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			summary := summarize(huge(words, 130))
+			summary := summarize(huge(words, 3000))
 			if err := valid(statusOf(summary)); err != nil {
 				t.Errorf("%.500v", err)
 			}
-			if got := []int{len(summary.Tools), len(summary.Prompts), len(summary.Resources), len(summary.ResourceTemplates), int(summary.Counts.Tools)}; !cmp.Equal(got, []int{128, 64, 64, 64, 130}) {
-				t.Errorf("got lists of %v", got)
+			catalog := &summary.Catalog
+			if len(catalog.Tools) == 0 || !catalog.Truncated || catalog.Counts.Tools != 3000 {
+				t.Errorf("%d of %d tools, truncated: %t", len(catalog.Tools), catalog.Counts.Tools, catalog.Truncated)
 			}
-			if !utf8.ValidString(summary.Tools[0].Description) {
+			if !utf8.ValidString(catalog.Tools[0].Description) {
 				t.Error("the description is no text")
+			}
+			encoded, err := json.Marshal(statusOf(summary))
+			if err != nil || len(encoded) > 42<<10 {
+				t.Errorf("%d bytes, %v", len(encoded), err)
 			}
 		})
 	}
@@ -210,8 +213,8 @@ func FuzzSummary(f *testing.F) {
 		if err := valid(statusOf(summary)); err != nil {
 			t.Errorf("%.1000v", err)
 		}
-		if int(summary.Counts.Tools) != len(catalog.Tools) {
-			t.Errorf("got %d tools, want %d", summary.Counts.Tools, len(catalog.Tools))
+		if int(summary.Catalog.Counts.Tools) != len(catalog.Tools) {
+			t.Errorf("got %d tools, want %d", summary.Catalog.Counts.Tools, len(catalog.Tools))
 		}
 	})
 }

@@ -125,7 +125,7 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 // therefore not kept here.
 func (i *instance) lost(had string) bool {
 	catalog := i.result.Catalog
-	return catalog != nil && catalog.Stored == nil && catalog.Summary.Digest == had && had != i.Stored
+	return catalog != nil && catalog.Stored == nil && catalog.Summary.Catalog.Digest == had && had != i.Stored
 }
 
 // reschedule changes when an instance is asked, unless it is due or being asked.

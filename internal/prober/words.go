@@ -7,13 +7,14 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // outcomeOf says what a failed verification means, and in which words.
 func outcomeOf(err error, i Instance) (Outcome, string) {
 	e, ok := errors.AsType[*mcpprobe.Error](err)
 	if !ok {
-		return Failed, line(err.Error(), maxWords)
+		return Failed, text.Line(err.Error(), maxWords)
 	}
 	if errors.Is(err, errMeshed) {
 		return Unreachable, fmt.Sprintf("port %d of the pod accepts the manager's connection and closes it without an answer; %s", mcpv1alpha1.AdapterPort, meshAdvice())
@@ -23,7 +24,7 @@ func outcomeOf(err error, i Instance) (Outcome, string) {
 		return Unauthorized, fmt.Sprintf("the server answers HTTP %d: it wants credentials that the manager does not have", e.Status)
 	case mcpprobe.Busy:
 		if e.Failed {
-			return Failed, line(cmp.Or(e.Detail, "the adapter cannot get a session of the server"), maxWords)
+			return Failed, text.Line(cmp.Or(e.Detail, "the adapter cannot get a session of the server"), maxWords)
 		}
 		return Full, withDetail(fmt.Sprintf("the pod answers HTTP %d: it takes no further session at the moment", e.Status), e)
 	case mcpprobe.Unreachable:
@@ -32,7 +33,7 @@ func outcomeOf(err error, i Instance) (Outcome, string) {
 	case mcpprobe.Timeout:
 		return Failed, fmt.Sprintf("the server did not answer %s within %s", requestOf(e.Op), i.Timeout)
 	default:
-		return Failed, text(e.Error(), maxWords)
+		return Failed, text.Block(e.Error(), maxWords)
 	}
 }
 
@@ -53,14 +54,14 @@ func withDetail(words string, e *mcpprobe.Error) string {
 	if e.Detail == "" {
 		return words
 	}
-	return words + ": " + line(e.Detail, maxWords/2)
+	return words + ": " + text.Line(e.Detail, maxWords/2)
 }
 
 // trouble says why the catalogue could not be read.
 func trouble(err error, i Instance) string {
 	e, ok := errors.AsType[*mcpprobe.Error](err)
 	if !ok {
-		return "the catalogue cannot be read: " + line(err.Error(), maxWords/2)
+		return "the catalogue cannot be read: " + text.Line(err.Error(), maxWords/2)
 	}
 	switch {
 	case isUnsigned(err):

@@ -23,7 +23,7 @@ func TestTextsNameWhatToSet(t *testing.T) {
 		"laptop": {false, "--legacy-sse", "--allowed-host", "--allowed-origin", "--limit-body-bytes", "--max-sessions is 1"},
 		"pod": {
 			true, "spec.adapter.legacySSE", "spec.adapter.allowedHosts", "spec.adapter.allowedOrigins",
-			"spec.adapter.limits.bodyBytes", "spec.session.maxPerPod is 1",
+			"spec.adapter.limits.body", "spec.session.maxPerPod is 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -80,16 +81,22 @@ func TestHTTPServersOfOneEra(t *testing.T) {
 	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})
 	for name, test := range map[string]struct {
 		handler *requests
+		era     sessionless.Era
 		way     string // by which both are asked
+		never   string // what the server is not asked
 	}{
-		"legacy": {&requests{next: with, refused: "server/discover"}, "initialize"},
-		"modern": {&requests{next: without, refused: "initialize"}, "server/discover"},
-		"both":   {&requests{next: without}, "server/discover"},
+		"legacy":           {&requests{next: with, refused: "server/discover"}, sessionless.Auto, "initialize", ""},
+		"modern":           {&requests{next: without, refused: "initialize"}, sessionless.Auto, "server/discover", ""},
+		"both":             {&requests{next: without}, sessionless.Auto, "server/discover", ""},
+		"pinned: sessions": {&requests{next: with}, sessionless.Legacy, "initialize", "server/discover"},
+		"pinned: none":     {&requests{next: without}, sessionless.Modern, "server/discover", "initialize"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := serveHTTP(t, test.handler)
-			adapter, url := startAdapter(t, func(c *config.Config) { c.Transport, c.UpstreamURL, c.LegacySSE = config.StreamableHTTP, at, true })
+			adapter, url := startAdapter(t, func(c *config.Config) {
+				c.Transport, c.UpstreamURL, c.LegacySSE, c.Era = config.StreamableHTTP, at, true, test.era
+			})
 			gomega.NewWithT(t).Eventually(func() bool {
 				state, _ := adapter.env.Keeper.State()
 				return state.Ready
@@ -117,6 +124,9 @@ func TestHTTPServersOfOneEra(t *testing.T) {
 			}
 			if !test.handler.has(test.way) {
 				t.Errorf("it was asked by %q", test.handler.seen)
+			}
+			if test.handler.has(test.never) {
+				t.Errorf("it was asked for %s", test.never)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,8 +18,8 @@ const (
 	clientPortName = "mcp"
 	adminPortName  = "admin"
 
-	// sidecarPath is the adapter's program in its image.
-	sidecarPath = "/sidecar"
+	// adapterPath is the adapter's program in its image.
+	adapterPath = "/adapter"
 	keysDir     = "/etc/slipway/keys"
 	settingsDir = "/etc/slipway/settings"
 )
@@ -40,8 +39,8 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 			corev1ac.ContainerPort().WithName(clientPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPort),
 			corev1ac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterAdminPort)).
 		WithLifecycle(corev1ac.Lifecycle().
-			WithPostStart(execHook(sidecarPath, "install", sharedDir)).
-			WithPreStop(execHook(sidecarPath, "drain"))).
+			WithPostStart(execHook(adapterPath, "install", sharedDir)).
+			WithPreStop(execHook(adapterPath, "drain"))).
 		// The adapter holds the answer back until there is something to say, so that a pod
 		// is ready the moment its server is.
 		// One stall of a busy node must not take the endpoint away. Two failures still meet
@@ -113,6 +112,12 @@ func (a *arguments) duration(flag string, value *metav1.Duration) {
 	}
 }
 
+func (a *arguments) bytes(flag string, value *resource.Quantity) {
+	if value != nil {
+		a.add(flag, value.Value())
+	}
+}
+
 func addNumber[T int32 | int64](a *arguments, flag string, value *T) {
 	if value != nil {
 		a.add(flag, *value)
@@ -141,51 +146,58 @@ func adapterArgs(in Input, user user, memory int64) []string {
 	a.duration("idle-timeout", session.IdleTimeout)
 	a.duration("max-lifetime", session.MaxLifetime)
 	a.duration("call-timeout", session.CallTimeout)
+	a.duration("answer-timeout", session.AnswerTimeout)
 	a.duration("drain-timeout", &metav1.Duration{Duration: drainTimeout(in.Server)})
 	a.duration("settle-time", &metav1.Duration{Duration: settleTime})
 	if memory > 0 {
 		a.add("memory-limit", memory)
 	}
 	if limits := adapter.Limits; limits != nil {
-		addNumber(&a, "limit-body-bytes", limits.BodyBytes)
-		addNumber(&a, "limit-line-bytes", limits.LineBytes)
-		addNumber(&a, "limit-replay-bytes", limits.ReplayBytes)
+		a.bytes("limit-body-bytes", limits.Body)
+		a.bytes("limit-line-bytes", limits.Line)
+		a.bytes("limit-replay-bytes", limits.Replay)
+		addNumber(&a, "limit-calls", limits.CallsPerSession)
 		addNumber(&a, "limit-streams", limits.StreamsPerSession)
 		addNumber(&a, "limit-starts", limits.ConcurrentStarts)
 	}
 	if adapter.LegacySSE {
 		a.add("legacy-sse", true)
 	}
+	if adapter.OfferRoots {
+		a.add("offer-roots", true)
+	}
 	return a
 }
 
-// transport says what the server speaks. Framing, era, isolation and warm processes are
-// for stdio servers only: the adapter refuses them with others.
+// transport says what the server speaks. Framing, isolation and warm processes are for stdio
+// servers only: the adapter refuses them with others.
 func (a *arguments) transport(server *mcpv1alpha1.MCPServer) {
 	transport := &server.Spec.Transport
+	a.add("transport", transport.Type)
 	if !isStdio(server) {
-		a.add("transport", transport.Type)
 		a.add("upstream", upstream(server))
+		a.sessions(transport)
 		return
 	}
-	a.add("transport", mcpv1alpha1.TransportStdio)
-	if transport.Stdio != nil && transport.Stdio.Framing != "" {
+	if transport.Stdio != nil && transport.Stdio.Framing == mcpv1alpha1.FramingContentLength {
 		a.add("framing", transport.Stdio.Framing)
 	}
-	if transport.Stdio != nil {
-		a.era(transport.Stdio.Era)
-	}
+	a.sessions(transport)
 	if isolation := server.Spec.Session.Isolation; isolation != "" {
 		a.add("isolation", isolation)
 	}
 	addNumber(a, "warm", server.Spec.Session.Warm)
 }
 
-// era pins the era of the server. The API server fills Auto in, which is what the
-// adapter does anyway and pods are not told.
-func (a *arguments) era(era mcpv1alpha1.ProtocolEra) {
-	if era != "" && era != mcpv1alpha1.EraAuto {
-		a.add("era", strings.ToLower(string(era)))
+// sessions pins what the server speaks. Auto is what the adapter does anyway, and an sse server
+// always has sessions.
+func (a *arguments) sessions(transport *mcpv1alpha1.Transport) {
+	switch transport.Sessions {
+	case mcpv1alpha1.ServerSessionsStateful, mcpv1alpha1.ServerSessionsStateless:
+		if transport.Type != mcpv1alpha1.TransportSSE {
+			a.add("sessions", transport.Sessions)
+		}
+	case mcpv1alpha1.ServerSessionsAuto, "":
 	}
 }
 
@@ -193,8 +205,8 @@ func (a *arguments) era(era mcpv1alpha1.ProtocolEra) {
 func upstream(server *mcpv1alpha1.MCPServer) string {
 	path := "/mcp"
 	switch transport := &server.Spec.Transport; {
-	case transport.HTTP != nil:
-		path = cmp.Or(string(transport.HTTP.Path), path)
+	case transport.StreamableHTTP != nil:
+		path = cmp.Or(string(transport.StreamableHTTP.Path), path)
 	case transport.SSE != nil:
 		path = cmp.Or(string(transport.SSE.Path), "/sse")
 	}

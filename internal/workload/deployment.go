@@ -23,8 +23,7 @@ const (
 )
 
 // Deployment runs the server's pods. Its replicas are always set, because autoscalers
-// scale the MCPServer and not the Deployment. A pod goes only when another is ready
-// in its place.
+// scale the MCPServer and not the Deployment.
 func Deployment(server *mcpv1alpha1.MCPServer, template *corev1ac.PodTemplateSpecApplyConfiguration) *appsv1ac.DeploymentApplyConfiguration {
 	return appsv1ac.Deployment(server.Name, server.Namespace).
 		WithLabels(labels(server)).
@@ -33,13 +32,22 @@ func Deployment(server *mcpv1alpha1.MCPServer, template *corev1ac.PodTemplateSpe
 			WithReplicas(Replicas(server)).
 			WithRevisionHistoryLimit(keepsReplicaSets).
 			WithProgressDeadlineSeconds(progressDeadlineSeconds).
-			WithStrategy(appsv1ac.DeploymentStrategy().
-				WithType(appsv1.RollingUpdateDeploymentStrategyType).
-				WithRollingUpdate(appsv1ac.RollingUpdateDeployment().
-					WithMaxSurge(intstr.FromString(surge)).
-					WithMaxUnavailable(intstr.FromInt32(0)))).
+			WithStrategy(strategy(server)).
 			WithSelector(labelSelector(server)).
 			WithTemplate(template))
+}
+
+// strategy says how pods are replaced. By default a pod goes only when another is ready in its
+// place.
+func strategy(server *mcpv1alpha1.MCPServer) *appsv1ac.DeploymentStrategyApplyConfiguration {
+	if server.Spec.Rollout.Strategy == mcpv1alpha1.RolloutRecreate {
+		return appsv1ac.DeploymentStrategy().WithType(appsv1.RecreateDeploymentStrategyType)
+	}
+	return appsv1ac.DeploymentStrategy().
+		WithType(appsv1.RollingUpdateDeploymentStrategyType).
+		WithRollingUpdate(appsv1ac.RollingUpdateDeployment().
+			WithMaxSurge(intstr.FromString(surge)).
+			WithMaxUnavailable(intstr.FromInt32(0)))
 }
 
 // Replicas is how many pods there should be.

@@ -41,7 +41,7 @@ func TestProgramsTakeTheArguments(t *testing.T) {
 			for _, arg := range adapter.Args {
 				args = append(args, expand.Replace(arg))
 			}
-			run(t, "sidecar", append(args, "--verbosity=9"), "sidecar: verbosity 9: want 0 to 5\nsee sidecar serve --help")
+			run(t, "sidecar", append(args, "--verbosity=9"), "adapter: verbosity 9: want 0 to 5\nsee adapter serve --help")
 			hook := server.Lifecycle.PreStop.Exec.Command
 			run(t, filepath.Base(hook[0]), append(hook[1:], "more"), `launcher: drain takes no arguments, got ["more"]`)
 			switch in := readInput(t, name); {
@@ -54,23 +54,26 @@ func TestProgramsTakeTheArguments(t *testing.T) {
 	}
 }
 
-// The adapter is told of an era that is pinned. Auto is what the API server fills in:
-// pods of those who say nothing must not change because the flag came later.
-func TestEraOfTheAdapter(t *testing.T) {
+// The adapter is told what the server speaks if the spec pins it. Auto is the adapter's default,
+// and an sse server has sessions anyway.
+func TestSessionsOfTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
-		stdio *mcpv1alpha1.StdioTransport
-		want  string // empty if there is no flag
+		server   string
+		sessions mcpv1alpha1.ServerSessions
+		want     string // empty if there is no flag
 	}{
-		"nothing said":        {nil, ""},
-		"nothing said of it":  {&mcpv1alpha1.StdioTransport{Framing: mcpv1alpha1.FramingNewline}, ""},
-		"filled in, or meant": {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraAuto}, ""},
-		"legacy":              {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraLegacy}, "--era=legacy"},
-		"modern":              {&mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraModern}, "--era=modern"},
+		"left out":                       {"minimal", "", ""},
+		"Auto":                           {"minimal", mcpv1alpha1.ServerSessionsAuto, ""},
+		"Stateful":                       {"minimal", mcpv1alpha1.ServerSessionsStateful, "--sessions=Stateful"},
+		"Stateless":                      {"minimal", mcpv1alpha1.ServerSessionsStateless, "--sessions=Stateless"},
+		"streamable-http that pins none": {"streamable-http", "", ""},
+		"streamable-http":                {"streamable-http", mcpv1alpha1.ServerSessionsStateless, "--sessions=Stateless"},
+		"sse":                            {"sse", mcpv1alpha1.ServerSessionsStateful, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := readInput(t, "minimal")
-			in.Server.Spec.Transport.Stdio = test.stdio
-			args := slices.DeleteFunc(podOf(t, in).InitContainers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--era") })
+			in := readInput(t, test.server)
+			in.Server.Spec.Transport.Sessions = test.sessions
+			args := slices.DeleteFunc(podOf(t, in).InitContainers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--sessions") })
 			if got := strings.Join(args, " "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -168,11 +171,13 @@ func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
 		"our drainTimeout":  {defaultDrainTimeout, got.DrainTimeout},
 		"startTimeout":      {time.Minute, got.StartTimeout},
 		"warm":              {1, got.Warm},
-		"bodyBytes":         {int64(33554432), got.BodyBytes},
-		"lineBytes":         {67108864, got.LineBytes},
-		"replayBytes":       {1048576, got.ReplayBytes},
+		"body":              {int64(33554432), got.BodyBytes},
+		"line":              {67108864, got.LineBytes},
+		"replay":            {1048576, got.ReplayBytes},
 		"streamsPerSession": {16, got.StreamsPerSession},
 		"concurrentStarts":  {4, got.ConcurrentStarts},
+		"callsPerSession":   {1024, got.CallsPerSession},
+		"answerTimeout":     {10 * time.Minute, got.ParkTimeout},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: promised %v, adapter has %v", name, pair[0], pair[1])

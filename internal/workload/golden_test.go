@@ -57,7 +57,7 @@ func readInput(t *testing.T, name string) Input {
 	t.Helper()
 	in := Input{
 		Server:        &mcpv1alpha1.MCPServer{},
-		Adapter:       Adapter{Image: "registry.example/slipway/sidecar:v0.1.0", PullPolicy: corev1.PullIfNotPresent, Version: "v0.1.0"},
+		Adapter:       Adapter{Image: "registry.example/slipway/adapter:v0.1.0", PullPolicy: corev1.PullIfNotPresent, Version: "v0.1.0"},
 		ClusterDomain: "cluster.example",
 	}
 	text, err := os.ReadFile(filepath.Join("testdata", name, "input.yaml"))

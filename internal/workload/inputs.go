@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
@@ -45,8 +47,8 @@ type content struct {
 // for instance rename a member. Steps are never removed.
 type formats []func(content map[string]any)
 
-// history are the steps so far: none, because format 1 is the first.
-var history formats
+// history are the steps so far.
+var history = formats{toFormat2}
 
 // current is the number of the format that the steps lead to.
 func (f formats) current() int { return len(f) + 1 }
@@ -104,25 +106,41 @@ func (i Inputs) means(now Inputs, steps formats) bool {
 func (i Inputs) IsNewer() bool { return i.Format > history.current() }
 
 // podSpec is the part of a spec that concerns pods. Everything else has its zero
-// value: how many pods there are, the Service, how the controller probes, when it
-// upgrades, and when it looks at what the spec refers to, which shows in the
-// references themselves.
+// value: how many pods there are, the Service, how the manager checks them, and when and
+// how they are replaced. What the spec refers to shows in the references themselves.
+// Spellings of the same thing become one.
 func podSpec(spec *mcpv1alpha1.MCPServerSpec) mcpv1alpha1.MCPServerSpec {
 	part := *spec // members are replaced, never written to
 	part.Replicas = nil
 	part.Suspend = false
 	part.Service = mcpv1alpha1.Service{}
-	part.Probe = mcpv1alpha1.Probe{}
-	part.Adapter.Upgrade = ""
+	part.Verification = mcpv1alpha1.Verification{}
+	part.Rollout = mcpv1alpha1.Rollout{}
 	if part.PodTemplate != nil {
-		template := *part.PodTemplate
-		template.OnReferenceChange = ""
-		part.PodTemplate = &template
-		if encoded, err := json.Marshal(template); err == nil && string(encoded) == "{}" {
+		if encoded, err := json.Marshal(part.PodTemplate); err == nil && string(encoded) == "{}" {
 			part.PodTemplate = nil
 		}
 	}
+	if part.Transport.Sessions == mcpv1alpha1.ServerSessionsAuto {
+		part.Transport.Sessions = ""
+	}
+	if stdio := part.Transport.Stdio; stdio != nil && (stdio.Framing == "" || stdio.Framing == mcpv1alpha1.FramingNewline) {
+		part.Transport.Stdio = nil
+	}
+	if part.Adapter.Limits != nil {
+		limits := *part.Adapter.Limits
+		limits.Body, limits.Line, limits.Replay = inBytes(limits.Body), inBytes(limits.Line), inBytes(limits.Replay)
+		part.Adapter.Limits = &limits
+	}
 	return part
+}
+
+// inBytes spells a number of bytes in the one way that inputs have.
+func inBytes(size *resource.Quantity) *resource.Quantity {
+	if size == nil {
+		return nil
+	}
+	return resource.NewQuantity(size.Value(), resource.BinarySI)
 }
 
 // canonical encodes an object as JSON with sorted members and without those that are null,

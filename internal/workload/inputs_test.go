@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
@@ -62,54 +64,87 @@ func TestRevisionOfFormat1(t *testing.T) {
 	}
 }
 
-// nextFormat is what an operator could know whose API has renamed transport.stdio.era to
-// transport.sessions.
-var nextFormat = formats{func(content map[string]any) {
-	transport := content["spec"].(map[string]any)["transport"].(map[string]any)
-	stdio, ok := transport["stdio"].(map[string]any)
-	if !ok {
-		return
+// A rename in the API restarts nothing: inputs of an older format are translated and compared by
+// meaning. inputs-1.yaml is what the operator before the rename wrote for the same specs.
+func TestInputsOfFormat1(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "inputs-1.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	transport["sessions"] = map[string]any{"Auto": "Auto", "Legacy": "Stateful", "Modern": "Stateless"}[stdio["era"].(string)]
-	delete(stdio, "era")
-}}
+	stored := map[string]Inputs{}
+	if err := yaml.Unmarshal(text, &stored); err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range stored {
+		t.Run(name, func(t *testing.T) {
+			server := readInput(t, name).Server
+			if name == "suspended" {
+				server.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "2026-11-15"}
+			}
+			now := InputsOf(server, before.References)
+			if !before.MatchSpec(server) {
+				translated, err := history.translate(before)
+				t.Errorf("the pods would restart: %v\n%s", err, cmp.Diff(string(now.Content), string(translated)))
+			}
+			usesRenamed := server.Spec.Transport.Type == mcpv1alpha1.TransportStreamableHTTP || server.Spec.Transport.Sessions != "" ||
+				server.Spec.Transport.Stdio != nil || server.Spec.Adapter.Limits != nil
+			if !usesRenamed && now.Hash != before.Hash {
+				t.Errorf("a spec that uses nothing of what was renamed has another hash: %s", now.Content)
+			}
+			server.Spec.Image += "0"
+			if before.MatchSpec(server) {
+				t.Error("it matches another spec")
+			}
+		})
+	}
+	if len(stored) < 10 {
+		t.Errorf("the file has %d cases", len(stored))
+	}
+}
 
-// A rename in the API restarts nothing: stored inputs are translated and compared by
-// meaning.
-func TestInputsAfterARename(t *testing.T) {
+// Each renamed field still decides whether pods restart.
+func TestRenamedFieldsOfFormat1(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(server *mcpv1alpha1.MCPServer)
-		want   bool
+		server string
+		change func(spec *mcpv1alpha1.MCPServerSpec)
 	}{
-		"nothing":           {func(*mcpv1alpha1.MCPServer) {}, true},
-		"another value":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image += "0" }, false},
-		"the renamed field": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraModern }, false},
-		"what is not pods'": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(7)) }, true},
+		"the port":     {"streamable-http", func(s *mcpv1alpha1.MCPServerSpec) { s.Transport.StreamableHTTP.Port++ }},
+		"the sessions": {"modern", func(s *mcpv1alpha1.MCPServerSpec) { s.Transport.Sessions = "" }},
+		"body":         {"everything", func(s *mcpv1alpha1.MCPServerSpec) { s.Adapter.Limits.Body = nil }},
+		"line":         {"everything", func(s *mcpv1alpha1.MCPServerSpec) { s.Adapter.Limits.Line.Add(resource.MustParse("1")) }},
+		"replay":       {"everything", func(s *mcpv1alpha1.MCPServerSpec) { s.Adapter.Limits.Replay = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := readInput(t, "everything").Server
-			stored := InputsOf(server, "r")
-			test.change(server)
-			// The next operator's own inputs have the new names.
-			now := InputsOf(server, "r")
-			renamed, err := nextFormat.translate(now)
+			text, err := os.ReadFile(filepath.Join("testdata", "inputs-1.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(renamed), `"era"`) || !strings.Contains(string(renamed), `"sessions"`) {
-				t.Fatalf("nothing is renamed: %s", renamed)
+			stored := map[string]Inputs{}
+			if err := yaml.Unmarshal(text, &stored); err != nil {
+				t.Fatal(err)
 			}
-			now.Format, now.Content, now.Hash = nextFormat.current(), renamed, "of the renamed"
-			if got := stored.means(now, nextFormat); got != test.want {
-				t.Errorf("the same: %t", got)
+			server := readInput(t, test.server).Server
+			test.change(&server.Spec)
+			if stored[test.server].MatchSpec(server) {
+				t.Error("the pods would not restart")
 			}
 		})
 	}
 }
 
+// Two spellings of the same size are the same.
+func TestSizesOfInputs(t *testing.T) {
+	server := readInput(t, "everything").Server
+	before := InputsOf(server, "")
+	server.Spec.Adapter.Limits.Body = new(resource.MustParse("1048576"))
+	if !before.MatchSpec(server) {
+		t.Errorf("%s after %s", InputsOf(server, "").Content, before.Content)
+	}
+}
+
 // Neither the order of members nor white space nor a null means anything.
 func TestInputsInAnotherSpelling(t *testing.T) {
-	now := Inputs{Format: 1, Content: []byte(`{"refresh":"1","spec":{"args":["b","a"],"image":"x","n":9007199254740993}}`), Hash: "now"}
+	now := Inputs{Format: 2, Content: []byte(`{"refresh":"1","spec":{"args":["b","a"],"image":"x","n":9007199254740993}}`), Hash: "now"}
 	for spelling, want := range map[string]bool{
 		`{ "spec": {"n":9007199254740993, "image":"x","command":null, "args":["b","a"]}, "refresh":"1" }`: true,
 		`{"refresh":"1","spec":{"args":["a","b"],"image":"x","n":9007199254740993}}`:                      false,
@@ -118,7 +153,7 @@ func TestInputsInAnotherSpelling(t *testing.T) {
 		`"a text"`: false,
 		``:         false,
 	} {
-		if got := (Inputs{Format: 1, Content: []byte(spelling), Hash: "stored"}).means(now, history); got != want {
+		if got := (Inputs{Format: 2, Content: []byte(spelling), Hash: "stored"}).means(now, history); got != want {
 			t.Errorf("%s: the same: %t", spelling, got)
 		}
 	}
@@ -128,10 +163,10 @@ func TestInputsInAnotherSpelling(t *testing.T) {
 // before there were formats.
 func TestInputsOfAnUnknownFormat(t *testing.T) {
 	server := readInput(t, "minimal").Server
-	for format, isNewer := range map[int]bool{0: false, 1: false, 2: true, 99: true} {
+	for format, isNewer := range map[int]bool{0: false, 2: false, 3: true, 99: true} {
 		inputs := InputsOf(server, "")
 		inputs.Format = format
-		if inputs.IsNewer() != isNewer || inputs.MatchSpec(server) != (format == 1) {
+		if inputs.IsNewer() != isNewer || inputs.MatchSpec(server) != (format == 2) {
 			t.Errorf("format %d: newer %t, matches %t", format, inputs.IsNewer(), inputs.MatchSpec(server))
 		}
 	}
@@ -154,7 +189,7 @@ func TestZeroSpecIsEmpty(t *testing.T) {
 	for name, object := range map[string]any{
 		"spec": mcpv1alpha1.MCPServerSpec{}, "session": mcpv1alpha1.Session{}, "adapter": mcpv1alpha1.Adapter{},
 		"limits": mcpv1alpha1.AdapterLimits{}, "podTemplate": mcpv1alpha1.PodTemplate{}, "podTemplate.metadata": mcpv1alpha1.PodMetadata{},
-		"transport": mcpv1alpha1.Transport{}, "stdio": mcpv1alpha1.StdioTransport{}, "http": mcpv1alpha1.HTTPTransport{}, "sse": mcpv1alpha1.SSETransport{},
+		"transport": mcpv1alpha1.Transport{}, "stdio": mcpv1alpha1.StdioTransport{}, "streamableHTTP": mcpv1alpha1.StreamableHTTPTransport{}, "rollout": mcpv1alpha1.Rollout{}, "verification": mcpv1alpha1.Verification{}, "service": mcpv1alpha1.Service{}, "sse": mcpv1alpha1.SSETransport{},
 	} {
 		encoded, err := json.Marshal(object)
 		if err != nil || string(encoded) != "{}" {
@@ -175,42 +210,22 @@ func TestSchemaDefaultsAreKnown(t *testing.T) {
 		"env[].valueFrom.fileKeyRef.optional: false",
 		`env[].valueFrom.secretKeyRef.name: ""`,
 		`imagePullSecrets[].name: ""`,
-		`probe.interval: "10s"`,
-		`probe.timeout: "5s"`,
-		"probe: {}",
 		"replicas: 1",
-		"service.port: 80",
-		`service.type: "ClusterIP"`,
-		"service: {}",
 		`session.callTimeout: "10m"`,
 		`session.drainTimeout: "60s"`,
 		`session.idleTimeout: "30m"`,
 		`session.maxLifetime: "24h"`,
 		"session.maxPerPod: 20",
 		"session: {}",
-		`transport.http.path: "/mcp"`,
 		`transport.sse.path: "/sse"`,
-		`transport.stdio.era: "Auto"`,
 		`transport.stdio.framing: "Newline"`,
-		`volumes[].azureDisk.fsType: "ext4"`,
-		"volumes[].azureDisk.readOnly: false",
-		`volumes[].cephfs.secretRef.name: ""`,
-		`volumes[].cinder.secretRef.name: ""`,
+		`transport.streamableHTTP.path: "/mcp"`,
 		`volumes[].configMap.name: ""`,
 		`volumes[].csi.nodePublishSecretRef.name: ""`,
-		`volumes[].flexVolume.secretRef.name: ""`,
 		`volumes[].iscsi.iscsiInterface: "default"`,
 		`volumes[].iscsi.secretRef.name: ""`,
 		`volumes[].projected.sources[].configMap.name: ""`,
 		`volumes[].projected.sources[].secret.name: ""`,
-		`volumes[].rbd.keyring: "/etc/ceph/keyring"`,
-		`volumes[].rbd.pool: "rbd"`,
-		`volumes[].rbd.secretRef.name: ""`,
-		`volumes[].rbd.user: "admin"`,
-		`volumes[].scaleIO.fsType: "xfs"`,
-		`volumes[].scaleIO.secretRef.name: ""`,
-		`volumes[].scaleIO.storageMode: "ThinProvisioned"`,
-		`volumes[].storageos.secretRef.name: ""`,
 	}
 	var got []string
 	var walk func(path string, schema *apiextensionsv1.JSONSchemaProps)
@@ -247,14 +262,11 @@ func TestInputs(t *testing.T) {
 		change func(server *mcpv1alpha1.MCPServer)
 		want   bool // that pods are rendered anew
 	}{
-		"replicas": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(9)) }, false},
-		"suspend":  {func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true }, false},
-		"service":  {func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(9)) }, false},
-		"probe":    {func(s *mcpv1alpha1.MCPServer) { s.Spec.Probe.Interval = nil }, false},
-		"upgrade":  {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Upgrade = mcpv1alpha1.AdapterUpgradeOnChange }, false},
-		"onReferenceChange": {func(s *mcpv1alpha1.MCPServer) {
-			s.Spec.PodTemplate.OnReferenceChange = mcpv1alpha1.ReferenceChangeIgnore
-		}, false},
+		"replicas":         {func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(9)) }, false},
+		"suspend":          {func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true }, false},
+		"service":          {func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(9)) }, false},
+		"verification":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Verification.Interval = nil }, false},
+		"rollout":          {func(s *mcpv1alpha1.MCPServer) { s.Spec.Rollout = mcpv1alpha1.Rollout{} }, false},
 		"allowedHosts":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedHosts = nil }, false},
 		"allowedOrigins":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.AllowedOrigins = nil }, false},
 		"verbosity":        {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Verbosity = new(int32(5)) }, false},
@@ -271,8 +283,9 @@ func TestInputs(t *testing.T) {
 		"pull secret": {func(s *mcpv1alpha1.MCPServer) { s.Spec.ImagePullSecrets = nil }, true},
 		"session":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.Session.DrainTimeout = &metav1.Duration{} }, true},
 		"limits":      {func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Limits = nil }, true},
-		"transport":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio = nil }, true},
-		"era":         {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraModern }, true},
+		"transport":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Framing = mcpv1alpha1.FramingContentLength }, true},
+		"sessions":    {func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Sessions = mcpv1alpha1.ServerSessionsStateless }, true},
+		"hostUsers":   {func(s *mcpv1alpha1.MCPServer) { s.Spec.PodTemplate.HostUsers = new(false) }, true},
 		"account":     {func(s *mcpv1alpha1.MCPServer) { s.Spec.ServiceAccountName = "" }, true},
 		"tolerations": {func(s *mcpv1alpha1.MCPServer) { s.Spec.PodTemplate.Tolerations = nil }, true},
 		"security":    {func(s *mcpv1alpha1.MCPServer) { s.Spec.SecurityContext.Privileged = new(true) }, true},
@@ -295,7 +308,7 @@ func TestInputs(t *testing.T) {
 func TestInputsOfEmptyPodTemplate(t *testing.T) {
 	server := readInput(t, "minimal").Server
 	before := InputsOf(server, "")
-	server.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{OnReferenceChange: mcpv1alpha1.ReferenceChangeIgnore, Tolerations: []corev1.Toleration{}}
+	server.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{Tolerations: []corev1.Toleration{}}
 	if !before.MatchSpec(server) {
 		t.Errorf("%s after %s", InputsOf(server, "").Content, before.Content)
 	}

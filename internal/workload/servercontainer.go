@@ -88,12 +88,26 @@ func serverMounts(in Input) []*corev1ac.VolumeMountApplyConfiguration {
 	return all
 }
 
+// Incomplete says what the API server would not accept in the spec, or is empty. A spec that was
+// stored before a field was renamed lacks what that field held.
+func Incomplete(server *mcpv1alpha1.MCPServer) string {
+	transport := &server.Spec.Transport
+	switch {
+	case transport.Type == mcpv1alpha1.TransportStreamableHTTP && transport.StreamableHTTP == nil:
+		return "spec.transport.streamableHTTP.port must be set when spec.transport.type is streamable-http: it is the port that the server listens on"
+	case transport.Type == mcpv1alpha1.TransportSSE && transport.SSE == nil:
+		return "spec.transport.sse.port must be set when spec.transport.type is sse: it is the port that the server listens on"
+	default:
+		return ""
+	}
+}
+
 // serverPort is the port of a server that speaks HTTP.
 func serverPort(server *mcpv1alpha1.MCPServer) int32 {
 	transport := &server.Spec.Transport
 	switch {
-	case transport.Type == mcpv1alpha1.TransportStreamableHTTP && transport.HTTP != nil:
-		return int32(transport.HTTP.Port)
+	case transport.Type == mcpv1alpha1.TransportStreamableHTTP && transport.StreamableHTTP != nil:
+		return int32(transport.StreamableHTTP.Port)
 	case transport.Type == mcpv1alpha1.TransportSSE && transport.SSE != nil:
 		return int32(transport.SSE.Port)
 	default:

@@ -10,30 +10,48 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// Service is what clients connect to. It names no application protocol and leaves it
-// to a mesh to find out. A session lives in one pod, and pods do not forward requests to
-// each other. So with more than one pod all connections of a client address lead to the
-// same pod: most clients use several for one session.
+// Service is what clients connect to. A session lives in one pod, and pods do not forward
+// requests to each other. So with more than one pod all connections of a client address lead
+// to the same pod: most clients use several for one session.
 func Service(server *mcpv1alpha1.MCPServer) *corev1ac.ServiceApplyConfiguration {
+	given := &server.Spec.Service
+	port := corev1ac.ServicePort().
+		WithName(clientPortName).
+		WithProtocol(corev1.ProtocolTCP).
+		WithPort(servicePort(server)).
+		WithTargetPort(intstr.FromString(clientPortName))
+	if given.AppProtocol != "" {
+		port.WithAppProtocol(given.AppProtocol)
+	}
 	service := corev1ac.Service(server.Name, server.Namespace).
-		WithLabels(labels(server)).
 		WithOwnerReferences(owner(server)).
 		WithSpec(corev1ac.ServiceSpec().
-			WithType(cmp.Or(server.Spec.Service.Type, corev1.ServiceTypeClusterIP)).
+			WithType(cmp.Or(given.Type, corev1.ServiceTypeClusterIP)).
 			WithSelector(selectorLabels(server)).
 			WithPublishNotReadyAddresses(false).
-			WithPorts(corev1ac.ServicePort().
-				WithName(clientPortName).
-				WithProtocol(corev1.ProtocolTCP).
-				WithPort(servicePort(server)).
-				WithTargetPort(intstr.FromString(clientPortName))))
+			WithPorts(port))
 	if Replicas(server) > 1 {
 		service.Spec.WithSessionAffinity(corev1.ServiceAffinityClientIP)
 	}
-	for key, value := range server.Spec.Service.Annotations {
+	if given.TrafficDistribution != "" {
+		service.Spec.WithTrafficDistribution(given.TrafficDistribution)
+	}
+	if given.LoadBalancerClass != "" {
+		service.Spec.WithLoadBalancerClass(given.LoadBalancerClass)
+	}
+	if given.ExternalTrafficPolicy != "" {
+		service.Spec.WithExternalTrafficPolicy(given.ExternalTrafficPolicy)
+	}
+	if given.IPFamilyPolicy != "" {
+		service.Spec.WithIPFamilyPolicy(given.IPFamilyPolicy)
+	}
+	for key, value := range given.Annotations {
 		service.WithAnnotations(map[string]string{key: string(value)})
 	}
-	return service
+	for key, value := range given.Labels {
+		service.WithLabels(map[string]string{key: string(value)})
+	}
+	return service.WithLabels(labels(server))
 }
 
 func servicePort(server *mcpv1alpha1.MCPServer) int32 {

@@ -114,7 +114,7 @@ func TestUpstream(t *testing.T) {
 		"/a:80@b/c": "http://127.0.0.1:3000/a:80@b/c",
 	} {
 		server := readInput(t, "streamable-http").Server
-		server.Spec.Transport.HTTP.Path = mcpv1alpha1.URLPath(path)
+		server.Spec.Transport.StreamableHTTP.Path = mcpv1alpha1.URLPath(path)
 		if got := upstream(server); got != want {
 			t.Errorf("path %q: %s, want %s", path, got, want)
 		}
@@ -193,7 +193,7 @@ func TestPodDisruptionBudget(t *testing.T) {
 // Everything that podTemplate offers reaches the pod: it is decoded into a PodSpec,
 // by name and type, but for what is dealt with by hand.
 func TestPodTemplateFieldsAreThoseOfPods(t *testing.T) {
-	byHand := map[string]bool{"metadata": true, "onReferenceChange": true}
+	byHand := map[string]bool{"metadata": true}
 	known := map[string]bool{}
 	for field := range reflect.TypeFor[corev1ac.PodSpecApplyConfiguration]().Fields() {
 		known[jsonName(field)] = true

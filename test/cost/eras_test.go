@@ -127,13 +127,13 @@ type eraWay struct {
 func startWays(t *testing.T) []*eraWay {
 	t.Helper()
 	ways := []*eraWay{
-		{name: "with a session", era: "auto", open: withSession, objects: sessionObjects},
-		{name: "with a session, translated", era: "modern", open: withSession, objects: sessionTranslatedObjects},
-		{name: "without", era: "auto", open: without, objects: singleObjects},
-		{name: "without, translated", era: "legacy", open: without, objects: singleTranslatedObjects},
+		{name: "with a session", era: "Auto", open: withSession, objects: sessionObjects},
+		{name: "with a session, translated", era: "Stateless", open: withSession, objects: sessionTranslatedObjects},
+		{name: "without", era: "Auto", open: without, objects: singleObjects},
+		{name: "without, translated", era: "Stateful", open: without, objects: singleTranslatedObjects},
 	}
 	for _, way := range ways {
-		way.subject = start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--era", way.era, "--stateless-clients", "Translate", "--", bothServer)
+		way.subject = start(t, adapterProgram, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--sessions", way.era, "--stateless-clients", "Translate", "--", bothServer)
 		way.client = way.open(t, way.subject.address)
 	}
 	return ways

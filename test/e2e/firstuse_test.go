@@ -98,7 +98,7 @@ func withArgs(args ...string) func(*spec) { return func(s *spec) { s.Args = args
 
 func overHTTP(port mcpv1alpha1.ServerPort) func(*spec) {
 	return func(s *spec) {
-		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: port}}
+		s.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, StreamableHTTP: &mcpv1alpha1.StreamableHTTPTransport{Port: port}}
 	}
 }
 

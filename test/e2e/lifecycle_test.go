@@ -120,7 +120,7 @@ func awaitReplicas(ctx context.Context, server *mcpv1alpha1.MCPServer, number in
 	awaitStatus(ctx, server, 2*patience, And(
 		HaveField("Status.ReadyReplicas", BeEquivalentTo(number)),
 		HaveField("Status.Replicas", BeEquivalentTo(number)),
-		HaveField("Status.Instances", And(HaveLen(number), HaveEach(And(HaveField("Ready", true), HaveField("Verified", HaveValue(BeTrue())))))),
+		HaveField("Status.Instances", And(HaveLen(number), HaveEach(And(HaveField("State", mcpv1alpha1.InstanceReady), HaveField("Verification", mcpv1alpha1.InstanceVerified))))),
 		HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", mcpv1alpha1.ConditionReconciling)))),
 		WithTransform(func(s *mcpv1alpha1.MCPServer) bool { return s.Status.ObservedGeneration == s.Generation }, BeTrue()),
 	))

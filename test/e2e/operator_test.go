@@ -74,13 +74,13 @@ var _ = Describe("The operator", Label("disruptive"), func() {
 		next := version + "-next"
 		dir := GinkgoT().TempDir()
 		run(ctx, "go", "run", "./hack/images", "--prefix", prefix, "--version", next, "--out", dir)
-		run(ctx, cluster.tool, "load", filepath.Join(dir, "manager.tar"), filepath.Join(dir, "sidecar.tar"))
+		run(ctx, cluster.tool, "load", filepath.Join(dir, "manager.tar"), filepath.Join(dir, "adapter.tar"))
 		manifest := filepath.Join(dir, "install.yaml")
 		run(ctx, "hack/installer.sh", prefix, next, manifest)
 		DeferCleanup(func(ctx context.Context) { installOperator(ctx, installer) })
 		installOperator(ctx, manifest)
 
-		awaitStatus(ctx, server, patience, HaveField("Status.Adapter", HaveField("Outdated", true)))
+		awaitStatus(ctx, server, patience, HaveField("Status.Template", HaveField("Outdated", true)))
 		second := stdioServer(ctx, server.Namespace) // The new one has had its time: it has done something else since.
 		second.Name = "second"
 		start(ctx, second)
@@ -88,8 +88,8 @@ var _ = Describe("The operator", Label("disruptive"), func() {
 		Expect(identities(ctx, server)).To(Equal(before))
 		Expect(session.call(ctx, "count", nil)).To(Equal("2"))
 
-		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Adapter.Upgrade = mcpv1alpha1.AdapterUpgradeRolling })
-		awaitStatus(ctx, server, 2*patience, HaveField("Status.Adapter", And(HaveField("Outdated", false), HaveField("Version", next))))
+		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Rollout.OnOperatorUpgrade = mcpv1alpha1.RolloutRestart })
+		awaitStatus(ctx, server, 2*patience, HaveField("Status.Template", And(HaveField("Outdated", false), HaveField("AdapterVersion", next))))
 		Eventually(func(g Gomega) {
 			list := allPods(ctx, server)
 			g.Expect(list).To(HaveLen(1))

@@ -120,7 +120,10 @@ func hostOf(server *mcpv1alpha1.MCPServer) string {
 // toolNames are the tools in the status.
 func toolNames(server *mcpv1alpha1.MCPServer) []string {
 	var names []string
-	for _, tool := range server.Status.Tools {
+	if server.Status.Catalog == nil {
+		return nil
+	}
+	for _, tool := range server.Status.Catalog.Tools {
 		names = append(names, tool.Name)
 	}
 	return names
@@ -135,7 +138,7 @@ func summary(server *mcpv1alpha1.MCPServer) string {
 		fmt.Fprintf(&text, "%s=%s %s (of generation %d): %s\n", c.Type, c.Status, c.Reason, c.ObservedGeneration, c.Message)
 	}
 	for _, in := range server.Status.Instances {
-		fmt.Fprintf(&text, "instance %s: ready %t, draining %t, %s\n", in.Pod, in.Ready, in.Draining, in.Message)
+		fmt.Fprintf(&text, "instance %s: %s, %s, %s\n", in.Pod, in.State, in.Verification, in.Message)
 	}
 	return text.String()
 }

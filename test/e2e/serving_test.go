@@ -60,7 +60,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		}
 		slices.Sort(names)
 		Expect(toolNames(server)).To(Equal(names))
-		Expect(server.Status.Counts.Tools).To(BeEquivalentTo(len(names)))
+		Expect(server.Status.Catalog.Counts.Tools).To(BeEquivalentTo(len(names)))
 		Expect(server.Status.ServerInfo.Name).To(Equal(client.InitializeResult().ServerInfo.Name))
 		Expect(client.call(ctx, "echo", map[string]any{"text": "through the Service 🚢"})).To(Equal("through the Service 🚢"))
 
@@ -96,7 +96,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		server.Spec.Session.StatelessClients = mcpv1alpha1.StatelessClientsTranslate
 		start(ctx, server)
 		Expect(server.Status.ServerInfo.ProtocolVersion).To(Equal(spoken))
-		Expect(server.Status.ServerInfo.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+		Expect(server.Status.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
 		for _, client := range []*caller{open(ctx, server), openStateless(ctx, server)} {
 			Expect(client.call(ctx, "test_simple_text", nil)).To(ContainSubstring("simple text"))
 			Expect(client.call(ctx, "test_input_required_result_elicitation", nil)).To(ContainSubstring("Ada"))
@@ -117,12 +117,12 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 			Expect(client.InitializeResult().ProtocolVersion).To(Equal("2025-11-25"))
 			Expect(client.call(ctx, "count", nil)).To(Equal("1"))
 		}
-		Expect(server.Status.ServerInfo.ProtocolVersions).To(HaveExactElements("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+		Expect(server.Status.ProtocolVersions).To(HaveExactElements("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
 	})
 
 	It("lists 2026-07-28 for a server that speaks it besides sessions", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx), "/everything-server"))
-		Eventually(func() []string { return reload(ctx, server).Status.ServerInfo.ProtocolVersions }).WithContext(ctx).
+		Eventually(func() []string { return reload(ctx, server).Status.ProtocolVersions }).WithContext(ctx).
 			Should(ContainElements("2026-07-28", "2025-11-25"))
 	})
 
@@ -178,7 +178,7 @@ var _ = Describe("A Node.js server from npm", Label("smoke"), func() {
 	},
 		Entry("stdio", "stdio", mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio}),
 		Entry("streamable-http", "streamableHttp", mcpv1alpha1.Transport{
-			Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3001, Path: "/mcp"},
+			Type: mcpv1alpha1.TransportStreamableHTTP, StreamableHTTP: &mcpv1alpha1.StreamableHTTPTransport{Port: 3001, Path: "/mcp"},
 		}),
 		Entry("sse", "sse", mcpv1alpha1.Transport{
 			Type: mcpv1alpha1.TransportSSE, SSE: &mcpv1alpha1.SSETransport{Port: 3001, Path: "/sse"},

@@ -25,7 +25,7 @@ var _ = Describe("A server that takes the adapter's place", Label("disruptive"),
 	It("is not Ready, learns nothing of the key, and recovers when it is mended", func(ctx SpecContext) {
 		server := stdioServer(ctx, newNamespace(ctx), "/hostile", "usurp", "/everything-server", "-http", ":3000")
 		server.Spec.Transport = mcpv1alpha1.Transport{
-			Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3000, Path: "/mcp"},
+			Type: mcpv1alpha1.TransportStreamableHTTP, StreamableHTTP: &mcpv1alpha1.StreamableHTTPTransport{Port: 3000, Path: "/mcp"},
 		}
 		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: time.Second} // there is no adapter to wait for
 		start(ctx, server)

@@ -69,7 +69,7 @@ func TestStateIsGoodOnce(t *testing.T) {
 	const mine, other = `{"key":"mine"}`, `{"key":"other"}`
 	const her, his = "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGVyIn0.c2ln", "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGltIn0.c2ln" // of two subjects
 	legacy := columns[0].withTranslation()                                                                                // so that the server has no states of its own
-	legacy.flags = append([]string{"--park-timeout", "3s", "--max-sessions", "2"}, legacy.flags...)
+	legacy.flags = append([]string{"--answer-timeout", "3s", "--max-sessions", "2"}, legacy.flags...)
 	o := orderer{t, legacy.start(t).http}
 	refused := func(what, arguments, state, authorization string) {
 		t.Helper()

@@ -51,7 +51,7 @@ kind: ManagerConfiguration
 leaderElection: {namespace: %s%s}
 health: {bindAddress: "%s"}
 metrics: {bindAddress: "%s"}
-adapter: {image: "registry.example/slipway/sidecar:test"}
+adapter: {image: "registry.example/slipway/adapter:test"}
 %s`, systemNamespace, election, health, metrics, extra)
 	r := start(t, "--kubeconfig", kubeconfig, "--config", writeFile(t, config))
 	r.health, r.metrics = "http://"+health, "https://"+metrics+"/metrics"

@@ -20,16 +20,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AdapterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdapterLimits"):
 		return &apiv1alpha1.AdapterLimitsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("AdapterStatus"):
-		return &apiv1alpha1.AdapterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Address"):
 		return &apiv1alpha1.AddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Capabilities"):
 		return &apiv1alpha1.CapabilitiesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Catalog"):
+		return &apiv1alpha1.CatalogApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CatalogCounts"):
 		return &apiv1alpha1.CatalogCountsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HTTPTransport"):
-		return &apiv1alpha1.HTTPTransportApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CatalogEntry"):
+		return &apiv1alpha1.CatalogEntryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Instance"):
 		return &apiv1alpha1.InstanceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ListCapability"):
@@ -40,22 +40,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.MCPServerSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MCPServerStatus"):
 		return &apiv1alpha1.MCPServerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamedAddress"):
+		return &apiv1alpha1.NamedAddressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodMetadata"):
 		return &apiv1alpha1.PodMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Probe"):
-		return &apiv1alpha1.ProbeApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Prompt"):
-		return &apiv1alpha1.PromptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResolvedImage"):
 		return &apiv1alpha1.ResolvedImageApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Resource"):
-		return &apiv1alpha1.ResourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourcesCapability"):
 		return &apiv1alpha1.ResourcesCapabilityApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ResourceTemplate"):
-		return &apiv1alpha1.ResourceTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Rollout"):
+		return &apiv1alpha1.RolloutApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServerInfo"):
 		return &apiv1alpha1.ServerInfoApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Service"):
@@ -66,10 +62,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SSETransportApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StdioTransport"):
 		return &apiv1alpha1.StdioTransportApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Tool"):
-		return &apiv1alpha1.ToolApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StreamableHTTPTransport"):
+		return &apiv1alpha1.StreamableHTTPTransportApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TemplateStatus"):
+		return &apiv1alpha1.TemplateStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Transport"):
 		return &apiv1alpha1.TransportApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Verification"):
+		return &apiv1alpha1.VerificationApplyConfiguration{}
 
 	}
 	return nil

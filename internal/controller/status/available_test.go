@@ -23,7 +23,7 @@ const (
 // What can be wrong with the only pod.
 func TestWhatIsWrongWithAPod(t *testing.T) {
 	exited := terminated(1, "Error", "")
-	const portIsTaken = "sidecar: --admin-listen: listen tcp :16271: bind: address already in use\n"
+	const portIsTaken = "adapter: --admin-listen: listen tcp :16271: bind: address already in use\n"
 	for name, test := range map[string]struct {
 		change func(*Observed)
 		pod    func(*corev1.Pod)

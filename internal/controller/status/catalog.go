@@ -9,28 +9,20 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
-// Limits of the API, in list items and characters.
+// Limits of the API, in list items and bytes.
 const (
-	mostTools            = 128
-	mostOthers           = 64 // prompts, resources, resource templates
-	mostProtocolVersions = 16
-	mostExtensions       = 32
-	mostCommand          = 512
-
-	nameRunes         = 256
-	versionRunes      = 128
-	protocolRunes     = 32
-	descriptionRunes  = 512
-	uriRunes          = 2048
-	instructionsRunes = 4096
-	argumentRunes     = 32768
+	mostCommand   = 64
+	argumentBytes = 1 << 10
+	userBytes     = 256
 )
 
-// listBytes bounds each list in its encoded form, so that the whole object is well
-// below what etcd takes even if every character of it is long.
-const listBytes = 128 << 10
+// commandBytes bounds the command in its encoded form. What has no bound of its own is small, so
+// that a status stays below 48 KiB: everybody who watches MCPServers gets all of it with every
+// change.
+const commandBytes = 2 << 10
 
 // Representative is the catalogue that stands for the server: the one that most
 // ready instances offer, and of equals the one of the youngest. It is nil if no ready
@@ -42,7 +34,7 @@ func Representative(pods []corev1.Pod, results map[types.UID]prober.Result) *pro
 		pod := &pods[i]
 		if catalog := offeredBy(pod, results); catalog != nil {
 			serving = append(serving, pod)
-			numbers[catalog.Summary.Digest]++
+			numbers[catalog.Summary.Catalog.Digest]++
 		}
 	}
 	slices.SortFunc(serving, func(a, b *corev1.Pod) int { return younger(b, a) })
@@ -50,9 +42,9 @@ func Representative(pods []corev1.Pod, results map[types.UID]prober.Result) *pro
 	for _, pod := range serving {
 		catalog := results[pod.UID].Catalog
 		switch {
-		case best == nil || numbers[catalog.Summary.Digest] > numbers[best.Summary.Digest]:
+		case best == nil || numbers[catalog.Summary.Catalog.Digest] > numbers[best.Summary.Catalog.Digest]:
 			best = catalog
-		case catalog.Summary.Digest == best.Summary.Digest && best.Stored == nil && catalog.Stored != nil:
+		case catalog.Summary.Catalog.Digest == best.Summary.Catalog.Digest && best.Stored == nil && catalog.Stored != nil:
 			best = catalog // they are the same, but this one is whole
 		}
 	}
@@ -63,56 +55,27 @@ func Representative(pods []corev1.Pod, results map[types.UID]prober.Result) *pro
 // offers is not known. A catalogue without a digest says only that it is too large.
 func offeredBy(pod *corev1.Pod, results map[types.UID]prober.Result) *prober.Catalog {
 	catalog := results[pod.UID].Catalog
-	if catalog == nil || catalog.Summary.Digest == "" || !PodReady(pod) || isDraining(pod) || isFinished(pod) {
+	if catalog == nil || catalog.Summary.Catalog.Digest == "" || !PodReady(pod) || isDraining(pod) || isFinished(pod) {
 		return nil
 	}
 	return catalog
 }
 
 // catalogOf is the part of the status that comes from a catalogue: what the server
-// offers, or offered last while nobody can tell.
+// offers, or offered last while nobody can tell. The prober has bounded it.
 func catalogOf(v *view) mcpv1alpha1.MCPServerStatus {
-	catalog := Representative(v.Pods, v.Results)
-	if catalog == nil {
-		last := mcpv1alpha1.MCPServerStatus{
-			ServerInfo: v.before.ServerInfo, Tools: v.before.Tools, Prompts: v.before.Prompts, Resources: v.before.Resources,
-			ResourceTemplates: v.before.ResourceTemplates, Counts: v.before.Counts, CatalogDigest: v.before.CatalogDigest,
-		}
-		return *last.DeepCopy()
+	offered := mcpv1alpha1.MCPServerStatus{ServerInfo: v.before.ServerInfo, ProtocolVersions: v.before.ProtocolVersions, Catalog: v.before.Catalog}
+	if catalog := Representative(v.Pods, v.Results); catalog != nil {
+		summary := &catalog.Summary
+		offered = mcpv1alpha1.MCPServerStatus{ServerInfo: &summary.ServerInfo, ProtocolVersions: summary.ProtocolVersions, Catalog: &summary.Catalog}
 	}
-	// Copies, because the catalogue is shared: whoever gets this status may decode
-	// the API server's answer into it.
-	summary := &catalog.Summary
-	offered := mcpv1alpha1.MCPServerStatus{
-		ServerInfo: &summary.ServerInfo, Counts: &summary.Counts, CatalogDigest: cut(summary.Digest, digestRunes),
-		Tools: bounded(summary.Tools, mostTools, func(t *mcpv1alpha1.Tool) {
-			t.Name, t.Title, t.Description = cut(t.Name, nameRunes), cut(t.Title, nameRunes), cut(t.Description, descriptionRunes)
-		}),
-		Prompts: bounded(summary.Prompts, mostOthers, func(p *mcpv1alpha1.Prompt) {
-			p.Name, p.Title, p.Description = cut(p.Name, nameRunes), cut(p.Title, nameRunes), cut(p.Description, descriptionRunes)
-		}),
-		Resources: bounded(summary.Resources, mostOthers, func(r *mcpv1alpha1.Resource) {
-			r.URI, r.Name = cut(r.URI, uriRunes), cut(r.Name, nameRunes)
-		}),
-		ResourceTemplates: bounded(summary.ResourceTemplates, mostOthers, func(r *mcpv1alpha1.ResourceTemplate) {
-			r.URITemplate, r.Name = cut(r.URITemplate, uriRunes), cut(r.Name, nameRunes)
-		}),
-	}
+	// A copy, because the catalogue is shared: the caller may decode the API server's answer
+	// into the status.
 	next := *offered.DeepCopy()
-	boundServerInfo(next.ServerInfo)
-	return next
-}
-
-func boundServerInfo(info *mcpv1alpha1.ServerInfo) {
-	info.Name, info.Title = cut(info.Name, nameRunes), cut(info.Title, nameRunes)
-	info.Version, info.ProtocolVersion = cut(info.Version, versionRunes), cut(info.ProtocolVersion, protocolRunes)
-	info.Instructions = cut(info.Instructions, instructionsRunes)
-	info.ProtocolVersions = bounded(info.ProtocolVersions, mostProtocolVersions, func(version *string) { *version = cut(*version, protocolRunes) })
-	if info.Capabilities != nil {
-		extensions := bounded(info.Capabilities.Extensions, mostExtensions, func(name *string) { *name = cut(*name, nameRunes) })
-		slices.Sort(extensions)
-		info.Capabilities.Extensions = slices.Compact(extensions) // to the API it is a set
+	if next.Catalog != nil {
+		next.Catalog.ConfigMapName = v.CatalogConfigMap
 	}
+	return next
 }
 
 // boundImage is what an image says of itself, within the limits: it was written by
@@ -122,20 +85,19 @@ func boundImage(image *mcpv1alpha1.ResolvedImage) *mcpv1alpha1.ResolvedImage {
 		return nil
 	}
 	bound := image.DeepCopy()
-	bound.Digest, bound.User = cut(bound.Digest, digestRunes), cut(bound.User, nameRunes)
-	bound.Command = bounded(bound.Command, mostCommand, func(argument *string) { *argument = cut(*argument, argumentRunes) })
+	bound.Digest, bound.User = text.Line(bound.Digest, digestBytes), text.Line(bound.User, userBytes)
+	bound.Command = bounded(bound.Command, mostCommand, commandBytes, func(argument *string) { *argument = text.Fit(*argument, argumentBytes) })
 	return bound
 }
 
-// bounded copies as much of the beginning of a list as the API server takes. shorten
-// does the same for one item.
-func bounded[T any](list []T, most int, shorten func(*T)) []T {
+// bounded copies as much of the beginning of a list as there is room for. shorten does the same
+// for one item.
+func bounded[T any](list []T, most, room int, shorten func(*T)) []T {
 	kept := slices.Clone(list[:min(len(list), most)])
-	size := 0
 	for i := range kept {
 		shorten(&kept[i])
 		encoded, err := json.Marshal(kept[i])
-		if size += len(encoded); err != nil || size > listBytes {
+		if room -= len(encoded); err != nil || room < 0 {
 			return kept[:i]
 		}
 	}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -42,7 +45,7 @@ func TestRepresentative(t *testing.T) {
 			}
 			got := ""
 			if catalog := Representative(test.pods, results); catalog != nil {
-				got = catalog.Summary.Digest
+				got = catalog.Summary.Catalog.Digest
 			}
 			wantEqual(t, "digest", test.want, got)
 		})
@@ -67,7 +70,7 @@ func TestRepresentativeIsWhole(t *testing.T) {
 func TestCatalogStaysWhileNobodyCanTell(t *testing.T) {
 	o := working()
 	before := o.then()
-	if len(before.Tools) != 1 || before.Counts == nil || before.ServerInfo.Name != "server of sha256:1" || before.CatalogDigest != "sha256:1" {
+	if len(before.Catalog.Tools) != 1 || before.ServerInfo.Name != "server of sha256:1" || before.Catalog.Digest != "sha256:1" || before.Catalog.ConfigMapName != "x-catalog" {
 		t.Fatalf("incomplete catalogue: %+v", before)
 	}
 	for name, change := range map[string]func(*Observed){
@@ -84,59 +87,63 @@ func TestCatalogStaysWhileNobodyCanTell(t *testing.T) {
 			o.then()
 			change(o)
 			after := Compute(*o)
-			wantEqual(t, "tools", before.Tools, after.Tools)
-			wantEqual(t, "counts", before.Counts, after.Counts)
+			wantEqual(t, "catalog", before.Catalog, after.Catalog)
 			wantEqual(t, "serverInfo", before.ServerInfo, after.ServerInfo)
-			wantEqual(t, "digest", before.CatalogDigest, after.CatalogDigest)
+			wantEqual(t, "protocolVersions", before.ProtocolVersions, after.ProtocolVersions)
 		})
 	}
 	o.Results["a"] = answered("sha256:2")
-	wantEqual(t, "a new one", "sha256:2", Compute(*o).CatalogDigest)
+	wantEqual(t, "a new one", "sha256:2", Compute(*o).Catalog.Digest)
 }
 
-// Whoever writes into a status must not write into what the prober keeps, nor into
-// the status before.
+// A caller that writes into a status must not write into what the prober keeps, nor into the
+// status before.
 func TestStatusSharesNothing(t *testing.T) {
 	o := working()
 	o.Image = &mcpv1alpha1.ResolvedImage{Command: []string{"node"}}
-	o.Adapter = &mcpv1alpha1.AdapterStatus{Version: "1"}
+	o.PodTemplate = &mcpv1alpha1.TemplateStatus{AdapterVersion: "1"}
 	first := o.then()
-	*first.Tools[0].ReadOnly, first.Counts.Tools, first.ServerInfo.Name = false, 9, "?"
-	first.Image.Command[0], first.Adapter.Version = "?", "?"
+	first.Catalog.Tools[0].Name, first.Catalog.Counts.Tools, first.ServerInfo.Name = "?", 9, "?"
+	first.Image.Command[0], first.Template.AdapterVersion, first.ProtocolVersions[0] = "?", "?", "?"
 	summary := o.Results["a"].Catalog.Summary
-	if !*summary.Tools[0].ReadOnly || summary.Counts.Tools != 1 || summary.ServerInfo.Name == "?" || o.Image.Command[0] == "?" || o.Adapter.Version == "?" {
+	if summary.Catalog.Tools[0].Name == "?" || summary.Catalog.Counts.Tools != 1 || summary.ServerInfo.Name == "?" || summary.ProtocolVersions[0] == "?" ||
+		o.Image.Command[0] == "?" || o.PodTemplate.AdapterVersion == "?" {
 		t.Error("a change of the status has changed what it was computed from")
 	}
+	o.Server.Status.Catalog.Tools[0].Name = "echo"
 	o.Results = nil
 	second := Compute(*o)
-	second.Tools[0].Name = "?"
-	if o.Server.Status.Tools[0].Name == "?" {
+	second.Catalog.Tools[0].Name = "?"
+	if o.Server.Status.Catalog.Tools[0].Name == "?" {
 		t.Error("a change of the status has changed the one before")
 	}
 }
 
-// hostile is as large as a server can make it.
-func hostile() prober.Summary {
-	long := strings.Repeat("\U0001F600", 50000)
-	s := prober.Summary{Digest: long, ServerInfo: mcpv1alpha1.ServerInfo{
-		Name: long, Title: long, Version: long, ProtocolVersion: long, Instructions: long,
-		Capabilities: &mcpv1alpha1.Capabilities{},
-	}}
-	for range 300 {
-		s.Tools = append(s.Tools, mcpv1alpha1.Tool{Name: long, Title: long, Description: long})
-		s.Prompts = append(s.Prompts, mcpv1alpha1.Prompt{Name: long, Title: long, Description: long})
-		s.Resources = append(s.Resources, mcpv1alpha1.Resource{URI: long, Name: long})
-		s.ResourceTemplates = append(s.ResourceTemplates, mcpv1alpha1.ResourceTemplate{URITemplate: long, Name: long})
-		s.ServerInfo.ProtocolVersions = append(s.ServerInfo.ProtocolVersions, long)
-		s.ServerInfo.Capabilities.Extensions = append(s.ServerInfo.Capabilities.Extensions, long)
-	}
-	return s
-}
-
-func TestHostileCatalogIsBounded(t *testing.T) {
+// Whatever servers and images say, what the controller writes stays below 48 KiB with room for a
+// spec. What the prober passes on of a catalog is bounded by the prober, which has a test of its
+// own; here it is as large as that allows.
+func TestStatusIsBounded(t *testing.T) {
+	long := strings.Repeat("<\"", 70000) // as JSON, these take most
 	o := working()
-	o.Results["a"] = prober.Result{Outcome: prober.Verified, Catalog: &prober.Catalog{Summary: hostile()}}
-	long := strings.Repeat("\x00", 70000)
+	summary := prober.Summary{ServerInfo: mcpv1alpha1.ServerInfo{Instructions: text.Fit(long, 1024)}}
+	for len(summary.Catalog.Tools) < 28<<10/400 {
+		summary.Catalog.Tools = append(summary.Catalog.Tools, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("n", 256), Description: strings.Repeat("d", 118)})
+	}
+	summary.Catalog.Digest = "sha256:" + strings.Repeat("0", 64)
+	var pods []corev1.Pod
+	for i := range 200 {
+		pod := podNamed(fmt.Sprintf("%s-%03d", strings.Repeat("p", 76), i))
+		if i > 0 {
+			unready(&pod)
+			o.Results[pod.UID] = reported(adapterapi.Broken, long)
+		} else {
+			o.Results[pod.UID] = prober.Result{Outcome: prober.Verified, Catalog: &prober.Catalog{Summary: summary}}
+		}
+		pods = append(pods, pod)
+	}
+	o.setPods(200, pods...)
+	o.Refusal = &Obstacle{Reason: mcpv1alpha1.ReasonInvalidSpec, Message: long}
+	o.Waiting = &Obstacle{Reason: mcpv1alpha1.ReasonRetrying, Message: long}
 	o.Image = &mcpv1alpha1.ResolvedImage{Digest: long, User: long}
 	for range 600 {
 		o.Image.Command = append(o.Image.Command, long)
@@ -147,10 +154,10 @@ func TestHostileCatalogIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(encoded) > 1<<20 {
+	if len(encoded) > 47<<10 {
 		t.Errorf("a status of %d bytes", len(encoded))
 	}
-	if len(got.Tools) == 0 || len(got.Resources) == 0 {
+	if len(got.Catalog.Tools) == 0 || len(got.Instances) == 0 || len(got.Image.Command) == 0 {
 		t.Error("nothing is left")
 	}
 }

@@ -10,11 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
-// messageRunes is how long a condition's message may be. The API server would take
+// messageBytes is how long a condition's message may be. The API server would take
 // more, people would not.
-const messageRunes = 4096
+const messageBytes = 1280
 
 // verdict is a condition without what is the same for all of them.
 type verdict struct {
@@ -29,12 +30,12 @@ type verdict struct {
 func (d verdict) isTrue() bool { return d.status == metav1.ConditionTrue }
 
 // conditionsOf are the conditions, always in the same order.
-func conditionsOf(v *view, counts *mcpv1alpha1.CatalogCounts) []metav1.Condition {
+func conditionsOf(v *view, catalog *mcpv1alpha1.Catalog) []metav1.Condition {
 	accepted, available := v.accepted(), v.available()
 	verified, asking := v.verified()
 	var conditions []metav1.Condition
 	if !v.isStopped() {
-		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionReady, v.readiness(accepted, available, verified, counts)))
+		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionReady, v.readiness(accepted, available, verified, catalog)))
 	}
 	// The column Reason of kubectl get shows the first, so Available comes next.
 	conditions = append(conditions,
@@ -65,7 +66,7 @@ func (v *view) condition(name string, d verdict) metav1.Condition {
 		since = was.LastTransitionTime
 	}
 	return metav1.Condition{
-		Type: name, Status: d.status, Reason: d.reason, Message: cut(printable(d.message), messageRunes),
+		Type: name, Status: d.status, Reason: d.reason, Message: text.Fit(d.message, messageBytes),
 		ObservedGeneration: cmp.Or(d.generation, v.Server.Generation), LastTransitionTime: since,
 	}
 }
@@ -104,7 +105,7 @@ var followsAvailable = []string{mcpv1alpha1.ReasonUnauthorized, mcpv1alpha1.Reas
 
 // readiness says whether clients can use the server now. Whether its spec is accepted matters only
 // where there is nothing to use.
-func (v *view) readiness(accepted, available, verified verdict, counts *mcpv1alpha1.CatalogCounts) verdict {
+func (v *view) readiness(accepted, available, verified verdict, catalog *mcpv1alpha1.Catalog) verdict {
 	because := func(d verdict) verdict { return verdict{metav1.ConditionFalse, d.reason, d.message, d.generation} }
 	switch {
 	case v.off != "":
@@ -114,7 +115,7 @@ func (v *view) readiness(accepted, available, verified verdict, counts *mcpv1alp
 	case !available.isTrue():
 		return because(available)
 	case verified.isTrue():
-		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(counts) + v.podsReady() + v.notes(), verified.generation}
+		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(catalog) + v.podsReady() + v.notes(), verified.generation}
 	case slices.Contains(followsAvailable, verified.reason):
 		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, v.podsReady() + v.notes() + "; not verified: " + verified.message, verified.generation}
 	default:
@@ -132,10 +133,11 @@ func (v *view) notes() string {
 }
 
 // offers counts what a server offers.
-func offers(counts *mcpv1alpha1.CatalogCounts) string {
-	if counts == nil {
+func offers(catalog *mcpv1alpha1.Catalog) string {
+	if catalog == nil {
 		return ""
 	}
+	counts := catalog.Counts
 	var parts []string
 	for _, kind := range []struct {
 		number int32

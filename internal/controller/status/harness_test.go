@@ -39,8 +39,8 @@ func working() *Observed {
 		},
 		Pods:         []corev1.Pod{podNamed("a")},
 		Results:      map[types.UID]prober.Result{"a": answered("sha256:1")},
-		StartTimeout: time.Minute,
-		URL:          "http://x.ns.svc/mcp", Selector: "mcp.slipway.dev/server=x",
+		StartTimeout: time.Minute, CatalogConfigMap: "x-catalog",
+		URL: "http://x.ns.svc/mcp", Selector: "mcp.slipway.dev/server=x",
 		Now: now,
 	}
 	return o
@@ -93,10 +93,11 @@ func answered(digest string) prober.Result {
 	return prober.Result{
 		Outcome: prober.Verified, Report: &prober.Report{Ready: true},
 		Catalog: &prober.Catalog{Summary: prober.Summary{
-			Digest:     digest,
-			ServerInfo: mcpv1alpha1.ServerInfo{Name: "server of " + digest},
-			Tools:      []mcpv1alpha1.Tool{{Name: "echo", ReadOnly: new(true)}},
-			Counts:     mcpv1alpha1.CatalogCounts{Tools: 1},
+			ServerInfo:       mcpv1alpha1.ServerInfo{Name: "server of " + digest},
+			ProtocolVersions: []string{"2025-11-25"},
+			Catalog: mcpv1alpha1.Catalog{
+				Digest: digest, Counts: mcpv1alpha1.CatalogCounts{Tools: 1}, Tools: []mcpv1alpha1.CatalogEntry{{Name: "echo"}},
+			},
 		}},
 	}
 }

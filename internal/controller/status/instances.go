@@ -12,13 +12,21 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
-// Limits of the API, in list items and characters.
+// Limits of the API, in list items and bytes.
 const (
-	mostInstances        = 128
-	instanceMessageRunes = 1024
-	digestRunes          = 128
+	mostInstances = 16
+	digestBytes   = 128
+)
+
+// Room for instances, and for the messages of all of them together. One message has a part of it.
+const (
+	instancesBytes       = 8 << 10
+	messagesBytes        = 4 << 10
+	longestMessageBytes  = 1 << 10
+	shortestMessageBytes = messagesBytes / mostInstances
 )
 
 // instance is a pod of the server.
@@ -120,16 +128,15 @@ var unsaid = map[prober.Outcome]string{
 // what was known before.
 func (in *instance) learn(result prober.Result, before *mcpv1alpha1.Instance) {
 	in.outcome, in.message, in.flapping = cmp.Or(result.Outcome, prober.Pending), result.Message, result.Flapping
-	if before != nil && before.Ready == in.ready && before.Verified != nil && in.outcome == prober.Pending {
-		in.outcome, in.message, in.remembered = prober.Failed, before.Message, true
-		if *before.Verified {
-			in.outcome = prober.Verified
+	if before != nil && before.State == in.state() && in.outcome == prober.Pending {
+		if outcome, ok := outcomes[before.Verification]; ok {
+			in.outcome, in.message, in.remembered = outcome, before.Message, true
 		}
 	}
 	in.message = cmp.Or(brief(in.message), unsaid[in.outcome])
 	switch {
 	case result.Catalog != nil:
-		in.digest, in.tooLarge = result.Catalog.Summary.Digest, result.Catalog.Summary.TooLarge
+		in.digest, in.tooLarge = result.Catalog.Summary.Catalog.Digest, result.Catalog.Summary.TooLarge
 	case before != nil:
 		in.digest = before.CatalogDigest
 	}
@@ -163,15 +170,19 @@ func (in *instance) isGuess(result prober.Result) bool {
 	return in.problem.Reason == mcpv1alpha1.ReasonPodsStarting || in.problem.Reason == mcpv1alpha1.ReasonPodsNotReady
 }
 
-// instancesOf are the instances as a status has them.
+// instancesOf are the instances as a status has them, those with a problem first.
 func instancesOf(v *view) []mcpv1alpha1.Instance {
 	var all []mcpv1alpha1.Instance
+	problems := 0
 	for i := range v.instances {
 		in := &v.instances[i]
-		all = append(all, mcpv1alpha1.Instance{
-			Pod: in.pod.Name, Ready: in.ready, Verified: in.verified(), Draining: in.draining,
-			CatalogDigest: in.digest, Message: printable(in.says()),
-		})
+		one := mcpv1alpha1.Instance{
+			Pod: in.pod.Name, State: in.state(), Verification: in.verification(), CatalogDigest: text.Cut(in.digest, digestBytes), Message: in.says(),
+		}
+		if one.Message != "" {
+			problems++
+		}
+		all = append(all, one)
 	}
 	slices.SortStableFunc(all, func(a, b mcpv1alpha1.Instance) int { // they are in the order of names
 		switch {
@@ -183,20 +194,34 @@ func instancesOf(v *view) []mcpv1alpha1.Instance {
 			return 1
 		}
 	})
-	return bounded(all, mostInstances, func(in *mcpv1alpha1.Instance) {
-		in.CatalogDigest, in.Message = cut(in.CatalogDigest, digestRunes), cut(in.Message, instanceMessageRunes)
-	})
+	most := min(max(messagesBytes/max(problems, 1), shortestMessageBytes), longestMessageBytes)
+	return bounded(all, mostInstances, instancesBytes, func(in *mcpv1alpha1.Instance) { in.Message = text.Fit(in.Message, most) })
 }
 
-func (in *instance) verified() *bool {
-	switch in.outcome {
-	case prober.Verified:
-		return new(true)
-	case prober.Failed:
-		return new(false)
-	case prober.Pending, prober.Unreachable, prober.Full, prober.Unauthorized:
+func (in *instance) state() mcpv1alpha1.InstanceState {
+	switch {
+	case in.draining:
+		return mcpv1alpha1.InstanceDraining
+	case in.ready:
+		return mcpv1alpha1.InstanceReady
+	default:
+		return mcpv1alpha1.InstanceNotReady
 	}
-	return nil
+}
+
+// outcomes are those that a status tells.
+var outcomes = map[mcpv1alpha1.InstanceVerification]prober.Outcome{
+	mcpv1alpha1.InstanceVerified: prober.Verified,
+	mcpv1alpha1.InstanceFailed:   prober.Failed,
+}
+
+func (in *instance) verification() mcpv1alpha1.InstanceVerification {
+	for verification, outcome := range outcomes {
+		if in.outcome == outcome {
+			return verification
+		}
+	}
+	return mcpv1alpha1.InstanceUnknown
 }
 
 // says is what is wrong with the instance, if anything is.

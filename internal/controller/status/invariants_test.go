@@ -138,49 +138,22 @@ func checkLimits(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 	for _, c := range got.Conditions {
 		short(c.Type, c.Message, 4096)
 	}
-	few("instances", len(got.Instances), 128)
+	few("instances", len(got.Instances), 16)
 	for _, in := range got.Instances {
 		short("an instance's message", in.Message, 1024)
 		short("an instance's digest", in.CatalogDigest, 128)
 	}
-	few("tools", len(got.Tools), 128)
-	for _, tool := range got.Tools {
-		short("name", tool.Name, 256)
-		short("title", tool.Title, 256)
-		short("description", tool.Description, 512)
-	}
-	few("prompts", len(got.Prompts), 64)
-	for _, prompt := range got.Prompts {
-		short("name", prompt.Name, 256)
-		short("title", prompt.Title, 256)
-		short("description", prompt.Description, 512)
-	}
-	few("resources", len(got.Resources), 64)
-	for _, r := range got.Resources {
-		short("URI", r.URI, 2048)
-		short("name", r.Name, 256)
-	}
-	few("resource templates", len(got.ResourceTemplates), 64)
-	for _, r := range got.ResourceTemplates {
-		short("URI template", r.URITemplate, 2048)
-		short("name", r.Name, 256)
-	}
-	short("digest", got.CatalogDigest, 128)
 	if info := got.ServerInfo; info != nil {
 		short("name", info.Name, 256)
 		short("title", info.Title, 256)
 		short("version", info.Version, 128)
 		short("protocol", info.ProtocolVersion, 32)
-		short("instructions", info.Instructions, 4096)
-		few("protocols", len(info.ProtocolVersions), 16)
-		for _, version := range info.ProtocolVersions {
-			short("protocol", version, 32)
-		}
+		short("instructions", info.Instructions, 1024)
 		if c := info.Capabilities; c != nil {
-			few("extensions", len(c.Extensions), 32)
+			few("extensions", len(c.Extensions), 8)
 			names := map[string]bool{}
 			for _, name := range c.Extensions {
-				short("extension", name, 256)
+				short("extension", name, 64)
 				if names[name] {
 					t.Errorf("extension twice")
 				}
@@ -191,9 +164,9 @@ func checkLimits(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 	if image := got.Image; image != nil {
 		short("digest", image.Digest, 128)
 		short("user", image.User, 256)
-		few("arguments", len(image.Command), 512)
+		few("arguments", len(image.Command), 64)
 		for _, argument := range image.Command {
-			short("argument", argument, 32768)
+			short("argument", argument, 1024)
 		}
 	}
 }

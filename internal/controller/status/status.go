@@ -35,8 +35,11 @@ type Observed struct {
 	Pods []corev1.Pod
 	// Results are by the UID of the pod.
 	Results map[types.UID]prober.Result
-	Image   *mcpv1alpha1.ResolvedImage
-	Adapter *mcpv1alpha1.AdapterStatus
+	// CatalogConfigMap is the name of the ConfigMap that has the whole catalogue; empty while
+	// there is none.
+	CatalogConfigMap string
+	Image            *mcpv1alpha1.ResolvedImage
+	PodTemplate      *mcpv1alpha1.TemplateStatus
 	// StartTimeout is how long a process of the server may take until it answers.
 	StartTimeout time.Duration
 	// Processes are those of all pods that ended of late.
@@ -68,6 +71,7 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	next.ObservedGeneration = o.Server.Generation
 	if o.URL != "" {
 		next.Address = &mcpv1alpha1.Address{URL: o.URL}
+		next.Addresses = []mcpv1alpha1.NamedAddress{{Name: mcpv1alpha1.AddressCluster, URL: o.URL}}
 	}
 	next.Instances = instancesOf(v)
 	next.Sessions = o.Sessions
@@ -77,8 +81,8 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	}
 	next.Selector = o.Selector
 	next.Image = boundImage(o.Image)
-	next.Adapter = o.Adapter.DeepCopy()
-	next.Conditions = conditionsOf(v, next.Counts)
+	next.Template = o.PodTemplate.DeepCopy()
+	next.Conditions = conditionsOf(v, next.Catalog)
 	return next
 }
 

@@ -155,7 +155,7 @@ func TestRolloutDoesNotMakeUnready(t *testing.T) {
 	wantEqual(t, "not asked", allWell+" Reconciling=True/ProbePending", sum(o.then()))
 	o.Results = map[types.UID]prober.Result{"b": answered("sha256:2")}
 	wantEqual(t, "asked", allWell, sum(o.then()))
-	wantEqual(t, "digest", "sha256:2", o.Server.Status.CatalogDigest)
+	wantEqual(t, "digest", "sha256:2", o.Server.Status.Catalog.Digest)
 }
 
 // After an outage nobody is believed before being asked.

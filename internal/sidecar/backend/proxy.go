@@ -76,6 +76,9 @@ func (p *streamableHTTP) spoken(ctx context.Context) (revision, digest string) {
 // hasSessions says whether the server itself has sessions. The adapter asks a server that
 // speaks the revision without sessions, when a client first wants a session.
 func (p *streamableHTTP) hasSessions(ctx context.Context) bool {
+	if p.Config.Era != sessionless.Auto {
+		return p.Config.Era == sessionless.Legacy
+	}
 	revision, digest := p.spoken(ctx)
 	return revision < front.Revision20260728 || p.support.has(ctx, digest)
 }
@@ -109,11 +112,19 @@ func (p *streamableHTTP) initialize(w http.ResponseWriter, r *edge.Request) bool
 // translate answers a client without sessions of a server that is known to have sessions only.
 // It returns false for other servers.
 func (p *streamableHTTP) translate(w http.ResponseWriter, r *edge.Request) bool {
-	if revision, _ := p.spoken(r.Context()); revision == "" || revision >= front.Revision20260728 {
+	if !p.hasSessionsOnly(r.Context()) {
 		return false
 	}
 	p.base.ServeStateless(w, r)
 	return true
+}
+
+func (p *streamableHTTP) hasSessionsOnly(ctx context.Context) bool {
+	if p.Config.Era != sessionless.Auto {
+		return p.Config.Era == sessionless.Legacy
+	}
+	revision, _ := p.spoken(ctx)
+	return revision != "" && revision < front.Revision20260728
 }
 
 // ServeStateless implements Backend.
@@ -147,7 +158,9 @@ func (p *streamableHTTP) Connect(ctx context.Context, _ bool) (keeper.Connection
 }
 
 // ProbeOrder implements Backend. A request without a session costs an HTTP server nothing.
-func (p *streamableHTTP) ProbeOrder() (initializeFirst, only bool) { return false, false }
+func (p *streamableHTTP) ProbeOrder() (initializeFirst, only bool) {
+	return p.Config.Era == sessionless.Legacy, p.Config.Era != sessionless.Auto
+}
 
 // Metrics implements Backend.
 func (p *streamableHTTP) Metrics() []metrics.Metric {

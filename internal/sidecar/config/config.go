@@ -29,7 +29,7 @@ type Config struct {
 	Transport        Transport
 	UpstreamURL      *url.URL // of a server that speaks HTTP
 	Framing          rpc.Framing
-	Era              sessionless.Era // of a stdio server; Auto finds out
+	Era              sessionless.Era // of a server that does not speak HTTP+SSE; Auto finds out
 	Shared           bool            // one process for all sessions of a stdio server
 	StatelessClients StatelessClients
 	OfferRoots       bool          // let servers with sessions ask clients without for their roots
@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 		checkLeast("idle-timeout", c.IdleTimeout, time.Second),
 		checkLeast("max-lifetime", c.MaxLifetime, time.Second),
 		checkLeast("call-timeout", c.CallTimeout, time.Second),
-		checkLeast("park-timeout", c.ParkTimeout, time.Second),
+		checkLeast("answer-timeout", c.ParkTimeout, time.Second),
 		checkLeast("start-timeout", c.StartTimeout, time.Second),
 		checkLeast("drain-timeout", c.DrainTimeout, 0),
 		checkLeast("settle-time", c.SettleTime, 0),

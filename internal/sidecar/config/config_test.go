@@ -27,8 +27,8 @@ func TestMessagesFitIntoTheBudget(t *testing.T) {
 			"limit-line-bytes is 67108864, and with memory-limit 268435455 all messages together may have 134217727 bytes: raise memory-limit to 268435456, or lower limit-line-bytes",
 		}},
 		"both, in a pod": {64 * mib, 32 * mib, 64 * mib, true, []string{
-			"spec.adapter.limits.bodyBytes is 33554432, and with spec.adapter.resources.limits.memory 67108864 all messages together may have 33554432 bytes: raise spec.adapter.resources.limits.memory to 134217728, or lower spec.adapter.limits.bodyBytes",
-			"spec.adapter.limits.lineBytes is 67108864, and with spec.adapter.resources.limits.memory 67108864 all messages together may have 33554432 bytes: raise spec.adapter.resources.limits.memory to 268435456, or lower spec.adapter.limits.lineBytes",
+			"spec.adapter.limits.body is 33554432, and with spec.adapter.resources.limits.memory 67108864 all messages together may have 33554432 bytes: raise spec.adapter.resources.limits.memory to 134217728, or lower spec.adapter.limits.body",
+			"spec.adapter.limits.line is 67108864, and with spec.adapter.resources.limits.memory 67108864 all messages together may have 33554432 bytes: raise spec.adapter.resources.limits.memory to 268435456, or lower spec.adapter.limits.line",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

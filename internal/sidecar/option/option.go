@@ -7,7 +7,7 @@ import "fmt"
 
 // Option is an option of the adapter.
 type Option struct {
-	Flag  string // of sidecar serve
+	Flag  string // of adapter serve
 	Field string // of an MCPServer
 }
 
@@ -17,8 +17,8 @@ var (
 	LegacySSE      = Option{"--legacy-sse", "spec.adapter.legacySSE"}
 	AllowedHosts   = Option{"--allowed-host", "spec.adapter.allowedHosts"}
 	AllowedOrigins = Option{"--allowed-origin", "spec.adapter.allowedOrigins"}
-	BodyBytes      = Option{"--limit-body-bytes", "spec.adapter.limits.bodyBytes"}
-	LineBytes      = Option{"--limit-line-bytes", "spec.adapter.limits.lineBytes"}
+	BodyBytes      = Option{"--limit-body-bytes", "spec.adapter.limits.body"}
+	LineBytes      = Option{"--limit-line-bytes", "spec.adapter.limits.line"}
 
 	StatelessClients = Option{"--stateless-clients", "spec.session.statelessClients"}
 )

@@ -21,14 +21,14 @@ import (
 
 // What a user sees who wrote only what must be written.
 func TestDefaultsThatUsersSee(t *testing.T) {
-	server := mcpServer(t, "defaults", `{image: x, transport: {type: streamable-http, http: {port: 3000}}}`)
+	server := mcpServer(t, "defaults", `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000}}}`)
 	if err := dryRun(t.Context(), server); err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	want := map[string]any{
 		"image":     "x",
 		"replicas":  int64(1),
-		"transport": map[string]any{"type": "streamable-http", "http": map[string]any{"port": int64(3000), "path": "/mcp"}},
+		"transport": map[string]any{"type": "streamable-http", "streamableHTTP": map[string]any{"port": int64(3000), "path": "/mcp"}},
 		"session": map[string]any{
 			"maxPerPod":    int64(20),
 			"idleTimeout":  "30m",
@@ -36,8 +36,6 @@ func TestDefaultsThatUsersSee(t *testing.T) {
 			"callTimeout":  "10m",
 			"drainTimeout": "60s",
 		},
-		"probe":   map[string]any{"interval": "10s", "timeout": "5s"},
-		"service": map[string]any{"type": "ClusterIP", "port": int64(80)},
 	}
 	if diff := cmp.Diff(want, server.Object["spec"]); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -84,11 +82,12 @@ func TestKubectl(t *testing.T) {
 			"type": v1alpha1.ConditionReady, "status": "True", "reason": v1alpha1.ReasonReady,
 			"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
 		}},
-		"counts":     map[string]any{"tools": int64(7), "prompts": int64(0), "resources": int64(0), "resourceTemplates": int64(0)},
+		"catalog":    map[string]any{"counts": map[string]any{"tools": int64(7), "prompts": int64(0), "resources": int64(0), "resourceTemplates": int64(0)}},
 		"sessions":   int64(3),
+		"replicas":   int64(2),
 		"serverInfo": map[string]any{"protocolVersion": "2025-11-25"},
 		"address":    map[string]any{"url": "http://kubectl.default.svc/mcp"},
-		"adapter":    map[string]any{"outdated": true},
+		"template":   map[string]any{"adapterVersion": "v0.1.0", "outdated": true},
 	}
 	if err := apiServer.Status().Patch(t.Context(), server, status); err != nil {
 		t.Fatalf("patch status: %v", err)
@@ -98,13 +97,13 @@ func TestKubectl(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"short name":       {[]string{"get", "mcpsrv"}, []string{"NAME READY TRANSPORT TOOLS SESSIONS PROTOCOL URL AGE", "kubectl True stdio 7 3 2025-11-25 http://kubectl.default.svc/mcp"}},
-		"wide":             {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE REASON IMAGE"}},
-		"category":         {[]string{"get", "slipway", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
-		"by transport":     {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
-		"by image":         {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
-		"outdated adapter": {[]string{"get", "mcpserver", "--field-selector", "status.adapter.outdated=true", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
-		"wait":             {[]string{"wait", "--for=condition=Ready", "mcpserver/kubectl", "--timeout=" + hang.Guard.String()}, []string{"condition met"}},
+		"short name":   {[]string{"get", "mcpsrv"}, []string{"NAME READY REASON TOOLS SESSIONS REPLICAS URL AGE", "kubectl True Ready 7 3 2 http://kubectl.default.svc/mcp"}},
+		"wide":         {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE TRANSPORT PROTOCOL IMAGE ADAPTER", "stdio 2025-11-25 x v0.1.0"}},
+		"category":     {[]string{"get", "slipway", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"by transport": {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"by image":     {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"outdated":     {[]string{"get", "mcpserver", "--field-selector", "status.template.outdated=true", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
+		"wait":         {[]string{"wait", "--for=condition=Ready", "mcpserver/kubectl", "--timeout=" + hang.Guard.String()}, []string{"condition met"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(strings.Fields(kubectl(t, test.args...)), " ")

@@ -74,13 +74,13 @@ var rules = map[string]rule{
 	},
 	"stdio block on an HTTP server": {
 		valid:   `{image: x, transport: {type: stdio, stdio: {framing: ContentLength}}}`,
-		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}, stdio: {framing: ContentLength}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000}, stdio: {framing: ContentLength}}}`,
 		want:    `spec.transport.stdio: Forbidden: transport.stdio must be left out unless transport.type is stdio`,
 	},
-	"http block on a stdio server": {
-		valid:   `{image: x, transport: {type: streamable-http, http: {port: 3000}}}`,
-		invalid: `{image: x, transport: {type: stdio, http: {port: 3000}}}`,
-		want:    `spec.transport.http: Forbidden: transport.http must be left out unless transport.type is streamable-http`,
+	"streamableHTTP block on a stdio server": {
+		valid:   `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000}}}`,
+		invalid: `{image: x, transport: {type: stdio, streamableHTTP: {port: 3000}}}`,
+		want:    `spec.transport.streamableHTTP: Forbidden: transport.streamableHTTP must be left out unless transport.type is streamable-http`,
 	},
 	"sse block on a stdio server": {
 		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}}`,
@@ -88,9 +88,9 @@ var rules = map[string]rule{
 		want:    `spec.transport.sse: Forbidden: transport.sse must be left out unless transport.type is sse`,
 	},
 	"streamable-http without a port": {
-		valid:   `{image: x, transport: {type: streamable-http, http: {port: 8080, path: /}}}`,
+		valid:   `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 8080, path: /}}}`,
 		invalid: `{image: x, transport: {type: streamable-http}}`,
-		want:    `spec.transport.http: Required value: transport.http.port must be set when transport.type is streamable-http: it is the port that the server listens on`,
+		want:    `spec.transport.streamableHTTP: Required value: transport.streamableHTTP.port must be set when transport.type is streamable-http: it is the port that the server listens on`,
 	},
 	"sse without a port": {
 		valid:   `{image: x, transport: {type: sse, sse: {port: 8080, path: /events}}}`,
@@ -99,7 +99,7 @@ var rules = map[string]rule{
 	},
 	"isolation on an HTTP server": {
 		valid:   `{image: x, transport: {type: stdio}, session: {isolation: PerSession}}`,
-		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000}}, session: {isolation: PerSession}}`,
+		invalid: `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000}}, session: {isolation: PerSession}}`,
 		want:    `spec.session.isolation: Forbidden: session.isolation is for stdio servers only: a server that speaks HTTP keeps its own sessions`,
 	},
 	"warm on an HTTP server": {
@@ -117,20 +117,20 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {isolation: Shared, statelessClients: Native}}`,
 		want:    `spec.session.statelessClients: Forbidden: session.statelessClients must not be set with isolation Shared: there all clients use one process, whatever revision they speak`,
 	},
-	"adapter's client port": {
-		valid:   `{image: x, transport: {type: streamable-http, http: {port: 16269}}}`,
-		invalid: `{image: x, transport: {type: streamable-http, http: {port: 16270}}}`,
-		want:    `spec.transport.http.port: Invalid value: 16270: port must not be 16270 or 16271: the adapter in the same pod uses them`,
+	"first port of the adapter": {
+		valid:   `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 16269}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 16270}}}`,
+		want:    `spec.transport.streamableHTTP.port: Invalid value: 16270: port must not be one of 16270 to 16279: they are reserved for the adapter in the same pod`,
 	},
-	"adapter's admin port": {
-		valid:   `{image: x, transport: {type: sse, sse: {port: 16272}}}`,
-		invalid: `{image: x, transport: {type: sse, sse: {port: 16271}}}`,
-		want:    `spec.transport.sse.port: Invalid value: 16271: port must not be 16270 or 16271: the adapter in the same pod uses them`,
+	"last port of the adapter": {
+		valid:   `{image: x, transport: {type: sse, sse: {port: 16280}}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 16279}}}`,
+		want:    `spec.transport.sse.port: Invalid value: 16279: port must not be one of 16270 to 16279: they are reserved for the adapter in the same pod`,
 	},
 	"path": {
-		valid:   `{image: x, transport: {type: streamable-http, http: {port: 3000, path: /v1/mcp}}}`,
-		invalid: `{image: x, transport: {type: streamable-http, http: {port: 3000, path: mcp}}}`,
-		want:    `spec.transport.http.path: Invalid value: "mcp": path must start with '/' and hold no white space, '?' or '#'`,
+		valid:   `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000, path: /v1/mcp}}}`,
+		invalid: `{image: x, transport: {type: streamable-http, streamableHTTP: {port: 3000, path: mcp}}}`,
+		want:    `spec.transport.streamableHTTP.path: Invalid value: "mcp": path must start with '/' and hold no white space, '?' or '#'`,
 	},
 	"path with a query": {
 		valid:   `{image: x, transport: {type: sse, sse: {port: 3000, path: /v1/sse}}}`,
@@ -178,24 +178,24 @@ var rules = map[string]rule{
 		want:    `spec.session.drainTimeout: Invalid value: "-5s": session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m`,
 	},
 	"timeout that would hold a probe for ever": {
-		valid:   `{image: x, transport: {type: stdio}, probe: {timeout: 1m}}`,
-		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 61s}}`,
-		want:    `spec.probe.timeout: Invalid value: "61s": probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
+		valid:   `{image: x, transport: {type: stdio}, verification: {timeout: 1m}}`,
+		invalid: `{image: x, transport: {type: stdio}, verification: {timeout: 61s}}`,
+		want:    `spec.verification.timeout: Invalid value: "61s": verification.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
 	},
 	"duration that adds up to too much": {
 		valid:   `{image: x, transport: {type: stdio}, session: {maxLifetime: 8760h}}`,
 		invalid: `{image: x, transport: {type: stdio}, session: {maxLifetime: 99999h99999h99999h}}`,
 		want:    `spec.session.maxLifetime: Invalid value: "99999h99999h99999h": session.maxLifetime must be a duration from 1s to 8760h, such as 90s, 30m or 24h`,
 	},
-	"probe interval": {
-		valid:   `{image: x, transport: {type: stdio}, probe: {interval: 1s}}`,
-		invalid: `{image: x, transport: {type: stdio}, probe: {interval: 10ms}}`,
-		want:    `spec.probe.interval: Invalid value: "10ms": probe.interval must be a duration from 1s to 1h, such as 10s or 1m`,
+	"verification interval": {
+		valid:   `{image: x, transport: {type: stdio}, verification: {interval: 1s}}`,
+		invalid: `{image: x, transport: {type: stdio}, verification: {interval: 10ms}}`,
+		want:    `spec.verification.interval: Invalid value: "10ms": verification.interval must be a duration from 1s to 1h, such as 10s or 1m`,
 	},
-	"probe timeout": {
-		valid:   `{image: x, transport: {type: stdio}, probe: {timeout: 100ms}}`,
-		invalid: `{image: x, transport: {type: stdio}, probe: {timeout: 99ms}}`,
-		want:    `spec.probe.timeout: Invalid value: "99ms": probe.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
+	"verification timeout": {
+		valid:   `{image: x, transport: {type: stdio}, verification: {timeout: 100ms}}`,
+		invalid: `{image: x, transport: {type: stdio}, verification: {timeout: 99ms}}`,
+		want:    `spec.verification.timeout: Invalid value: "99ms": verification.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
 	},
 	"verbosity": {
 		valid:   `{image: x, transport: {type: stdio}, adapter: {verbosity: 5}}`,
@@ -254,24 +254,79 @@ var rules = map[string]rule{
 		want:    `spec.podTemplate.nodeSelector: Invalid value: podTemplate.nodeSelector must have keys like team or example.com/team`,
 	},
 	"body limit without room in the memory": {
-		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 67108864}}}`,
-		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 67108865}}}`,
-		want:    `spec.adapter.limits.bodyBytes: Invalid value: adapter.limits.bodyBytes is 67108865, which needs adapter.resources.limits.memory of at least 257Mi: raise the memory, or lower bodyBytes`,
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {body: 67108864}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {body: 67108865}}}`,
+		want:    `spec.adapter.limits.body: Invalid value: adapter.limits.body is 67108865 bytes, which needs adapter.resources.limits.memory of at least 257Mi: raise the memory, or lower adapter.limits.body`,
 	},
 	"line limit without room in the memory": {
-		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 1Gi}}, limits: {lineBytes: 268435456}}}`,
-		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {lineBytes: 268435456}}}`,
-		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes is 268435456, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower lineBytes`,
+		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 1Gi}}, limits: {line: 268435456}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {line: 268435456}}}`,
+		want:    `spec.adapter.limits.line: Invalid value: adapter.limits.line is 268435456 bytes, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower adapter.limits.line`,
 	},
 	"line limit of a server that speaks HTTP": {
-		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741824}}, limits: {lineBytes: 268435456}}}`,
-		invalid: `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741823}}, limits: {lineBytes: 268435456}}}`,
-		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes is 268435456, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower lineBytes`,
+		valid:   `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741824}}, limits: {line: 268435456}}}`,
+		invalid: `{image: x, transport: {type: sse, sse: {port: 3000}}, adapter: {resources: {limits: {memory: 1073741823}}, limits: {line: 268435456}}}`,
+		want:    `spec.adapter.limits.line: Invalid value: adapter.limits.line is 268435456 bytes, which needs adapter.resources.limits.memory of at least 1024Mi: raise the memory, or lower adapter.limits.line`,
+	},
+	"small body limit": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {body: 1Ki}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {body: 1023}}}`,
+		want:    `spec.adapter.limits.body: Invalid value: 1023: adapter.limits.body must be a number of bytes from 1Ki to 1Gi, such as 512Ki or 32Mi`,
+	},
+	"large line limit": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 4Gi}}, limits: {line: 1Gi}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 8Gi}}, limits: {line: 1.1Gi}}}`,
+		want:    `spec.adapter.limits.line: Invalid value: "1.1Gi": adapter.limits.line must be a number of bytes from 1Ki to 1Gi, such as 512Ki or 32Mi`,
+	},
+	"negative replay limit": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {replay: 0}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {replay: "-1"}}}`,
+		want:    `spec.adapter.limits.replay: Invalid value: "-1": adapter.limits.replay must be a number of bytes from 0 to 1Gi, such as 512Ki or 32Mi`,
+	},
+	"answer timeout": {
+		valid:   `{image: x, transport: {type: stdio}, session: {answerTimeout: 1h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {answerTimeout: 0s}}`,
+		want:    `spec.session.answerTimeout: Invalid value: "0s": session.answerTimeout must be a duration from 1s to 8760h, such as 90s or 10m`,
+	},
+	"sse server without sessions": {
+		valid:   `{image: x, transport: {type: sse, sessions: Stateful, sse: {port: 3000}}}`,
+		invalid: `{image: x, transport: {type: sse, sessions: Stateless, sse: {port: 3000}}}`,
+		want:    `spec.transport.sessions: Invalid value: transport.sessions must not be Stateless when transport.type is sse: that transport has sessions`,
+	},
+	"service labels": {
+		valid:   `{image: x, transport: {type: stdio}, service: {labels: {example.com/gateway: mcp}}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {labels: {app.kubernetes.io/managed-by: mcp}}}`,
+		want:    `spec.service.labels: Invalid value: service.labels must not have keys that start with mcp.slipway.dev/ or app.kubernetes.io/: they are reserved`,
+	},
+	"keys of service labels": {
+		valid:   `{image: x, transport: {type: stdio}, service: {labels: {Team_1.a: b}}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {labels: {"a b!": c}}}`,
+		want:    `spec.service.labels: Invalid value: service.labels must have keys like team or example.com/team`,
+	},
+	"application protocol": {
+		valid:   `{image: x, transport: {type: stdio}, service: {appProtocol: kgateway.dev/mcp}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {appProtocol: "model context"}}`,
+		want:    `spec.service.appProtocol: Invalid value: "model context": service.appProtocol must look like http or example.com/mcp`,
+	},
+	"class of load balancer": {
+		valid:   `{image: x, transport: {type: stdio}, service: {type: LoadBalancer, loadBalancerClass: internal}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {type: LoadBalancer, loadBalancerClass: "an internal one"}}`,
+		want:    `spec.service.loadBalancerClass: Invalid value: "an internal one": service.loadBalancerClass must look like internal or example.com/internal`,
+	},
+	"class of no load balancer": {
+		valid:   `{image: x, transport: {type: stdio}, service: {type: LoadBalancer, loadBalancerClass: example.com/internal}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {loadBalancerClass: example.com/internal}}`,
+		want:    `spec.service.loadBalancerClass: Forbidden: service.loadBalancerClass must be left out unless service.type is LoadBalancer`,
+	},
+	"external traffic of an internal Service": {
+		valid:   `{image: x, transport: {type: stdio}, service: {type: NodePort, externalTrafficPolicy: Local}}`,
+		invalid: `{image: x, transport: {type: stdio}, service: {type: ClusterIP, externalTrafficPolicy: Local}}`,
+		want:    `spec.service.externalTrafficPolicy: Forbidden: service.externalTrafficPolicy must be left out unless service.type is NodePort or LoadBalancer`,
 	},
 	"memory without room for the usual lines": {
 		valid:   `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 256Mi}}}}`,
 		invalid: `{image: x, transport: {type: stdio}, adapter: {resources: {limits: {memory: 255Mi}}}}`,
-		want:    `spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes defaults to 67108864, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower lineBytes`,
+		want:    `spec.adapter.limits.line: Invalid value: adapter.limits.line defaults to 67108864 bytes, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower adapter.limits.line`,
 	},
 
 	// What the schema itself catches.
@@ -290,10 +345,10 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {maxPerPod: -1}}`,
 		want:    `spec.session.maxPerPod: Invalid value: -1: spec.session.maxPerPod in body should be greater than or equal to 1`,
 	},
-	"negative body limit": {
-		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: 1024}}}`,
-		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {bodyBytes: -1}}}`,
-		want:    `spec.adapter.limits.bodyBytes: Invalid value: -1: spec.adapter.limits.bodyBytes in body should be greater than or equal to 1024`,
+	"negative number of calls": {
+		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {callsPerSession: 1}}}`,
+		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {callsPerSession: -1}}}`,
+		want:    `spec.adapter.limits.callsPerSession: Invalid value: -1: spec.adapter.limits.callsPerSession in body should be greater than or equal to 1`,
 	},
 	"negative replicas": {
 		valid:   `{image: x, transport: {type: stdio}, replicas: 0}`,
@@ -323,27 +378,27 @@ func TestValidationRules(t *testing.T) {
 // limits at once.
 func TestAdapterMemory(t *testing.T) {
 	const (
-		usualBody = "spec.adapter.limits.bodyBytes: Invalid value: adapter.limits.bodyBytes defaults to 33554432, which needs adapter.resources.limits.memory of at least 128Mi: raise the memory, or lower bodyBytes"
-		usualLine = "spec.adapter.limits.lineBytes: Invalid value: adapter.limits.lineBytes defaults to 67108864, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower lineBytes"
-		mostBytes = "limits: {bodyBytes: 1073741824, lineBytes: 1073741824}"
+		usualBody = "spec.adapter.limits.body: Invalid value: adapter.limits.body defaults to 33554432 bytes, which needs adapter.resources.limits.memory of at least 128Mi: raise the memory, or lower adapter.limits.body"
+		usualLine = "spec.adapter.limits.line: Invalid value: adapter.limits.line defaults to 67108864 bytes, which needs adapter.resources.limits.memory of at least 256Mi: raise the memory, or lower adapter.limits.line"
+		mostBytes = "limits: {body: 1073741824, line: 1073741824}"
 	)
 	for adapter, want := range map[string][]string{
-		"{resources: {limits: {memory: 64Mi}}}":                                                     {usualBody, usualLine},
-		"{resources: {limits: {memory: 200M}}}":                                                     {usualLine},
-		"{resources: {limits: {memory: 268435455}}}":                                                {usualLine},
-		"{resources: {limits: {memory: 268435455500m}}}":                                            {usualLine},
-		"{resources: {limits: {memory: 64Mi}}, limits: {lineBytes: 1024}}":                          {usualBody},
-		"{resources: {limits: {memory: 64Mi}}, limits: {bodyBytes: 16777216, lineBytes: 16777216}}": nil,
-		"{resources: {limits: {memory: 268435456}}}":                                                nil,
-		"{resources: {limits: {memory: .25Gi}}}":                                                    nil,
-		"{resources: {limits: {memory: 1e9}}}":                                                      nil,
-		"{resources: {limits: {memory: 4Gi}}, " + mostBytes + "}":                                   nil,
-		"{resources: {limits: {memory: 8Ei}}, " + mostBytes + "}":                                   nil,
-		"{resources: {limits: {memory: 0}}, " + mostBytes + "}":                                     nil,
-		"{resources: {limits: {memory: \"0\"}}, " + mostBytes + "}":                                 nil,
-		"{resources: {limits: {cpu: 1}}, " + mostBytes + "}":                                        nil,
-		"{resources: {requests: {memory: 32Mi}}, " + mostBytes + "}":                                nil,
-		"{resources: {}, " + mostBytes + "}":                                                        nil,
+		"{resources: {limits: {memory: 64Mi}}}":                                           {usualBody, usualLine},
+		"{resources: {limits: {memory: 200M}}}":                                           {usualLine},
+		"{resources: {limits: {memory: 268435455}}}":                                      {usualLine},
+		"{resources: {limits: {memory: 268435455500m}}}":                                  {usualLine},
+		"{resources: {limits: {memory: 64Mi}}, limits: {line: 1024}}":                     {usualBody},
+		"{resources: {limits: {memory: 64Mi}}, limits: {body: 16777216, line: 16777216}}": nil,
+		"{resources: {limits: {memory: 268435456}}}":                                      nil,
+		"{resources: {limits: {memory: .25Gi}}}":                                          nil,
+		"{resources: {limits: {memory: 1e9}}}":                                            nil,
+		"{resources: {limits: {memory: 4Gi}}, " + mostBytes + "}":                         nil,
+		"{resources: {limits: {memory: 8Ei}}, " + mostBytes + "}":                         nil,
+		"{resources: {limits: {memory: 0}}, " + mostBytes + "}":                           nil,
+		"{resources: {limits: {memory: \"0\"}}, " + mostBytes + "}":                       nil,
+		"{resources: {limits: {cpu: 1}}, " + mostBytes + "}":                              nil,
+		"{resources: {requests: {memory: 32Mi}}, " + mostBytes + "}":                      nil,
+		"{resources: {}, " + mostBytes + "}":                                              nil,
 	} {
 		t.Run(adapter, func(t *testing.T) {
 			err := dryRun(t.Context(), mcpServer(t, "server", "{image: x, transport: {type: stdio}, adapter: "+adapter+"}"))

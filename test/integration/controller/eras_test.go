@@ -21,26 +21,25 @@ func TestEraOfTheSpec(t *testing.T) {
 	only.Spec.Command, both.Spec.Command, unknown.Spec.Command = []string{eraFilter, "modern", bothServer}, []string{bothServer}, []string{eraFilter, "modern", bothServer}
 	create(t, unknown)
 	for _, server := range []*mcpv1alpha1.MCPServer{only, both} {
-		server.Spec.Transport.Stdio = &mcpv1alpha1.StdioTransport{Era: mcpv1alpha1.EraModern}
+		server.Spec.Transport.Sessions = mcpv1alpha1.ServerSessionsStateless
 		create(t, server)
 	}
 	for _, server := range []*mcpv1alpha1.MCPServer{only, both} {
 		eventually(t, server, "Ready", "True Ready", "Verified", "True Verified")
-		info := status(t, server).ServerInfo
-		g.Expect(info.ProtocolVersion).To(Equal("2026-07-28"))
-		g.Expect(info.ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
-		g.Expect(*status(t, server).Instances[0].Verified).To(BeTrue())
+		g.Expect(status(t, server).ServerInfo.ProtocolVersion).To(Equal("2026-07-28"))
+		g.Expect(status(t, server).ProtocolVersions).To(HaveExactElements("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"))
+		g.Expect(status(t, server).Instances[0].Verification).To(Equal(mcpv1alpha1.InstanceVerified))
 	}
 
 	eventually(t, unknown, "Ready", "True Ready", "Verified", "True Verified")
-	g.Expect(status(t, unknown).ServerInfo.ProtocolVersions).To(HaveLen(5))
+	g.Expect(status(t, unknown).ProtocolVersions).To(HaveLen(5))
 
 	before := status(t, both).Instances[0].Pod
-	change(t, both, func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Stdio.Era = mcpv1alpha1.EraLegacy })
+	change(t, both, func(s *mcpv1alpha1.MCPServer) { s.Spec.Transport.Sessions = mcpv1alpha1.ServerSessionsStateful })
 	g.Eventually(func() string { return status(t, both).ServerInfo.ProtocolVersion }).WithTimeout(hang.Guard).Should(Equal("2025-11-25"))
 	eventually(t, both, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
 	// A pod that drains is still told of.
 	g.Eventually(func() []mcpv1alpha1.Instance { return status(t, both).Instances }).WithTimeout(hang.Guard).
 		Should(HaveExactElements(HaveField("Pod", Not(Equal(before)))))
-	g.Expect(status(t, both).ServerInfo.ProtocolVersions).To(ContainElement("2025-11-25"))
+	g.Expect(status(t, both).ProtocolVersions).To(ContainElement("2025-11-25"))
 }

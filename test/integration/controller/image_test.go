@@ -128,7 +128,7 @@ func TestImageIsResolved(t *testing.T) {
 	})
 	g.Eventually(func() string { return status(t, server).Image.Digest }).WithTimeout(hang.Guard).Should(Equal(other))
 	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
-	g.Eventually(func() int32 { return status(t, server).Counts.Tools }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
+	g.Eventually(func() int32 { return status(t, server).Catalog.Counts.Tools }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 }
 
 // A server that names its command never waits for a registry. Which user it runs as does
@@ -228,7 +228,7 @@ func TestForbiddenRegistry(t *testing.T) {
 	server.Spec.Image, server.Spec.Command = images.image(), nil
 	overHTTP := server.DeepCopy()
 	overHTTP.Name = "http"
-	overHTTP.Spec.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3000}}
+	overHTTP.Spec.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, StreamableHTTP: &mcpv1alpha1.StreamableHTTPTransport{Port: 3000}}
 	create(t, server, overHTTP)
 	eventually(t, server, "Accepted", "False CommandUnknown", "Stalled", "True CommandUnknown")
 	stalled := meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionStalled)
@@ -252,7 +252,7 @@ func TestRegistryThatAnswersLate(t *testing.T) {
 	startOperator(t, namespace, nil)
 	server := newServer(namespace, "echo")
 	server.Spec.Image, server.Spec.Command = images.image(), nil
-	server.Spec.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, HTTP: &mcpv1alpha1.HTTPTransport{Port: 3000}}
+	server.Spec.Transport = mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStreamableHTTP, StreamableHTTP: &mcpv1alpha1.StreamableHTTPTransport{Port: 3000}}
 	create(t, server)
 	user := func() *int64 { return templateOf(t, server).Spec.Containers[0].SecurityContext.RunAsUser }
 	eventually(t, server, "Accepted", "True Accepted")
@@ -261,7 +261,7 @@ func TestRegistryThatAnswersLate(t *testing.T) {
 	template := templateOf(t, server)
 
 	images.down.Store(false)
-	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
+	g.Eventually(func() bool { return status(t, server).Template.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
 	g.Eventually(eventReasons).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning ImageLate", 1))
 	g.Expect(templateOf(t, server)).To(Equal(template), "the registry decides when pods are restarted")
 	g.Expect(status(t, server).Image.Resolution).To(Equal(mcpv1alpha1.ImageUnresolved))
@@ -272,7 +272,7 @@ func TestRegistryThatAnswersLate(t *testing.T) {
 	g.Eventually(user).WithTimeout(hang.Guard).Should(BeNil(), "the image's user")
 	g.Eventually(func() mcpv1alpha1.ImageResolution { return status(t, server).Image.Resolution }).WithTimeout(hang.Guard).Should(Equal(mcpv1alpha1.ImageResolved))
 	g.Expect(status(t, server).Image.User).To(Equal("4711"))
-	g.Expect(status(t, server).Adapter.Outdated).To(BeFalse())
+	g.Expect(status(t, server).Template.Outdated).To(BeFalse())
 }
 
 // An answer that changes nothing of the pods is noted without a restart.
@@ -295,7 +295,7 @@ func TestRegistryThatAnswersTheSame(t *testing.T) {
 	g.Eventually(func() *mcpv1alpha1.ResolvedImage { return status(t, server).Image }).WithTimeout(hang.Guard).
 		Should(Equal(&mcpv1alpha1.ResolvedImage{Resolution: mcpv1alpha1.ImageResolved, Digest: digest, Command: []string{echoServer}}))
 	g.Expect(templateOf(t, server)).To(Equal(template))
-	g.Expect(status(t, server).Adapter.Outdated).To(BeFalse())
+	g.Expect(status(t, server).Template.Outdated).To(BeFalse())
 }
 
 // A server that is deleted and made again at once is not taken for a conflict.

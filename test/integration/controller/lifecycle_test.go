@@ -58,16 +58,16 @@ func TestCreateToReady(t *testing.T) {
 	g.Expect(got.Address.URL).To(Equal("http://echo." + namespace + ".svc/mcp"))
 	g.Expect(got.ServerInfo.Name).NotTo(BeEmpty())
 	g.Expect(got.ServerInfo.ProtocolVersion).To(Equal("2025-11-25"))
-	g.Expect(got.Counts.Tools).To(BeNumerically(">", 3))
-	g.Expect(got.Tools).To(HaveLen(int(got.Counts.Tools)))
-	g.Expect(got.Tools).To(ContainElement(HaveField("Name", "echo")))
+	g.Expect(got.Catalog.Counts.Tools).To(BeNumerically(">", 3))
+	g.Expect(got.Catalog.Tools).To(HaveLen(int(got.Catalog.Counts.Tools)))
+	g.Expect(got.Catalog.Tools).To(ContainElement(HaveField("Name", "echo")))
 	g.Expect(got.Replicas).To(BeEquivalentTo(1))
 	g.Expect(got.ReadyReplicas).To(BeEquivalentTo(1))
 	g.Expect(got.Instances).To(HaveLen(1))
-	g.Expect(*got.Instances[0].Verified).To(BeTrue())
-	g.Expect(got.Instances[0].CatalogDigest).To(Equal(got.CatalogDigest))
+	g.Expect(got.Instances[0].Verification).To(Equal(mcpv1alpha1.InstanceVerified))
+	g.Expect(got.Instances[0].CatalogDigest).To(Equal(got.Catalog.Digest))
 	g.Expect(got.Image.Command).To(Equal([]string{echoServer}))
-	g.Expect(got.Adapter.Outdated).To(BeFalse())
+	g.Expect(got.Template.Outdated).To(BeFalse())
 	g.Expect(got.ObservedGeneration).To(BeEquivalentTo(1))
 
 	catalog := &corev1.ConfigMap{}
@@ -79,8 +79,8 @@ func TestCreateToReady(t *testing.T) {
 		Tools  []struct{ Name string }
 	}
 	g.Expect(json.Unmarshal([]byte(catalog.Data["catalog.json"]), &stored)).To(Succeed())
-	g.Expect(stored.Digest).To(Equal(got.CatalogDigest))
-	g.Expect(stored.Tools).To(HaveLen(len(got.Tools)))
+	g.Expect(stored.Digest).To(Equal(got.Catalog.Digest))
+	g.Expect(stored.Tools).To(HaveLen(len(got.Catalog.Tools)))
 }
 
 // Everything that was made is gone with the server.
@@ -170,7 +170,7 @@ func TestSuspend(t *testing.T) {
 	eventually(t, server, "Ready", "absent", "Available", "False Suspended", "Verified", "Unknown Suspended",
 		"Reconciling", "absent", "Stalled", "absent")
 	NewWithT(t).Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty())
-	if got := status(t, server); len(got.Tools) == 0 {
+	if got := status(t, server); len(got.Catalog.Tools) == 0 {
 		t.Error("what the server offers is forgotten")
 	}
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = false })
@@ -241,8 +241,8 @@ func TestNames(t *testing.T) {
 	create(t, first, second)
 	eventually(t, first, "Ready", "True Ready")
 	eventually(t, second, "Ready", "True Ready")
-	if a, b := status(t, first), status(t, second); b.Counts.Tools != 7 || a.Counts.Tools == 7 || a.CatalogDigest == b.CatalogDigest {
-		t.Errorf("the first offers %d tools and the second %d", a.Counts.Tools, b.Counts.Tools)
+	if a, b := status(t, first), status(t, second); b.Catalog.Counts.Tools != 7 || a.Catalog.Counts.Tools == 7 || a.Catalog.Digest == b.Catalog.Digest {
+		t.Errorf("the first offers %d tools and the second %d", a.Catalog.Counts.Tools, b.Catalog.Counts.Tools)
 	}
 }
 

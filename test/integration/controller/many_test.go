@@ -66,7 +66,7 @@ func TestManyServers(t *testing.T) {
 		address := shared.network.Address()
 		standIn(t, client.ObjectKeyFromObject(server), address, clients, catalog)
 		server.Spec.Image = "localhost:1/simulated-at-" + address + ":1"
-		server.Spec.Probe = mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: 10 * time.Second}}
+		server.Spec.Verification = mcpv1alpha1.Verification{Interval: &metav1.Duration{Duration: 10 * time.Second}}
 		create(t, server)
 	}
 	m := measured{servers: *manyServers, foreign: *foreign, created: time.Since(begin)}

@@ -34,7 +34,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-const adapterImage = "registry.example/slipway/sidecar:test"
+const adapterImage = "registry.example/slipway/adapter:test"
 
 // operator is one that runs in this process.
 type operator struct {
@@ -69,7 +69,7 @@ type operatorOptions struct {
 	config    *rest.Config
 	adapter   workload.Adapter
 	// What the manager's configuration says of these; nothing by default.
-	upgrade     mcpv1alpha1.AdapterUpgrade
+	upgrade     mcpv1alpha1.RolloutPolicy
 	maxRollouts int
 	workers     int // as many as by default, if 0
 	registries  registry.Policy
@@ -105,7 +105,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
 		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
 		Workers: cmp.Or(o.workers, config.Default().Concurrency.Reconciliations), Now: time.Now,
-		AdapterUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
+		OnOperatorUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
 		Users: o.users,
 	})
 	metrics := prometheus.NewRegistry()
@@ -168,7 +168,7 @@ func newServer(namespace, name string) *mcpv1alpha1.MCPServer {
 			Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
 			Session:   mcpv1alpha1.Session{DrainTimeout: &metav1.Duration{Duration: time.Second}},
 			// As long as it may be: no test is about it, and a busy machine is slow to answer.
-			Probe: mcpv1alpha1.Probe{Interval: &metav1.Duration{Duration: time.Second}, Timeout: &metav1.Duration{Duration: time.Minute}},
+			Verification: mcpv1alpha1.Verification{Interval: &metav1.Duration{Duration: time.Second}, Timeout: &metav1.Duration{Duration: time.Minute}},
 		},
 	}
 }

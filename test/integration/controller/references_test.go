@@ -70,7 +70,7 @@ func TestReferenceChanges(t *testing.T) {
 	tickets := ticketsSecret(namespace, map[string]string{"token": "one", "other": "one"})
 	create(t, tickets)
 	following, ignoring := withToken(newServer(namespace, "following")), withToken(newServer(namespace, "ignoring"))
-	ignoring.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{OnReferenceChange: mcpv1alpha1.ReferenceChangeIgnore}
+	ignoring.Spec.Rollout.OnReferenceChange = mcpv1alpha1.RolloutIgnore
 	create(t, following, ignoring)
 	eventually(t, following, "Ready", "True Ready")
 	eventually(t, ignoring, "Ready", "True Ready")

@@ -119,7 +119,7 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	instances := func(server *mcpv1alpha1.MCPServer) func() []mcpv1alpha1.Instance {
 		return func() []mcpv1alpha1.Instance { return status(t, server).Instances }
 	}
-	verified := HaveField("Verified", HaveValue(BeTrue()))
+	verified := HaveField("Verification", mcpv1alpha1.InstanceVerified)
 	g.Eventually(instances(two)).WithTimeout(hang.Guard).Should(HaveExactElements(verified, verified))
 	g.Eventually(func() int32 { return status(t, two).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	g.Eventually(instances(broken)).WithTimeout(hang.Guard).Should(HaveExactElements(HaveField("Message", ContainSubstring("exit code 3"))))
@@ -136,7 +136,7 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 	namespace := newNamespace(t)
 	old := startOperator(t, namespace, nil)
 	waiting, rolling := newServer(namespace, "waiting"), newServer(namespace, "rolling")
-	rolling.Spec.Adapter.Upgrade = mcpv1alpha1.AdapterUpgradeRolling
+	rolling.Spec.Rollout.OnOperatorUpgrade = mcpv1alpha1.RolloutRestart
 	create(t, waiting, rolling)
 	eventually(t, waiting, "Ready", "True Ready")
 	eventually(t, rolling, "Ready", "True Ready")
@@ -145,14 +145,14 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 	old.stop()
 
 	startOperator(t, namespace, func(o *operatorOptions) {
-		o.adapter = workload.Adapter{Image: "registry.example/slipway/sidecar:next", PullPolicy: corev1.PullAlways, Version: "v0.0.1-test"}
+		o.adapter = workload.Adapter{Image: "registry.example/slipway/adapter:next", PullPolicy: corev1.PullAlways, Version: "v0.0.1-test"}
 	})
-	g.Eventually(func() bool { return status(t, waiting).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
+	g.Eventually(func() bool { return status(t, waiting).Template.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
 	g.Eventually(func() string { return templateOf(t, rolling).Annotations[mcpv1alpha1.AnnotationAdapterVersion] }).WithTimeout(hang.Guard).Should(Equal("v0.0.1-test"))
 	eventually(t, rolling, "Ready", "True Ready", "Reconciling", "absent")
-	g.Eventually(func() *mcpv1alpha1.AdapterStatus { return status(t, rolling).Adapter }).WithTimeout(hang.Guard).
-		Should(Equal(&mcpv1alpha1.AdapterStatus{Version: "v0.0.1-test"}))
-	g.Expect(status(t, waiting).Adapter).To(Equal(&mcpv1alpha1.AdapterStatus{Version: "v0.0.0-test", Outdated: true}))
+	g.Eventually(func() *mcpv1alpha1.TemplateStatus { return status(t, rolling).Template }).WithTimeout(hang.Guard).
+		Should(Equal(&mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.0.1-test"}))
+	g.Expect(status(t, waiting).Template).To(Equal(&mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.0.0-test", Outdated: true}))
 	g.Expect(templateOf(t, waiting)).To(Equal(before))
 	left := podNames(t, namespace)
 	restarted := slices.DeleteFunc([]string{pods[1]}, func(name string) bool { return slices.Contains(left, name) })
@@ -164,7 +164,7 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 		s.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "now"}
 	})
 	g.Eventually(func() string { return templateOf(t, waiting).Annotations[mcpv1alpha1.AnnotationAdapterVersion] }).WithTimeout(hang.Guard).Should(Equal("v0.0.1-test"))
-	g.Eventually(func() bool { return status(t, waiting).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
+	g.Eventually(func() bool { return status(t, waiting).Template.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
 }
 
 // An operator that leaves users to the cluster renders other pods, and restarts none.
@@ -181,14 +181,14 @@ func TestAssignedUsersRestartNothing(t *testing.T) {
 	fixed.stop()
 
 	startOperator(t, namespace, func(o *operatorOptions) { o.users = workload.UserAssigned })
-	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
+	g.Eventually(func() bool { return status(t, server).Template.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
 	g.Expect(templateOf(t, server)).To(Equal(before))
 	g.Expect(podNames(t, namespace)).To(Equal(pods))
 
 	change(t, server, func(s *mcpv1alpha1.MCPServer) {
 		s.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "now"}
 	})
-	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
+	g.Eventually(func() bool { return status(t, server).Template.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
 	spec := templateOf(t, server).Spec
 	for _, container := range append(spec.InitContainers, spec.Containers...) {
 		g.Expect(container.SecurityContext.RunAsUser).To(BeNil(), container.Name)

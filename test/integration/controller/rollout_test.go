@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -90,6 +93,43 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	}
 }
 
+// A change of the strategy replaces no pod, and holds for the next rollout: with Recreate no pod
+// starts while another one is there.
+func TestRolloutStrategy(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+	pod := status(t, server).Instances[0].Pod
+	strategy := func() appsv1.DeploymentStrategy {
+		deployment := &appsv1.Deployment{}
+		g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), deployment)).To(Succeed())
+		return deployment.Spec.Strategy
+	}
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Rollout.Strategy = mcpv1alpha1.RolloutRecreate })
+	g.Eventually(strategy).WithTimeout(hang.Guard).Should(Equal(appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Rollout.Strategy = mcpv1alpha1.RolloutRollingUpdate })
+	g.Eventually(strategy).WithTimeout(hang.Guard).Should(HaveField("RollingUpdate.MaxUnavailable", HaveValue(Equal(intstr.FromInt32(0)))))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Rollout.Strategy = mcpv1alpha1.RolloutRecreate })
+	g.Eventually(strategy).WithTimeout(hang.Guard).Should(HaveField("Type", appsv1.RecreateDeploymentStrategyType))
+	eventually(t, server, "Ready", "True Ready", "Accepted", "True Accepted", "Reconciling", "absent")
+	g.Expect(status(t, server).Instances).To(HaveExactElements(HaveField("Pod", pod)), "the strategy alone has replaced the pod")
+
+	// From the change on, no pod of the new template may be created before the old one is gone.
+	changed := time.Now()
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Args = append(s.Spec.Args, "--again") })
+	var pods corev1.PodList
+	g.Eventually(func(g Gomega) {
+		g.Expect(shared.client.List(t.Context(), &pods, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(len(pods.Items)).To(BeNumerically("<=", 1), "two pods at a time, %s after the change", time.Since(changed))
+		g.Expect(pods.Items).To(HaveExactElements(HaveField("Name", Not(Equal(pod)))))
+	}).WithTimeout(hang.Guard).WithPolling(10 * time.Millisecond).Should(Succeed())
+	eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
+}
+
 // The manager's configuration says when adapters are upgraded, unless the spec does; and
 // that takes turns.
 func TestDefaultUpgrade(t *testing.T) {
@@ -100,10 +140,10 @@ func TestDefaultUpgrade(t *testing.T) {
 		return workload.Adapter{Image: adapterImage, PullPolicy: corev1.PullIfNotPresent, Version: version}
 	}
 	old := startOperator(t, namespace, func(o *operatorOptions) { o.adapter = adapter("v0.1.0") })
-	servers := map[mcpv1alpha1.AdapterUpgrade]*mcpv1alpha1.MCPServer{}
-	for _, upgrade := range []mcpv1alpha1.AdapterUpgrade{"", mcpv1alpha1.AdapterUpgradeOnChange, mcpv1alpha1.AdapterUpgradeRolling} {
+	servers := map[mcpv1alpha1.RolloutPolicy]*mcpv1alpha1.MCPServer{}
+	for _, upgrade := range []mcpv1alpha1.RolloutPolicy{"", mcpv1alpha1.RolloutIgnore, mcpv1alpha1.RolloutRestart} {
 		server := newServer(namespace, "echo"+strings.ToLower(string(upgrade)))
-		server.Spec.Adapter.Upgrade = upgrade
+		server.Spec.Rollout.OnOperatorUpgrade = upgrade
 		servers[upgrade] = server
 		create(t, server)
 	}
@@ -112,14 +152,14 @@ func TestDefaultUpgrade(t *testing.T) {
 	}
 	old.stop()
 	startOperator(t, namespace, func(o *operatorOptions) {
-		o.adapter, o.upgrade, o.maxRollouts = adapter("v0.4.0"), mcpv1alpha1.AdapterUpgradeRolling, 1
+		o.adapter, o.upgrade, o.maxRollouts = adapter("v0.4.0"), mcpv1alpha1.RolloutRestart, 1
 	})
 	for upgrade, server := range servers {
-		want := mcpv1alpha1.AdapterStatus{Version: "v0.4.0"}
-		if upgrade == mcpv1alpha1.AdapterUpgradeOnChange {
-			want = mcpv1alpha1.AdapterStatus{Version: "v0.1.0", Outdated: true}
+		want := mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.4.0"}
+		if upgrade == mcpv1alpha1.RolloutIgnore {
+			want = mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.1.0", Outdated: true}
 		}
-		g.Eventually(func() *mcpv1alpha1.AdapterStatus { return status(t, server).Adapter }).WithTimeout(hang.Guard).Should(Equal(&want))
+		g.Eventually(func() *mcpv1alpha1.TemplateStatus { return status(t, server).Template }).WithTimeout(hang.Guard).Should(Equal(&want))
 		eventually(t, server, "Ready", "True Ready", "Reconciling", "absent")
 	}
 	g.Eventually(eventReasons).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning AdapterOld", 1))
@@ -150,9 +190,9 @@ func TestRevisionOfANewerOperator(t *testing.T) {
 
 	// This one would render something else.
 	startOperator(t, namespace, func(o *operatorOptions) {
-		o.adapter.Image, o.adapter.Version = "registry.example/slipway/sidecar:old", "v0.0.0-old"
+		o.adapter.Image, o.adapter.Version = "registry.example/slipway/adapter:old", "v0.0.0-old"
 	})
-	g.Eventually(func() bool { return status(t, server).Adapter.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
+	g.Eventually(func() bool { return status(t, server).Template.Outdated }).WithTimeout(hang.Guard).Should(BeTrue())
 	g.Expect(listed(t, namespace, &appsv1.ControllerRevisionList{})).To(HaveLen(2), "what the template is rendered from is noted")
 	g.Expect(templateOf(t, server)).To(Equal(template))
 	g.Expect(podNames(t, namespace)).To(Equal(pods))

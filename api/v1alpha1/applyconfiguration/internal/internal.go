@@ -44,44 +44,36 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limits
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterLimits
+    - name: offerRoots
+      type:
+        scalar: boolean
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements
-    - name: upgrade
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterUpgrade
     - name: verbosity
       type:
         scalar: numeric
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterLimits
   map:
     fields:
-    - name: bodyBytes
+    - name: body
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: callsPerSession
       type:
         scalar: numeric
     - name: concurrentStarts
       type:
         scalar: numeric
-    - name: lineBytes
+    - name: line
       type:
-        scalar: numeric
-    - name: replayBytes
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: replay
       type:
-        scalar: numeric
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
     - name: streamsPerSession
       type:
         scalar: numeric
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterStatus
-  map:
-    fields:
-    - name: outdated
-      type:
-        scalar: boolean
-    - name: version
-      type:
-        scalar: string
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterUpgrade
-  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Address
   map:
     fields:
@@ -117,6 +109,33 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tools
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ListCapability
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Catalog
+  map:
+    fields:
+    - name: configMapName
+      type:
+        scalar: string
+    - name: counts
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogCounts
+    - name: digest
+      type:
+        scalar: string
+    - name: prompts
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogEntry
+          elementRelationship: atomic
+    - name: tools
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogEntry
+          elementRelationship: atomic
+    - name: truncated
+      type:
+        scalar: boolean
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogCounts
   map:
     fields:
@@ -132,16 +151,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tools
       type:
         scalar: numeric
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.HTTPTransport
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogEntry
   map:
     fields:
-    - name: path
+    - name: description
       type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.URLPath
-      default: /mcp
-    - name: port
+        scalar: string
+    - name: name
       type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
+        scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Host
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ImageResolution
@@ -152,21 +170,22 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: catalogDigest
       type:
         scalar: string
-    - name: draining
-      type:
-        scalar: boolean
     - name: message
       type:
         scalar: string
     - name: pod
       type:
         scalar: string
-    - name: ready
+    - name: state
       type:
-        scalar: boolean
-    - name: verified
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.InstanceState
+    - name: verification
       type:
-        scalar: boolean
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.InstanceVerification
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.InstanceState
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.InstanceVerification
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.LabelValue
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ListCapability
@@ -242,10 +261,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podTemplate
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.PodTemplate
-    - name: probe
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Probe
-      default: {}
     - name: replicas
       type:
         scalar: numeric
@@ -253,13 +268,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: rollout
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Rollout
     - name: securityContext
       type:
         namedType: io.k8s.api.core.v1.SecurityContext
     - name: service
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Service
-      default: {}
     - name: serviceAccountName
       type:
         scalar: string
@@ -273,6 +290,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: transport
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Transport
+    - name: verification
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Verification
     - name: volumeMounts
       type:
         list:
@@ -295,15 +315,20 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.MCPServerStatus
   map:
     fields:
-    - name: adapter
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AdapterStatus
     - name: address
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Address
-    - name: catalogDigest
+    - name: addresses
       type:
-        scalar: string
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.NamedAddress
+          elementRelationship: associative
+          keys:
+          - name
+    - name: catalog
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Catalog
     - name: conditions
       type:
         list:
@@ -312,9 +337,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
-    - name: counts
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.CatalogCounts
     - name: image
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ResolvedImage
@@ -329,11 +351,11 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
-    - name: prompts
+    - name: protocolVersions
       type:
         list:
           elementType:
-            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Prompt
+            scalar: string
           elementRelationship: atomic
     - name: readyReplicas
       type:
@@ -341,18 +363,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: replicas
       type:
         scalar: numeric
-    - name: resourceTemplates
-      type:
-        list:
-          elementType:
-            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ResourceTemplate
-          elementRelationship: atomic
-    - name: resources
-      type:
-        list:
-          elementType:
-            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Resource
-          elementRelationship: atomic
     - name: selector
       type:
         scalar: string
@@ -362,12 +372,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sessions
       type:
         scalar: numeric
-    - name: tools
+    - name: template
       type:
-        list:
-          elementType:
-            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Tool
-          elementRelationship: atomic
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.TemplateStatus
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.NamedAddress
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: url
+      type:
+        scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Origin
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.PodMetadata
@@ -406,6 +422,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - ip
+    - name: hostUsers
+      type:
+        scalar: boolean
     - name: metadata
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.PodMetadata
@@ -415,9 +434,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.slipway-mcp.slipway.api.v1alpha1.LabelValue
           elementRelationship: atomic
-    - name: onReferenceChange
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ReferenceChangePolicy
     - name: priorityClassName
       type:
         scalar: string
@@ -445,33 +461,6 @@ var schemaYAML = typed.YAMLObject(`types:
           keys:
           - topologyKey
           - whenUnsatisfiable
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.Probe
-  map:
-    fields:
-    - name: interval
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
-      default: 10s
-    - name: timeout
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
-      default: 5s
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.Prompt
-  map:
-    fields:
-    - name: description
-      type:
-        scalar: string
-    - name: name
-      type:
-        scalar: string
-    - name: title
-      type:
-        scalar: string
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.ProtocolEra
-  scalar: string
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.ReferenceChangePolicy
-  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ResolvedImage
   map:
     fields:
@@ -490,24 +479,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         scalar: string
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.Resource
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-    - name: uri
-      type:
-        scalar: string
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.ResourceTemplate
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-    - name: uriTemplate
-      type:
-        scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ResourcesCapability
   map:
     fields:
@@ -517,6 +488,22 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: subscribe
       type:
         scalar: boolean
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Rollout
+  map:
+    fields:
+    - name: onOperatorUpgrade
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.RolloutPolicy
+    - name: onReferenceChange
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.RolloutPolicy
+    - name: strategy
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.RolloutStrategy
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.RolloutPolicy
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.RolloutStrategy
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.SSETransport
   map:
     fields:
@@ -542,12 +529,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: protocolVersion
       type:
         scalar: string
-    - name: protocolVersions
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
     - name: title
       type:
         scalar: string
@@ -556,6 +537,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
   scalar: numeric
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ServerSessions
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Service
   map:
     fields:
@@ -564,17 +547,38 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AnnotationValue
+    - name: appProtocol
+      type:
+        scalar: string
+    - name: externalTrafficPolicy
+      type:
+        namedType: io.k8s.api.core.v1.ServiceExternalTrafficPolicy
+    - name: ipFamilyPolicy
+      type:
+        namedType: io.k8s.api.core.v1.IPFamilyPolicy
+    - name: labels
+      type:
+        map:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.LabelValue
+    - name: loadBalancerClass
+      type:
+        scalar: string
     - name: port
       type:
         scalar: numeric
-      default: 80
+    - name: trafficDistribution
+      type:
+        scalar: string
     - name: type
       type:
         namedType: io.k8s.api.core.v1.ServiceType
-      default: ClusterIP
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Session
   map:
     fields:
+    - name: answerTimeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: callTimeout
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
@@ -616,44 +620,44 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.StdioTransport
   map:
     fields:
-    - name: era
-      type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ProtocolEra
-      default: Auto
     - name: framing
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.StdioFraming
       default: Newline
-- name: com.github.slipway-mcp.slipway.api.v1alpha1.Tool
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.StreamableHTTPTransport
   map:
     fields:
-    - name: description
+    - name: path
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.URLPath
+      default: /mcp
+    - name: port
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.TemplateStatus
+  map:
+    fields:
+    - name: adapterVersion
       type:
         scalar: string
-    - name: destructive
+    - name: outdated
       type:
         scalar: boolean
-    - name: name
-      type:
-        scalar: string
-    - name: readOnly
-      type:
-        scalar: boolean
-    - name: title
-      type:
-        scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Transport
   map:
     fields:
-    - name: http
+    - name: sessions
       type:
-        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.HTTPTransport
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerSessions
     - name: sse
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.SSETransport
     - name: stdio
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.StdioTransport
+    - name: streamableHTTP
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.StreamableHTTPTransport
     - name: type
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.TransportType
@@ -661,6 +665,15 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.URLPath
   scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Verification
+  map:
+    fields:
+    - name: interval
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: timeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource
   map:
     fields:
@@ -1136,6 +1149,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: io.k8s.api.core.v1.HostPathType
+- name: io.k8s.api.core.v1.IPFamilyPolicy
+  scalar: string
 - name: io.k8s.api.core.v1.ISCSIVolumeSource
   map:
     fields:
@@ -1841,6 +1856,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         scalar: numeric
+- name: io.k8s.api.core.v1.ServiceExternalTrafficPolicy
+  scalar: string
 - name: io.k8s.api.core.v1.ServiceType
   scalar: string
 - name: io.k8s.api.core.v1.StorageMedium

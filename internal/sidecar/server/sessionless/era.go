@@ -22,7 +22,8 @@ const (
 	Modern            // without, and perhaps with sessions, too
 )
 
-func (e Era) String() string { return [...]string{"auto", "legacy", "modern"}[e] }
+// String returns the name that flags and the API have.
+func (e Era) String() string { return [...]string{"Auto", "Stateful", "Stateless"}[e] }
 
 // Set makes an Era a flag.
 func (e *Era) Set(text string) error {
@@ -32,7 +33,7 @@ func (e *Era) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("want auto, legacy or modern, not %q", text)
+	return fmt.Errorf("want Auto, Stateful or Stateless, not %q", text)
 }
 
 // Found is what the server is known to speak, or Auto.

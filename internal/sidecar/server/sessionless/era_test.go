@@ -207,14 +207,14 @@ func TestOneStart(t *testing.T) {
 }
 
 func TestEraFlag(t *testing.T) {
-	for text, want := range map[string]Era{"auto": Auto, "legacy": Legacy, "modern": Modern} {
+	for text, want := range map[string]Era{"Auto": Auto, "Stateful": Legacy, "Stateless": Modern} {
 		var era Era
 		if err := era.Set(text); err != nil || era != want || era.String() != text {
 			t.Errorf("%s: %s, %v", text, era, err)
 		}
 	}
 	var era Era
-	if err := era.Set("Modern"); err == nil {
+	if err := era.Set("stateless"); err == nil {
 		t.Error("took a wrong one")
 	}
 }

@@ -14,37 +14,39 @@ import (
 // internal/sidecar refuses, before a pod does. docs/decisions/2026-11-15-api-validation.md says
 // why they are written as they are.
 type AdapterApplyConfiguration struct {
-	// resources are the compute resources of the adapter's container. When left
-	// out, it requests 10m of CPU and 32Mi of memory, because an autoscaler that
-	// looks at resources needs a request on every container, and may use 256Mi of
-	// memory. What is given replaces all of that. Half of the memory limit is for
-	// messages, so the limit must be at least four times limits.bodyBytes and four
-	// times limits.lineBytes. Without a memory limit, 128Mi are for messages, or
-	// twice the larger of these two.
+	// resources are the compute resources of the adapter's container. If unset, it
+	// requests 10m of CPU and 32Mi of memory and has a memory limit of 256Mi. (An
+	// autoscaler of CPU or memory needs a request on every container.) If set, none of
+	// these defaults apply. Half of the memory limit is for messages, so the API server
+	// refuses a limit below four times limits.body or four times limits.line, whether
+	// you set these or not. Without a memory limit, the adapter keeps 128Mi for
+	// messages, or twice the larger of the two, whichever is more.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// allowedOrigins are the web origins that may call the server from a
-	// browser, such as https://chat.example.com. The entry * allows every origin.
-	// Requests without an Origin header are not affected. A change takes effect
-	// in running pods, without a restart.
+	// browser, such as https://chat.example.com. The adapter refuses all others but
+	// those of localhost. The entry * allows every origin. Requests without an Origin
+	// header are not affected. A change takes effect in running pods, without a restart.
 	AllowedOrigins []apiv1alpha1.Origin `json:"allowedOrigins,omitempty"`
-	// allowedHosts are host names, with or without a port, under which clients
-	// may reach the server besides the names of its Service, such as the name of
-	// an ingress. The entry * allows every host. A change takes effect in running
-	// pods, without a restart.
+	// allowedHosts are the host names, with or without a port, that clients may send in
+	// the Host header besides the names of the Service, such as the name of an ingress.
+	// The adapter refuses requests for other host names, which protects browsers' users
+	// from DNS rebinding. The entry * allows every host. A change takes effect in
+	// running pods, without a restart.
 	AllowedHosts []apiv1alpha1.Host `json:"allowedHosts,omitempty"`
-	// verbosity is how much the adapter logs, from 0 to 5; 0 when left out. 1 adds
-	// sessions that end, and failures that repeat themselves. A change takes effect
-	// in running pods, without a restart.
+	// verbosity is how much the adapter logs, from 0 to 5. Defaults to 0. 1 adds
+	// sessions that end and failures that repeat; higher levels add nothing yet. A
+	// change takes effect in running pods, without a restart.
 	Verbosity *int32 `json:"verbosity,omitempty"`
-	// legacySSE also offers the endpoints of protocol revision 2024-11-05, /sse
-	// and /messages, for clients that know nothing newer.
+	// legacySSE also offers clients the endpoints of protocol revision 2024-11-05, /sse
+	// and /messages, for those that support nothing newer. Defaults to false.
 	LegacySSE *bool `json:"legacySSE,omitempty"`
-	// upgrade says when the adapter of a new operator version reaches running
-	// pods. OnChange: with the next change that restarts them anyway. Rolling: by
-	// a rolling update, as soon as it is this server's turn. When left out, the
-	// operator's configuration decides, which is OnChange unless it says otherwise.
-	Upgrade *apiv1alpha1.AdapterUpgrade `json:"upgrade,omitempty"`
-	// limits bound what a client or a server can make the adapter hold.
+	// offerRoots lets a server with sessions ask clients of revision 2026-07-28 for
+	// their roots. That revision deprecates roots, so the adapter tells servers that
+	// such clients have none, unless this is true. Defaults to false. It takes effect
+	// with session.statelessClients Translate.
+	OfferRoots *bool `json:"offerRoots,omitempty"`
+	// limits bound the memory, calls and streams that one client or server can take
+	// in the adapter.
 	Limits *AdapterLimitsApplyConfiguration `json:"limits,omitempty"`
 }
 
@@ -98,11 +100,11 @@ func (b *AdapterApplyConfiguration) WithLegacySSE(value bool) *AdapterApplyConfi
 	return b
 }
 
-// WithUpgrade sets the Upgrade field in the declarative configuration to the given value
+// WithOfferRoots sets the OfferRoots field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Upgrade field is set to the value of the last call.
-func (b *AdapterApplyConfiguration) WithUpgrade(value apiv1alpha1.AdapterUpgrade) *AdapterApplyConfiguration {
-	b.Upgrade = &value
+// If called multiple times, the OfferRoots field is set to the value of the last call.
+func (b *AdapterApplyConfiguration) WithOfferRoots(value bool) *AdapterApplyConfiguration {
+	b.OfferRoots = &value
 	return b
 }
 

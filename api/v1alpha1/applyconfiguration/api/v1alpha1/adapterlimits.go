@@ -2,25 +2,34 @@
 
 package v1alpha1
 
+import (
+	resource "k8s.io/apimachinery/pkg/api/resource"
+)
+
 // AdapterLimitsApplyConfiguration represents a declarative configuration of the AdapterLimits type for use
 // with apply.
 //
-// AdapterLimits bound what a client or a server can make the adapter hold.
+// AdapterLimits bound the memory, calls and streams that one client or server can take in the
+// adapter.
 type AdapterLimitsApplyConfiguration struct {
-	// bodyBytes is the largest request body taken from a client; a larger one is
-	// answered 413. It is 33554432 (32 MiB) when left out. More than 67108864
-	// (64 MiB) needs a memory limit of four times as much in adapter.resources.
-	BodyBytes *int64 `json:"bodyBytes,omitempty"`
-	// lineBytes is the largest message taken from a stdio server; a larger one
-	// ends that process with an error for its session. It is also the largest
-	// event of an sse server, and the largest message of a streamable-http server
-	// that the adapter translates. It is 67108864 (64 MiB) when left out. More
-	// needs a memory limit of four times as much in adapter.resources.
-	LineBytes *int64 `json:"lineBytes,omitempty"`
-	// replayBytes is how much of a session's events is kept, so that a client
-	// that lost its connection can resume. 0 keeps none. It is 1048576 (1 MiB)
-	// when left out.
-	ReplayBytes *int64 `json:"replayBytes,omitempty"`
+	// body is the largest request body that the adapter accepts from a client, as a
+	// quantity such as 32Mi. It refuses a larger one with status 413. Defaults to 32Mi.
+	// If adapter.resources has a memory limit, the limit must be at least four times
+	// this; the default limit allows 64Mi.
+	Body *resource.Quantity `json:"body,omitempty"`
+	// line is the largest message that the adapter accepts from the server, as a
+	// quantity such as 64Mi: one line of a stdio server, one event of an sse server, or
+	// one message of a streamable-http server that the adapter translates. A larger one
+	// ends the session with an error, and the process with it. Defaults to 64Mi. If
+	// adapter.resources has a memory limit, the limit must be at least four times this.
+	Line *resource.Quantity `json:"line,omitempty"`
+	// replay is how much of each session's events the adapter keeps, as a quantity
+	// such as 1Mi, so that a client that lost its connection can resume. 0 keeps none.
+	// Defaults to 1Mi.
+	Replay *resource.Quantity `json:"replay,omitempty"`
+	// callsPerSession is the number of calls that one session may have in flight. The
+	// adapter refuses more with status 503. Defaults to 1024.
+	CallsPerSession *int32 `json:"callsPerSession,omitempty"`
 	// streamsPerSession is the number of event streams that one session may hold
 	// open at a time. It is 16 when left out.
 	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
@@ -35,27 +44,35 @@ func AdapterLimits() *AdapterLimitsApplyConfiguration {
 	return &AdapterLimitsApplyConfiguration{}
 }
 
-// WithBodyBytes sets the BodyBytes field in the declarative configuration to the given value
+// WithBody sets the Body field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the BodyBytes field is set to the value of the last call.
-func (b *AdapterLimitsApplyConfiguration) WithBodyBytes(value int64) *AdapterLimitsApplyConfiguration {
-	b.BodyBytes = &value
+// If called multiple times, the Body field is set to the value of the last call.
+func (b *AdapterLimitsApplyConfiguration) WithBody(value resource.Quantity) *AdapterLimitsApplyConfiguration {
+	b.Body = &value
 	return b
 }
 
-// WithLineBytes sets the LineBytes field in the declarative configuration to the given value
+// WithLine sets the Line field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LineBytes field is set to the value of the last call.
-func (b *AdapterLimitsApplyConfiguration) WithLineBytes(value int64) *AdapterLimitsApplyConfiguration {
-	b.LineBytes = &value
+// If called multiple times, the Line field is set to the value of the last call.
+func (b *AdapterLimitsApplyConfiguration) WithLine(value resource.Quantity) *AdapterLimitsApplyConfiguration {
+	b.Line = &value
 	return b
 }
 
-// WithReplayBytes sets the ReplayBytes field in the declarative configuration to the given value
+// WithReplay sets the Replay field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ReplayBytes field is set to the value of the last call.
-func (b *AdapterLimitsApplyConfiguration) WithReplayBytes(value int64) *AdapterLimitsApplyConfiguration {
-	b.ReplayBytes = &value
+// If called multiple times, the Replay field is set to the value of the last call.
+func (b *AdapterLimitsApplyConfiguration) WithReplay(value resource.Quantity) *AdapterLimitsApplyConfiguration {
+	b.Replay = &value
+	return b
+}
+
+// WithCallsPerSession sets the CallsPerSession field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CallsPerSession field is set to the value of the last call.
+func (b *AdapterLimitsApplyConfiguration) WithCallsPerSession(value int32) *AdapterLimitsApplyConfiguration {
+	b.CallsPerSession = &value
 	return b
 }
 

@@ -5,13 +5,13 @@ package v1alpha1
 // CatalogCountsApplyConfiguration represents a declarative configuration of the CatalogCounts type for use
 // with apply.
 //
-// CatalogCounts are the true sizes of a catalogue's lists.
+// CatalogCounts are how many things of each kind a server offers.
 type CatalogCountsApplyConfiguration struct {
 	// tools is the number of tools.
 	Tools *int32 `json:"tools,omitempty"`
 	// prompts is the number of prompts.
 	Prompts *int32 `json:"prompts,omitempty"`
-	// resources is the number of listed resources.
+	// resources is the number of resources that the server lists.
 	Resources *int32 `json:"resources,omitempty"`
 	// resourceTemplates is the number of resource templates.
 	ResourceTemplates *int32 `json:"resourceTemplates,omitempty"`

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
 // InstanceApplyConfiguration represents a declarative configuration of the Instance type for use
 // with apply.
 //
@@ -9,16 +13,16 @@ package v1alpha1
 type InstanceApplyConfiguration struct {
 	// pod is the pod's name.
 	Pod *string `json:"pod,omitempty"`
-	// ready is true when the pod is ready for clients.
-	Ready *bool `json:"ready,omitempty"`
-	// verified is true when the last check through the pod's client port
-	// succeeded and false when it failed. It is absent while nothing could be
-	// checked.
-	Verified *bool `json:"verified,omitempty"`
-	// draining is true when the pod is going away and takes no new sessions.
-	Draining *bool `json:"draining,omitempty"`
-	// catalogDigest identifies what this pod offers. Pods that differ here
-	// disagree on the server's tools, prompts or resources.
+	// state says whether the pod serves clients. Ready: it does. NotReady: it does not,
+	// or not yet. Draining: it is going away, finishes calls in flight and takes no new
+	// sessions.
+	State *apiv1alpha1.InstanceState `json:"state,omitempty"`
+	// verification is the result of the last check through the port that clients use.
+	// Verified: the pod answered as an MCP server does. Failed: it did not. Unknown:
+	// nothing could be checked, or not yet.
+	Verification *apiv1alpha1.InstanceVerification `json:"verification,omitempty"`
+	// catalogDigest identifies what this pod offers. Pods that differ here disagree on
+	// the server's tools, prompts or resources.
 	CatalogDigest *string `json:"catalogDigest,omitempty"`
 	// message says what is wrong with the pod, if anything is.
 	Message *string `json:"message,omitempty"`
@@ -38,27 +42,19 @@ func (b *InstanceApplyConfiguration) WithPod(value string) *InstanceApplyConfigu
 	return b
 }
 
-// WithReady sets the Ready field in the declarative configuration to the given value
+// WithState sets the State field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Ready field is set to the value of the last call.
-func (b *InstanceApplyConfiguration) WithReady(value bool) *InstanceApplyConfiguration {
-	b.Ready = &value
+// If called multiple times, the State field is set to the value of the last call.
+func (b *InstanceApplyConfiguration) WithState(value apiv1alpha1.InstanceState) *InstanceApplyConfiguration {
+	b.State = &value
 	return b
 }
 
-// WithVerified sets the Verified field in the declarative configuration to the given value
+// WithVerification sets the Verification field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Verified field is set to the value of the last call.
-func (b *InstanceApplyConfiguration) WithVerified(value bool) *InstanceApplyConfiguration {
-	b.Verified = &value
-	return b
-}
-
-// WithDraining sets the Draining field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Draining field is set to the value of the last call.
-func (b *InstanceApplyConfiguration) WithDraining(value bool) *InstanceApplyConfiguration {
-	b.Draining = &value
+// If called multiple times, the Verification field is set to the value of the last call.
+func (b *InstanceApplyConfiguration) WithVerification(value apiv1alpha1.InstanceVerification) *InstanceApplyConfiguration {
+	b.Verification = &value
 	return b
 }
 

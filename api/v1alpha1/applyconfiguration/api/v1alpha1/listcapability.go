@@ -7,7 +7,7 @@ package v1alpha1
 //
 // ListCapability is a capability whose list may change.
 type ListCapabilityApplyConfiguration struct {
-	// listChanged is true when the server says so when the list changes.
+	// listChanged is true when the server notifies clients of changes of this list.
 	ListChanged *bool `json:"listChanged,omitempty"`
 }
 

@@ -11,22 +11,23 @@ import (
 //
 // MCPServerSpec says how an MCP server is run and offered.
 type MCPServerSpecApplyConfiguration struct {
-	// image is the container image that holds the MCP server. A tag, a registry
-	// port and a digest are all fine.
+	// image is the container image that holds the MCP server. It can have a registry
+	// port, a tag and a digest.
 	Image *string `json:"image,omitempty"`
 	// imagePullPolicy says when the image is pulled: Always, IfNotPresent or
-	// Never. When left out, Kubernetes decides: Always for the tag latest,
-	// IfNotPresent otherwise.
+	// Never. If unset, Kubernetes decides: Always for the tag latest and for an image
+	// with neither tag nor digest, IfNotPresent otherwise.
 	ImagePullPolicy *v1.PullPolicy `json:"imagePullPolicy,omitempty"`
 	// imagePullSecrets names Secrets of this namespace with the credentials of a
 	// private registry. They are used to pull the image and to read its
 	// configuration.
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// command is the program to run and its first arguments. When left out, the
-	// image's entrypoint is used. It is not run in a shell.
+	// command is the program to run and its first arguments. If unset, the image's
+	// entrypoint is used. It is not run in a shell. As in a pod, an image's own
+	// arguments are not used together with a command.
 	Command []string `json:"command,omitempty"`
-	// args are the arguments of the command. When both command and args are left
-	// out, the image's own arguments are used.
+	// args are the arguments of the command, or of the image's entrypoint. If command
+	// and args are both unset, the image's own arguments are used.
 	Args []string `json:"args,omitempty"`
 	// workingDir is the directory the server starts in. When left out, it is the
 	// image's.
@@ -41,7 +42,7 @@ type MCPServerSpecApplyConfiguration struct {
 	// sessions of a pod share them.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// volumes are the volumes that volumeMounts can name. Names that start with
-	// slipway- are reserved.
+	// slipway- are reserved. For the storage of a cloud, use persistentVolumeClaim or csi.
 	Volumes []v1.Volume `json:"volumes,omitempty"`
 	// volumeMounts says where the volumes appear in the server's container.
 	// Volumes whose names start with slipway- cannot be mounted, and paths that
@@ -54,27 +55,31 @@ type MCPServerSpecApplyConfiguration struct {
 	// serviceAccountName is the ServiceAccount the pods run as. When left out,
 	// one without any permissions is made for this server.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// replicas is the number of pods; 1 when left out. An autoscaler targets the
+	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
 	// MCPServer itself, through its scale subresource. Zero stops the server and
-	// keeps the object.
+	// keeps the object. A session lives in one pod and ends with it. With more than one
+	// pod, the Service sends all requests of one client address to the same pod.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// transport says how the server in the image speaks MCP: on standard input
 	// and output (type stdio), or over HTTP on a port of its own (streamable-http,
-	// with the port in http; sse, with the port in sse). Only the block of the
-	// chosen type may be set. Clients need not know: they always find Streamable
+	// with the port in streamableHTTP; sse, with the port in sse). Only the block of
+	// the chosen type may be set. Clients need not know: they always find Streamable
 	// HTTP at the server's URL.
 	Transport *TransportApplyConfiguration `json:"transport,omitempty"`
 	// session bounds what one client session may use, and for how long.
 	Session *SessionApplyConfiguration `json:"session,omitempty"`
+	// rollout says how and when the server's pods are replaced.
+	Rollout *RolloutApplyConfiguration `json:"rollout,omitempty"`
+	// verification says how often the operator checks that the server still works.
+	Verification *VerificationApplyConfiguration `json:"verification,omitempty"`
 	// adapter configures the sidecar that clients talk to.
 	Adapter *AdapterApplyConfiguration `json:"adapter,omitempty"`
-	// probe says how often the server is asked whether it still works.
-	Probe *ProbeApplyConfiguration `json:"probe,omitempty"`
 	// service configures the Service that clients connect to.
 	Service *ServiceApplyConfiguration `json:"service,omitempty"`
 	// podTemplate holds what else can be set on the server's pods.
 	PodTemplate *PodTemplateApplyConfiguration `json:"podTemplate,omitempty"`
-	// suspend stops the server's pods and keeps everything else as it is.
+	// suspend stops all pods and keeps everything else, replicas included, so that the
+	// server comes back as it was. Autoscalers do not change that. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
@@ -226,19 +231,27 @@ func (b *MCPServerSpecApplyConfiguration) WithSession(value *SessionApplyConfigu
 	return b
 }
 
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *MCPServerSpecApplyConfiguration) WithRollout(value *RolloutApplyConfiguration) *MCPServerSpecApplyConfiguration {
+	b.Rollout = value
+	return b
+}
+
+// WithVerification sets the Verification field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Verification field is set to the value of the last call.
+func (b *MCPServerSpecApplyConfiguration) WithVerification(value *VerificationApplyConfiguration) *MCPServerSpecApplyConfiguration {
+	b.Verification = value
+	return b
+}
+
 // WithAdapter sets the Adapter field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Adapter field is set to the value of the last call.
 func (b *MCPServerSpecApplyConfiguration) WithAdapter(value *AdapterApplyConfiguration) *MCPServerSpecApplyConfiguration {
 	b.Adapter = value
-	return b
-}
-
-// WithProbe sets the Probe field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Probe field is set to the value of the last call.
-func (b *MCPServerSpecApplyConfiguration) WithProbe(value *ProbeApplyConfiguration) *MCPServerSpecApplyConfiguration {
-	b.Probe = value
 	return b
 }
 

@@ -14,36 +14,30 @@ import (
 type MCPServerStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are the states of the server: Ready, Accepted, Available and
-	// Verified, and Reconciling or Stalled while they hold.
+	// conditions are the states of the server. Ready: clients can use it now; wait for
+	// this one and alert on it. Available: enough pods are ready. Accepted: the operator
+	// can act on the spec. Verified: the last MCP exchange with the pods worked.
+	// Reconciling and Stalled are there only while the operator is at work, or needs
+	// you to act.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// address is where clients connect.
+	// address is where clients in the cluster connect.
 	Address *AddressApplyConfiguration `json:"address,omitempty"`
+	// addresses are all addresses of the server, each with a name that says which
+	// clients it is for. The list includes that of address, under the name cluster.
+	Addresses []NamedAddressApplyConfiguration `json:"addresses,omitempty"`
 	// serverInfo is what the server says about itself.
 	ServerInfo *ServerInfoApplyConfiguration `json:"serverInfo,omitempty"`
-	// tools are the tools that the server offers, sorted by name. A long list is
-	// cut: counts has the true number, and the ConfigMap NAME-catalog has all of
-	// them with their schemas.
-	Tools []ToolApplyConfiguration `json:"tools,omitempty"`
-	// prompts are the prompts that the server offers, sorted by name and cut
-	// like tools.
-	Prompts []PromptApplyConfiguration `json:"prompts,omitempty"`
-	// resources are the resources that the server lists, sorted by URI and cut
-	// like tools.
-	Resources []ResourceApplyConfiguration `json:"resources,omitempty"`
-	// resourceTemplates are the templates of further resources, sorted by URI
-	// template and cut like tools.
-	ResourceTemplates []ResourceTemplateApplyConfiguration `json:"resourceTemplates,omitempty"`
-	// counts are the true sizes of the lists above.
-	Counts *CatalogCountsApplyConfiguration `json:"counts,omitempty"`
-	// catalogDigest identifies everything the server offers, schemas included:
-	// it changes when and only when the catalogue does.
-	CatalogDigest *string `json:"catalogDigest,omitempty"`
-	// instances are the pods of the server, those with a problem first. A long
-	// list is cut; replicas has the true number.
+	// protocolVersions are the protocol revisions that clients can use at the
+	// server's address, newest first. They include those that the adapter translates.
+	ProtocolVersions []string `json:"protocolVersions,omitempty"`
+	// catalog is a summary of what the server offers. The ConfigMap that it names has
+	// everything, with schemas.
+	Catalog *CatalogApplyConfiguration `json:"catalog,omitempty"`
+	// instances are the pods of the server, those with a problem first, and 16 at most;
+	// replicas has the true number.
 	Instances []InstanceApplyConfiguration `json:"instances,omitempty"`
-	// sessions is the number of open sessions. It is refreshed at most once a
-	// minute; live figures are in the metrics.
+	// sessions is the number of open sessions, roughly: it is refreshed at most once a
+	// minute, and only if it has changed by a tenth. The metrics have the exact number.
 	Sessions *int32 `json:"sessions,omitempty"`
 	// replicas is the number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -53,8 +47,8 @@ type MCPServerStatusApplyConfiguration struct {
 	Selector *string `json:"selector,omitempty"`
 	// image is what the image reference was resolved to.
 	Image *ResolvedImageApplyConfiguration `json:"image,omitempty"`
-	// adapter is the adapter that the pods run.
-	Adapter *AdapterStatusApplyConfiguration `json:"adapter,omitempty"`
+	// template says what the pods are made from.
+	Template *TemplateStatusApplyConfiguration `json:"template,omitempty"`
 }
 
 // MCPServerStatusApplyConfiguration constructs a declarative configuration of the MCPServerStatus type for use with
@@ -92,6 +86,19 @@ func (b *MCPServerStatusApplyConfiguration) WithAddress(value *AddressApplyConfi
 	return b
 }
 
+// WithAddresses adds the given value to the Addresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Addresses field.
+func (b *MCPServerStatusApplyConfiguration) WithAddresses(values ...*NamedAddressApplyConfiguration) *MCPServerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAddresses")
+		}
+		b.Addresses = append(b.Addresses, *values[i])
+	}
+	return b
+}
+
 // WithServerInfo sets the ServerInfo field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ServerInfo field is set to the value of the last call.
@@ -100,71 +107,21 @@ func (b *MCPServerStatusApplyConfiguration) WithServerInfo(value *ServerInfoAppl
 	return b
 }
 
-// WithTools adds the given value to the Tools field in the declarative configuration
+// WithProtocolVersions adds the given value to the ProtocolVersions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Tools field.
-func (b *MCPServerStatusApplyConfiguration) WithTools(values ...*ToolApplyConfiguration) *MCPServerStatusApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the ProtocolVersions field.
+func (b *MCPServerStatusApplyConfiguration) WithProtocolVersions(values ...string) *MCPServerStatusApplyConfiguration {
 	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithTools")
-		}
-		b.Tools = append(b.Tools, *values[i])
+		b.ProtocolVersions = append(b.ProtocolVersions, values[i])
 	}
 	return b
 }
 
-// WithPrompts adds the given value to the Prompts field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Prompts field.
-func (b *MCPServerStatusApplyConfiguration) WithPrompts(values ...*PromptApplyConfiguration) *MCPServerStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithPrompts")
-		}
-		b.Prompts = append(b.Prompts, *values[i])
-	}
-	return b
-}
-
-// WithResources adds the given value to the Resources field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Resources field.
-func (b *MCPServerStatusApplyConfiguration) WithResources(values ...*ResourceApplyConfiguration) *MCPServerStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithResources")
-		}
-		b.Resources = append(b.Resources, *values[i])
-	}
-	return b
-}
-
-// WithResourceTemplates adds the given value to the ResourceTemplates field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ResourceTemplates field.
-func (b *MCPServerStatusApplyConfiguration) WithResourceTemplates(values ...*ResourceTemplateApplyConfiguration) *MCPServerStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithResourceTemplates")
-		}
-		b.ResourceTemplates = append(b.ResourceTemplates, *values[i])
-	}
-	return b
-}
-
-// WithCounts sets the Counts field in the declarative configuration to the given value
+// WithCatalog sets the Catalog field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Counts field is set to the value of the last call.
-func (b *MCPServerStatusApplyConfiguration) WithCounts(value *CatalogCountsApplyConfiguration) *MCPServerStatusApplyConfiguration {
-	b.Counts = value
-	return b
-}
-
-// WithCatalogDigest sets the CatalogDigest field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CatalogDigest field is set to the value of the last call.
-func (b *MCPServerStatusApplyConfiguration) WithCatalogDigest(value string) *MCPServerStatusApplyConfiguration {
-	b.CatalogDigest = &value
+// If called multiple times, the Catalog field is set to the value of the last call.
+func (b *MCPServerStatusApplyConfiguration) WithCatalog(value *CatalogApplyConfiguration) *MCPServerStatusApplyConfiguration {
+	b.Catalog = value
 	return b
 }
 
@@ -221,10 +178,10 @@ func (b *MCPServerStatusApplyConfiguration) WithImage(value *ResolvedImageApplyC
 	return b
 }
 
-// WithAdapter sets the Adapter field in the declarative configuration to the given value
+// WithTemplate sets the Template field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Adapter field is set to the value of the last call.
-func (b *MCPServerStatusApplyConfiguration) WithAdapter(value *AdapterStatusApplyConfiguration) *MCPServerStatusApplyConfiguration {
-	b.Adapter = value
+// If called multiple times, the Template field is set to the value of the last call.
+func (b *MCPServerStatusApplyConfiguration) WithTemplate(value *TemplateStatusApplyConfiguration) *MCPServerStatusApplyConfiguration {
+	b.Template = value
 	return b
 }

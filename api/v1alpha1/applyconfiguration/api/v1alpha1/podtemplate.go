@@ -20,7 +20,7 @@ type PodTemplateApplyConfiguration struct {
 	NodeSelector map[string]apiv1alpha1.LabelValue `json:"nodeSelector,omitempty"`
 	// tolerations let the pods run on tainted nodes.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
-	// affinity says which nodes and neighbours the pods prefer or need.
+	// affinity says which nodes and neighbors the pods prefer or need.
 	Affinity *v1.Affinity `json:"affinity,omitempty"`
 	// topologySpreadConstraints say how the pods are spread over zones and nodes.
 	// A constraint without a labelSelector counts the pods of this server.
@@ -33,20 +33,19 @@ type PodTemplateApplyConfiguration struct {
 	SchedulerName *string `json:"schedulerName,omitempty"`
 	// securityContext is merged over the restricted default of the pods.
 	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`
-	// automountServiceAccountToken gives the server's container a token for the
-	// Kubernetes API. It has none when left out.
+	// automountServiceAccountToken gives the server's container, and no other, a token
+	// for the Kubernetes API. Defaults to false, unlike in a pod.
 	AutomountServiceAccountToken *bool `json:"automountServiceAccountToken,omitempty"`
 	// hostAliases are extra entries of the pods' hosts file.
 	HostAliases []v1.HostAlias `json:"hostAliases,omitempty"`
-	// dnsPolicy says where the pods resolve names.
+	// dnsPolicy says where the pods resolve names. Defaults to ClusterFirst.
 	DNSPolicy *v1.DNSPolicy `json:"dnsPolicy,omitempty"`
 	// dnsConfig is merged into what dnsPolicy gives.
 	DNSConfig *v1.PodDNSConfig `json:"dnsConfig,omitempty"`
-	// onReferenceChange says what happens when a Secret or ConfigMap that the
-	// spec refers to changes. Restart, which is the default: the pods are
-	// replaced by a rolling update, so that they see it. Ignore: nothing; it
-	// reaches pods that start later.
-	OnReferenceChange *apiv1alpha1.ReferenceChangePolicy `json:"onReferenceChange,omitempty"`
+	// hostUsers says whether the pods share the user namespace of the node. When false,
+	// each pod has a user namespace of its own, so that no user in it is a user of the
+	// node. The cluster must support that. Defaults to true, as in a pod.
+	HostUsers *bool `json:"hostUsers,omitempty"`
 }
 
 // PodTemplateApplyConfiguration constructs a declarative configuration of the PodTemplate type for use with
@@ -171,10 +170,10 @@ func (b *PodTemplateApplyConfiguration) WithDNSConfig(value v1.PodDNSConfig) *Po
 	return b
 }
 
-// WithOnReferenceChange sets the OnReferenceChange field in the declarative configuration to the given value
+// WithHostUsers sets the HostUsers field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OnReferenceChange field is set to the value of the last call.
-func (b *PodTemplateApplyConfiguration) WithOnReferenceChange(value apiv1alpha1.ReferenceChangePolicy) *PodTemplateApplyConfiguration {
-	b.OnReferenceChange = &value
+// If called multiple times, the HostUsers field is set to the value of the last call.
+func (b *PodTemplateApplyConfiguration) WithHostUsers(value bool) *PodTemplateApplyConfiguration {
+	b.HostUsers = &value
 	return b
 }

@@ -15,12 +15,13 @@ type ResolvedImageApplyConfiguration struct {
 	// Resolved: from the image, as its registry described it. NotAsked: from the
 	// spec, because it names a command or because the operator may not ask this
 	// registry. Unresolved: the registry did not answer in time, so the pods run as
-	// user 1000. It is asked again, and the next change of the spec takes over what
-	// it says.
+	// user 1000. The operator keeps asking, and the next change of the spec takes over
+	// the answer.
 	Resolution *apiv1alpha1.ImageResolution `json:"resolution,omitempty"`
 	// digest is the digest of the image's manifest or index.
 	Digest *string `json:"digest,omitempty"`
-	// command is the program, with arguments, that runs as the server.
+	// command is the program, with arguments, that runs as the server. A long one is
+	// truncated.
 	Command []string `json:"command,omitempty"`
 	// user is the user that the image names, if it names one.
 	User *string `json:"user,omitempty"`

@@ -7,9 +7,9 @@ package v1alpha1
 //
 // ResourcesCapability is the capability to offer resources.
 type ResourcesCapabilityApplyConfiguration struct {
-	// listChanged is true when the server says so when the list changes.
+	// listChanged is true when the server notifies clients of changes of this list.
 	ListChanged *bool `json:"listChanged,omitempty"`
-	// subscribe is true when clients can ask to be told of changes of a resource.
+	// subscribe is true when clients can subscribe to changes of a resource.
 	Subscribe *bool `json:"subscribe,omitempty"`
 }
 

@@ -9,19 +9,14 @@ package v1alpha1
 type ServerInfoApplyConfiguration struct {
 	// name is the server's own name.
 	Name *string `json:"name,omitempty"`
-	// title is the server's name for people.
+	// title is the server's display name.
 	Title *string `json:"title,omitempty"`
 	// version is the server's own version.
 	Version *string `json:"version,omitempty"`
 	// protocolVersion is the newest protocol revision that the server itself was
 	// found to speak.
 	ProtocolVersion *string `json:"protocolVersion,omitempty"`
-	// protocolVersions are the protocol revisions that clients can use at the
-	// server's URL, newest first. They include what the adapter translates: of a
-	// stdio server clients can always use 2026-07-28 as well as revisions with
-	// sessions, whatever the server itself speaks.
-	ProtocolVersions []string `json:"protocolVersions,omitempty"`
-	// instructions tell a model how to use the server. A long text is cut.
+	// instructions tell a model how to use the server. A long text is truncated.
 	Instructions *string `json:"instructions,omitempty"`
 	// capabilities are the optional parts of the protocol that the server has.
 	Capabilities *CapabilitiesApplyConfiguration `json:"capabilities,omitempty"`
@@ -62,16 +57,6 @@ func (b *ServerInfoApplyConfiguration) WithVersion(value string) *ServerInfoAppl
 // If called multiple times, the ProtocolVersion field is set to the value of the last call.
 func (b *ServerInfoApplyConfiguration) WithProtocolVersion(value string) *ServerInfoApplyConfiguration {
 	b.ProtocolVersion = &value
-	return b
-}
-
-// WithProtocolVersions adds the given value to the ProtocolVersions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ProtocolVersions field.
-func (b *ServerInfoApplyConfiguration) WithProtocolVersions(values ...string) *ServerInfoApplyConfiguration {
-	for i := range values {
-		b.ProtocolVersions = append(b.ProtocolVersions, values[i])
-	}
 	return b
 }
 

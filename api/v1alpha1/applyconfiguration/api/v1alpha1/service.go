@@ -13,14 +13,37 @@ import (
 // Service configures the Service that clients connect to. It has the name of the
 // MCPServer.
 type ServiceApplyConfiguration struct {
-	// type is the type of the Service: ClusterIP, which is the default, NodePort
-	// or LoadBalancer.
+	// type is the type of the Service: ClusterIP (default), NodePort or LoadBalancer.
 	Type *v1.ServiceType `json:"type,omitempty"`
-	// port is the port of the Service; 80 when left out.
+	// port is the port of the Service. Defaults to 80.
 	Port *int32 `json:"port,omitempty"`
+	// labels are set on the Service, for instance for a gateway that selects
+	// Services by label. Keys in the mcp.slipway.dev and app.kubernetes.io domains are
+	// reserved.
+	Labels map[string]apiv1alpha1.LabelValue `json:"labels,omitempty"`
 	// annotations are set on the Service, for instance for a cloud's load
 	// balancer. Keys in the mcp.slipway.dev domain are reserved.
 	Annotations map[string]apiv1alpha1.AnnotationValue `json:"annotations,omitempty"`
+	// appProtocol tells gateways and meshes which protocol the port speaks, such as
+	// kgateway.dev/mcp or agentgateway.dev/mcp. If unset, they detect the protocol or
+	// assume HTTP.
+	AppProtocol *string `json:"appProtocol,omitempty"`
+	// trafficDistribution says which pods a client's connections prefer:
+	// PreferSameZone, PreferSameNode, or PreferClose, the older name of PreferSameZone.
+	// If unset, connections go to all pods alike.
+	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
+	// loadBalancerClass names the implementation of a Service of type LoadBalancer. It
+	// cannot be changed while the type is LoadBalancer.
+	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
+	// externalTrafficPolicy says what a node does with connections from outside the
+	// cluster, for types NodePort and LoadBalancer. Cluster (default): it passes them on
+	// to any pod. Local: it passes them on to pods of the same node only, and keeps the
+	// client's address.
+	ExternalTrafficPolicy *v1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+	// ipFamilyPolicy says whether the Service is single-stack or dual-stack:
+	// SingleStack, PreferDualStack or RequireDualStack. If unset, Kubernetes makes it
+	// SingleStack.
+	IPFamilyPolicy *v1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 }
 
 // ServiceApplyConfiguration constructs a declarative configuration of the Service type for use with
@@ -45,6 +68,20 @@ func (b *ServiceApplyConfiguration) WithPort(value int32) *ServiceApplyConfigura
 	return b
 }
 
+// WithLabels puts the entries into the Labels field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Labels field,
+// overwriting an existing map entries in Labels field with the same key.
+func (b *ServiceApplyConfiguration) WithLabels(entries map[string]apiv1alpha1.LabelValue) *ServiceApplyConfiguration {
+	if b.Labels == nil && len(entries) > 0 {
+		b.Labels = make(map[string]apiv1alpha1.LabelValue, len(entries))
+	}
+	for k, v := range entries {
+		b.Labels[k] = v
+	}
+	return b
+}
+
 // WithAnnotations puts the entries into the Annotations field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Annotations field,
@@ -56,5 +93,45 @@ func (b *ServiceApplyConfiguration) WithAnnotations(entries map[string]apiv1alph
 	for k, v := range entries {
 		b.Annotations[k] = v
 	}
+	return b
+}
+
+// WithAppProtocol sets the AppProtocol field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AppProtocol field is set to the value of the last call.
+func (b *ServiceApplyConfiguration) WithAppProtocol(value string) *ServiceApplyConfiguration {
+	b.AppProtocol = &value
+	return b
+}
+
+// WithTrafficDistribution sets the TrafficDistribution field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TrafficDistribution field is set to the value of the last call.
+func (b *ServiceApplyConfiguration) WithTrafficDistribution(value string) *ServiceApplyConfiguration {
+	b.TrafficDistribution = &value
+	return b
+}
+
+// WithLoadBalancerClass sets the LoadBalancerClass field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LoadBalancerClass field is set to the value of the last call.
+func (b *ServiceApplyConfiguration) WithLoadBalancerClass(value string) *ServiceApplyConfiguration {
+	b.LoadBalancerClass = &value
+	return b
+}
+
+// WithExternalTrafficPolicy sets the ExternalTrafficPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExternalTrafficPolicy field is set to the value of the last call.
+func (b *ServiceApplyConfiguration) WithExternalTrafficPolicy(value v1.ServiceExternalTrafficPolicy) *ServiceApplyConfiguration {
+	b.ExternalTrafficPolicy = &value
+	return b
+}
+
+// WithIPFamilyPolicy sets the IPFamilyPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IPFamilyPolicy field is set to the value of the last call.
+func (b *ServiceApplyConfiguration) WithIPFamilyPolicy(value v1.IPFamilyPolicy) *ServiceApplyConfiguration {
+	b.IPFamilyPolicy = &value
 	return b
 }

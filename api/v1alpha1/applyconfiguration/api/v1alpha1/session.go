@@ -13,45 +13,51 @@ import (
 // Session bounds what one client session may use, and for how long.
 type SessionApplyConfiguration struct {
 	// isolation says which process serves a session of a stdio server.
-	// PerSession, which is the default, starts one process for each session. That
-	// keeps apart what sessions have in memory. It is no security boundary: the
-	// processes of a pod share a user, and one that is hostile can reach the others.
-	// Shared serves all sessions from one process; it suits servers that keep no
-	// state and are heavy to start, and requests that such a server sends to its
-	// client are refused.
+	// PerSession (default): each session has a process of its own, so sessions share no
+	// memory. This is not a security boundary: the processes of a pod run as one user,
+	// and a hostile one can reach the others. Shared: one process serves all sessions.
+	// It suits servers that keep no state and are slow to start. The adapter refuses
+	// requests that such a server sends to its clients, such as sampling.
 	Isolation *apiv1alpha1.SessionIsolation `json:"isolation,omitempty"`
 	// statelessClients says what clients of revision 2026-07-28, which has no
-	// sessions, get from a server that has sessions only. Native, which is the
-	// default, refuses them in the way on which clients that know both eras open a
-	// session, so that each has a process of its own. Translate serves them without
-	// a session: all clients with the same bearer token, or with the same address
-	// and no token, share one process and what it keeps in memory.
+	// sessions, get from a server that has sessions only. Native (default): the adapter
+	// refuses their requests with an error on which clients that also support older
+	// revisions open a session, so that each has a process of its own. Clients that
+	// support only 2026-07-28 cannot connect. Translate: the adapter serves them without
+	// a session. All clients with the same bearer token, or with the same address and no
+	// token, then share one process and what it keeps in memory. Behind an ingress or
+	// NAT, all clients have the same address.
 	StatelessClients *apiv1alpha1.StatelessClients `json:"statelessClients,omitempty"`
-	// warm is the number of processes of a stdio server that are kept started
-	// for sessions to come, so that a new session need not wait. It is for
-	// isolation PerSession, where it is 1 when left out.
+	// warm is the number of spare processes of a stdio server that the adapter keeps
+	// running, so that a new session need not wait. It is for isolation PerSession.
+	// Defaults to 1.
 	Warm *int32 `json:"warm,omitempty"`
-	// maxPerPod is the number of sessions that one pod serves at a time; 20 when
-	// left out. When all are open, a new client waits for an idle one to end, at
-	// most 10 seconds, and is then answered 503 with a Retry-After header.
+	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
+	// At that number, a new session waits up to 10 seconds for an idle one to end. If
+	// none does, the adapter refuses it with status 503 and a Retry-After header.
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 	// startTimeout is how long a process of the server may take to start and
-	// answer its first request; 60s when left out. Until then the server is
-	// starting, and not broken; after it the process is ended and another one
-	// started. Raise it for servers that install packages or load a model
+	// answer its first request. Defaults to 60s. Until then the status says that the
+	// server starts, and not that it is broken. After that, the adapter ends the process
+	// and starts another. Raise it for servers that install packages or load a model
 	// when they start.
 	StartTimeout *v1.Duration `json:"startTimeout,omitempty"`
-	// idleTimeout ends a session in which nothing happened for this long; 30m
-	// when left out. Durations are written like 90s, 30m or 1h30m.
+	// idleTimeout ends a session in which nothing happened for this long. Defaults to
+	// 30m. Durations are written like 90s, 30m or 1h30m.
 	IdleTimeout *v1.Duration `json:"idleTimeout,omitempty"`
-	// maxLifetime ends a session this long after it began, idle or not; 24h when
-	// left out.
+	// maxLifetime ends a session this long after it began, idle or not. Defaults to 24h.
 	MaxLifetime *v1.Duration `json:"maxLifetime,omitempty"`
 	// callTimeout is the longest that one call may take, whether it reports
-	// progress or not; 10m when left out. The client then gets an error.
+	// progress or not. Defaults to 10m. The client then gets an error.
 	CallTimeout *v1.Duration `json:"callTimeout,omitempty"`
+	// answerTimeout is how long a call waits for a client of revision 2026-07-28 to
+	// answer a request of the server, such as an elicitation. Defaults to 10m. The
+	// adapter then tells the server that the user canceled. It takes effect with
+	// statelessClients Translate.
+	AnswerTimeout *v1.Duration `json:"answerTimeout,omitempty"`
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish; 60s when left out. The pod's grace period is 20 seconds longer.
+	// finish. Defaults to 60s. Calls that take longer end with an error, and so do the
+	// pod's sessions. The pod's grace period is 20 seconds longer.
 	DrainTimeout *v1.Duration `json:"drainTimeout,omitempty"`
 }
 
@@ -122,6 +128,14 @@ func (b *SessionApplyConfiguration) WithMaxLifetime(value v1.Duration) *SessionA
 // If called multiple times, the CallTimeout field is set to the value of the last call.
 func (b *SessionApplyConfiguration) WithCallTimeout(value v1.Duration) *SessionApplyConfiguration {
 	b.CallTimeout = &value
+	return b
+}
+
+// WithAnswerTimeout sets the AnswerTimeout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AnswerTimeout field is set to the value of the last call.
+func (b *SessionApplyConfiguration) WithAnswerTimeout(value v1.Duration) *SessionApplyConfiguration {
+	b.AnswerTimeout = &value
 	return b
 }
 

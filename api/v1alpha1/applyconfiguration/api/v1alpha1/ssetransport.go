@@ -11,10 +11,10 @@ import (
 //
 // SSETransport says where an sse server listens inside its pod.
 type SSETransportApplyConfiguration struct {
-	// port is the port that the server listens on. 16270 and 16271 belong to the
+	// port is the port that the server listens on. 16270 to 16279 are reserved for the
 	// adapter, which shares the pod's network with the server.
 	Port *apiv1alpha1.ServerPort `json:"port,omitempty"`
-	// path is the path of the server's event stream; /sse when left out.
+	// path is the path of the server's event stream. Defaults to /sse.
 	Path *apiv1alpha1.URLPath `json:"path,omitempty"`
 }
 

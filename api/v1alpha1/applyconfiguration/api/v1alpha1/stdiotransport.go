@@ -11,18 +11,10 @@ import (
 //
 // StdioTransport configures a server that speaks on standard input and output.
 type StdioTransportApplyConfiguration struct {
-	// framing says how messages are told apart. Newline, which is the default:
-	// one message a line, as the protocol has it. ContentLength: a
-	// Content-Length header before each message, as some servers do it.
+	// framing is how the server delimits messages. Newline (default): one message per
+	// line, as MCP requires. ContentLength: a Content-Length header before each
+	// message, as in the Language Server Protocol.
 	Framing *apiv1alpha1.StdioFraming `json:"framing,omitempty"`
-	// era pins the generation of the protocol that the server speaks. Clients of
-	// both are served in any case: those that the server does not speak itself, by
-	// translation. Auto, which is the default, finds it out. Legacy: the server
-	// has sessions (revisions up to 2025-11-25, which open with initialize) and is
-	// never asked for anything else; clients of 2026-07-28 are translated. Modern:
-	// the server is stateless (2026-07-28) and is never asked to initialize;
-	// clients with sessions are translated.
-	Era *apiv1alpha1.ProtocolEra `json:"era,omitempty"`
 }
 
 // StdioTransportApplyConfiguration constructs a declarative configuration of the StdioTransport type for use with
@@ -36,13 +28,5 @@ func StdioTransport() *StdioTransportApplyConfiguration {
 // If called multiple times, the Framing field is set to the value of the last call.
 func (b *StdioTransportApplyConfiguration) WithFraming(value apiv1alpha1.StdioFraming) *StdioTransportApplyConfiguration {
 	b.Framing = &value
-	return b
-}
-
-// WithEra sets the Era field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Era field is set to the value of the last call.
-func (b *StdioTransportApplyConfiguration) WithEra(value apiv1alpha1.ProtocolEra) *StdioTransportApplyConfiguration {
-	b.Era = &value
 	return b
 }

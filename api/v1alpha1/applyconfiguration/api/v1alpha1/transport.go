@@ -9,18 +9,26 @@ import (
 // TransportApplyConfiguration represents a declarative configuration of the Transport type for use
 // with apply.
 //
-// Transport says how the server in the image speaks MCP. The block that is named
-// like the type configures it, and no other block may be set.
+// Transport says how the server in the image speaks MCP. Each type has a block of
+// its own: stdio, streamableHTTP for type streamable-http, and sse. Only the block of
+// the chosen type may be set. The types are spelled as MCP clients spell them in
+// their configuration.
 type TransportApplyConfiguration struct {
 	// type is what the server itself speaks. stdio: JSON-RPC messages on standard
 	// input and output. streamable-http: one HTTP endpoint. sse: the HTTP+SSE
 	// transport of protocol revision 2024-11-05. Clients always find Streamable
 	// HTTP at the server's URL, whatever the type.
 	Type *apiv1alpha1.TransportType `json:"type,omitempty"`
+	// sessions says which kind of protocol revision the server itself speaks. Stateful:
+	// revisions up to 2025-11-25, which open a session with initialize. Stateless:
+	// revision 2026-07-28, which has no sessions. Auto (default): the adapter asks the
+	// server. Set Stateful or Stateless if the question itself makes the server fail.
+	// This does not limit which clients can connect: session.statelessClients does.
+	Sessions *apiv1alpha1.ServerSessions `json:"sessions,omitempty"`
 	// stdio configures a stdio server. It may be left out.
 	Stdio *StdioTransportApplyConfiguration `json:"stdio,omitempty"`
-	// http says where a streamable-http server listens inside its pod.
-	HTTP *HTTPTransportApplyConfiguration `json:"http,omitempty"`
+	// streamableHTTP says where a streamable-http server listens inside its pod.
+	StreamableHTTP *StreamableHTTPTransportApplyConfiguration `json:"streamableHTTP,omitempty"`
 	// sse says where an sse server listens inside its pod.
 	SSE *SSETransportApplyConfiguration `json:"sse,omitempty"`
 }
@@ -39,6 +47,14 @@ func (b *TransportApplyConfiguration) WithType(value apiv1alpha1.TransportType) 
 	return b
 }
 
+// WithSessions sets the Sessions field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Sessions field is set to the value of the last call.
+func (b *TransportApplyConfiguration) WithSessions(value apiv1alpha1.ServerSessions) *TransportApplyConfiguration {
+	b.Sessions = &value
+	return b
+}
+
 // WithStdio sets the Stdio field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Stdio field is set to the value of the last call.
@@ -47,11 +63,11 @@ func (b *TransportApplyConfiguration) WithStdio(value *StdioTransportApplyConfig
 	return b
 }
 
-// WithHTTP sets the HTTP field in the declarative configuration to the given value
+// WithStreamableHTTP sets the StreamableHTTP field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the HTTP field is set to the value of the last call.
-func (b *TransportApplyConfiguration) WithHTTP(value *HTTPTransportApplyConfiguration) *TransportApplyConfiguration {
-	b.HTTP = value
+// If called multiple times, the StreamableHTTP field is set to the value of the last call.
+func (b *TransportApplyConfiguration) WithStreamableHTTP(value *StreamableHTTPTransportApplyConfiguration) *TransportApplyConfiguration {
+	b.StreamableHTTP = value
 	return b
 }
 
