@@ -149,7 +149,7 @@ build: ## Compile everything.
 .PHONY: generate
 generate: ## Write the generated files: deep copies, apply configurations, CRD, roles.
 	$(TOOL) controller-gen object applyconfiguration crd paths=./api/... output:crd:dir=config/crd/bases
-	go run ./hack/crdquantity config/crd/bases/*.yaml
+	go run ./hack/crdfit config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=manager-role paths=./cmd/... paths=./internal/... output:rbac:dir=config/rbac
 	go run ./hack/userroles
 
@@ -170,12 +170,19 @@ tidy: ## Bring every go.mod in line with the imports.
 	cd internal/rpc/testdata/segmentio && go mod tidy
 
 .PHONY: verify
-verify: generate fmt tidy lint ## Check generated files, formatting, modules and lint; fails on a dirty tree.
+verify: generate fmt tidy lint crd-compat ## Check generated files, formatting, modules, lint and the API; fails on a dirty tree.
 	@changes=$$(git status --porcelain); if [[ -n $$changes ]]; then \
 	  echo "verify: the tree is not clean; commit these changes, or run 'make generate fmt tidy' and commit the result:" >&2; \
 	  git status --short >&2; git --no-pager diff >&2; exit 1; \
 	fi
 	@echo "verify: everything is as it should be"
+
+CRD := config/crd/bases/mcp.slipway.dev_mcpservers.yaml
+
+# The baseline is the CRD of the last release. Until there is one, it is the API as it is to stay.
+.PHONY: crd-compat
+crd-compat: ## Check that the CRD breaks no object and no client of the last release.
+	go run ./hack/crdcompat hack/crdcompat/baseline.yaml $(CRD)
 
 .PHONY: kube
 kube: ## Build etcd, Kubernetes and CoreDNS into the cache and print where they are.
