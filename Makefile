@@ -151,7 +151,6 @@ generate: ## Write the generated files: deep copies, apply configurations, CRD, 
 	$(TOOL) controller-gen object applyconfiguration crd paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/crdfit config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=manager-role paths=./cmd/... paths=./internal/... output:rbac:dir=config/rbac
-	go run ./hack/userroles
 
 .PHONY: fmt
 fmt: ## Format the Go code.

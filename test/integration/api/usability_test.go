@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -125,6 +127,70 @@ func TestKubectl(t *testing.T) {
 			t.Errorf("spec.replicas: got %v, want 3", scaled.Spec.Replicas)
 		}
 	})
+}
+
+// People read kubectl describe on a terminal: a server with 60 tools stays below 250 lines.
+func TestDescribe(t *testing.T) {
+	server := mcpServer(t, "describe", `{image: registry.example/team/tickets:1.4, command: [node, dist/index.js], transport: {type: stdio}, replicas: 3}`)
+	if err := apiServer.Create(t.Context(), server); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := apiServer.Delete(context.WithoutCancel(t.Context()), server); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete: %v", err)
+		}
+	})
+	described := v1alpha1.MCPServerStatus{
+		ObservedGeneration: 1, Replicas: 3, ReadyReplicas: 3, Sessions: new(int32(12)), Selector: "mcp.slipway.dev/server=describe",
+		Address:          &v1alpha1.Address{URL: "http://describe.default.svc/mcp"},
+		Addresses:        []v1alpha1.NamedAddress{{Name: v1alpha1.AddressCluster, URL: "http://describe.default.svc/mcp"}},
+		ProtocolVersions: []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"},
+		ServerInfo: &v1alpha1.ServerInfo{
+			Name: "tickets", Title: "Tickets", Version: "1.4.0", ProtocolVersion: "2025-11-25", Instructions: "Search before you create.",
+			Capabilities: &v1alpha1.Capabilities{Tools: &v1alpha1.ListCapability{ListChanged: true}, Logging: true},
+		},
+		Image:    &v1alpha1.ResolvedImage{Resolution: v1alpha1.ImageNotAsked, Command: []string{"node", "dist/index.js"}},
+		Template: &v1alpha1.TemplateStatus{AdapterVersion: "v0.1.0"},
+		Catalog: &v1alpha1.Catalog{
+			Digest: "sha256:" + strings.Repeat("0", 64), ConfigMapName: "describe-catalog", Counts: v1alpha1.CatalogCounts{Tools: 60},
+		},
+	}
+	for i := range 60 {
+		described.Catalog.Tools = append(described.Catalog.Tools, v1alpha1.CatalogEntry{Name: fmt.Sprintf("tool-%02d", i), Description: "Does one of sixty things."})
+	}
+	for i := range 3 {
+		described.Instances = append(described.Instances, v1alpha1.Instance{
+			Pod: fmt.Sprintf("describe-5d8f7c9b6-%d", i), State: v1alpha1.InstanceReady, Verification: v1alpha1.InstanceVerified, CatalogDigest: described.Catalog.Digest,
+		})
+	}
+	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionAccepted, v1alpha1.ConditionVerified, v1alpha1.ConditionReconciling} {
+		described.Conditions = append(described.Conditions, metav1.Condition{
+			Type: condition, Status: metav1.ConditionTrue, Reason: "Reason", Message: "60 tools; 3 of 3 pods ready", LastTransitionTime: metav1.Now(), ObservedGeneration: 1,
+		})
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&described)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := client.MergeFrom(server.DeepCopy())
+	server.Object["status"] = content
+	if err := apiServer.Status().Patch(t.Context(), server, status); err != nil {
+		t.Fatalf("patch status: %v", err)
+	}
+	for i := range 10 {
+		event := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Event", "type": "Normal", "reason": "CatalogChanged", "message": "what the server offers has changed", "count": int64(1),
+			"metadata":       map[string]any{"namespace": server.GetNamespace(), "name": fmt.Sprintf("describe-%d", i)},
+			"involvedObject": map[string]any{"apiVersion": server.GetAPIVersion(), "kind": "MCPServer", "namespace": server.GetNamespace(), "name": server.GetName(), "uid": string(server.GetUID())},
+		}}
+		if err := apiServer.Create(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := kubectl(t, "describe", "mcpserver/describe")
+	if lines := strings.Count(text, "\n"); lines >= 250 || !strings.Contains(text, "tool-59") || !strings.Contains(text, "CatalogChanged") {
+		t.Errorf("kubectl describe has %d lines:\n%s", lines, text)
+	}
 }
 
 // The CRD fits into the annotation in which a client-side apply keeps it.

@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,16 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/config"
-	"github.com/slipway-mcp/slipway/internal/controller"
-	"github.com/slipway-mcp/slipway/internal/prober"
+	wiring "github.com/slipway-mcp/slipway/internal/operator"
 	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
 	"github.com/slipway-mcp/slipway/test/hang"
@@ -76,6 +72,22 @@ type operatorOptions struct {
 	users       workload.UserPolicy
 }
 
+// configuration is that of a manager which looks at one namespace, alone and without ports.
+func (o *operatorOptions) configuration() config.Manager {
+	c := config.Default()
+	c.Namespaces = []string{o.namespace}
+	c.LeaderElection.Enabled = false
+	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"
+	c.Concurrency.Reconciliations = cmp.Or(o.workers, c.Concurrency.Reconciliations)
+	c.Rollouts.OnOperatorUpgrade, c.Rollouts.MaxConcurrent = config.RolloutPolicy(o.upgrade), o.maxRollouts
+	c.Registry.AllowedHosts = o.registries.Hosts
+	if o.registries.Disabled {
+		c.Registry.Mode = config.RegistryDisabled
+	}
+	c.Pods.RunAsUser = config.RunAsUser(o.users)
+	return c
+}
+
 // startOperator starts an operator for the namespace, until the test is over or it is
 // stopped.
 func startOperator(t *testing.T, namespace string, change func(*operatorOptions)) *operator {
@@ -88,30 +100,14 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 		change(&o)
 	}
 	log := &logBuffer{}
-	mgr, err := ctrl.NewManager(o.config, ctrl.Options{
-		Scheme: shared.scheme, Logger: log.logger(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{
-			DefaultTransform: controller.Trim, ByObject: controller.CacheByObject(),
-			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
+	metrics := prometheus.NewRegistry()
+	mgr, err := wiring.New(o.config, wiring.Options{
+		Config: o.configuration(), Adapter: o.adapter, Metrics: metrics,
+		Adjust: func(options *manager.Options) {
+			options.Logger, options.Controller = log.logger(), ctrlconfig.Controller{SkipNameValidation: new(true)}
 		},
-		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}},
-		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	reconciler := controller.New(controller.Options{
-		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slipway"),
-		Images:  &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: registry.New(registry.Options{})},
-		Adapter: o.adapter, Namespaces: []string{o.namespace}, ClusterDomain: "cluster.local",
-		Workers: cmp.Or(o.workers, config.Default().Concurrency.Reconciliations), Now: time.Now,
-		OnOperatorUpgrade: o.upgrade, MaxRollouts: o.maxRollouts, Registries: o.registries,
-		Users: o.users,
-	})
-	metrics := prometheus.NewRegistry()
-	probes := prober.New(prober.Options{Notify: reconciler.Notify, Log: mgr.GetLogger(), Registry: metrics})
-	reconciler.Prober = probes
-	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.Add(probes)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

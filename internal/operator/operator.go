@@ -1,0 +1,137 @@
+// Package operator wires what the manager's program runs: the controller, the prober, their metrics
+// and the checks of health. Tests run the same.
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/config"
+	"github.com/slipway-mcp/slipway/internal/controller"
+	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/registry"
+	"github.com/slipway-mcp/slipway/internal/version"
+	"github.com/slipway-mcp/slipway/internal/workload"
+)
+
+const (
+	// leaseName is the Lease by which managers agree on a leader.
+	leaseName = "slipway-manager.mcp.slipway.dev"
+
+	// shutdownTimeout is shorter than the pod's grace period (30 s), so that a
+	// stuck worker costs an error in the log and not the release of the lease.
+	shutdownTimeout = 20 * time.Second
+)
+
+// Leader election keeps its Lease and its Events in the manager's own namespace.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update,namespace=system
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
+
+// Options are what an operator is made from.
+type Options struct {
+	Config  config.Manager
+	Adapter workload.Adapter
+	Build   version.Info
+	// Metrics is where the operator registers its metrics.
+	Metrics prometheus.Registerer
+	// Adjust changes what the configuration has no field for; it may be nil.
+	Adjust func(*manager.Options)
+}
+
+// New returns a manager that runs an operator once it is started.
+func New(server *rest.Config, o Options) (manager.Manager, error) {
+	options, err := managerOptions(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Adjust != nil {
+		o.Adjust(&options)
+	}
+	mgr, err := manager.New(server, options)
+	if err != nil {
+		return nil, fmt.Errorf("create manager: %w", err)
+	}
+	resolver, err := newResolver(o.Config.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, register(mgr, o, resolver)
+}
+
+// register adds everything that the manager runs or serves.
+func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error {
+	cfg := o.Config
+	reconciler := controller.New(controller.Options{
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		Events:     mgr.GetEventRecorder("slipway"),
+		Images:     &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: resolver},
+		Registries: registry.Policy{Disabled: cfg.Registry.Mode == config.RegistryDisabled, Hosts: cfg.Registry.AllowedHosts},
+		Adapter:    o.Adapter, OnOperatorUpgrade: mcpv1alpha1.RolloutPolicy(cfg.Rollouts.OnOperatorUpgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
+		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
+		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
+	})
+	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
+	probes := prober.New(prober.Options{
+		Workers: cfg.Concurrency.Probes,
+		Notify:  reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: o.Metrics,
+	})
+	reconciler.Prober = probes
+	problems := []error{
+		reconciler.SetupWithManager(mgr),
+		mgr.Add(probes),
+		mgr.Add(readiness),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("cache", readiness.check),
+		mgr.AddReadyzCheck("references", reconciler.CheckReferences),
+	}
+	for _, collector := range append(reconciler.Metrics(), buildInfo(o.Build), controller.NewServerMetrics(mgr.GetCache())) {
+		problems = append(problems, o.Metrics.Register(collector))
+	}
+	return errors.Join(problems...)
+}
+
+func managerOptions(cfg config.Manager) (manager.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mcpv1alpha1.AddToScheme(scheme)); err != nil {
+		return manager.Options{}, fmt.Errorf("register API types: %w", err)
+	}
+	metrics, err := metricsOptions(cfg.Metrics)
+	if err != nil {
+		return manager.Options{}, err
+	}
+	cacheOptions := cache.Options{DefaultTransform: controller.Trim, ByObject: controller.CacheByObject()}
+	if len(cfg.Namespaces) > 0 {
+		cacheOptions.DefaultNamespaces = map[string]cache.Config{}
+		for _, namespace := range cfg.Namespaces {
+			cacheOptions.DefaultNamespaces[namespace] = cache.Config{}
+		}
+	}
+	election := cfg.LeaderElection
+	return manager.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions,
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}},
+		Metrics:                 metrics,
+		HealthProbeBindAddress:  cfg.Health.BindAddress,
+		LeaderElection:          election.Enabled,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: election.Namespace,
+		LeaseDuration:           new(time.Duration(election.LeaseDuration)),
+		RenewDeadline:           new(time.Duration(election.RenewDeadline)),
+		RetryPeriod:             new(time.Duration(election.RetryPeriod)),
+		GracefulShutdownTimeout: new(shutdownTimeout),
+		// This is safe, because the process ends as soon as the manager has stopped.
+		LeaderElectionReleaseOnCancel: true,
+	}, nil
+}
