@@ -32,7 +32,7 @@ func isTooOld(adapter, manager string) bool {
 // warnOfOldAdapter warns once of an adapter that is older than the manager supports.
 func (r *Reconciler) warnOfOldAdapter(s *state) {
 	if !isTooOld(s.current.AdapterVersion, r.Adapter.Version) {
-		r.warned.Delete(warning{s.name, reasonAdapterOld})
+		s.unwarn(reasonAdapterOld)
 		return
 	}
 	r.warnOnce(s, reasonAdapterOld, actionReconcile, fmt.Sprintf("the pods have adapter %s, which is more than %d minor versions older than the operator, %s: "+

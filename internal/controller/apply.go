@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -169,13 +168,13 @@ func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) err
 		return fmt.Errorf("encode %s %s: %w", object.kind.Kind, object.name, err)
 	}
 	key, hash := appliedKey{object.kind.Kind, object.name}, sha256.Sum256(content)
-	if object.live != nil && ownedBy(object.live, s.server) && r.applied.same(s.name, key, hash, object.live) {
+	if object.live != nil && ownedBy(object.live, s.server) && s.memory.isApplied(key, hash, object.live) {
 		return nil
 	}
 	if sent, err := r.send(ctx, s, object); err != nil || !sent {
 		return err
 	}
-	answer, ok := r.applied.put(s.name, key, hash, object.config)
+	answer, ok := s.memory.noteApplied(key, hash, object.config)
 	switch {
 	case ok && object.kind.Kind == "Deployment":
 		s.appliedGeneration = answer.Generation
@@ -275,7 +274,7 @@ func causes(err error) string {
 // names the ConfigMap, and comes after it.
 func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 	catalog := status.Representative(s.pods, s.results)
-	if catalog == nil || catalog.Stored == nil || r.storedCatalog(s) == catalog.Summary.Catalog.Digest {
+	if catalog == nil || catalog.Stored == nil || storedCatalog(s) == catalog.Summary.Catalog.Digest {
 		return nil
 	}
 	object := desired{
@@ -291,15 +290,15 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 		s.again(foreignRecheck)
 		return nil
 	}
-	r.warned.Delete(warning{s.name, reasonCatalogConflict})
+	s.unwarn(reasonCatalogConflict)
 	object.isOurs = true
 	return r.applyOne(ctx, s, object)
 }
 
 // storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
 // somebody has changed it since it was applied.
-func (r *Reconciler) storedCatalog(s *state) string {
-	if s.catalog == nil || !ownedBy(s.catalog, s.server) || r.applied.edited(s.name, appliedKey{configMapKind.Kind, s.catalog.Name}, s.catalog) {
+func storedCatalog(s *state) string {
+	if s.catalog == nil || !ownedBy(s.catalog, s.server) || s.memory.isEdited(appliedKey{configMapKind.Kind, s.catalog.Name}, s.catalog) {
 		return ""
 	}
 	return s.catalog.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
@@ -352,13 +351,6 @@ func (s *state) isRolledOut() bool {
 	return d != nil && s.appliedGeneration == 0 && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == d.Status.UpdatedReplicas
 }
 
-// appliedCache remembers what was applied last and what came of it, so that the API
-// server is not asked to do nothing.
-type appliedCache struct {
-	mu      sync.Mutex
-	servers map[types.NamespacedName]map[appliedKey]applied
-}
-
 type appliedKey struct{ kind, name string }
 
 type applied struct {
@@ -367,20 +359,15 @@ type applied struct {
 	version string
 }
 
-func (c *appliedCache) same(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, live client.Object) bool {
-	if live == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.servers[server][key] == applied{hash, live.GetUID(), versionOf(live)}
+// isApplied says whether an object is as it was when the same was last applied, so that the API server
+// is not asked to do nothing.
+func (m *memory) isApplied(key appliedKey, hash [sha256.Size]byte, live client.Object) bool {
+	return live != nil && m.applied[key] == applied{hash, live.GetUID(), versionOf(live)}
 }
 
-// edited says whether an object is not as it was left.
-func (c *appliedCache) edited(server types.NamespacedName, key appliedKey, live client.Object) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, ok := c.servers[server][key]
+// isEdited says whether an object is not as it was left.
+func (m *memory) isEdited(key appliedKey, live client.Object) bool {
+	last, ok := m.applied[key]
 	return ok && (last.uid != live.GetUID() || last.version != versionOf(live))
 }
 
@@ -404,26 +391,15 @@ func answerOf(config runtime.ApplyConfiguration) (answer metav1.PartialObjectMet
 	return answer, err
 }
 
-// put remembers, and returns what the API server answered.
-func (c *appliedCache) put(server types.NamespacedName, key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
+// noteApplied remembers what was applied, and returns what the API server answered.
+func (m *memory) noteApplied(key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
 	answer, err := answerOf(config)
 	if err != nil {
 		return answer, false // it will be applied again
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.servers == nil {
-		c.servers = map[types.NamespacedName]map[appliedKey]applied{}
+	if m.applied == nil {
+		m.applied = map[appliedKey]applied{}
 	}
-	if c.servers[server] == nil {
-		c.servers[server] = map[appliedKey]applied{}
-	}
-	c.servers[server][key] = applied{hash, answer.UID, versionOf(&answer)}
+	m.applied[key] = applied{hash, answer.UID, versionOf(&answer)}
 	return answer, true
-}
-
-func (c *appliedCache) forget(server types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.servers, server)
 }

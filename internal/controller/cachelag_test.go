@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestCacheLag(t *testing.T) {
+func TestAwaitedWrite(t *testing.T) {
 	start := time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
 	shows := func(mark string) bool { return mark == "shown" }
 	type look struct {
@@ -22,23 +22,15 @@ func TestCacheLag(t *testing.T) {
 		"it has given up waiting": {"hidden", []look{{lagPatience + 1, 0}, {0, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var lag cacheLag
+			var write awaitedWrite
 			if test.mark != "" {
-				lag.expect(someServer, test.mark, start)
+				write.expect(test.mark, start)
 			}
 			for _, look := range test.looks {
-				if got := lag.retryAfter(someServer, shows, start.Add(look.after)); got != look.want {
+				if got := write.retryAfter(shows, start.Add(look.after)); got != look.want {
 					t.Errorf("after %s: got %s, want %s", look.after, got, look.want)
 				}
 			}
 		})
 	}
-	t.Run("the server is gone", func(t *testing.T) {
-		var lag cacheLag
-		lag.expect(someServer, "hidden", start)
-		lag.forget(someServer)
-		if got := lag.retryAfter(someServer, shows, start); got != 0 {
-			t.Errorf("got %s", got)
-		}
-	})
 }

@@ -34,7 +34,7 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 			Key:      s.keys.ring.Current,
 			Interval: orDefault(s.server.Spec.Verification.Interval, defaultInterval),
 			Timeout:  orDefault(s.server.Spec.Verification.Timeout, defaultTimeout),
-			Stored:   r.storedCatalog(s),
+			Stored:   storedCatalog(s),
 			Settings: s.settings,
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +31,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 			s.refuseForeign("Secret", s.keysSecret)
 			return nil
 		}
-		if keys, ok := r.keys.get(s.name, s.keysSecret); ok {
+		if keys, ok := s.memory.keys.of(s.keysSecret); ok {
 			s.keys = keys
 			return nil
 		}
@@ -51,7 +50,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 			fmt.Sprintf("Secret %s does not hold the keys of this server (%s): delete it, and new ones are made", secret.Name, err))
 		return nil
 	}
-	r.keys.put(s.name, secret, keys)
+	s.memory.keys = knownKeys{secret.UID, secret.ResourceVersion, keys}
 	s.keys = keys
 	return nil
 }
@@ -97,36 +96,15 @@ func keyedDigest(key adapterapi.Key, content []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// keyCache keeps the keys of servers, so that they are read once.
-type keyCache struct {
-	mu   sync.Mutex
-	keys map[types.NamespacedName]knownKeys
-}
-
+// knownKeys are the keys of a server as they were read from one version of its Secret, so that they
+// are read once.
 type knownKeys struct {
 	uid     types.UID
 	version string
 	keys    *serverKeys
 }
 
-func (c *keyCache) get(server types.NamespacedName, secret metav1.Object) (*serverKeys, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.keys[server]
-	return known.keys, ok && known.uid == secret.GetUID() && known.version == secret.GetResourceVersion()
-}
-
-func (c *keyCache) put(server types.NamespacedName, secret metav1.Object, keys *serverKeys) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.keys == nil {
-		c.keys = map[types.NamespacedName]knownKeys{}
-	}
-	c.keys[server] = knownKeys{secret.GetUID(), secret.GetResourceVersion(), keys}
-}
-
-func (c *keyCache) forget(server types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.keys, server)
+// of returns the keys if they are those of the Secret.
+func (k knownKeys) of(secret metav1.Object) (*serverKeys, bool) {
+	return k.keys, k.keys != nil && k.uid == secret.GetUID() && k.version == secret.GetResourceVersion()
 }

@@ -121,7 +121,7 @@ func imageBefore(s *state, lookup imageLookup) *registry.Image {
 // answers. The template is what this operator renders without the answer.
 func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload.Inputs, template []byte) error {
 	if resolutionOf(r.Registries, s) != mcpv1alpha1.ImageUnresolved {
-		r.warned.Delete(warning{s.name, reasonImageLate})
+		s.unwarn(reasonImageLate)
 		return nil
 	}
 	lookup := r.lookup(s, inputs)

@@ -25,8 +25,8 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
 		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: r.resolvedImage(s), PodTemplate: templateStatus(s), CatalogConfigMap: catalogConfigMap(s),
-		StartTimeout: workload.StartTimeout(s.server), Processes: r.processesOf(s), HasAffinity: hasAffinity(s),
-		Sessions: r.sessionsOf(s), SessionsLimit: sessionsLimit(s),
+		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s), HasAffinity: hasAffinity(s),
+		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
 	}
@@ -53,7 +53,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 			return nil // it was deleted meanwhile
 		case apierrors.IsConflict(err):
 			// The cache is behind. Until it shows another version, every write is a conflict.
-			r.statusLag.expect(s.name, s.server.ResourceVersion, s.now)
+			s.memory.statusWrite.expect(s.server.ResourceVersion, s.now)
 			s.again(firstLagRetry)
 			return nil
 		}
@@ -63,7 +63,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		r.noteUnstored(ctx)
 		return nil
 	}
-	r.statusLag.expect(s.name, s.server.ResourceVersion, s.now)
+	s.memory.statusWrite.expect(s.server.ResourceVersion, s.now)
 	for _, event := range transitions(before, &next, workload.Replicas(s.server)) {
 		r.Events.Eventf(s.server, nil, event.kind, event.reason, event.action, "%s", event.note)
 	}

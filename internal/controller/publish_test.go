@@ -33,7 +33,9 @@ func TestReconcileWaitsForItsOwnWrite(t *testing.T) {
 	}
 	before := server.ResourceVersion
 	r := New(Options{Client: api, Events: events.NewFakeRecorder(10), Now: time.Now})
-	if err := r.publish(t.Context(), newState(server, time.Now()), nil); err != nil {
+	s := newState(server, time.Now())
+	s.memory = r.memories.of(someServer)
+	if err := r.publish(t.Context(), s, nil); err != nil {
 		t.Fatal(err)
 	}
 	written := &mcpv1alpha1.MCPServer{}
@@ -86,11 +88,12 @@ func TestStatusThatIsNotStored(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	r := New(Options{Client: api, Events: recorder, Now: time.Now})
 	for range 3 {
-		if err := r.publish(t.Context(), newState(server, time.Now()), nil); err != nil {
+		s := newState(server, time.Now())
+		if err := r.publish(t.Context(), s, nil); err != nil {
 			t.Fatal(err)
 		}
 		kept := func(version string) bool { return version != server.ResourceVersion }
-		if wait := r.statusLag.retryAfter(someServer, kept, time.Now()); wait != 0 {
+		if wait := s.memory.statusWrite.retryAfter(kept, time.Now()); wait != 0 {
 			t.Errorf("the controller waits for %s for a version that never comes", wait)
 		}
 	}

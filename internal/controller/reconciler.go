@@ -86,22 +86,12 @@ type Prober interface {
 type Reconciler struct {
 	Options
 
-	applied    appliedCache
+	memories   memories
 	images     imageLookups
 	creations  creations
 	rollouts   rollouts
 	references referenceIndex
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
-	sessions   sessionCounts
-	processes  processCounts
-	keys       keyCache
-	warned     sync.Map // of warning
-	refusals   refusalCounts
-	// statusLag awaits the last status that the manager wrote. The mark is the resource
-	// version that the write replaced: any other version is newer.
-	statusLag cacheLag
-	// revisionLag awaits the last ControllerRevision that the manager created, by its name.
-	revisionLag cacheLag
 
 	idleWrites     prometheus.Counter                        // status writes without effect
 	waiting        prometheus.Collector                      // servers that wait to be created
@@ -144,11 +134,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(request.NamespacedName) // everything else goes with its owner
 		return reconcile.Result{}, nil
 	}
+	s := newState(server, r.Now())
+	s.memory = r.memories.of(s.name)
 	replaced := func(version string) bool { return version != server.ResourceVersion }
-	if wait := r.statusLag.retryAfter(request.NamespacedName, replaced, r.Now()); wait > 0 {
+	if wait := s.memory.statusWrite.retryAfter(replaced, s.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return r.reconcileServer(ctx, newState(server, r.Now()))
+	return r.reconcileServer(ctx, s)
 }
 
 // reconcileServer reconciles a server that exists, and of which the cache has the newest status.
@@ -156,7 +148,7 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 	if err := r.observe(ctx, s); err != nil {
 		return reconcile.Result{}, err // without knowing what is there, no status is true
 	}
-	if wait := r.revisionLag.retryAfter(s.name, s.hasRevision, s.now); wait > 0 {
+	if wait := s.memory.revisionWrite.retryAfter(s.hasRevision, s.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if !r.beginCreation(s) {
@@ -204,18 +196,9 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 // forget drops what is kept of a server that is gone.
 func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
-	r.applied.forget(name)
+	r.memories.forget(name)
 	r.images.forget(name)
 	r.endCreation(name)
 	r.noteRollout(name, time.Time{}, r.Now())
 	r.references.forget(name, r.unfollow)
-	r.sessions.forget(name)
-	r.keys.forget(name)
-	r.processes.forget(name)
-	for _, reason := range onceReasons {
-		r.warned.Delete(warning{name, reason})
-	}
-	r.refusals.forget(name)
-	r.statusLag.forget(name)
-	r.revisionLag.forget(name)
 }

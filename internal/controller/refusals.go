@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +11,7 @@ import (
 
 // tellOfRefusals says that clients were refused because all sessions of a pod were in use.
 func (r *Reconciler) tellOfRefusals(s *state) {
-	more := r.refusals.since(s.name, s.results)
+	more := s.memory.refusedSince(s.results)
 	for i := range s.pods {
 		pod := &s.pods[i]
 		if count := more[pod.UID]; count > 0 {
@@ -30,20 +29,12 @@ func times(count uint64) string {
 	return fmt.Sprintf("%d times", count)
 }
 
-// refusalCounts know how many refusals of each pod were told.
-type refusalCounts struct {
-	mu   sync.Mutex
-	told map[types.NamespacedName]map[types.UID]uint64
-}
-
-// since is how many refusals each pod of a server counts that were not told yet. What a pod
-// counted before this manager knew it is no news.
-func (c *refusalCounts) since(server types.NamespacedName, results map[types.UID]prober.Result) map[types.UID]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// refusedSince is how many refusals each pod counts that were not told yet. What a pod counted before
+// this manager knew it is no news.
+func (m *memory) refusedSince(results map[types.UID]prober.Result) map[types.UID]uint64 {
 	now, more := map[types.UID]uint64{}, map[types.UID]uint64{}
 	for pod, result := range results {
-		before, known := c.told[server][pod]
+		before, known := m.refused[pod]
 		if result.Report == nil { // it was not asked yet
 			if known {
 				now[pod] = before
@@ -56,15 +47,6 @@ func (c *refusalCounts) since(server types.NamespacedName, results map[types.UID
 			more[pod] = now[pod] - before
 		}
 	}
-	if c.told == nil {
-		c.told = map[types.NamespacedName]map[types.UID]uint64{}
-	}
-	c.told[server] = now
+	m.refused = now
 	return more
-}
-
-func (c *refusalCounts) forget(server types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.told, server)
 }

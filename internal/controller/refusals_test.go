@@ -13,10 +13,9 @@ import (
 
 // No refusal is told twice, nor one of before this manager.
 func TestRefusalsAreToldOnce(t *testing.T) {
-	var counts refusalCounts
-	server := types.NamespacedName{Name: "server"}
+	var counts memory
 	unasked := map[types.UID]prober.Result{"a": {}}
-	if more := counts.since(server, unasked); len(more) != 0 {
+	if more := counts.refusedSince(unasked); len(more) != 0 {
 		t.Errorf("before anybody was asked: %v", more)
 	}
 	for i, step := range []struct {
@@ -35,11 +34,8 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		for pod, refused := range step.refused {
 			results[pod] = prober.Result{Report: &prober.Report{}, Sessions: adapterapi.Sessions{Refused: refused}}
 		}
-		if diff := cmp.Diff(step.want, counts.since(server, results), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(step.want, counts.refusedSince(results), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
-	}
-	if counts.forget(server); len(counts.told) != 0 {
-		t.Errorf("%v is left", counts.told)
 	}
 }

@@ -67,7 +67,7 @@ func (r *Reconciler) keep(ctx context.Context, s *state, rendered workload.Rende
 	if err != nil {
 		return fmt.Errorf("create ControllerRevision %s: %w", client.ObjectKeyFromObject(revision), err)
 	}
-	r.revisionLag.expect(s.name, revision.Name, s.now)
+	s.memory.revisionWrite.expect(revision.Name, s.now)
 	s.rendered, s.outdated = &rendered, false
 	return nil
 }

@@ -2,10 +2,7 @@ package controller
 
 import (
 	"math"
-	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // sessionsEvery is how often the number of sessions is published at most.
@@ -14,7 +11,7 @@ const sessionsEvery = time.Minute
 // sessionsOf is the number of sessions to publish: the one that was published, until
 // it has changed by a tenth and a minute has passed. Everybody who watches MCPServers gets
 // every change.
-func (r *Reconciler) sessionsOf(s *state) *int32 {
+func sessionsOf(s *state) *int32 {
 	if len(s.results) == 0 {
 		if len(s.pods) == 0 {
 			return new(int32(0))
@@ -33,11 +30,11 @@ func (r *Reconciler) sessionsOf(s *state) *int32 {
 	if published != nil && isNearly(sum, *published) && !isFull(s, sum, *published) {
 		return published
 	}
-	if wait := r.sessions.wait(s.name, s.now); published != nil && wait > 0 {
+	if wait := sessionsEvery - s.now.Sub(s.memory.sessionsAt); published != nil && wait > 0 {
 		s.again(wait)
 		return published
 	}
-	r.sessions.published(s.name, s.now)
+	s.memory.sessionsAt = s.now
 	return &sum
 }
 
@@ -65,31 +62,4 @@ func sessionsLimit(s *state) int32 {
 		limit += result.Sessions.Limit
 	}
 	return int32(min(limit, math.MaxInt32))
-}
-
-// sessionCounts knows when the number of sessions of each server was published.
-type sessionCounts struct {
-	mu   sync.Mutex
-	when map[types.NamespacedName]time.Time
-}
-
-func (c *sessionCounts) wait(server types.NamespacedName, now time.Time) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return sessionsEvery - now.Sub(c.when[server])
-}
-
-func (c *sessionCounts) published(server types.NamespacedName, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.when == nil {
-		c.when = map[types.NamespacedName]time.Time{}
-	}
-	c.when[server] = now
-}
-
-func (c *sessionCounts) forget(server types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.when, server)
 }

@@ -36,17 +36,17 @@ func TestWhenSessionsArePublished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := New(Options{})
-				r.sessions.published(someServer, time.Now())
+				last := time.Now()
 				time.Sleep(test.after)
 				server := &mcpv1alpha1.MCPServer{}
 				server.Namespace, server.Name = someServer.Namespace, someServer.Name
 				server.Status.Sessions = test.published
 				s := newState(server, time.Now())
+				s.memory.sessionsAt = last
 				s.results = map[types.UID]prober.Result{"a": {
 					Report: &prober.Report{Ready: true}, Sessions: adapterapi.Sessions{Open: test.open, Limit: test.limit},
 				}}
-				if got := r.sessionsOf(s); got == nil || *got != test.want {
+				if got := sessionsOf(s); got == nil || *got != test.want {
 					t.Errorf("got %v, want %d", got, test.want)
 				}
 			})

@@ -22,6 +22,7 @@ type state struct {
 	server *mcpv1alpha1.MCPServer
 	name   types.NamespacedName
 	now    time.Time
+	memory *memory
 
 	// What was observed; nil is what is not there.
 	deployment     *appsv1.Deployment
@@ -55,7 +56,7 @@ type state struct {
 }
 
 func newState(server *mcpv1alpha1.MCPServer, now time.Time) *state {
-	return &state{server: server, name: client.ObjectKeyFromObject(server), now: now}
+	return &state{server: server, name: client.ObjectKeyFromObject(server), now: now, memory: &memory{}}
 }
 
 // refuse notes why the server cannot be accepted; the first reason counts.

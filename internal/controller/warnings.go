@@ -1,12 +1,10 @@
 package controller
 
 import (
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -14,24 +12,20 @@ import (
 	"github.com/slipway-mcp/slipway/internal/text"
 )
 
-// warning is an Event that a server has got, until its reason is gone.
-type warning struct {
-	server types.NamespacedName
-	reason string
-}
-
-// onceReasons are the reasons of warnings that a server gets once.
-var onceReasons = []string{
-	reasonCatalogFlapping, reasonCatalogConflict, reasonServerCrashes, reasonAdapterOld, reasonImageLate,
-	mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated,
-}
-
-// warnOnce gives the server a warning Event, unless it has got that one already.
+// warnOnce gives the server a warning Event, unless it has got that one since unwarn.
 func (r *Reconciler) warnOnce(s *state, reason, action, note string) {
-	if _, told := r.warned.LoadOrStore(warning{s.name, reason}, true); !told {
-		r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", text.Cut(note, noteBytes))
+	if s.memory.warned[reason] {
+		return
 	}
+	if s.memory.warned == nil {
+		s.memory.warned = map[string]bool{}
+	}
+	s.memory.warned[reason] = true
+	r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", text.Cut(note, noteBytes))
 }
+
+// unwarn notes that the reason of a warning is gone.
+func (s *state) unwarn(reason string) { delete(s.memory.warned, reason) }
 
 // tellOfFlapping says once that what a server offers changes so often that the manager does not
 // follow every change.
@@ -43,13 +37,13 @@ func (r *Reconciler) tellOfFlapping(s *state) {
 			return
 		}
 	}
-	r.warned.Delete(warning{s.name, reasonCatalogFlapping})
+	s.unwarn(reasonCatalogFlapping)
 }
 
 // tellOfCrashes says once that processes of a server end by themselves.
 func (r *Reconciler) tellOfCrashes(s *state, crashes string) {
 	if crashes == "" {
-		r.warned.Delete(warning{s.name, reasonServerCrashes})
+		s.unwarn(reasonServerCrashes)
 		return
 	}
 	r.warnOnce(s, reasonServerCrashes, actionProbe, crashes)
@@ -64,7 +58,7 @@ func (r *Reconciler) tellOfDelay(s *state, next *mcpv1alpha1.MCPServerStatus) {
 	why := meta.FindStatusCondition(next.Conditions, mcpv1alpha1.ConditionReconciling)
 	for _, reason := range []string{mcpv1alpha1.ReasonPodsUnschedulable, mcpv1alpha1.ReasonPodsNotCreated} {
 		if why == nil || why.Reason != reason {
-			r.warned.Delete(warning{s.name, reason})
+			s.unwarn(reason)
 			continue
 		}
 		if left := delayPatience - s.now.Sub(why.LastTransitionTime.Time); left > 0 {
@@ -80,7 +74,7 @@ const processesEvery = time.Minute
 
 // processesOf sums up the processes that ended of late in all pods. While they keep ending, the
 // published counts change once a minute only.
-func (r *Reconciler) processesOf(s *state) adapterapi.Processes {
+func processesOf(s *state) adapterapi.Processes {
 	var sum adapterapi.Processes
 	var most int64
 	for _, result := range s.results {
@@ -93,48 +87,32 @@ func (r *Reconciler) processesOf(s *state) adapterapi.Processes {
 			most, sum.Cause = failed, p.Cause
 		}
 	}
-	published, wait := r.processes.publish(s.name, sum, s.now)
+	published, wait := s.memory.processes.publish(sum, s.now)
 	if wait > 0 {
 		s.again(wait)
 	}
 	return published
 }
 
-// processCounts knows what was published of each server's processes, and when.
-type processCounts struct {
-	mu      sync.Mutex
-	servers map[types.NamespacedName]publishedProcesses
-}
-
+// publishedProcesses is what was published of a server's processes, and when.
 type publishedProcesses struct {
 	sum  adapterapi.Processes
-	when time.Time
+	when time.Time // zero if nothing was
 }
 
 // publish returns the counts to publish, and how long others have to wait for that. Counts that
 // make a difference to users do not wait.
-func (c *processCounts) publish(server types.NamespacedName, sum adapterapi.Processes, now time.Time) (adapterapi.Processes, time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, known := c.servers[server]
-	if known && last.sum == sum {
+func (p *publishedProcesses) publish(sum adapterapi.Processes, now time.Time) (adapterapi.Processes, time.Duration) {
+	known := !p.when.IsZero()
+	if known && p.sum == sum {
 		return sum, 0
 	}
-	wait := processesEvery - now.Sub(last.when)
-	if known && wait > 0 && status.AreTold(last.sum) == status.AreTold(sum) {
-		return last.sum, wait
+	wait := processesEvery - now.Sub(p.when)
+	if known && wait > 0 && status.AreTold(p.sum) == status.AreTold(sum) {
+		return p.sum, wait
 	}
-	if c.servers == nil {
-		c.servers = map[types.NamespacedName]publishedProcesses{}
-	}
-	c.servers[server] = publishedProcesses{sum, now}
+	*p = publishedProcesses{sum, now}
 	return sum, 0
-}
-
-func (c *processCounts) forget(server types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.servers, server)
 }
 
 // hasAffinity says whether the Service keeps each client address on one pod. A Service that was just

@@ -19,9 +19,10 @@ import (
 func TestDelayIsToldOnce(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	r := New(Options{Events: recorder})
-	begin := time.Unix(1700000000, 0)
+	begin, kept := time.Unix(1700000000, 0), &memory{}
 	at := func(passed time.Duration, reason string) (told string, again time.Duration) {
 		s := newState(&mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}, begin.Add(passed))
+		s.memory = kept
 		next := withConditions("Reconciling", "True", reason)
 		next.Conditions[0].LastTransitionTime = metav1.NewTime(begin)
 		r.tellOfDelay(s, &next)
@@ -73,8 +74,7 @@ func TestCrashesAreToldOnce(t *testing.T) {
 
 // Counts of a server that keeps crashing change the status once a minute, but the first ones at once.
 func TestProcessCounts(t *testing.T) {
-	r := New(Options{})
-	begin := time.Unix(1700000000, 0)
+	begin, kept := time.Unix(1700000000, 0), &memory{}
 	for _, step := range []struct {
 		passed time.Duration
 		failed []int64 // by pod
@@ -90,11 +90,12 @@ func TestProcessCounts(t *testing.T) {
 		{63 * time.Second, []int64{0, 0}, 0, 0},
 	} {
 		s := newState(&mcpv1alpha1.MCPServer{}, begin.Add(step.passed))
+		s.memory = kept
 		s.results = map[types.UID]prober.Result{}
 		for i, failed := range step.failed {
 			s.results[types.UID(rune('a'+i))] = prober.Result{Processes: adapterapi.Processes{Ended: failed, Crashed: failed, OutOfMemory: failed, Cause: "out of memory"}}
 		}
-		got := r.processesOf(s)
+		got := processesOf(s)
 		if got.Crashed != step.want || got.Ended != step.want || got.OutOfMemory != step.want || s.requeueAfter != step.again {
 			t.Errorf("after %s: got %+v, again after %s, want %d and %s", step.passed, got, s.requeueAfter, step.want, step.again)
 		}

@@ -1,0 +1,52 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is what the controller keeps of one server from one reconciliation to the next. Without it
+// the controller asks and writes more, and decides the same. No lock protects it, because
+// controller-runtime never reconciles one server twice at a time.
+type memory struct {
+	applied map[appliedKey]applied // what was applied last, and what came of it
+	keys    knownKeys
+	warned  map[string]bool      // reasons of warning Events, until the reason is gone
+	refused map[types.UID]uint64 // refusals of each pod that were told
+
+	sessionsAt time.Time // when their number was published
+	processes  publishedProcesses
+
+	// statusWrite awaits the last status that the manager wrote. The mark is the resource
+	// version that the write replaced: any other version is newer.
+	statusWrite awaitedWrite
+	// revisionWrite awaits the last ControllerRevision that the manager created, by its name.
+	revisionWrite awaitedWrite
+}
+
+// memories are those of all servers.
+type memories struct {
+	mu      sync.Mutex
+	servers map[types.NamespacedName]*memory
+}
+
+// of is the memory of a server, which is empty for a new one.
+func (m *memories) of(server types.NamespacedName) *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.servers == nil {
+		m.servers = map[types.NamespacedName]*memory{}
+	}
+	if m.servers[server] == nil {
+		m.servers[server] = &memory{}
+	}
+	return m.servers[server]
+}
+
+func (m *memories) forget(server types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.servers, server)
+}
