@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
+	"syscall"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	. "github.com/onsi/ginkgo/v2"
@@ -130,11 +132,34 @@ func nodeAddress(ctx context.Context) string {
 // errNoGate says that a test did not get as far as the gate. What it asked for was not asked.
 var errNoGate = errors.New("dial gate")
 
+// gatePatience is how long the gate's own port may refuse connections. kube-proxy refuses them for a
+// moment while it rewrites its rules, which it does whenever pods of any Service come and go. That
+// says nothing about the servers behind the gate.
+const gatePatience = 5 * time.Second
+
+// dialGate connects to the gate itself.
+func (g *wayIn) dialGate(ctx context.Context) (net.Conn, error) {
+	for begin := time.Now(); ; {
+		outer, err := new(net.Dialer).DialContext(ctx, "tcp", g.proxy)
+		if err == nil {
+			return outer, nil
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(begin) > gatePatience {
+			return nil, fmt.Errorf("%w: %w", errNoGate, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", errNoGate, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // dial connects to host:port as seen from inside the cluster.
 func (g *wayIn) dial(ctx context.Context, _, target string) (net.Conn, error) {
-	outer, err := new(net.Dialer).DialContext(ctx, "tcp", g.proxy)
+	outer, err := g.dialGate(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoGate, err)
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = outer.Close() })
 	defer stop()
