@@ -128,7 +128,7 @@ That took $((SECONDS - started)) s. To go on:
 
   export KUBECONFIG=$KUBECONFIG$find_kubectl
   kubectl -n $namespace describe mcpserver greeter             # conditions, tools, events
-  kubectl -n $namespace scale mcpserver greeter --replicas=0   # stops it: get -o wide says why it is not Ready
+  kubectl -n $namespace scale mcpserver greeter --replicas=0   # stops it: get shows why it is not Ready
   kubectl -n $namespace scale mcpserver greeter --replicas=1   # and back
   kubectl explain mcpserver.spec
 
