@@ -205,6 +205,7 @@ func TestListAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &apiServer{objects: map[string]string{"a": "1", "b": "1", "c": "1"}}
 		w, changed := start(t, api)
+		want(t, "nothing is followed", changed()) // and the first list is over
 		for _, name := range []string{"a", "b", "c"} {
 			wantVersion(t, w, name, "uid/1")
 		}
@@ -213,7 +214,12 @@ func TestListAgain(t *testing.T) {
 		api.mu.Unlock()
 		gone := apierrors.NewResourceExpired("too old")
 		api.event(t, watch.Error, &gone.ErrStatus)
+		want(t, "before it lists again", changed())
+		time.Sleep(2 * time.Second) // the pause before a list
 		want(t, "it lists again", changed(), "b", "c")
+		if api.lists != 2 {
+			t.Errorf("%d lists, want 2", api.lists)
+		}
 		wantVersion(t, w, "c", "")
 		api.event(t, watch.Added, object("c", "3"))
 		want(t, "it watches again", changed(), "c")
