@@ -62,7 +62,7 @@ func offeredBy(pod *corev1.Pod, results map[types.UID]prober.Result) *prober.Cat
 }
 
 // catalogOf is the part of the status that comes from a catalogue: what the server
-// offers, or offered last while nobody can tell. The prober has bounded it.
+// offers, or offered last while no ready pod tells. The prober has bounded it.
 func catalogOf(v *view) mcpv1alpha1.MCPServerStatus {
 	offered := mcpv1alpha1.MCPServerStatus{ServerInfo: v.before.ServerInfo, ProtocolVersions: v.before.ProtocolVersions, Catalog: v.before.Catalog}
 	if catalog := Representative(v.Pods, v.Results); catalog != nil {
