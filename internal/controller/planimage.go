@@ -16,12 +16,15 @@ import (
 // under which user it runs. A server that names its command never waits.
 const imagePatience = 10 * time.Second
 
+// shownBytes is how much of an image's name or user a message has.
+const shownBytes = 1 << 10
+
 // imageFor returns what the image of a new spec is known to be, which may be nil, and
 // whether it is time to go on. If it is not, s.undecided is set or the server is refused.
 func (r *Reconciler) imageFor(s *state, inputs workload.Inputs) (*registry.Image, bool) {
 	spec := &s.server.Spec
 	if registry.Host(spec.Image) == "" {
-		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", text.Cut(spec.Image, commandBytes)))
+		s.refuse(mcpv1alpha1.ReasonInvalidImage, fmt.Sprintf("%q is no image reference", text.Cut(spec.Image, shownBytes)))
 		return nil, false
 	}
 	if len(spec.Command) > 0 {
@@ -151,7 +154,7 @@ func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload
 		return nil // the launcher starts the image's command from then on, which users need not know
 	}
 	r.warnOnce(s, reasonImageLate, actionReconcile, fmt.Sprintf("the registry answered after the pods were rendered, so they run as user 1000 and not as the image says (user %q): "+
-		"the next change of the spec takes it over, or a new value of the annotation %s", text.Cut(lookup.image.User, commandBytes), mcpv1alpha1.AnnotationRefresh))
+		"the next change of the spec takes it over, or a new value of the annotation %s", text.Cut(lookup.image.User, shownBytes), mcpv1alpha1.AnnotationRefresh))
 	return nil
 }
 

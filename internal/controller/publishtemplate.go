@@ -4,14 +4,7 @@ import (
 	"encoding/json"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
-	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
-)
-
-// What a status takes of a command: an image may name a longer one.
-const (
-	commandWords = 64
-	commandBytes = 1024
 )
 
 // templateName is the name that pods of the rendered template carry.
@@ -40,13 +33,7 @@ func (r *Reconciler) resolvedImage(s *state) *mcpv1alpha1.ResolvedImage {
 	if s.undecided || s.hold || s.refusal != nil {
 		return s.server.Status.Image
 	}
-	resolved := &mcpv1alpha1.ResolvedImage{Resolution: resolutionOf(r.Registries, s)}
-	for _, word := range workload.Command(s.server, s.rendered.Image) {
-		if len(resolved.Command) == commandWords {
-			break
-		}
-		resolved.Command = append(resolved.Command, text.Cut(word, commandBytes))
-	}
+	resolved := &mcpv1alpha1.ResolvedImage{Resolution: resolutionOf(r.Registries, s), Command: workload.Command(s.server, s.rendered.Image)}
 	if s.rendered.Image != nil {
 		resolved.Digest, resolved.User = s.rendered.Image.Digest, s.rendered.Image.User
 	}
