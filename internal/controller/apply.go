@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,11 +29,26 @@ const keepsRevisions = 3
 
 // desired is one object that should be there.
 type desired struct {
-	kind   schema.GroupVersionKind
+	workload.Owned
 	name   string
-	config runtime.ApplyConfiguration
-	live   client.Object // as it was observed; nil if it is not there
-	isOurs bool          // the API server has just said that no other owner has this name
+	config runtime.ApplyConfiguration // nil if there should be none after all
+	live   client.Object              // as it was observed; nil if it is not there
+	isOurs bool                       // the API server has just said that no other owner has this name
+}
+
+// desired builds one object of the server.
+func (r *Reconciler) desired(s *state, id workload.ObjectID, parts workload.Parts) desired {
+	owned := r.Owned[slices.IndexFunc(r.Owned, func(o workload.Owned) bool { return o.ID == id })]
+	return desired{Owned: owned, name: owned.Name(s.server), config: owned.Build(parts), live: s.live[id]}
+}
+
+// partsOf are what the server's objects are built from, with a rendered pod template.
+func partsOf(s *state, rendered json.RawMessage) (workload.Parts, error) {
+	template := &corev1ac.PodTemplateSpecApplyConfiguration{}
+	if err := json.Unmarshal(rendered, template); err != nil {
+		return workload.Parts{}, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
+	}
+	return workload.Parts{Server: s.server, Template: template, Settings: s.settings}, nil
 }
 
 // apply brings every object to what it should be. Nothing that runs is changed for a
@@ -46,71 +58,69 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 		return nil
 	}
 	if s.rendered != nil {
-		objects, err := r.desiredObjects(s)
-		if err != nil {
-			return err
-		}
-		if err := r.applyAll(ctx, s, objects); err != nil {
+		if err := r.applyAll(ctx, s); err != nil {
 			return err
 		}
 	}
 	return r.applyCatalog(ctx, s)
 }
 
-func (r *Reconciler) applyAll(ctx context.Context, s *state, objects []desired) error {
-	// The parts of a new spec change together, so only the number of pods changes until
-	// there is a template. A user who stops a server wants it to stop, whatever else is wrong.
-	isSettled := s.refusal == nil && !s.undecided
-	stops := workload.Replicas(s.server) == 0
-	if s.deployment != nil && (stops || s.undecided && s.refusal == nil) {
-		if err := r.applyOne(ctx, s, objects[len(objects)-1]); err != nil {
+func (r *Reconciler) applyAll(ctx context.Context, s *state) error {
+	parts, err := partsOf(s, s.rendered.Template)
+	if err != nil {
+		return err
+	}
+	if s.scalesAtOnce() {
+		if err := r.applyOne(ctx, s, r.desired(s, workload.ObjectDeployment, parts)); err != nil {
 			return err
 		}
 	}
-	if !isSettled {
+	if s.refusal != nil || s.undecided {
 		return nil
 	}
-	for _, object := range objects {
-		if err := r.applyOne(ctx, s, object); err != nil || s.refusal != nil {
+	for _, object := range r.desiredObjects(s, parts) {
+		apply := r.applyOne
+		if object.IsOptional {
+			apply = r.applyOptional
+		}
+		if err := apply(ctx, s, object); err != nil || s.refusal != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// desiredObjects lists what there should be. Pods come last, when what they need is there.
-func (r *Reconciler) desiredObjects(s *state) ([]desired, error) {
-	deployment, err := desiredDeployment(s, s.rendered.Template)
-	if err != nil {
-		return nil, err
-	}
-	var objects []desired
-	if account := workload.ServiceAccount(s.server); account != nil {
-		objects = append(objects, desired{kind: serviceAccountKind, name: s.name.Name, config: account, live: orNil(s.serviceAccount)})
-	}
-	objects = append(objects, desired{kind: corev1.SchemeGroupVersion.WithKind("Service"), name: s.name.Name, config: workload.Service(s.server), live: orNil(s.service)})
-	if budget := workload.PodDisruptionBudget(s.server); budget != nil {
-		objects = append(objects, desired{kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name: s.name.Name, config: budget, live: orNil(s.disruption)})
-	}
-	return append(objects, deployment), nil
+// scalesAtOnce says whether the number of pods changes before anything else. The parts of a new spec
+// change together, so only the number changes until there is a template. A user who stops a server
+// wants it to stop, whatever else is wrong.
+func (s *state) scalesAtOnce() bool {
+	stops := workload.Replicas(s.server) == 0
+	return s.deployment() != nil && (stops || s.undecided && s.refusal == nil)
 }
 
-func desiredDeployment(s *state, rendered json.RawMessage) (desired, error) {
-	template := &corev1ac.PodTemplateSpecApplyConfiguration{}
-	if err := json.Unmarshal(rendered, template); err != nil {
-		return desired{}, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
+// desiredObjects are those that one step applies, in order.
+func (r *Reconciler) desiredObjects(s *state, parts workload.Parts) []desired {
+	var objects []desired
+	for _, owned := range r.Owned {
+		if owned.Build == nil || owned.HasStep {
+			continue
+		}
+		if object := r.desired(s, owned.ID, parts); object.config != nil {
+			objects = append(objects, object)
+		}
 	}
-	return desired{kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), name: s.name.Name, config: workload.Deployment(s.server, template), live: orNil(s.deployment)}, nil
+	return objects
 }
 
 // isAcceptable says whether the API server takes a Deployment with this template. Nothing
 // is touched for a template that it refuses: neither what runs, nor the Service, nor the
 // revisions, the newest of which is what a stopped server is scaled down with.
 func (r *Reconciler) isAcceptable(ctx context.Context, s *state, template json.RawMessage) (bool, error) {
-	deployment, err := desiredDeployment(s, template)
+	parts, err := partsOf(s, template)
 	if err != nil {
 		return false, err
 	}
+	deployment := r.desired(s, workload.ObjectDeployment, parts)
 	refusal := r.Client.Apply(ctx, deployment.config, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership, client.DryRunAll)
 	if refusal == nil {
 		// The answer has a resource version only if there is a Deployment of that name.
@@ -134,11 +144,11 @@ func (r *Reconciler) accepted(s *state, object desired, err error) (bool, error)
 	case err == nil:
 		return true, nil
 	case apierrors.IsInvalid(err) || isUnmergeable(err):
-		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("the API server refuses the %s that the spec leads to: %s", object.kind.Kind, causes(err)))
+		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("the API server refuses the %s that the spec leads to: %s", object.Kind.Kind, causes(err)))
 		s.again(invalidRecheck)
 		return false, nil
 	default:
-		return false, fmt.Errorf("apply %s %s: %w", object.kind.Kind, s.in(object.name), err)
+		return false, fmt.Errorf("apply %s %s: %w", object.Kind.Kind, s.in(object.name), err)
 	}
 }
 
@@ -150,39 +160,20 @@ func isUnmergeable(err error) bool {
 		strings.HasPrefix(status.Status().Message, "failed to create typed patch object")
 }
 
-// orNil makes an interface that is nil of a pointer that is.
-func orNil[T any, P interface {
-	*T
-	client.Object
-}](object P) client.Object {
-	if object == nil {
-		return nil
-	}
-	return object
-}
-
 // applyOne applies one object, unless it is as it was when the same was last applied.
 func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) error {
 	content, err := json.Marshal(object.config)
 	if err != nil {
-		return fmt.Errorf("encode %s %s: %w", object.kind.Kind, object.name, err)
+		return fmt.Errorf("encode %s %s: %w", object.Kind.Kind, object.name, err)
 	}
-	key, hash := appliedKey{object.kind.Kind, object.name}, sha256.Sum256(content)
-	if object.live != nil && ownedBy(object.live, s.server) && s.memory.isApplied(key, hash, object.live) {
+	hash := sha256.Sum256(content)
+	if object.live != nil && ownedBy(object.live, s.server) && s.memory.isApplied(object.ID, hash, object.live) {
 		return nil
 	}
 	if sent, err := r.send(ctx, s, object); err != nil || !sent {
 		return err
 	}
-	answer, ok := s.memory.noteApplied(key, hash, object.config)
-	switch {
-	case ok && object.kind.Kind == "Deployment":
-		s.appliedGeneration = answer.Generation
-	case object.kind.Kind == "Service":
-		s.serviceApplied = true
-	case object.name == workload.CatalogName(s.server):
-		s.catalogApplied = true
-	}
+	s.applied[object.ID] = s.memory.noteApplied(object.ID, hash, object.config)
 	return nil
 }
 
@@ -206,7 +197,7 @@ func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent b
 func (r *Reconciler) isForeign(ctx context.Context, s *state, object desired) (bool, error) {
 	foreign, err := r.findForeign(ctx, s, object)
 	if foreign != nil {
-		s.refuseForeign(object.kind.Kind, foreign)
+		s.refuseForeign(object.Kind.Kind, foreign)
 	}
 	return foreign != nil, err
 }
@@ -223,7 +214,7 @@ func (r *Reconciler) findForeign(ctx context.Context, s *state, object desired) 
 	if object.isOurs {
 		return nil, nil
 	}
-	found, err := find(ctx, r.Live, s.in(object.name), metadataOf(object.kind))
+	found, err := find(ctx, r.Live, s.in(object.name), metadataOf(object.Kind))
 	if err != nil || found == nil || ownedBy(found, s.server) {
 		return nil, err
 	}
@@ -277,9 +268,7 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 	if catalog == nil || catalog.Stored == nil || storedCatalog(s) == catalog.Summary.Catalog.Digest {
 		return nil
 	}
-	object := desired{
-		kind: configMapKind, name: workload.CatalogName(s.server), config: workload.CatalogConfigMap(s.server, *catalog.Stored), live: orNil(s.catalog),
-	}
+	object := r.desired(s, workload.ObjectCatalog, workload.Parts{Server: s.server, Catalog: catalog.Stored})
 	foreign, err := r.findForeign(ctx, s, object)
 	if err != nil {
 		return err
@@ -298,15 +287,16 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 // storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
 // somebody has changed it since it was applied.
 func storedCatalog(s *state) string {
-	if s.catalog == nil || !ownedBy(s.catalog, s.server) || s.memory.isEdited(appliedKey{configMapKind.Kind, s.catalog.Name}, s.catalog) {
+	live := s.live[workload.ObjectCatalog]
+	if live == nil || !ownedBy(live, s.server) || s.memory.isEdited(workload.ObjectCatalog, live) {
 		return ""
 	}
-	return s.catalog.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
+	return live.GetAnnotations()[mcpv1alpha1.AnnotationCatalogDigest]
 }
 
 // catalogConfigMap is the name of the ConfigMap with the catalog, if there is one of this server.
 func catalogConfigMap(s *state) string {
-	if s.catalogApplied || s.catalog != nil && ownedBy(s.catalog, s.server) {
+	if s.has(workload.ObjectCatalog) {
 		return workload.CatalogName(s.server)
 	}
 	return ""
@@ -317,7 +307,7 @@ func (r *Reconciler) prune(ctx context.Context, s *state) error {
 	if s.refusal != nil || s.rendered == nil || s.waiting != nil || s.hold {
 		return nil // what runs may still need it
 	}
-	for _, object := range s.unwanted() {
+	for _, object := range r.unwanted(s) {
 		if !ownedBy(object, s.server) {
 			continue
 		}
@@ -330,14 +320,16 @@ func (r *Reconciler) prune(ctx context.Context, s *state) error {
 }
 
 // unwanted is what is there and should not be.
-func (s *state) unwanted() []client.Object {
+func (r *Reconciler) unwanted(s *state) []client.Object {
 	var objects []client.Object
-	if s.disruption != nil && workload.PodDisruptionBudget(s.server) == nil {
-		objects = append(objects, s.disruption)
-	}
-	named := s.server.Spec.ServiceAccountName
-	if s.serviceAccount != nil && named != "" && named != s.serviceAccount.Name && s.isRolledOut() {
-		objects = append(objects, s.serviceAccount) // pods of the former template need it for as long as they run
+	for _, owned := range r.Owned {
+		live := s.live[owned.ID]
+		if live == nil || owned.IsUnwanted == nil || !owned.IsUnwanted(workload.Parts{Server: s.server}) {
+			continue
+		}
+		if !owned.IsUsedByPods || s.isRolledOut() {
+			objects = append(objects, live)
+		}
 	}
 	for i := keepsRevisions; i < len(s.revisions); i++ {
 		objects = append(objects, &s.revisions[i])
@@ -347,11 +339,10 @@ func (s *state) unwanted() []client.Object {
 
 // isRolledOut says whether all pods are of the template that was applied last.
 func (s *state) isRolledOut() bool {
-	d := s.deployment
-	return d != nil && s.appliedGeneration == 0 && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == d.Status.UpdatedReplicas
+	d := s.deployment()
+	_, applied := s.applied[workload.ObjectDeployment]
+	return d != nil && !applied && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == d.Status.UpdatedReplicas
 }
-
-type appliedKey struct{ kind, name string }
 
 type applied struct {
 	hash    [sha256.Size]byte
@@ -361,13 +352,13 @@ type applied struct {
 
 // isApplied says whether an object is as it was when the same was last applied, so that the API server
 // is not asked to do nothing.
-func (m *memory) isApplied(key appliedKey, hash [sha256.Size]byte, live client.Object) bool {
-	return live != nil && m.applied[key] == applied{hash, live.GetUID(), versionOf(live)}
+func (m *memory) isApplied(id workload.ObjectID, hash [sha256.Size]byte, live client.Object) bool {
+	return live != nil && m.applied[id] == applied{hash, live.GetUID(), versionOf(live)}
 }
 
 // isEdited says whether an object is not as it was left.
-func (m *memory) isEdited(key appliedKey, live client.Object) bool {
-	last, ok := m.applied[key]
+func (m *memory) isEdited(id workload.ObjectID, live client.Object) bool {
+	last, ok := m.applied[id]
 	return ok && (last.uid != live.GetUID() || last.version != versionOf(live))
 }
 
@@ -392,14 +383,14 @@ func answerOf(config runtime.ApplyConfiguration) (answer metav1.PartialObjectMet
 }
 
 // noteApplied remembers what was applied, and returns what the API server answered.
-func (m *memory) noteApplied(key appliedKey, hash [sha256.Size]byte, config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, ok bool) {
+func (m *memory) noteApplied(id workload.ObjectID, hash [sha256.Size]byte, config runtime.ApplyConfiguration) metav1.PartialObjectMetadata {
 	answer, err := answerOf(config)
 	if err != nil {
-		return answer, false // it will be applied again
+		return answer // it will be applied again
 	}
 	if m.applied == nil {
-		m.applied = map[appliedKey]applied{}
+		m.applied = map[workload.ObjectID]applied{}
 	}
-	m.applied[key] = applied{hash, answer.UID, versionOf(&answer)}
-	return answer, true
+	m.applied[id] = applied{hash, answer.UID, versionOf(&answer)}
+	return answer
 }

@@ -75,7 +75,7 @@ func (c *creations) inLine() int {
 // created: its retries back off by themselves, and a reconciliation that only joins the line would
 // make the work queue forget how often they failed.
 func (r *Reconciler) beginCreation(s *state) bool {
-	if s.deployment != nil || len(s.pods) > 0 || r.retries(s.name) > 0 {
+	if s.deployment() != nil || len(s.pods) > 0 || r.retries(s.name) > 0 {
 		return true
 	}
 	return r.creations.begin(s.name)

@@ -6,8 +6,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 func TestCreations(t *testing.T) {
@@ -78,7 +81,7 @@ func TestWhoWaitsToBeCreated(t *testing.T) {
 		may   bool
 	}{
 		"a new server waits":                       {state{name: types.NamespacedName{Name: "new"}}, false},
-		"a server with a Deployment does not":      {state{deployment: &appsv1.Deployment{}}, true},
+		"a server with a Deployment does not":      {state{live: map[workload.ObjectID]client.Object{workload.ObjectDeployment: &appsv1.Deployment{}}}, true},
 		"a server whose pods run does not":         {state{pods: make([]corev1.Pod, 1)}, true},
 		"a server that could not be made does not": {state{name: retried}, true}, // it would never back off
 	} {

@@ -27,6 +27,7 @@ const (
 	reasonSessionsFull      = "SessionsFull"
 	reasonServerCrashes     = "ServerCrashes"
 	reasonAdapterOld        = "AdapterOld"
+	reasonKindNotServed     = "KindNotServed"
 	reasonImageLate         = "ImageLate"
 	noteBytes               = 1000
 )

@@ -26,12 +26,12 @@ type serverKeys struct {
 
 // ensureKeys makes the server's keys if it has none, and reads them.
 func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
-	if s.keysSecret != nil {
-		if !metav1.IsControlledBy(s.keysSecret, s.server) {
-			s.refuseForeign("Secret", s.keysSecret)
+	if live := s.live[workload.ObjectKeys]; live != nil {
+		if !ownedBy(live, s.server) {
+			s.refuseForeign("Secret", live)
 			return nil
 		}
-		if keys, ok := s.memory.keys.of(s.keysSecret); ok {
+		if keys, ok := s.memory.keys.of(live); ok {
 			s.keys = keys
 			return nil
 		}
@@ -40,7 +40,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	if !metav1.IsControlledBy(secret, s.server) {
+	if !ownedBy(secret, s.server) {
 		s.refuseForeign("Secret", secret)
 		return nil
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 // keysOf gets the Secret with the keys, or creates it. For a new server, one request is enough.
 func (r *Reconciler) keysOf(ctx context.Context, s *state) (*corev1.Secret, error) {
 	name := s.in(workload.KeysSecretName(s.server))
-	if s.keysSecret != nil {
+	if s.live[workload.ObjectKeys] != nil {
 		if secret, err := find(ctx, r.Live, name, &corev1.Secret{}); secret != nil || err != nil {
 			return secret, err
 		}

@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 // memory is what the controller keeps of one server from one reconciliation to the next. Without it
 // the controller asks and writes more, and decides the same. No lock protects it, because
 // controller-runtime never reconciles one server twice at a time.
 type memory struct {
-	applied map[appliedKey]applied // what was applied last, and what came of it
+	applied map[workload.ObjectID]applied // what was applied last, and what came of it
 	keys    knownKeys
 	warned  map[string]bool      // reasons of warning Events, until the reason is gone
 	refused map[types.UID]uint64 // refusals of each pod that were told

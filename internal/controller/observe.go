@@ -9,10 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,49 +19,22 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
-
-// Kinds of which the cache has the metadata only.
-var (
-	secretKind         = corev1.SchemeGroupVersion.WithKind("Secret")
-	configMapKind      = corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	serviceAccountKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
-)
 
 // observe reads everything that belongs to the server, and what is known of its
 // instances.
 func (r *Reconciler) observe(ctx context.Context, s *state) error {
-	var err error
-	key := func(name string) types.NamespacedName {
-		return types.NamespacedName{Namespace: s.name.Namespace, Name: name}
-	}
-	if s.deployment, err = find(ctx, r.Client, s.name, &appsv1.Deployment{}); err != nil {
-		return err
-	}
-	if s.service, err = find(ctx, r.Client, s.name, &corev1.Service{}); err != nil {
-		return err
-	}
-	if s.disruption, err = find(ctx, r.Client, s.name, &policyv1.PodDisruptionBudget{}); err != nil {
-		return err
-	}
-	if s.serviceAccount, err = r.findMetadata(ctx, serviceAccountKind, s.name); err != nil {
-		return err
-	}
-	if s.catalog, err = r.findMetadata(ctx, configMapKind, key(workload.CatalogName(s.server))); err != nil {
-		return err
-	}
-	if s.settingsMap, err = r.findMetadata(ctx, configMapKind, key(workload.SettingsName(s.server))); err != nil {
-		return err
-	}
-	if s.keysSecret, err = r.findMetadata(ctx, secretKind, key(workload.KeysSecretName(s.server))); err != nil {
-		return err
+	for _, owned := range r.Owned {
+		if owned.Name == nil || owned.IsOptional && !r.optional.isServed(owned.Kind) {
+			continue
+		}
+		live, err := find(ctx, r.readerOf(owned), s.in(owned.Name(s.server)), newObject(owned.Kind))
+		if err != nil {
+			return err
+		}
+		if live != nil {
+			s.live[owned.ID] = live
+		}
 	}
 	if err := r.observePods(ctx, s); err != nil {
 		return err
@@ -73,6 +44,18 @@ func (r *Reconciler) observe(ctx context.Context, s *state) error {
 	}
 	s.results = r.Prober.Results(s.name)
 	return nil
+}
+
+// readerOf reads objects of a kind from the cache that has them.
+func (r *Reconciler) readerOf(owned workload.Owned) client.Reader {
+	switch {
+	case owned.IsOptional:
+		return r.optional.cache
+	case isMetadataOnly(owned.Kind):
+		return r.Metadata
+	default:
+		return r.Client
+	}
 }
 
 // find gets an object, or nil if there is none.
@@ -86,12 +69,6 @@ func find[T client.Object](ctx context.Context, reader client.Reader, key types.
 		return none, nil
 	}
 	return none, fmt.Errorf("get %T %s: %w", object, key, err)
-}
-
-func (r *Reconciler) findMetadata(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return find(ctx, r.Metadata, key, object)
 }
 
 func (r *Reconciler) observePods(ctx context.Context, s *state) error {

@@ -23,7 +23,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	}
 	observed := status.Observed{
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
-		Deployment: s.deployment, Applied: s.appliedGeneration, Template: templateName(s), Pods: s.pods, Results: s.results,
+		Deployment: s.deployment(), Applied: s.applied[workload.ObjectDeployment].Generation, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: r.resolvedImage(s), PodTemplate: templateStatus(s), CatalogConfigMap: catalogConfigMap(s),
 		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s), HasAffinity: hasAffinity(s),
 		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s),
@@ -73,7 +73,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 // addressOf is the URL of the server, or empty while there is no Service of its own. A Service
 // of that name may belong to another owner, and clients would send it their tokens.
 func addressOf(s *state) string {
-	if !s.serviceApplied && (s.service == nil || !ownedBy(s.service, s.server)) {
+	if !s.has(workload.ObjectService) {
 		return ""
 	}
 	return workload.URL(s.server)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,27 +13,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// What the manager may do, in one place: whoever adds a right changes this list, and
-// whoever reviews the change sees it. There is no right to update or delete what holds
-// data, none on pods but to read them, and none on roles.
+// rights are what the manager may do besides what it does with the objects of servers, which the table
+// of these says. A reviewer of a change sees every new right here. There is none on pods but to read
+// them, and none on roles.
 var rights = map[string]map[string]string{
 	"ClusterRole manager-role": {
-		"apps/controllerrevisions":                  "create delete get list watch",
-		"apps/deployments":                          "create get list patch watch",
 		"authentication.k8s.io/tokenreviews":        "create",
 		"authorization.k8s.io/subjectaccessreviews": "create",
-		"configmaps":                                "create get list patch watch",
 		"events.k8s.io/events":                      "create patch",
 		"mcp.slipway.dev/mcpservers":                "get list watch",
 		"mcp.slipway.dev/mcpservers/finalizers":     "update",
 		"mcp.slipway.dev/mcpservers/status":         "patch",
 		"pods":                                      "get list watch",
-		"policy/poddisruptionbudgets":               "create delete get list patch watch",
-		"secrets":                                   "create get list watch",
-		"serviceaccounts":                           "create delete get list patch watch",
-		"services":                                  "create get list patch watch",
 	},
 	"Role manager-role": {
 		"coordination.k8s.io/leases": "create get update",
@@ -40,7 +36,21 @@ var rights = map[string]map[string]string{
 	},
 }
 
+// kept are the resources that the manager never deletes: they hold data, or clients depend on them.
+var kept = []string{"secrets", "configmaps", "services", "deployments"}
+
 func TestRights(t *testing.T) {
+	want := map[string]map[string]string{"Role manager-role": rights["Role manager-role"], "ClusterRole manager-role": maps.Clone(rights["ClusterRole manager-role"])}
+	for _, owned := range workload.AllOwned() {
+		resource := strings.TrimPrefix(owned.Kind.Group+"/"+owned.Resource, "/")
+		if other, ok := want["ClusterRole manager-role"][resource]; ok && other != owned.Verbs() {
+			t.Errorf("the table has two opinions of %s: %q and %q", resource, other, owned.Verbs())
+		}
+		want["ClusterRole manager-role"][resource] = owned.Verbs()
+		if owned.IsUnwanted != nil && slices.Contains(kept, owned.Resource) {
+			t.Errorf("the table has the manager delete %s", resource)
+		}
+	}
 	content, err := os.ReadFile("../../config/rbac/role.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +77,7 @@ func TestRights(t *testing.T) {
 		}
 		got[role.Kind+" "+role.Name] = granted
 	}
-	if diff := cmp.Diff(rights, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 }

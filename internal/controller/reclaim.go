@@ -15,34 +15,25 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// claims are the parts of objects that are ours alone. What others write anywhere else,
-// such as a cloud's address or finalizer, or the annotations of tools that restart
-// pods, is theirs.
-var claims = map[string][]fieldpath.Path{
-	"Service":    {fieldpath.MakePathOrDie("spec", "ports"), fieldpath.MakePathOrDie("spec", "selector")},
-	"Deployment": {fieldpath.MakePathOrDie("spec", "template", "spec"), fieldpath.MakePathOrDie("spec", "strategy")},
-}
-
 // reclaim makes fields ours that another manager has written where everything is ours.
 // Applying then removes what is not wanted: by itself it leaves alone what others have
 // added to a list, such as a renamed port beside the one with our name. What is not ours
 // alone it leaves to the other manager: see yieldAffinity.
 func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) error {
-	claimed := claims[object.kind.Kind]
-	if claimed == nil {
+	if object.Claims == nil {
 		return nil
 	}
-	live := metadataOf(object.kind)
+	live := metadataOf(object.Kind)
 	if err := r.Live.Get(ctx, s.in(object.name), live); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil // it went away; applying makes it anew
 		}
-		return fmt.Errorf("get %s %s: %w", object.kind.Kind, s.in(object.name), err)
+		return fmt.Errorf("get %s %s: %w", object.Kind.Kind, s.in(object.name), err)
 	}
 	if err := yieldAffinity(object.config, live.ManagedFields); err != nil {
 		return err
 	}
-	fields, changed, err := moveFields(live.ManagedFields, claimed)
+	fields, changed, err := moveFields(live.ManagedFields, object.Claims)
 	if err != nil || !changed {
 		return err
 	}
@@ -51,7 +42,7 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion}, // or a conflict
 	})
 	if err != nil {
-		return fmt.Errorf("reclaim %s %s: %w", object.kind.Kind, s.in(object.name), err)
+		return fmt.Errorf("reclaim %s %s: %w", object.Kind.Kind, s.in(object.name), err)
 	}
 	err = r.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsConflict(err) {
@@ -59,7 +50,7 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reclaim %s %s: %w", object.kind.Kind, s.in(object.name), err)
+		return fmt.Errorf("reclaim %s %s: %w", object.Kind.Kind, s.in(object.name), err)
 	}
 	return nil
 }

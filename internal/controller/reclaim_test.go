@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 func wrote(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
@@ -57,26 +60,26 @@ func TestMoveFields(t *testing.T) {
 	)
 	ours := wrote("slipway", apply, "", port80)
 	for name, test := range map[string]struct {
-		kind    string
+		id      workload.ObjectID
 		entries []metav1.ManagedFieldsEntry
 		want    []string // managers with their fields; nil if nothing is moved
 	}{
-		"nobody else": {"Service", []metav1.ManagedFieldsEntry{ours}, nil},
-		"an edit": {"Service", []metav1.ManagedFieldsEntry{ours, wrote("kubectl-edit", update, "", port81)}, []string{
+		"nobody else": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours}, nil},
+		"an edit": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("kubectl-edit", update, "", port81)}, []string{
 			`slipway {"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{}},"k:{\"port\":81}":{".":{},"f:name":{}}}}}`,
 		}},
-		"a cloud's own": {"Service", []metav1.ManagedFieldsEntry{ours, wrote("cloud", update, "", cloud)}, nil},
-		"a cloud and more": {"Service", []metav1.ManagedFieldsEntry{ours, wrote("cloud", update, "", both)}, []string{
+		"a cloud's own": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("cloud", update, "", cloud)}, nil},
+		"a cloud and more": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("cloud", update, "", both)}, []string{
 			`slipway {"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{}},"k:{\"port\":81}":{".":{},"f:name":{}}}}}`,
 			"cloud " + cloud,
 		}},
-		"through a subresource": {"Service", []metav1.ManagedFieldsEntry{ours, wrote("status", update, "status", port81)}, nil},
-		"applied by others":     {"Service", []metav1.ManagedFieldsEntry{ours, wrote("gitops", apply, "", port81)}, nil},
-		"a restart":             {"Deployment", []metav1.ManagedFieldsEntry{ours, wrote("kubectl-rollout", update, "", restart)}, nil},
-		"never applied":         {"Service", []metav1.ManagedFieldsEntry{wrote("kubectl-edit", update, "", port81)}, nil},
+		"through a subresource": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("status", update, "status", port81)}, nil},
+		"applied by others":     {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("gitops", apply, "", port81)}, nil},
+		"a restart":             {workload.ObjectDeployment, []metav1.ManagedFieldsEntry{ours, wrote("kubectl-rollout", update, "", restart)}, nil},
+		"never applied":         {workload.ObjectService, []metav1.ManagedFieldsEntry{wrote("kubectl-edit", update, "", port81)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			moved, changed, err := moveFields(test.entries, claims[test.kind])
+			moved, changed, err := moveFields(test.entries, claimsOf(test.id))
 			if err != nil || changed != (test.want != nil) {
 				t.Fatalf("changed %t, %v", changed, err)
 			}
@@ -89,7 +92,17 @@ func TestMoveFields(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := moveFields([]metav1.ManagedFieldsEntry{ours, wrote("nonsense", update, "", `{`)}, claims["Service"]); err == nil {
+	if _, _, err := moveFields([]metav1.ManagedFieldsEntry{ours, wrote("nonsense", update, "", `{`)}, claimsOf(workload.ObjectService)); err == nil {
 		t.Error("nonsense was understood")
 	}
+}
+
+// claimsOf are the claims of one row of the table.
+func claimsOf(id workload.ObjectID) []fieldpath.Path {
+	for _, owned := range workload.AllOwned() {
+		if owned.ID == id {
+			return owned.Claims
+		}
+	}
+	return nil
 }

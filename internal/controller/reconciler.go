@@ -54,6 +54,8 @@ type Options struct {
 	Prober Prober
 	// Registries are those that may be asked.
 	Registries registry.Policy
+	// Owned is what servers may have, in the order in which it is applied.
+	Owned []workload.Owned
 	// Adapter is what pods get.
 	Adapter workload.Adapter
 	// OnOperatorUpgrade says whether running pods get it, if the spec does not say; Ignore if
@@ -91,6 +93,7 @@ type Reconciler struct {
 	creations  creations
 	rollouts   rollouts
 	references referenceIndex
+	optional   optionalKinds
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 
 	idleWrites     prometheus.Counter                        // status writes without effect

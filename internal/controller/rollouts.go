@@ -156,7 +156,7 @@ func (s *state) rolloutSince() time.Time {
 	if !s.serves() && !isRecreated {
 		return time.Time{}
 	}
-	if s.deployment != nil && isDone(s.deployment) && templateOf(s.deployment) == templateName(s) {
+	if deployment := s.deployment(); deployment != nil && isDone(deployment) && templateOf(deployment) == templateName(s) {
 		return time.Time{}
 	}
 	return s.revisions[0].CreationTimestamp.Time

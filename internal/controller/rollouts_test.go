@@ -130,11 +130,11 @@ func TestRolloutSince(t *testing.T) {
 		counts bool
 	}{
 		"new pods are not there yet":        {func(*state) {}, true},
-		"all pods are new":                  {func(s *state) { s.deployment.Status.UpdatedReplicas = 2 }, false},
-		"one of them is not available":      {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.AvailableReplicas = 2, 1 }, true},
-		"the Deployment controller is late": {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Status.ObservedGeneration = 2, 4 }, true},
-		"the template is not applied yet":   {func(s *state) { s.deployment.Status.UpdatedReplicas, s.current.Template = 2, []byte(`{}`) }, true},
-		"there is no Deployment":            {func(s *state) { s.deployment = nil }, true},
+		"all pods are new":                  {func(s *state) { s.deployment().Status.UpdatedReplicas = 2 }, false},
+		"one of them is not available":      {func(s *state) { s.deployment().Status.UpdatedReplicas, s.deployment().Status.AvailableReplicas = 2, 1 }, true},
+		"the Deployment controller is late": {func(s *state) { s.deployment().Status.UpdatedReplicas, s.deployment().Status.ObservedGeneration = 2, 4 }, true},
+		"the template is not applied yet":   {func(s *state) { s.deployment().Status.UpdatedReplicas, s.current.Template = 2, []byte(`{}`) }, true},
+		"there is no Deployment":            {func(s *state) { delete(s.live, workload.ObjectDeployment) }, true},
 		"the user began it":                 {func(s *state) { s.revisions[0].Annotations = nil }, false},
 		"there is nothing to restart":       {func(s *state) { s.server.Spec.Suspend = true }, false},
 		"no pod is ready":                   {func(s *state) { s.pods[0].Status.Conditions = nil }, false},
@@ -145,8 +145,8 @@ func TestRolloutSince(t *testing.T) {
 			s.pods, s.server.Spec.Rollout.Strategy, s.server.Spec.Suspend = nil, mcpv1alpha1.RolloutRecreate, true
 		}, false},
 		"there is no template":                {func(s *state) { s.current = nil }, false},
-		"pods are missing":                    {func(s *state) { s.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 5} }, true},
-		"as many as there should be, no more": {func(s *state) { s.deployment.Status.UpdatedReplicas, s.deployment.Spec.Replicas = 2, new(int32(3)) }, true},
+		"pods are missing":                    {func(s *state) { s.deployment().Status = appsv1.DeploymentStatus{ObservedGeneration: 5} }, true},
+		"as many as there should be, no more": {func(s *state) { s.deployment().Status.UpdatedReplicas, s.deployment().Spec.Replicas = 2, new(int32(3)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState(&mcpv1alpha1.MCPServer{}, noon)
@@ -155,10 +155,11 @@ func TestRolloutSince(t *testing.T) {
 				CreationTimestamp: metav1.NewTime(noon), Annotations: map[string]string{mcpv1alpha1.AnnotationCause: causeUpgrade},
 			}}}
 			s.pods = []corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
-			s.deployment = &appsv1.Deployment{}
-			s.deployment.Generation, s.deployment.Spec.Replicas = 5, new(int32(2))
-			s.deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: "new"}
-			s.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}
+			deployment := &appsv1.Deployment{}
+			s.live[workload.ObjectDeployment] = deployment
+			deployment.Generation, deployment.Spec.Replicas = 5, new(int32(2))
+			deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: "new"}
+			deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}
 			test.change(s)
 			s.rendered = s.current
 			if got := s.rolloutSince(); got.Equal(noon) != test.counts {

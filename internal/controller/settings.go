@@ -20,7 +20,5 @@ func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
 	if s.keys == nil { // what would use it cannot be there
 		return nil
 	}
-	return r.applyOne(ctx, s, desired{
-		kind: configMapKind, name: workload.SettingsName(s.server), config: workload.SettingsConfigMap(s.server, s.settings), live: orNil(s.settingsMap),
-	})
+	return r.applyOne(ctx, s, r.desired(s, workload.ObjectSettings, workload.Parts{Server: s.server, Settings: s.settings}))
 }

@@ -8,10 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
@@ -20,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -41,28 +37,6 @@ const (
 	// was installed before its CRD waits and says why, on /readyz.
 	crdPatience = 365 * 24 * time.Hour
 )
-
-// CacheByObject says what of each kind the manager's cache holds: of most kinds what
-// belongs to MCPServers, and of pods only what a status is computed from.
-func CacheByObject() map[client.Object]cache.ByObject {
-	ours := labels.SelectorFromSet(labels.Set{mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy})
-	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:            {Label: ours, Transform: trimDeployment},
-		&appsv1.ControllerRevision{}:    {Label: ours},
-		&corev1.Service{}:               {Label: ours},
-		&policyv1.PodDisruptionBudget{}: {Label: ours},
-		&corev1.Pod{}:                   {Label: ours, Transform: trimPod},
-		&corev1.Secret{}:                {Label: ours},
-		&corev1.ConfigMap{}:             {Label: ours},
-		&corev1.ServiceAccount{}:        {Label: ours},
-	}
-}
-
-// Uncached are the kinds of which the cache has the metadata only: whole objects are
-// read from the API server.
-func Uncached() []client.Object {
-	return []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}}
-}
 
 // Trim drops from any object what the controller does not read. Annotations of objects of
 // which the cache has the metadata only can be large, and even hold what is secret. What
@@ -116,20 +90,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return fmt.Errorf("watch what MCPServers refer to: %w", err)
 		}
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
+	if err := r.setUpOptional(mgr); err != nil {
+		return err
+	}
+	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("mcpserver").
 		For(&mcpv1alpha1.MCPServer{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Owns(&appsv1.Deployment{}).
-		Owns(&appsv1.ControllerRevision{}). // so that the controller replaces a deleted one at once
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&corev1.Pod{}, newPodHandler()).
-		Watches(metadataOf(serviceAccountKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
-		Watches(metadataOf(secretKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
-		Watches(metadataOf(configMapKind), handler.EnqueueRequestsFromMapFunc(serverOfOwned), builder.OnlyMetadata).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
+	for _, kind := range watchedKinds(r.Owned) {
+		watches.Watches(kind.object, kind.handler)
+	}
+	err = watches.
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
 			r.startBackground(ctx, queue)
+			go r.findOptional(ctx)
 			return r.startInformers(ctx, mgr.GetCache())
 		})).
 		WithOptions(controller.Options{
@@ -148,12 +122,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func isMCPServer(owner *metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(owner.APIVersion, "/")
 	return owner.Kind == "MCPServer" && group == mcpv1alpha1.SchemeGroupVersion.Group
-}
-
-func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return object
 }
 
 // serverOfOwned names the server that owns an object.

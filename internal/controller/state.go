@@ -5,7 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,18 +23,12 @@ type state struct {
 	now    time.Time
 	memory *memory
 
-	// What was observed; nil is what is not there.
-	deployment     *appsv1.Deployment
-	service        *corev1.Service
-	serviceAccount *metav1.PartialObjectMetadata
-	disruption     *policyv1.PodDisruptionBudget
-	catalog        *metav1.PartialObjectMetadata
-	settingsMap    *metav1.PartialObjectMetadata
-	keysSecret     *metav1.PartialObjectMetadata
-	revisions      []appsv1.ControllerRevision // newest first
-	current        *workload.Rendered          // of the newest revision
-	pods           []corev1.Pod
-	results        map[types.UID]prober.Result
+	// What was observed.
+	live      map[workload.ObjectID]client.Object // without what is not there
+	revisions []appsv1.ControllerRevision         // newest first
+	current   *workload.Rendered                  // of the newest revision
+	pods      []corev1.Pod
+	results   map[types.UID]prober.Result
 
 	// What was decided.
 	keys       *serverKeys // nil as long as there are none
@@ -48,15 +41,29 @@ type state struct {
 	refusal    *status.Obstacle // the user must act
 	waiting    *status.Obstacle // time will tell
 
-	appliedGeneration int64 // of the Deployment, if it was applied
-	serviceApplied    bool
-	catalogApplied    bool
+	applied map[workload.ObjectID]metav1.PartialObjectMetadata // what the API server answered
 
 	requeueAfter time.Duration
 }
 
 func newState(server *mcpv1alpha1.MCPServer, now time.Time) *state {
-	return &state{server: server, name: client.ObjectKeyFromObject(server), now: now, memory: &memory{}}
+	return &state{
+		server: server, name: client.ObjectKeyFromObject(server), now: now, memory: &memory{},
+		live: map[workload.ObjectID]client.Object{}, applied: map[workload.ObjectID]metav1.PartialObjectMetadata{},
+	}
+}
+
+// deployment is the Deployment as it was observed; nil if there is none.
+func (s *state) deployment() *appsv1.Deployment {
+	deployment, _ := s.live[workload.ObjectDeployment].(*appsv1.Deployment)
+	return deployment
+}
+
+// has says whether the server has an object of its own.
+func (s *state) has(id workload.ObjectID) bool {
+	_, applied := s.applied[id]
+	live := s.live[id]
+	return applied || live != nil && ownedBy(live, s.server)
 }
 
 // refuse notes why the server cannot be accepted; the first reason counts.

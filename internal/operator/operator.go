@@ -42,7 +42,9 @@ const (
 type Options struct {
 	Config  config.Manager
 	Adapter workload.Adapter
-	Build   version.Info
+	// Owned is what MCPServers become; workload.AllOwned if nil.
+	Owned []workload.Owned
+	Build version.Info
 	// Metrics is where the operator registers its metrics.
 	Metrics prometheus.Registerer
 	// Adjust changes what the configuration has no field for; it may be nil.
@@ -51,7 +53,10 @@ type Options struct {
 
 // New returns a manager that runs an operator once it is started.
 func New(server *rest.Config, o Options) (manager.Manager, error) {
-	options, err := managerOptions(o.Config)
+	if o.Owned == nil {
+		o.Owned = workload.AllOwned()
+	}
+	options, err := managerOptions(o.Config, o.Owned)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +82,7 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 		Events:     mgr.GetEventRecorder("slipway"),
 		Images:     &controller.ImageSource{Reader: mgr.GetAPIReader(), Resolver: resolver},
 		Registries: registry.Policy{Disabled: cfg.Registry.Mode == config.RegistryDisabled, Hosts: cfg.Registry.AllowedHosts},
+		Owned:      o.Owned,
 		Adapter:    o.Adapter, OnOperatorUpgrade: mcpv1alpha1.RolloutPolicy(cfg.Rollouts.OnOperatorUpgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
 		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
 		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
@@ -101,7 +107,7 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 	return errors.Join(problems...)
 }
 
-func managerOptions(cfg config.Manager) (manager.Options, error) {
+func managerOptions(cfg config.Manager, owned []workload.Owned) (manager.Options, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), mcpv1alpha1.AddToScheme(scheme)); err != nil {
 		return manager.Options{}, fmt.Errorf("register API types: %w", err)
@@ -110,7 +116,7 @@ func managerOptions(cfg config.Manager) (manager.Options, error) {
 	if err != nil {
 		return manager.Options{}, err
 	}
-	cacheOptions := cache.Options{DefaultTransform: controller.Trim, ByObject: controller.CacheByObject()}
+	cacheOptions := cache.Options{DefaultTransform: controller.Trim, ByObject: controller.CacheByObject(owned)}
 	if len(cfg.Namespaces) > 0 {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{}
 		for _, namespace := range cfg.Namespaces {
@@ -121,7 +127,7 @@ func managerOptions(cfg config.Manager) (manager.Options, error) {
 	return manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions,
-		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}},
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached(owned)}},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  cfg.Health.BindAddress,
 		LeaderElection:          election.Enabled,

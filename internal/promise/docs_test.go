@@ -8,16 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/slipway-mcp/slipway/test/doctable"
 )
 
 var update = flag.Bool("update", false, "write the table into the documentation")
 
-const (
-	root  = "../.."
-	begin = "<!-- promises: written by go test ./internal/promise -update -->\n"
-	end   = "<!-- end of promises -->\n"
-)
+const root = "../.."
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -29,21 +25,7 @@ func read(t *testing.T, path string) string {
 }
 
 func TestTableInTheDocumentation(t *testing.T) {
-	const path = "docs/promises.md"
-	before, rest, found := strings.Cut(read(t, path), begin)
-	table, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s lacks a marker, %q or %q", path, begin, end)
-	}
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, path), []byte(before+begin+Table()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(Table(), table); diff != "" {
-		t.Errorf("%s is not what the constants say; go test ./internal/promise -update writes it (-want +got):\n%s", path, diff)
-	}
+	doctable.Check(t, root+"/docs/promises.md", "promises", Table(), "go test ./internal/promise -update", *update)
 }
 
 // What other pages say of a promise has the promised number.

@@ -15,12 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	kindschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -160,13 +160,43 @@ func encode(t *testing.T, object any) []byte {
 	return text
 }
 
-func settingsOf(t *testing.T, in Input) *corev1ac.ConfigMapApplyConfiguration {
+// objectParts are what the objects of a case are built from.
+func objectParts(t *testing.T, in Input) Parts {
 	t.Helper()
 	document, err := Settings(in.Server, in.ClusterDomain).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return SettingsConfigMap(in.Server, document)
+	template, err := PodTemplate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parts{Server: in.Server, Template: template, Settings: document, Catalog: &Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}}
+}
+
+// build builds every object of a case that is applied.
+func build(t *testing.T, in Input) []any {
+	t.Helper()
+	parts := objectParts(t, in)
+	objects := []any{parts.Template}
+	for _, owned := range AllOwned() {
+		if owned.Build == nil {
+			continue
+		}
+		if object := owned.Build(parts); object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// kindOf is an empty object of a kind that Kubernetes itself has, or nil.
+func kindOf(kind kindschema.GroupVersionKind) any {
+	object, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return nil
+	}
+	return object
 }
 
 func TestGolden(t *testing.T) {
@@ -174,17 +204,13 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := readInput(t, name)
 			file := func(name string) string { return filepath.Join("testdata", filepath.Base(t.Name()), name) }
-			template, err := PodTemplate(in)
-			if err != nil {
-				t.Fatal(err)
+			parts := objectParts(t, in)
+			for _, owned := range AllOwned() {
+				// What depends on little of the spec is looked at with all of it, and with the longest name.
+				if owned.Build != nil && (!owned.HasStep || name == "everything" || name == "long-name") {
+					golden(t, file(string(owned.ID)+".yaml"), owned.Build(parts), kindOf(owned.Kind))
+				}
 			}
-			golden(t, file("deployment.yaml"), Deployment(in.Server, template), &appsv1.Deployment{})
-			golden(t, file("service.yaml"), Service(in.Server), &corev1.Service{})
-			if name == "everything" {
-				golden(t, file("settings.yaml"), settingsOf(t, in), &corev1.ConfigMap{})
-			}
-			golden(t, file("serviceaccount.yaml"), ServiceAccount(in.Server), &corev1.ServiceAccount{})
-			golden(t, file("poddisruptionbudget.yaml"), PodDisruptionBudget(in.Server), &policyv1.PodDisruptionBudget{})
 		})
 	}
 }
@@ -204,8 +230,6 @@ func TestGoldenOthers(t *testing.T) {
 	in := readInput(t, "long-name")
 	file := func(name string) string { return filepath.Join("testdata", "long-name", name) }
 	golden(t, file("secret.yaml"), KeysSecret(in.Server, testKey(t, "00"), testKey(t, "ff")), nil)
-	golden(t, file("settings.yaml"), settingsOf(t, in), &corev1.ConfigMap{})
-	golden(t, file("catalog.yaml"), CatalogConfigMap(in.Server, Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}), &corev1.ConfigMap{})
 	golden(t, file("catalog-trimmed.yaml"), CatalogConfigMap(in.Server,
 		Catalog{Digest: "sha256:cd", JSON: []byte(`{}`), Trimmed: "the schemas of 12 tools were left out"}), &corev1.ConfigMap{})
 	revision, err := Revision(in.Server, Rendered{
@@ -228,14 +252,7 @@ func TestGoldenOthers(t *testing.T) {
 func TestDeterminism(t *testing.T) {
 	in := readInput(t, "everything")
 	render := func() []byte {
-		template, err := PodTemplate(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		encoded, err := json.Marshal([]any{
-			Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server),
-			settingsOf(t, in), InputsOf(in.Server, "r"),
-		})
+		encoded, err := json.Marshal(append(build(t, in), InputsOf(in.Server, "r")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,11 +272,7 @@ func TestPurity(t *testing.T) {
 	for _, name := range cases(t) {
 		in, want := readInput(t, name), readInput(t, name)
 		for range 2 {
-			template, err := PodTemplate(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, config := range []any{template, Deployment(in.Server, template), Service(in.Server), ServiceAccount(in.Server), PodDisruptionBudget(in.Server), settingsOf(t, in)} {
+			for _, config := range build(t, in) {
 				scribble(t, config)
 			}
 			_ = InputsOf(in.Server, "r")

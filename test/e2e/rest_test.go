@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/promise"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 var _ = Describe("At rest", Label("slow"), func() {
@@ -49,11 +49,15 @@ var _ = Describe("At rest", Label("slow"), func() {
 func versions(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
-	for kind, list := range map[string]client.ObjectList{
-		"MCPServer": &mcpv1alpha1.MCPServerList{}, "Deployment": &appsv1.DeploymentList{},
-		"Service": &corev1.ServiceList{}, "ServiceAccount": &corev1.ServiceAccountList{}, "Secret": &corev1.SecretList{},
-		"ConfigMap": &corev1.ConfigMapList{}, "ControllerRevision": &appsv1.ControllerRevisionList{}, "Event": &corev1.EventList{},
-	} {
+	lists := map[string]client.ObjectList{"MCPServer": &mcpv1alpha1.MCPServerList{}, "Event": &corev1.EventList{}}
+	for _, owned := range workload.AllOwned() {
+		if !owned.IsOptional {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(owned.Kind.GroupVersion().WithKind(owned.Kind.Kind + "List"))
+			lists[owned.Kind.Kind] = list
+		}
+	}
+	for kind, list := range lists {
 		Expect(cluster.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 		Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			object, err := meta.Accessor(item)

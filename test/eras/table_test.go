@@ -10,34 +10,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/slipway-mcp/slipway/test/doctable"
 )
 
 var update = flag.Bool("update", false, "write the table into the documentation")
 
-const (
-	root  = "../.."
-	begin = "<!-- matrix -->\n"
-	end   = "<!-- /matrix -->\n"
-)
+const root = "../.."
 
 func TestTableInTheDocumentation(t *testing.T) {
-	const path = "docs/protocol.md"
-	before, rest, found := strings.Cut(read(t, path), begin)
-	documented, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s lacks a marker, %q or %q", path, begin, end)
-	}
-	want := table(t)
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, path), []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, documented); diff != "" {
-		t.Errorf("%s is not what is expected; go test ./test/eras -update writes it (-want +got):\n%s", path, diff)
-	}
+	doctable.Check(t, root+"/docs/protocol.md", "matrix", table(t), "go test ./test/eras -update", *update)
 }
 
 // table is the matrix in Markdown, with a note for each of the limits.

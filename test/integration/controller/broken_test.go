@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,10 +25,10 @@ import (
 func everything(t *testing.T, namespace string) string {
 	t.Helper()
 	var text strings.Builder
-	for _, list := range []client.ObjectList{
-		&mcpv1alpha1.MCPServerList{}, &appsv1.DeploymentList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
-		&corev1.ConfigMapList{}, &policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &eventsv1.EventList{},
-	} {
+	lists := ownedLists()
+	delete(lists, "Secret")
+	lists["MCPServer"], lists["Pod"], lists["Event"] = &mcpv1alpha1.MCPServerList{}, &corev1.PodList{}, &eventsv1.EventList{}
+	for _, list := range lists {
 		for _, object := range listed(t, namespace, list) {
 			encoded, err := json.Marshal(object)
 			if err != nil {

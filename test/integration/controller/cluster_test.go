@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -54,7 +55,7 @@ func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	if err := errors.Join(os.MkdirAll(dir, 0o700), clientgoscheme.AddToScheme(c.scheme), mcpv1alpha1.AddToScheme(c.scheme)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700), clientgoscheme.AddToScheme(c.scheme), mcpv1alpha1.AddToScheme(c.scheme), apiextensionsv1.AddToScheme(c.scheme)); err != nil {
 		return c, err
 	}
 	if c.network, err = loopback.Claim(ctx); err != nil {

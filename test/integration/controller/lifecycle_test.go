@@ -11,12 +11,13 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/workload"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -83,7 +84,7 @@ func TestCreateToReady(t *testing.T) {
 	g.Expect(stored.Tools).To(HaveLen(len(got.Catalog.Tools)))
 }
 
-// Everything that was made is gone with the server.
+// A server may have one object of each row of the table, and everything is gone with the server.
 func TestDeletionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -92,9 +93,13 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	server.Spec.Replicas = new(int32(2)) // with a PodDisruptionBudget
 	create(t, server)
 	eventually(t, server, "Ready", "True Ready")
-	NewWithT(t).Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(ConsistOf(
-		"Deployment echo", "Service echo", "ServiceAccount echo", "PodDisruptionBudget echo", "Secret echo-keys",
-		"ConfigMap echo-catalog", "ConfigMap echo-adapter", HavePrefix("ControllerRevision echo-")))
+	want := []any{HavePrefix("ControllerRevision echo-")}
+	for _, owned := range workload.AllOwned() {
+		if owned.Name != nil && !owned.IsOptional {
+			want = append(want, owned.Kind.Kind+" "+owned.Name(server))
+		}
+	}
+	NewWithT(t).Eventually(owned).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(ConsistOf(want...))
 	if err := shared.client.Delete(t.Context(), server); err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +111,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 func owned(t *testing.T, namespace string) []string {
 	t.Helper()
 	var all []string
-	for kind, list := range map[string]client.ObjectList{
-		"Deployment": &appsv1.DeploymentList{}, "ControllerRevision": &appsv1.ControllerRevisionList{}, "Service": &corev1.ServiceList{},
-		"ServiceAccount": &corev1.ServiceAccountList{}, "Secret": &corev1.SecretList{}, "ConfigMap": &corev1.ConfigMapList{},
-		"PodDisruptionBudget": &policyv1.PodDisruptionBudgetList{},
-	} {
+	for kind, list := range ownedLists() {
 		for _, object := range listed(t, namespace, list) {
 			if metav1.GetControllerOf(object) != nil {
 				all = append(all, kind+" "+object.GetName())
@@ -118,6 +119,17 @@ func owned(t *testing.T, namespace string) []string {
 		}
 	}
 	return all
+}
+
+// ownedLists are empty lists of all kinds that a server owns, by kind.
+func ownedLists() map[string]client.ObjectList {
+	lists := map[string]client.ObjectList{}
+	for _, owned := range workload.AllOwned() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(owned.Kind.GroupVersion().WithKind(owned.Kind.Kind + "List"))
+		lists[owned.Kind.Kind] = list
+	}
+	return lists
 }
 
 func podNames(t *testing.T, namespace string) []string {

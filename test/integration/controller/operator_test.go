@@ -70,6 +70,7 @@ type operatorOptions struct {
 	workers     int // as many as by default, if 0
 	registries  registry.Policy
 	users       workload.UserPolicy
+	owned       []workload.Owned
 }
 
 // configuration is that of a manager which looks at one namespace, alone and without ports.
@@ -102,7 +103,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	log := &logBuffer{}
 	metrics := prometheus.NewRegistry()
 	mgr, err := wiring.New(o.config, wiring.Options{
-		Config: o.configuration(), Adapter: o.adapter, Metrics: metrics,
+		Config: o.configuration(), Adapter: o.adapter, Owned: o.owned, Metrics: metrics,
 		Adjust: func(options *manager.Options) {
 			options.Logger, options.Controller = log.logger(), ctrlconfig.Controller{SkipNameValidation: new(true)}
 		},

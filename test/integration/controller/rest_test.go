@@ -10,11 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/promise"
@@ -26,11 +23,9 @@ import (
 func snapshot(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for kind, list := range map[string]client.ObjectList{
-		"MCPServer": &mcpv1alpha1.MCPServerList{}, "Deployment": &appsv1.DeploymentList{}, "ControllerRevision": &appsv1.ControllerRevisionList{},
-		"Service": &corev1.ServiceList{}, "ServiceAccount": &corev1.ServiceAccountList{}, "ConfigMap": &corev1.ConfigMapList{},
-		"Secret": &corev1.SecretList{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudgetList{}, "Event": &eventsv1.EventList{},
-	} {
+	lists := ownedLists()
+	lists["MCPServer"], lists["Event"] = &mcpv1alpha1.MCPServerList{}, &eventsv1.EventList{}
+	for kind, list := range lists {
 		for _, object := range listed(t, namespace, list) {
 			object.SetManagedFields(nil)
 			content, err := json.MarshalIndent(object, "", " ")
