@@ -77,7 +77,6 @@ type Parts struct {
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 
 // AllOwned is the table of what an MCPServer may have. It is the only list of kinds: the
@@ -116,11 +115,6 @@ func AllOwned() []Owned {
 			Purpose:    "only with more than one replica: node drains take one pod at a time",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(PodDisruptionBudget(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return PodDisruptionBudget(p.Server) == nil },
-		},
-		{
-			ID: "networkpolicy", Kind: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, Resource: "networkpolicies", Name: serverName,
-			Purpose: "lets clients in",
-			Build:   func(p Parts) runtime.ApplyConfiguration { return NetworkPolicy(p.Server) },
 		},
 		{
 			ID: ObjectDeployment, Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Name: serverName,
