@@ -15,11 +15,9 @@ import (
 
 // Both names of every option exist.
 func TestOptionsExist(t *testing.T) {
-	flags := newFlags("adapter serve")
-	var c config.Config
-	bindConfig(flags, &c)
-	for _, o := range option.All() {
-		if flags.Lookup(strings.TrimPrefix(o.Flag, "--")) == nil {
+	flags := serveFlags()
+	for o := range option.All() {
+		if flags.Lookup(o.Name()) == nil {
 			t.Errorf("there is no flag %s", o.Flag)
 		}
 		at := reflect.TypeFor[mcpv1alpha1.MCPServer]()
@@ -43,9 +41,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	if !ok || !end {
 		t.Fatal("the page has no such section")
 	}
-	flags := newFlags("adapter serve")
-	bindOptions(flags, &options{})
-	bindConfig(flags, &config.Config{})
+	flags := serveFlags()
 	flags.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(table, "`--"+f.Name+"`") {
 			t.Errorf("the table lacks --%s", f.Name)
@@ -56,7 +52,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 			t.Errorf("there is no flag --%s", row[1])
 		}
 		at := reflect.TypeFor[mcpv1alpha1.MCPServerSpec]()
-		for name := range strings.SplitSeq(strings.TrimSuffix(row[2], ".resources.limits.memory"), ".") { // the rest is a key of a map
+		for name := range strings.SplitSeq(row[2], ".") {
 			at = fieldOf(at, name)
 		}
 		if at == nil {
@@ -65,12 +61,25 @@ func TestFlagsAreDocumented(t *testing.T) {
 	}
 }
 
-// fieldOf is the type of the field with that JSON name; nil if there is none.
+// serveFlags are all flags of adapter serve.
+func serveFlags() *flag.FlagSet {
+	flags := newFlags("adapter serve")
+	bindOptions(flags, &options{})
+	(&config.Config{}).BindFlags(flags)
+	return flags
+}
+
+// fieldOf is the type of the field with that JSON name, or of any key of a map; nil if there is none.
 func fieldOf(in reflect.Type, name string) reflect.Type {
 	if in != nil && in.Kind() == reflect.Pointer {
 		in = in.Elem()
 	}
-	if in == nil || in.Kind() != reflect.Struct {
+	switch {
+	case in == nil:
+		return nil
+	case in.Kind() == reflect.Map:
+		return in.Elem()
+	case in.Kind() != reflect.Struct:
 		return nil
 	}
 	for field := range in.Fields() {

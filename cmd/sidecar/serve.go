@@ -48,7 +48,7 @@ func serve(ctx context.Context, args []string) error {
 	var o options
 	flags := newFlags("adapter serve")
 	bindOptions(flags, &o)
-	bindConfig(flags, &c)
+	c.BindFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return explain(os.Stdout, flags)

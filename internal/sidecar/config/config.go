@@ -1,9 +1,10 @@
-// Package config says how an adapter behaves: what users can set, the defaults, and which
-// values make sense together.
+// Package config says how an adapter behaves: what users can set and by which flags, the defaults,
+// and which values make sense together.
 package config
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
@@ -91,43 +93,55 @@ func Defaults() Config {
 	}
 }
 
+// amounts are the options that are numbers and durations.
+func (c *Config) amounts() []amount {
+	return []amount{
+		number[int]{option.MaxSessions, &c.MaxSessions, 1, 1 << 20, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end"},
+		number[int64]{option.MemoryLimit, &c.MemoryLimit, 0, 1 << 40, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes, whichever is more; a request without room is answered 503"},
+		number[int]{option.Warm, &c.Warm, 0, 1 << 20, "spare server processes, started in advance for new sessions"},
+		number[int64]{option.BodyBytes, &c.BodyBytes, 1 << 10, 1 << 32, "largest request body; a larger one is answered 413"},
+		number[int]{option.LineBytes, &c.LineBytes, 1 << 10, 1 << 32, "largest message of the server; a larger one ends its process"},
+		number[int]{option.ReplayBytes, &c.ReplayBytes, 0, 1 << 32, "sent events kept for a session's clients that come back; 0 keeps none"},
+		number[int]{option.Streams, &c.StreamsPerSession, 1, 1 << 20, "event streams open at a time in one session"},
+		number[int]{option.Calls, &c.CallsPerSession, 1, 1 << 14, "calls in flight at a time in one session; further ones are answered 503"},
+		number[int]{option.Starts, &c.ConcurrentStarts, 1, 1 << 20, "server processes starting at a time; further ones wait"},
+		duration{option.IdleTimeout, &c.IdleTimeout, time.Second, "after which an unused session ends, and an unused process of clients without sessions"},
+		duration{option.MaxLifetime, &c.MaxLifetime, time.Second, "after which a session ends in any case"},
+		duration{option.CallTimeout, &c.CallTimeout, time.Second, "longest that one call may take, progress or not"},
+		duration{option.AnswerTimeout, &c.ParkTimeout, time.Second, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled"},
+		duration{option.StartTimeout, &c.StartTimeout, time.Second, "for a server process to start and answer initialize; until then it is starting, and not broken"},
+		duration{option.DrainTimeout, &c.DrainTimeout, 0, "for calls in flight to finish when the adapter is told to end"},
+		// No field sets it, so it has no row among the options.
+		duration{option.Option{Flag: "--settle-time"}, &c.SettleTime, 0, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait"},
+	}
+}
+
+// BindFlags has the flags of adapter serve set the configuration.
+func (c *Config) BindFlags(flags *flag.FlagSet) {
+	for _, amount := range c.amounts() {
+		amount.bind(flags)
+	}
+	flags.Var(choice[Transport]{&c.Transport, transportNames}, option.Transport.Name(), "`transport` that the server speaks: stdio, streamable-http or sse")
+	flags.Var(choice[bool]{&c.Shared, map[bool]string{false: "PerSession", true: "Shared"}}, option.Isolation.Name(), "which `processes` serve sessions of a stdio server: PerSession or Shared")
+	flags.Var(choice[rpc.Framing]{&c.Framing, map[rpc.Framing]string{rpc.Newline: "Newline", rpc.ContentLength: "ContentLength"}}, option.Framing.Name(), "`framing` of a stdio server's messages: Newline or ContentLength")
+	flags.Var(&c.Era, option.Sessions.Name(), "which `kind` of revision a stdio or streamable-http server speaks: Stateful, those with sessions; Stateless, 2026-07-28; Auto finds out")
+	flags.Var(&c.StatelessClients, option.StatelessClients.Name(), "what clients of 2026-07-28 get from a server that has sessions only: `Native` refuses them, so that those that can open a session; Translate serves them, one process for all with the same token, or the same address")
+	flags.BoolVar(&c.OfferRoots, option.OfferRoots.Name(), c.OfferRoots, "let servers that have sessions ask clients of 2026-07-28 for their roots, which are deprecated there")
+	flags.BoolVar(&c.LegacySSE, option.LegacySSE.Name(), c.LegacySSE, "also serve clients that know only the transport of revision 2024-11-05, at "+sse.StreamPath+" and "+sse.MessagesPath)
+	flags.Func(option.AllowedOrigins.Name(), "web `origin` that may call, besides loopback ones; * allows all; may be repeated", appendTo(&c.Origins.Origins))
+	flags.Func(option.AllowedHosts.Name(), "host `name` that clients may use, besides addresses and localhost; * allows all; may be repeated", appendTo(&c.Origins.Hosts))
+}
+
 // Validate returns an error that names all values that make no sense.
 func (c *Config) Validate() error {
-	return errors.Join(
-		checkRange("max-sessions", int64(c.MaxSessions), 1, 1<<20),
-		checkRange("memory-limit", c.MemoryLimit, 0, 1<<40),
-		checkRange("warm", int64(c.Warm), 0, 1<<20),
-		checkRange("limit-body-bytes", c.BodyBytes, 1<<10, 1<<32),
-		checkRange("limit-line-bytes", int64(c.LineBytes), 1<<10, 1<<32),
-		checkRange("limit-replay-bytes", int64(c.ReplayBytes), 0, 1<<32),
-		checkRange("limit-streams", int64(c.StreamsPerSession), 1, 1<<20),
-		checkRange("limit-calls", int64(c.CallsPerSession), 1, 1<<14),
-		checkRange("limit-starts", int64(c.ConcurrentStarts), 1, 1<<20),
-		checkLeast("idle-timeout", c.IdleTimeout, time.Second),
-		checkLeast("max-lifetime", c.MaxLifetime, time.Second),
-		checkLeast("call-timeout", c.CallTimeout, time.Second),
-		checkLeast("answer-timeout", c.ParkTimeout, time.Second),
-		checkLeast("start-timeout", c.StartTimeout, time.Second),
-		checkLeast("drain-timeout", c.DrainTimeout, 0),
-		checkLeast("settle-time", c.SettleTime, 0),
+	var errs []error
+	for _, amount := range c.amounts() {
+		errs = append(errs, amount.check())
+	}
+	return errors.Join(append(errs,
 		c.checkFits(option.BodyBytes, c.BodyBytes),
 		c.checkFits(option.LineBytes, int64(c.LineBytes)),
-		c.Origins.Validate(),
-	)
-}
-
-func checkRange(name string, value, least, most int64) error {
-	if value < least || value > most {
-		return fmt.Errorf("%s is %d, want %d to %d", name, value, least, most)
-	}
-	return nil
-}
-
-func checkLeast(name string, value, least time.Duration) error {
-	if value < least {
-		return fmt.Errorf("%s is %s, want at least %s", name, value, least)
-	}
-	return nil
+		c.Origins.Validate())...)
 }
 
 // checkFits returns an error if the largest message that an option allows does not fit into
@@ -175,6 +189,10 @@ const (
 	StreamableHTTP
 	SSE
 )
+
+var transportNames = map[Transport]string{Stdio: "stdio", StreamableHTTP: "streamable-http", SSE: "sse"}
+
+func (t Transport) String() string { return transportNames[t] }
 
 // StatelessClients says how the adapter treats clients of revision 2026-07-28 of a server
 // that has sessions only.
