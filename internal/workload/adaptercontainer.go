@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
 const (
@@ -27,13 +28,17 @@ const (
 // adapterContainer is the native sidecar that clients talk to. The hook that puts the
 // launcher into the shared volume ends before the server's container begins. It is
 // installed for HTTP servers, too: their hook waits for the adapter by it.
-func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyConfiguration {
+func adapterContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := adapterResources(p)
+	args, err := adapterArgs(in, p, user, memoryLimit(resources))
+	if err != nil {
+		return nil, err
+	}
 	container := corev1ac.Container().
 		WithName(mcpv1alpha1.ContainerAdapter).
 		WithImage(in.Adapter.Image).
 		WithRestartPolicy(corev1.ContainerRestartPolicyAlways).
-		WithArgs(adapterArgs(in, user, memoryLimit(resources))...).
+		WithArgs(args...).
 		WithEnv(fieldVariable("POD_UID", "metadata.uid"), fieldVariable("POD_IP", "status.podIP")).
 		WithPorts(
 			corev1ac.ContainerPort().WithName(clientPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPort),
@@ -57,7 +62,7 @@ func adapterContainer(in Input, p *parts, user user) *corev1ac.ContainerApplyCon
 	if in.Adapter.PullPolicy != "" {
 		container.WithImagePullPolicy(in.Adapter.PullPolicy)
 	}
-	return container
+	return container, nil
 }
 
 func fieldVariable(name, field string) *corev1ac.EnvVarApplyConfiguration {
@@ -103,29 +108,10 @@ type arguments []string
 
 // add adds a flag. Only POD_UID and POD_IP are replaced by Kubernetes.
 func (a *arguments) add(flag string, value any) {
-	*a = append(*a, literal(fmt.Sprintf("--%s=%v", flag, value)))
+	*a = append(*a, literal(fmt.Sprintf("%s=%v", flag, value)))
 }
 
-func (a *arguments) duration(flag string, value *metav1.Duration) {
-	if value != nil {
-		a.add(flag, value.Duration)
-	}
-}
-
-func (a *arguments) bytes(flag string, value *resource.Quantity) {
-	if value != nil {
-		a.add(flag, value.Value())
-	}
-}
-
-func addNumber[T int32 | int64](a *arguments, flag string, value *T) {
-	if value != nil {
-		a.add(flag, *value)
-	}
-}
-
-func adapterArgs(in Input, user user, memory int64) []string {
-	session, adapter := &in.Server.Spec.Session, &in.Server.Spec.Adapter
+func adapterArgs(in Input, p *parts, user user, memory int64) ([]string, error) {
 	a := arguments{
 		"serve",
 		fmt.Sprintf("--listen=:%d", mcpv1alpha1.AdapterPort),
@@ -136,57 +122,85 @@ func adapterArgs(in Input, user user, memory int64) []string {
 		"--pod-uid=$(POD_UID)",
 		"--pod-ip=$(POD_IP)",
 	}
-	addNumber(&a, "server-uid", user.known)
+	if user.known != nil {
+		a.add("--server-uid", *user.known)
+	}
 	a.transport(in.Server)
-	if session.StatelessClients != "" {
-		a.add("stateless-clients", session.StatelessClients)
+	spec := map[string]any{"session": p.Session, "adapter": p.Adapter.fields}
+	for o := range option.All() {
+		switch o {
+		case option.DrainTimeout:
+			a.add(o.Flag, drainTimeout(in.Server))
+			a.add("--settle-time", settleTime)
+		case option.MemoryLimit:
+			if memory > 0 {
+				a.add(o.Flag, memory)
+			}
+		default:
+			if err := a.field(o, spec); err != nil {
+				return nil, err
+			}
+		}
 	}
-	addNumber(&a, "max-sessions", session.MaxPerPod)
-	a.duration("start-timeout", session.StartTimeout)
-	a.duration("idle-timeout", session.IdleTimeout)
-	a.duration("max-lifetime", session.MaxLifetime)
-	a.duration("call-timeout", session.CallTimeout)
-	a.duration("answer-timeout", session.AnswerTimeout)
-	a.duration("drain-timeout", &metav1.Duration{Duration: drainTimeout(in.Server)})
-	a.duration("settle-time", &metav1.Duration{Duration: settleTime})
-	if memory > 0 {
-		a.add("memory-limit", memory)
+	return a, nil
+}
+
+// field adds the flag of a field that needs no rules of its own.
+func (a *arguments) field(o option.Option, spec map[string]any) error {
+	if o.As != option.AsItIs && o.As != option.AsBytes {
+		return nil
 	}
-	if limits := adapter.Limits; limits != nil {
-		a.bytes("limit-body-bytes", limits.Body)
-		a.bytes("limit-line-bytes", limits.Line)
-		a.bytes("limit-replay-bytes", limits.Replay)
-		addNumber(&a, "limit-calls", limits.CallsPerSession)
-		addNumber(&a, "limit-streams", limits.StreamsPerSession)
-		addNumber(&a, "limit-starts", limits.ConcurrentStarts)
+	switch value := valueAt(spec, strings.TrimPrefix(o.Field, "spec.")).(type) {
+	case string:
+		if o.As == option.AsItIs {
+			a.add(o.Flag, value)
+			return nil
+		}
+		size, err := resource.ParseQuantity(value)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", o.Field, err)
+		}
+		a.add(o.Flag, size.Value())
+	case float64:
+		a.add(o.Flag, int64(value)) // the API has no fractions, and nothing that a float64 rounds
+	case bool:
+		if value {
+			a.add(o.Flag, value)
+		}
 	}
-	if adapter.LegacySSE {
-		a.add("legacy-sse", true)
+	return nil
+}
+
+// valueAt returns what decoded JSON has at a path with dots; nil if it has nothing there.
+func valueAt(object map[string]any, path string) any {
+	var value any = object
+	for name := range strings.SplitSeq(path, ".") {
+		members, _ := value.(map[string]any)
+		value = members[name]
 	}
-	if adapter.OfferRoots {
-		a.add("offer-roots", true)
-	}
-	return a
+	return value
 }
 
 // transport says what the server speaks. Framing, isolation and warm processes are for stdio
 // servers only: the adapter refuses them with others.
 func (a *arguments) transport(server *mcpv1alpha1.MCPServer) {
 	transport := &server.Spec.Transport
-	a.add("transport", transport.Type)
+	a.add(option.Transport.Flag, transport.Type)
 	if !isStdio(server) {
-		a.add("upstream", upstream(server))
+		a.add(option.Upstream.Flag, upstream(server))
 		a.sessions(transport)
 		return
 	}
 	if transport.Stdio != nil && transport.Stdio.Framing == mcpv1alpha1.FramingContentLength {
-		a.add("framing", transport.Stdio.Framing)
+		a.add(option.Framing.Flag, transport.Stdio.Framing)
 	}
 	a.sessions(transport)
 	if isolation := server.Spec.Session.Isolation; isolation != "" {
-		a.add("isolation", isolation)
+		a.add(option.Isolation.Flag, isolation)
 	}
-	addNumber(a, "warm", server.Spec.Session.Warm)
+	if warm := server.Spec.Session.Warm; warm != nil {
+		a.add(option.Warm.Flag, *warm)
+	}
 }
 
 // sessions pins what the server speaks. Auto is what the adapter does anyway, and an sse server
@@ -195,7 +209,7 @@ func (a *arguments) sessions(transport *mcpv1alpha1.Transport) {
 	switch transport.Sessions {
 	case mcpv1alpha1.ServerSessionsStateful, mcpv1alpha1.ServerSessionsStateless:
 		if transport.Type != mcpv1alpha1.TransportSSE {
-			a.add("sessions", transport.Sessions)
+			a.add(option.Sessions.Flag, transport.Sessions)
 		}
 	case mcpv1alpha1.ServerSessionsAuto, "":
 	}

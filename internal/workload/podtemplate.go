@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -63,11 +64,22 @@ type parts struct {
 	Volumes          []corev1ac.VolumeApplyConfiguration               `json:"volumes"`
 	VolumeMounts     []corev1ac.VolumeMountApplyConfiguration          `json:"volumeMounts"`
 	SecurityContext  *corev1ac.SecurityContextApplyConfiguration       `json:"securityContext"`
-	Adapter          struct {
-		Resources *corev1ac.ResourceRequirementsApplyConfiguration `json:"resources"`
-	} `json:"adapter"`
+	Session          map[string]any                                    `json:"session"` // for the adapter's flags
+	Adapter          adapterParts                                      `json:"adapter"`
 	// PodTemplate has the names of a PodSpec for everything that goes into one.
 	PodTemplate corev1ac.PodSpecApplyConfiguration `json:"podTemplate"`
+}
+
+// adapterParts are the adapter's resources for its container, and all of its fields for its flags.
+type adapterParts struct {
+	Resources *corev1ac.ResourceRequirementsApplyConfiguration `json:"resources"`
+	fields    map[string]any
+}
+
+// UnmarshalJSON decodes the object for both.
+func (a *adapterParts) UnmarshalJSON(text []byte) error {
+	type alone adapterParts // does not unmarshal itself
+	return errors.Join(json.Unmarshal(text, (*alone)(a)), json.Unmarshal(text, &a.fields))
 }
 
 func partsOf(server *mcpv1alpha1.MCPServer) (*parts, error) {
@@ -101,6 +113,10 @@ func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
+	adapter, err := adapterContainer(in, p, user)
+	if err != nil {
+		return nil, err
+	}
 	pod := &p.PodTemplate
 	mergePodSecurity(in.Server, pod.SecurityContext)
 	for i := range pod.TopologySpreadConstraints {
@@ -115,7 +131,7 @@ func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(int64(math.Ceil((settleTime + drainTimeout(in.Server) + afterDrain).Seconds()))).
-		WithInitContainers(adapterContainer(in, p, user)).
+		WithInitContainers(adapter).
 		WithContainers(container).
 		WithVolumes(volumes(in)...)
 	return named(podMetadata(in).WithSpec(pod))
