@@ -4,16 +4,20 @@ import (
 	"flag"
 	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
-// Both names of every option exist.
+var update = flag.Bool("update", false, "write the table into the documentation")
+
+// Both names of every option exist, and only a quantity is rendered as one.
 func TestOptionsExist(t *testing.T) {
 	flags := serveFlags()
 	for o := range option.All() {
@@ -27,38 +31,63 @@ func TestOptionsExist(t *testing.T) {
 		if at == nil {
 			t.Errorf("there is no field %s", o.Field)
 		}
+		if isQuantity := at == reflect.TypeFor[*resource.Quantity](); isQuantity && o.As == option.AsItIs || !isQuantity && o.As == option.AsBytes {
+			t.Errorf("%s is a %s: AsBytes is for quantities, and for nothing else", o.Field, at)
+		}
 	}
 }
 
-// The documentation says for every flag which field sets it, and the fields exist.
+// The documentation says for every flag which field sets it.
 func TestFlagsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/adapter.md")
+	const (
+		path  = "../../docs/adapter.md"
+		begin = "<!-- flags: written by go test ./cmd/sidecar -update -->\n"
+		end   = "<!-- end of flags -->\n"
+	)
+	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, ok := strings.Cut(string(page), "## Flags and fields")
-	table, _, end := strings.Cut(table, "\n## ")
-	if !ok || !end {
-		t.Fatal("the page has no such section")
+	before, rest, found := strings.Cut(string(page), begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s lacks a marker, %q or %q", path, begin, end)
 	}
-	flags := serveFlags()
-	flags.VisitAll(func(f *flag.Flag) {
-		if !strings.Contains(table, "`--"+f.Name+"`") {
-			t.Errorf("the table lacks --%s", f.Name)
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+flagTable()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(flagTable(), table); diff != "" {
+		t.Errorf("docs/adapter.md is not what the options say; go test ./cmd/sidecar -update writes it (-want +got):\n%s", diff)
+	}
+}
+
+// flagTable says which field sets which flag. The operator knows the flags that have no field.
+func flagTable() string {
+	var table strings.Builder
+	table.WriteString("| flag | field of the spec |\n|---|---|\n")
+	known := map[string]bool{}
+	for o := range option.All() {
+		known[o.Name()] = true
+		table.WriteString("| `" + o.Flag + "` | `" + strings.TrimPrefix(o.Field, "spec.") + "`")
+		switch {
+		case o == option.Upstream:
+			table.WriteString(" or `transport.sse`: `port` and `path`")
+		case o.As == option.BySettings:
+			table.WriteString(", by the settings")
+		}
+		table.WriteString(" |\n")
+	}
+	var others []string
+	serveFlags().VisitAll(func(f *flag.Flag) {
+		if !known[f.Name] {
+			others = append(others, "`--"+f.Name+"`")
 		}
 	})
-	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([A-Za-z.]+)`").FindAllStringSubmatch(table, -1) {
-		if flags.Lookup(row[1]) == nil {
-			t.Errorf("there is no flag --%s", row[1])
-		}
-		at := reflect.TypeFor[mcpv1alpha1.MCPServerSpec]()
-		for name := range strings.SplitSeq(row[2], ".") {
-			at = fieldOf(at, name)
-		}
-		if at == nil {
-			t.Errorf("there is no field %s", row[2])
-		}
-	}
+	table.WriteString("| " + strings.Join(others, ", ") + " | none: the operator knows |\n")
+	return strings.Replace(table.String(), "the settings", "the [settings](#settings)", 1)
 }
 
 // serveFlags are all flags of adapter serve.
