@@ -14,6 +14,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -51,6 +52,22 @@ func TestProgramsTakeTheArguments(t *testing.T) {
 				run(t, filepath.Base(server.Command[0]), server.Command[1:3], "launcher: no command: name it, as in launcher run -- node server.js")
 			}
 		})
+	}
+}
+
+// A case has every flag that a field sets, so that a golden file shows its value.
+func TestCasesHaveAllFlags(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range cases(t) {
+		for _, arg := range podOf(t, readInput(t, name)).InitContainers[0].Args {
+			flag, _, _ := strings.Cut(arg, "=")
+			seen[flag] = true
+		}
+	}
+	for o := range option.All() {
+		if want := o.As != option.BySettings; seen[o.Flag] != want {
+			t.Errorf("%s of %s is in a case: %t, want %t", o.Flag, o.Field, seen[o.Flag], want)
+		}
 	}
 }
 
