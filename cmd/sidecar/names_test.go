@@ -37,6 +37,30 @@ func TestOptionsExist(t *testing.T) {
 	}
 }
 
+// Every field of spec.session and spec.adapter sets an option.
+func TestFieldsAreOptions(t *testing.T) {
+	var set strings.Builder
+	for o := range option.All() {
+		set.WriteString(o.Field + ".\n")
+	}
+	var check func(in reflect.Type, at string)
+	check = func(in reflect.Type, at string) {
+		if in.Kind() == reflect.Pointer {
+			in = in.Elem()
+		}
+		if in.Kind() == reflect.Struct && in.PkgPath() == reflect.TypeFor[mcpv1alpha1.MCPServer]().PkgPath() {
+			for field := range in.Fields() {
+				tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				check(field.Type, at+"."+tag)
+			}
+		} else if !strings.Contains(set.String(), at+".") {
+			t.Errorf("package option has no row for %s", at)
+		}
+	}
+	check(reflect.TypeFor[mcpv1alpha1.Session](), "spec.session")
+	check(reflect.TypeFor[mcpv1alpha1.Adapter](), "spec.adapter")
+}
+
 // The documentation says for every flag which field sets it.
 func TestFlagsAreDocumented(t *testing.T) {
 	const (
