@@ -2,17 +2,16 @@ package main
 
 import (
 	"flag"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/test/doctable"
 )
 
 var update = flag.Bool("update", false, "write the table into the documentation")
@@ -63,29 +62,7 @@ func TestFieldsAreOptions(t *testing.T) {
 
 // The documentation says for every flag which field sets it.
 func TestFlagsAreDocumented(t *testing.T) {
-	const (
-		path  = "../../docs/adapter.md"
-		begin = "<!-- flags: written by go test ./cmd/sidecar -update -->\n"
-		end   = "<!-- end of flags -->\n"
-	)
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(page), begin)
-	table, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s lacks a marker, %q or %q", path, begin, end)
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+flagTable()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(flagTable(), table); diff != "" {
-		t.Errorf("docs/adapter.md is not what the options say; go test ./cmd/sidecar -update writes it (-want +got):\n%s", diff)
-	}
+	doctable.Check(t, "../../docs/adapter.md", "flags", flagTable(), "go test ./cmd/sidecar -update", *update)
 }
 
 // flagTable says which field sets which flag. The operator knows the flags that have no field.
