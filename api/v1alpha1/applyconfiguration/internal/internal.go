@@ -65,6 +65,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: concurrentStarts
       type:
         scalar: numeric
+    - name: detachedStreams
+      type:
+        scalar: numeric
     - name: line
       type:
         namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
