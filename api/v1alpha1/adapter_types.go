@@ -108,13 +108,6 @@ type AdapterLimits struct {
 	// +kubebuilder:validation:Maximum=1024
 	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
 
-	// detachedStreams is the number of event streams of one session that the adapter
-	// keeps for clients that lost their connection. Defaults to 64.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1024
-	DetachedStreams *int32 `json:"detachedStreams,omitempty"`
-
 	// concurrentStarts is the number of processes of a stdio server that may be
 	// starting at a time; further starts wait. It is 4 when left out.
 	// +optional

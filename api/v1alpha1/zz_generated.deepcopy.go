@@ -78,11 +78,6 @@ func (in *AdapterLimits) DeepCopyInto(out *AdapterLimits) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.DetachedStreams != nil {
-		in, out := &in.DetachedStreams, &out.DetachedStreams
-		*out = new(int32)
-		**out = **in
-	}
 	if in.ConcurrentStarts != nil {
 		in, out := &in.ConcurrentStarts, &out.ConcurrentStarts
 		*out = new(int32)

@@ -94,7 +94,7 @@ func (e *Env) numbered(opened *session.Session, err error) (*session.Session, er
 // SessionLimits are the limits of each session.
 func (e *Env) SessionLimits() session.Limits {
 	return session.Limits{
-		Calls: e.CallsPerSession, Streams: e.StreamsPerSession, Detached: e.DetachedStreams, Requests: session.ServerRequests,
+		Calls: e.CallsPerSession, Streams: e.StreamsPerSession, Detached: session.DetachedStreams, Requests: session.ServerRequests,
 		ReplayBytes: e.ReplayBytes, PendingBytes: session.PendingBytes, TotalBytes: e.heldBytes(), Memory: e.Memory,
 		SendingBytes: e.sendingBytes(),
 		CommitAfter:  session.CommitAfter, CallTimeout: e.CallTimeout, CancelGrace: session.CancelGrace,

@@ -54,7 +54,6 @@ type Config struct {
 	LineBytes         int
 	ReplayBytes       int
 	StreamsPerSession int
-	DetachedStreams   int
 	CallsPerSession   int
 	ConcurrentStarts  int
 
@@ -89,7 +88,6 @@ func Defaults() Config {
 		LineBytes:         64 << 20,
 		ReplayBytes:       1 << 20,
 		StreamsPerSession: 16,
-		DetachedStreams:   64,
 		CallsPerSession:   1024,
 		ConcurrentStarts:  4,
 	}
@@ -105,7 +103,6 @@ func (c *Config) amounts() []amount {
 		number[int]{option.LineBytes, &c.LineBytes, 1 << 10, 1 << 32, "largest message of the server; a larger one ends its process"},
 		number[int]{option.ReplayBytes, &c.ReplayBytes, 0, 1 << 32, "sent events kept for a session's clients that come back; 0 keeps none"},
 		number[int]{option.Streams, &c.StreamsPerSession, 1, 1 << 20, "event streams open at a time in one session"},
-		number[int]{option.Detached, &c.DetachedStreams, 1, 1 << 10, "event streams of one session that are kept for clients that lost their connection"},
 		number[int]{option.Calls, &c.CallsPerSession, 1, 1 << 14, "calls in flight at a time in one session; further ones are answered 503"},
 		number[int]{option.Starts, &c.ConcurrentStarts, 1, 1 << 20, "server processes starting at a time; further ones wait"},
 		duration{option.IdleTimeout, &c.IdleTimeout, time.Second, "after which an unused session ends, and an unused process of clients without sessions"},

@@ -55,7 +55,6 @@ var (
 	ReplayBytes      = row("--limit-replay-bytes", "spec.adapter.limits.replay", AsBytes)
 	Calls            = row("--limit-calls", "spec.adapter.limits.callsPerSession", AsItIs)
 	Streams          = row("--limit-streams", "spec.adapter.limits.streamsPerSession", AsItIs)
-	Detached         = row("--limit-detached-streams", "spec.adapter.limits.detachedStreams", AsItIs)
 	Starts           = row("--limit-starts", "spec.adapter.limits.concurrentStarts", AsItIs)
 	LegacySSE        = row("--legacy-sse", "spec.adapter.legacySSE", AsItIs)
 	OfferRoots       = row("--offer-roots", "spec.adapter.offerRoots", AsItIs)

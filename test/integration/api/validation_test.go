@@ -350,11 +350,6 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {callsPerSession: -1}}}`,
 		want:    `spec.adapter.limits.callsPerSession: Invalid value: -1: spec.adapter.limits.callsPerSession in body should be greater than or equal to 1`,
 	},
-	"detached streams": {
-		valid:   `{image: x, transport: {type: stdio}, adapter: {limits: {detachedStreams: 1}}}`,
-		invalid: `{image: x, transport: {type: stdio}, adapter: {limits: {detachedStreams: -1}}}`,
-		want:    `spec.adapter.limits.detachedStreams: Invalid value: -1: spec.adapter.limits.detachedStreams in body should be greater than or equal to 1`,
-	},
 	"negative replicas": {
 		valid:   `{image: x, transport: {type: stdio}, replicas: 0}`,
 		invalid: `{image: x, transport: {type: stdio}, replicas: -1}`,

@@ -65,9 +65,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: concurrentStarts
       type:
         scalar: numeric
-    - name: detachedStreams
-      type:
-        scalar: numeric
     - name: line
       type:
         namedType: io.k8s.apimachinery.pkg.api.resource.Quantity

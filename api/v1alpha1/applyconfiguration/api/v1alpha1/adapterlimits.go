@@ -33,9 +33,6 @@ type AdapterLimitsApplyConfiguration struct {
 	// streamsPerSession is the number of event streams that one session may hold
 	// open at a time. It is 16 when left out.
 	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
-	// detachedStreams is the number of event streams of one session that the adapter
-	// keeps for clients that lost their connection. Defaults to 64.
-	DetachedStreams *int32 `json:"detachedStreams,omitempty"`
 	// concurrentStarts is the number of processes of a stdio server that may be
 	// starting at a time; further starts wait. It is 4 when left out.
 	ConcurrentStarts *int32 `json:"concurrentStarts,omitempty"`
@@ -84,14 +81,6 @@ func (b *AdapterLimitsApplyConfiguration) WithCallsPerSession(value int32) *Adap
 // If called multiple times, the StreamsPerSession field is set to the value of the last call.
 func (b *AdapterLimitsApplyConfiguration) WithStreamsPerSession(value int32) *AdapterLimitsApplyConfiguration {
 	b.StreamsPerSession = &value
-	return b
-}
-
-// WithDetachedStreams sets the DetachedStreams field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the DetachedStreams field is set to the value of the last call.
-func (b *AdapterLimitsApplyConfiguration) WithDetachedStreams(value int32) *AdapterLimitsApplyConfiguration {
-	b.DetachedStreams = &value
 	return b
 }
 
