@@ -76,6 +76,11 @@ const (
 	// Accepted is False, and Stalled is True.
 	ReasonInvalidSpec = "InvalidSpec"
 
+	// ReasonBoundExceeded: the spec asks for more than the manager's configuration
+	// allows, such as replicas; the message says how much it allows. Accepted is
+	// False, and Stalled is True.
+	ReasonBoundExceeded = "BoundExceeded"
+
 	// ReasonReferenceNotFound: a Secret, ConfigMap, key or ServiceAccount that
 	// the spec names does not exist; the message names it. Accepted is False and
 	// Stalled is True, until it appears.

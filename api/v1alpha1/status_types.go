@@ -395,4 +395,12 @@ type TemplateStatus struct {
 	// next change that replaces the pods brings that. See spec.rollout.onOperatorUpgrade.
 	// +required
 	Outdated bool `json:"outdated"`
+
+	// defaults are the fields of the spec, such as spec.resources, that the user left
+	// out and that have the defaults of the manager's configuration in the pods.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=128
+	Defaults []string `json:"defaults,omitempty"`
 }

@@ -53,6 +53,9 @@ type Manager struct {
 	// pods says how the pods of MCPServers are made.
 	Pods Pods `json:"pods"`
 
+	// servers are the defaults and bounds of MCPServers.
+	Servers Servers `json:"servers"`
+
 	// clusterDomain is what the names of Services end with.
 	ClusterDomain string `json:"clusterDomain"`
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
 const header = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
@@ -43,14 +49,38 @@ func TestLoadFull(t *testing.T) {
 		Registry: Registry{
 			Mode: RegistryDisabled, AllowedHosts: []string{"docker.io", "*.registry.example:5000"}, CertificateAuthorityFile: "/etc/slipway/ca.crt",
 		},
-		Concurrency:   Concurrency{Reconciliations: 32, Probes: 64},
-		Pods:          Pods{RunAsUser: RunAsUserAssigned},
+		Concurrency: Concurrency{Reconciliations: 32, Probes: 64},
+		Pods:        Pods{RunAsUser: RunAsUserAssigned},
+		Servers: Servers{
+			Defaults: Defaults{
+				Resources: corev1.ResourceRequirements{Requests: amountsOf("50m", "64Mi"), Limits: amountsOf("", "512Mi")},
+				Adapter: AdapterDefaults{
+					Resources: &corev1.ResourceRequirements{Requests: amountsOf("20m", ""), Limits: amountsOf("", "256Mi")},
+					Limits: mcpv1alpha1.AdapterLimits{
+						Body: new(resource.MustParse("4Mi")), Line: new(resource.MustParse("8Mi")), Replay: new(resource.MustParse("64Ki")),
+						CallsPerSession: new(int32(64)), StreamsPerSession: new(int32(4)), ConcurrentStarts: new(int32(2)),
+					},
+				},
+			},
+			Bounds: Bounds{Replicas: 10, SessionsPerPod: 50, Resources: amountsOf("2", "2Gi")},
+		},
 		ClusterDomain: "k8s.example",
 		Namespaces:    []string{"team-a", "team-b"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
 	}
+}
+
+// amountsOf are resources; an empty text is left out.
+func amountsOf(cpu, memory string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+		if text != "" {
+			list[name] = resource.MustParse(text)
+		}
+	}
+	return list
 }
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -187,6 +217,33 @@ func TestDecodeRefuses(t *testing.T) {
 				`registry.allowedHosts[1]: "https://ghcr.io" is no registry`, "allowedHosts[2]", "allowedHosts[3]", "allowedHosts[4]", "allowedHosts[5]",
 			},
 		},
+		"a default that is not a quantity": {header + "servers: {defaults: {resources: {limits: {memory: much}}}}\n", []string{`servers.defaults.resources.limits.memory must be a quantity such as 500m or 64Mi, not "much"`}},
+		"a request above its limit": {
+			header + "servers: {defaults: {resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}}}\n",
+			[]string{"servers.defaults.resources.requests.memory (2Gi) must not be more than the limit (1Gi)"},
+		},
+		"claims": {header + "servers: {defaults: {resources: {claims: [{name: gpu}]}}}\n", []string{"servers.defaults.resources.claims must not be set"}},
+		"a negative default": {
+			header + "servers: {defaults: {adapter: {resources: {limits: {cpu: -1}}}}}\n", []string{"servers.defaults.adapter.resources.limits.cpu must not be negative: it is -1"},
+		},
+		"an adapter without room": {
+			header + "servers: {defaults: {adapter: {resources: {limits: {memory: 255Mi}}}}}\n",
+			[]string{"servers.defaults.adapter.resources.limits.memory must be at least 256Mi, not 255Mi"},
+		},
+		"limits that adapters do not take": {
+			header + "servers: {defaults: {adapter: {limits: {body: 33Mi, line: 1023, replay: 2Gi, callsPerSession: 0, streamsPerSession: 1025, concurrentStarts: 101}}}}\n",
+			[]string{
+				"servers.defaults.adapter.limits.body must be from 1Ki to 32Mi, not 33Mi", "limits.line must be from 1Ki to 64Mi, not 1023",
+				"limits.replay must be from 0 to 1Gi, not 2Gi", "limits.callsPerSession must be from 1 to 16384, not 0",
+				"limits.streamsPerSession must be from 1 to 1024, not 1025", "limits.concurrentStarts must be from 1 to 100, not 101",
+			},
+		},
+		"bounds below zero": {
+			header + "servers: {bounds: {replicas: -1, sessionsPerPod: -2, resources: {memory: -1Gi}}}\n", []string{
+				"servers.bounds.replicas must not be negative: it is -1", "servers.bounds.sessionsPerPod must not be negative: it is -2",
+				"servers.bounds.resources.memory must not be negative: it is -1Gi",
+			},
+		},
 		"no workers":       {header + "concurrency: {reconciliations: 0}\n", []string{"concurrency.reconciliations must be from 1 to 1000, not 0"}},
 		"too many workers": {header + "concurrency: {probes: 16270}\n", []string{"concurrency.probes must be from 1 to 1000, not 16270"}},
 		"no name of a lease's namespace": {
@@ -248,9 +305,38 @@ func fields(section reflect.Type) []string {
 	var names []string
 	for field := range section.Fields() {
 		names = append(names, field.Tag.Get("json"))
-		if field.Type.Kind() == reflect.Struct {
+		// What has a type of the API is written as in an MCPServer.
+		if field.Type.Kind() == reflect.Struct && field.Type.PkgPath() == section.PkgPath() {
 			names = append(names, fields(field.Type)...)
 		}
 	}
 	return names
+}
+
+// A default that the file may have is one that the API takes in a spec: the numbers are those of the CRD.
+func TestDefaultLimitsAreThoseOfTheAPI(t *testing.T) {
+	text, err := os.ReadFile("../../config/crd/bases/mcp.slipway.dev_mcpservers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(text, crd); err != nil {
+		t.Fatal(err)
+	}
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	properties := spec.Properties["adapter"].Properties["limits"].Properties
+	if want := reflect.TypeFor[mcpv1alpha1.AdapterLimits]().NumField(); len(properties) != want {
+		t.Fatalf("the CRD has %d limits, want %d", len(properties), want)
+	}
+	for name, property := range properties {
+		if property.Minimum == nil { // a quantity, with a rule
+			continue
+		}
+		for value, isAllowed := range map[float64]bool{*property.Minimum: true, *property.Maximum: true, *property.Minimum - 1: false, *property.Maximum + 1: false} {
+			_, err := Decode(fmt.Appendf(nil, "%sservers: {defaults: {adapter: {limits: {%s: %.0f}}}}\n", header, name, value))
+			if (err == nil) != isAllowed {
+				t.Errorf("%s %.0f: %v, want allowed: %t", name, value, err, isAllowed)
+			}
+		}
+	}
 }

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -53,6 +56,9 @@ func Decode(content []byte) (Manager, error) {
 	}
 	config := Default()
 	strict, err := kjson.UnmarshalStrict(asJSON, &config)
+	if errors.Is(err, resource.ErrFormatWrong) || errors.Is(err, resource.ErrNumeric) || errors.Is(err, resource.ErrSuffix) {
+		return Manager{}, errors.Join(err, noQuantities(asJSON))
+	}
 	if err != nil {
 		return Manager{}, explain(err)
 	}
@@ -142,6 +148,32 @@ func explain(err error) error {
 		want = "a duration such as 15s or 1m30s"
 	}
 	return fmt.Errorf("%s must be %s, not %s", mismatch.Field, want, mismatch.Value)
+}
+
+// noQuantities names the values of servers that are no quantities: the error of the decoder does not.
+func noQuantities(asJSON []byte) error {
+	var file struct {
+		Servers map[string]any `json:"servers"`
+	}
+	if err := json.Unmarshal(asJSON, &file); err != nil {
+		return err
+	}
+	var problems []error
+	var look func(at string, value any)
+	look = func(at string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(value)) {
+				look(at+"."+name, value[name])
+			}
+		case string:
+			if _, err := resource.ParseQuantity(value); err != nil {
+				problems = append(problems, fmt.Errorf("%s must be a quantity such as 500m or 64Mi, not %q", at, value))
+			}
+		}
+	}
+	look("servers", file.Servers)
+	return errors.Join(problems...)
 }
 
 // Duration is a span of time that is written like 1m30s.

@@ -41,6 +41,7 @@ func (c Manager) Validate() error {
 		c.Rollouts.validate(),
 		c.Registry.validate(),
 		oneOf("pods.runAsUser", c.Pods.RunAsUser, RunAsUserFixed, RunAsUserAssigned),
+		c.Servers.validate(),
 		clusterDomain(c.ClusterDomain),
 		validateNamespaces(c.Namespaces),
 		c.checkPorts(),

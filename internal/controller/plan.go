@@ -15,6 +15,18 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
+// checkSpec refuses what the API server cannot: it knows nothing of the manager's configuration, nor
+// of specs that an older CRD accepted.
+func (r *Reconciler) checkSpec(_ context.Context, s *state) error {
+	if missing := workload.Incomplete(s.server); missing != "" {
+		s.refuse(mcpv1alpha1.ReasonInvalidSpec, missing)
+	}
+	if exceeded := r.Bounds.Exceeded(s.server, r.Defaults); exceeded != "" {
+		s.refuse(mcpv1alpha1.ReasonBoundExceeded, exceeded)
+	}
+	return nil
+}
+
 // planTemplate decides on the pod template: the one that was rendered before, as long
 // as nothing that it was rendered from has changed, or else a new one. So a new
 // version of the operator restarts nothing by itself.
@@ -22,9 +34,6 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	s.rendered = s.current // until there is a better one
 	if err := r.observeRollout(ctx, s); err != nil {
 		return err
-	}
-	if missing := workload.Incomplete(s.server); missing != "" {
-		s.refuse(mcpv1alpha1.ReasonInvalidSpec, missing)
 	}
 	if s.refusal != nil || s.keys == nil {
 		return nil
@@ -123,7 +132,7 @@ func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, e
 // input is what the pod template is rendered from.
 func (r *Reconciler) input(s *state, image *registry.Image) workload.Input {
 	return workload.Input{
-		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain, Users: r.Users,
+		Server: s.server, Image: image, Adapter: r.Adapter, References: s.references, ClusterDomain: r.ClusterDomain, Users: r.Users, Defaults: r.Defaults,
 	}
 }
 
@@ -138,6 +147,7 @@ func (r *Reconciler) renderNew(ctx context.Context, s *state, inputs workload.In
 		return err
 	}
 	return r.keep(ctx, s, workload.Rendered{
-		Inputs: inputs, ImageName: s.server.Spec.Image, Image: image, AdapterVersion: r.Adapter.Version, Template: template,
+		Inputs: inputs, ImageName: s.server.Spec.Image, Image: image, AdapterVersion: r.Adapter.Version,
+		Defaults: r.Defaults.Fields(s.server), Template: template,
 	}, cause)
 }

@@ -44,5 +44,5 @@ func templateStatus(s *state) *mcpv1alpha1.TemplateStatus {
 	if s.rendered == nil {
 		return nil
 	}
-	return &mcpv1alpha1.TemplateStatus{AdapterVersion: s.rendered.AdapterVersion, Outdated: s.outdated}
+	return &mcpv1alpha1.TemplateStatus{AdapterVersion: s.rendered.AdapterVersion, Outdated: s.outdated, Defaults: s.rendered.Defaults}
 }

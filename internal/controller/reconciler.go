@@ -66,6 +66,10 @@ type Options struct {
 	MaxRollouts int
 	// Users says who chooses the user of a container whose spec names none.
 	Users workload.UserPolicy
+	// Defaults are for what specs leave out.
+	Defaults workload.Defaults
+	// Bounds are what specs may ask for.
+	Bounds workload.Bounds
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
@@ -184,6 +188,7 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 		r.ensureKeys,
 		r.watchInstances, // before anything that can fail: what runs is looked after
 		r.applySettings,
+		r.checkSpec,
 		r.checkReferences,
 		r.planTemplate,
 		r.apply,

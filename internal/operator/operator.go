@@ -86,6 +86,10 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 		Adapter:    o.Adapter, OnOperatorUpgrade: mcpv1alpha1.RolloutPolicy(cfg.Rollouts.OnOperatorUpgrade), MaxRollouts: cfg.Rollouts.MaxConcurrent,
 		Namespaces: cfg.Namespaces, ClusterDomain: cfg.ClusterDomain, Workers: cfg.Concurrency.Reconciliations, Now: time.Now,
 		Users: workload.UserPolicy(cfg.Pods.RunAsUser),
+		Defaults: workload.Defaults{
+			Resources: cfg.Servers.Defaults.Resources, AdapterResources: cfg.Servers.Defaults.Adapter.Resources, Limits: cfg.Servers.Defaults.Adapter.Limits,
+		},
+		Bounds: workload.Bounds(cfg.Servers.Bounds),
 	})
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{

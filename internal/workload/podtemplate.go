@@ -104,6 +104,7 @@ func partsOf(server *mcpv1alpha1.MCPServer) (*parts, error) {
 // wins. Everything else is taken as it is; a topology spread constraint without a
 // labelSelector gets that of the server.
 func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	in.Server, _ = in.Defaults.fill(in.Server)
 	p, err := partsOf(in.Server)
 	if err != nil {
 		return nil, err

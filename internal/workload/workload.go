@@ -44,6 +44,8 @@ type Input struct {
 	ClusterDomain string
 	// Users says who chooses the user of a container whose spec names none.
 	Users UserPolicy
+	// Defaults are for what the spec leaves out.
+	Defaults Defaults
 }
 
 // Rendered is a pod template as it was once rendered, with what it was rendered
@@ -57,6 +59,8 @@ type Rendered struct {
 	Image *registry.Image `json:"image,omitempty"`
 	// AdapterVersion is that of the adapter in the template.
 	AdapterVersion string `json:"adapterVersion"`
+	// Defaults are the fields that the spec left out and the manager's configuration filled.
+	Defaults []string `json:"defaults,omitempty"`
 	// Template is an apply configuration of a PodTemplateSpec.
 	Template json.RawMessage `json:"template"`
 }

@@ -71,6 +71,7 @@ type operatorOptions struct {
 	registries  registry.Policy
 	users       workload.UserPolicy
 	owned       []workload.Owned
+	servers     config.Servers
 }
 
 // configuration is that of a manager which looks at one namespace, alone and without ports.
@@ -86,6 +87,7 @@ func (o *operatorOptions) configuration() config.Manager {
 		c.Registry.Mode = config.RegistryDisabled
 	}
 	c.Pods.RunAsUser = config.RunAsUser(o.users)
+	c.Servers = o.servers
 	return c
 }
 

@@ -640,6 +640,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: adapterVersion
       type:
         scalar: string
+    - name: defaults
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: outdated
       type:
         scalar: boolean

@@ -13,6 +13,9 @@ type TemplateStatusApplyConfiguration struct {
 	// because it has another adapter, or because the registry has answered since. The
 	// next change that replaces the pods brings that. See spec.rollout.onOperatorUpgrade.
 	Outdated *bool `json:"outdated,omitempty"`
+	// defaults are the fields of the spec, such as spec.resources, that the user left
+	// out and that have the defaults of the manager's configuration in the pods.
+	Defaults []string `json:"defaults,omitempty"`
 }
 
 // TemplateStatusApplyConfiguration constructs a declarative configuration of the TemplateStatus type for use with
@@ -34,5 +37,15 @@ func (b *TemplateStatusApplyConfiguration) WithAdapterVersion(value string) *Tem
 // If called multiple times, the Outdated field is set to the value of the last call.
 func (b *TemplateStatusApplyConfiguration) WithOutdated(value bool) *TemplateStatusApplyConfiguration {
 	b.Outdated = &value
+	return b
+}
+
+// WithDefaults adds the given value to the Defaults field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Defaults field.
+func (b *TemplateStatusApplyConfiguration) WithDefaults(values ...string) *TemplateStatusApplyConfiguration {
+	for i := range values {
+		b.Defaults = append(b.Defaults, values[i])
+	}
 	return b
 }

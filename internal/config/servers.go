@@ -1,0 +1,136 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// Servers are the defaults and bounds of MCPServers.
+type Servers struct {
+	// defaults are for what MCPServers leave out. The status of an MCPServer names the fields.
+	Defaults Defaults `json:"defaults"`
+
+	// bounds are the most that MCPServers may ask for. One that asks for more is not accepted.
+	Bounds Bounds `json:"bounds"`
+}
+
+// Defaults are for what MCPServers leave out. Their names are those of the spec.
+type Defaults struct {
+	// resources are spec.resources of MCPServers that set nothing of it.
+	Resources corev1.ResourceRequirements `json:"resources"`
+
+	// adapter has defaults of spec.adapter.
+	Adapter AdapterDefaults `json:"adapter"`
+}
+
+// AdapterDefaults are defaults of spec.adapter.
+type AdapterDefaults struct {
+	// resources are spec.adapter.resources of MCPServers that leave it out.
+	Resources *corev1.ResourceRequirements `json:"resources"`
+
+	// limits are spec.adapter.limits, each for MCPServers that leave it out.
+	Limits mcpv1alpha1.AdapterLimits `json:"limits"`
+}
+
+// Bounds are the most that MCPServers may ask for.
+type Bounds struct {
+	// replicas is the most that spec.replicas may be; 0 is no bound.
+	Replicas int32 `json:"replicas"`
+
+	// sessionsPerPod is the most that spec.session.maxPerPod may be; 0 is no bound.
+	SessionsPerPod int32 `json:"sessionsPerPod"`
+
+	// resources are the most that spec.resources.limits may be, by resource. An MCPServer
+	// without a limit is not accepted either.
+	Resources corev1.ResourceList `json:"resources"`
+}
+
+// The largest messages, and the least memory that holds them, of an MCPServer that sets neither. A
+// default beyond these would keep adapters from starting whose MCPServers set the other one: the API
+// server knows nothing of this file.
+var (
+	mostBody    = resource.MustParse("32Mi")
+	mostLine    = resource.MustParse("64Mi")
+	leastMemory = resource.MustParse("256Mi")
+)
+
+func (s Servers) validate() error {
+	adapter := s.Defaults.Adapter
+	problems := []error{
+		requirements("servers.defaults.resources", s.Defaults.Resources),
+		limits("servers.defaults.adapter.limits", adapter.Limits),
+		amounts("servers.bounds.resources", s.Bounds.Resources),
+	}
+	if adapter.Resources != nil {
+		const field = "servers.defaults.adapter.resources"
+		problems = append(problems, requirements(field, *adapter.Resources))
+		if memory := adapter.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
+			problems = append(problems, fmt.Errorf("%s.limits.memory must be at least %s, not %s: "+
+				"MCPServers that leave out adapter.resources may have messages that need as much", field, leastMemory.String(), memory))
+		}
+	}
+	for field, number := range map[string]int32{"servers.bounds.replicas": s.Bounds.Replicas, "servers.bounds.sessionsPerPod": s.Bounds.SessionsPerPod} {
+		if number < 0 {
+			problems = append(problems, fmt.Errorf("%s must not be negative: it is %d", field, number))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// requirements checks what the API server would refuse in the pods of every MCPServer.
+func requirements(field string, r corev1.ResourceRequirements) error {
+	problems := []error{amounts(field+".requests", r.Requests), amounts(field+".limits", r.Limits)}
+	if len(r.Claims) > 0 {
+		problems = append(problems, fmt.Errorf("%s.claims must not be set: an MCPServer has nothing that they could name", field))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request := r.Requests[name]
+		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
+			problems = append(problems, fmt.Errorf("%s.requests.%s (%s) must not be more than the limit (%s)", field, name, request.String(), limit.String()))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func amounts(field string, list corev1.ResourceList) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if amount := list[name]; amount.Sign() < 0 {
+			problems = append(problems, fmt.Errorf("%s.%s must not be negative: it is %s", field, name, amount.String()))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// limits checks what the API server checks in a spec. A test compares the numbers with the CRD.
+func limits(field string, l mcpv1alpha1.AdapterLimits) error {
+	return errors.Join(
+		quantity(field+".body", l.Body, "1Ki", mostBody),
+		quantity(field+".line", l.Line, "1Ki", mostLine),
+		quantity(field+".replay", l.Replay, "0", resource.MustParse("1Gi")),
+		number(field+".callsPerSession", l.CallsPerSession, 16384),
+		number(field+".streamsPerSession", l.StreamsPerSession, 1024),
+		number(field+".concurrentStarts", l.ConcurrentStarts, 100),
+	)
+}
+
+func quantity(field string, value *resource.Quantity, least string, most resource.Quantity) error {
+	if value != nil && (value.Cmp(resource.MustParse(least)) < 0 || value.Cmp(most) > 0) {
+		return fmt.Errorf("%s must be from %s to %s, not %s", field, least, most.String(), value)
+	}
+	return nil
+}
+
+func number(field string, value *int32, most int32) error {
+	if value != nil && (*value < 1 || *value > most) {
+		return fmt.Errorf("%s must be from 1 to %d, not %d", field, most, *value)
+	}
+	return nil
+}
