@@ -35,7 +35,7 @@ func NewServerMetrics(reader client.Reader) prometheus.Collector {
 		reader: reader,
 		servers: prometheus.NewDesc("slipway_servers", "MCPServers by whether they are ready, and why.",
 			[]string{"ready", "reason"}, nil),
-		outdated: prometheus.NewDesc("slipway_servers_adapter_outdated", "MCPServers whose pods run an older adapter than this operator has.", nil, nil),
+		outdated: prometheus.NewDesc("slipway_servers_template_outdated", "MCPServers whose pods this operator would render differently.", nil, nil),
 	}
 }
 
