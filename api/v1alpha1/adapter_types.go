@@ -12,13 +12,14 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) ? (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0) <= 67108864.0 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || double(self.resources.limits['memory']) >= 4.0 * (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= 4.0 * (has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0))",messageExpression="'adapter.limits.body %s %d bytes, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower adapter.limits.body'.format([has(self.limits) && has(self.limits.body) ? 'is' : 'defaults to', int((has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0)), (int((has(self.limits) && has(self.limits.body) ? (type(self.limits.body) == int ? double(self.limits.body) : quantity(self.limits.body).asApproximateFloat()) : 33554432.0)) + 262143) / 262144])",fieldPath=".limits.body"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) ? (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) <= 67108864.0 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || double(self.resources.limits['memory']) >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0))",messageExpression="'adapter.limits.line %s %d bytes, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower adapter.limits.line'.format([has(self.limits) && has(self.limits.line) ? 'is' : 'defaults to', int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)), (int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)) + 262143) / 262144])",fieldPath=".limits.line"
 type Adapter struct {
-	// resources are the compute resources of the adapter's container. If unset, it
-	// requests 10m of CPU and 32Mi of memory and has a memory limit of 256Mi. (An
-	// autoscaler of CPU or memory needs a request on every container.) If set, none of
-	// these defaults apply. Half of the memory limit is for messages, so the API server
-	// refuses a limit below four times limits.body or four times limits.line, whether
-	// you set these or not. Without a memory limit, the adapter keeps 128Mi for
-	// messages, or twice the larger of the two, whichever is more.
+	// resources are the compute resources of the adapter's container. If unset, the
+	// operator's configuration decides. By default the container requests 10m of CPU and
+	// 32Mi of memory and has a memory limit of 256Mi. (An autoscaler of CPU or memory
+	// needs a request on every container.) If set, none of these defaults apply. The
+	// adapter uses half of its memory limit for messages. So the limit must be at least
+	// four times limits.body and four times limits.line, also if these are unset.
+	// Without a memory limit, it uses 128Mi for messages, or twice the larger of
+	// limits.body and limits.line if that is more.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -57,12 +58,13 @@ type Adapter struct {
 	// offerRoots lets a server with sessions ask clients of revision 2026-07-28 for
 	// their roots. That revision deprecates roots, so the adapter tells servers that
 	// such clients have none, unless this is true. Defaults to false. It takes effect
-	// with session.statelessClients Translate.
+	// only if session.statelessClients is Translate.
 	// +optional
 	OfferRoots bool `json:"offerRoots,omitempty"`
 
 	// limits bound the memory, calls and streams that one client or server can take
-	// in the adapter.
+	// in the adapter. If a field is unset, the operator's configuration decides. The
+	// defaults below hold if that sets none.
 	// +optional
 	Limits *AdapterLimits `json:"limits,omitempty"`
 }
@@ -73,7 +75,7 @@ type AdapterLimits struct {
 	// body is the largest request body that the adapter accepts from a client, as a
 	// quantity such as 32Mi. It refuses a larger one with status 413. Defaults to 32Mi.
 	// If adapter.resources has a memory limit, the limit must be at least four times
-	// this; the default limit allows 64Mi.
+	// this. The adapter's default memory limit, 256Mi, allows up to 64Mi.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1024 && self <= 1073741824 : quantity(self).asApproximateFloat() >= 1024.0 && quantity(self).asApproximateFloat() <= 1073741824.0",message="adapter.limits.body must be a number of bytes from 1Ki to 1Gi, such as 512Ki or 32Mi"
 	Body *resource.Quantity `json:"body,omitempty"`
@@ -102,14 +104,14 @@ type AdapterLimits struct {
 	CallsPerSession *int32 `json:"callsPerSession,omitempty"`
 
 	// streamsPerSession is the number of event streams that one session may hold
-	// open at a time. It is 16 when left out.
+	// open at a time. Defaults to 16. With one more, the adapter ends the oldest GET stream.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
 	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
 
 	// concurrentStarts is the number of processes of a stdio server that may be
-	// starting at a time; further starts wait. It is 4 when left out.
+	// starting at a time; further starts wait. Defaults to 4.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -41,7 +41,7 @@ type MCPServer struct {
 	// +required
 	Spec MCPServerSpec `json:"spec,omitzero"`
 
-	// status says what is really there. It is written by the controller only.
+	// status says what is really there. Only the operator writes it.
 	// +optional
 	Status MCPServerStatus `json:"status,omitzero"`
 }
@@ -62,7 +62,8 @@ type MCPServerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeMounts) || self.volumeMounts.all(m, m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true}))",messageExpression="'volumeMounts names volume %s, which is not in volumes: add it there, or correct the name'.format([self.volumeMounts.filter(m, !(m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true})))[0].name])",fieldPath=".volumeMounts"
 type MCPServerSpec struct {
 	// image is the container image that holds the MCP server. It can have a registry
-	// port, a tag and a digest.
+	// port, a tag and a digest. If command is unset, the pods stay at the digest that
+	// the tag had when they were rendered.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -85,9 +86,10 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// command is the program to run and its first arguments. If unset, the image's
-	// entrypoint is used. It is not run in a shell. As in a pod, an image's own
-	// arguments are not used together with a command.
+	// command is the program to run and its first arguments. It is not run in a shell.
+	// As in a pod, an image's own arguments are not used together with a command. If
+	// unset, the image's entrypoint is used. For a stdio server, the operator reads it
+	// from the registry, so command must be set if the operator cannot reach that.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -102,8 +104,7 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=32768
 	Args []string `json:"args,omitempty"`
 
-	// workingDir is the directory the server starts in. When left out, it is the
-	// image's.
+	// workingDir is the directory the server starts in. Defaults to the image's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -126,7 +127,9 @@ type MCPServerSpec struct {
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
 	// resources are the compute resources of the server's container. All
-	// sessions of a pod share them.
+	// sessions of a pod share them. If you set nothing here, the operator's
+	// configuration decides, and its default is no requests and no limits. If you set
+	// any part, no default applies to the rest.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
@@ -150,22 +153,24 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(m, m.mountPath.startsWith('/slipway'))",message="volumeMounts must not have paths that start with /slipway: they are reserved"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
-	// securityContext is merged over the restricted default of the server's
-	// container: non-root, no capabilities, no privilege escalation, the
-	// runtime's seccomp profile.
+	// securityContext is the security context of the server's container. The operator
+	// merges your fields over its defaults, and yours win. The defaults are non-root, no
+	// capabilities, no privilege escalation and the runtime's seccomp profile. If no
+	// user is set here or in podTemplate, the server runs as the image's user if that is
+	// a number other than 0, and as user 1000 otherwise.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 
-	// serviceAccountName is the ServiceAccount the pods run as. When left out,
-	// one without any permissions is made for this server.
+	// serviceAccountName is the ServiceAccount the pods run as. If unset, the operator
+	// creates one without any permissions for this server.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
-	// MCPServer itself, through its scale subresource. Zero stops the server and
-	// keeps the object. A session lives in one pod and ends with it. With more than one
+	// MCPServer itself, through its scale subresource. Zero stops the pods and
+	// keeps everything else. A session lives in one pod and ends with it. With more than one
 	// pod, the Service sends all requests of one client address to the same pod.
 	// +optional
 	// +kubebuilder:default=1
@@ -180,7 +185,8 @@ type MCPServerSpec struct {
 	// +required
 	Transport Transport `json:"transport,omitzero"`
 
-	// session bounds what one client session may use, and for how long.
+	// session says how the adapter serves client sessions: by which process, how many,
+	// and for how long. Durations are written like 90s, 30m or 1h30m.
 	// +optional
 	// +kubebuilder:default={}
 	Session Session `json:"session,omitzero"`
@@ -189,7 +195,8 @@ type MCPServerSpec struct {
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 
-	// verification says how often the operator checks that the server still works.
+	// verification says how often the operator checks that the server still works, and
+	// how long a check may take. Durations are written like 500ms, 10s or 1m.
 	// +optional
 	Verification Verification `json:"verification,omitzero"`
 
@@ -205,8 +212,9 @@ type MCPServerSpec struct {
 	// +optional
 	PodTemplate *PodTemplate `json:"podTemplate,omitempty"`
 
-	// suspend stops all pods and keeps everything else, replicas included, so that the
-	// server comes back as it was. Autoscalers do not change that. Defaults to false.
+	// suspend stops all pods and keeps all other objects and the value of replicas, so
+	// that the server comes back as it was. While suspend is true, an autoscaler cannot
+	// start pods. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -227,9 +235,9 @@ type Session struct {
 
 	// statelessClients says what clients of revision 2026-07-28, which has no
 	// sessions, get from a server that has sessions only. Native (default): the adapter
-	// refuses their requests with an error on which clients that also support older
-	// revisions open a session, so that each has a process of its own. Clients that
-	// support only 2026-07-28 cannot connect. Translate: the adapter serves them without
+	// refuses their requests with an error. A client that also supports an older
+	// revision then opens a session, and has a process of its own. A client that
+	// supports only 2026-07-28 cannot connect. Translate: the adapter serves them without
 	// a session. All clients with the same bearer token, or with the same address and no
 	// token, then share one process and what it keeps in memory. Behind an ingress or
 	// NAT, all clients have the same address.
@@ -237,16 +245,17 @@ type Session struct {
 	StatelessClients StatelessClients `json:"statelessClients,omitempty"`
 
 	// warm is the number of spare processes of a stdio server that the adapter keeps
-	// running, so that a new session need not wait. It is for isolation PerSession.
-	// Defaults to 1.
+	// running, so that a new session need not wait. Defaults to 1. It must be left out
+	// with isolation Shared, and for other types of servers.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Warm *int32 `json:"warm,omitempty"`
 
 	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
-	// At that number, a new session waits up to 10 seconds for an idle one to end. If
-	// none does, the adapter refuses it with status 503 and a Retry-After header.
+	// When all are open, the adapter ends an idle one for a new session. If none becomes
+	// free within 10 seconds, it refuses the new one with status 503 and a Retry-After
+	// header. The operator's configuration can bound it.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
@@ -265,7 +274,7 @@ type Session struct {
 	StartTimeout *metav1.Duration `json:"startTimeout,omitempty"`
 
 	// idleTimeout ends a session in which nothing happened for this long. Defaults to
-	// 30m. Durations are written like 90s, 30m or 1h30m.
+	// 30m.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
@@ -292,8 +301,8 @@ type Session struct {
 
 	// answerTimeout is how long a call waits for a client of revision 2026-07-28 to
 	// answer a request of the server, such as an elicitation. Defaults to 10m. The
-	// adapter then tells the server that the user canceled. It takes effect with
-	// statelessClients Translate.
+	// adapter then tells the server that the user canceled. It takes effect only if
+	// statelessClients is Translate.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
@@ -301,8 +310,8 @@ type Session struct {
 	AnswerTimeout *metav1.Duration `json:"answerTimeout,omitempty"`
 
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish. Defaults to 60s. Calls that take longer end with an error, and so do the
-	// pod's sessions. The pod's grace period is 20 seconds longer.
+	// finish. Defaults to 60s. Calls that take longer end with an error. The pod's
+	// sessions end, too. The pod's grace period is 20 seconds longer.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string

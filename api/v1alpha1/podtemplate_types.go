@@ -38,25 +38,28 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 
-	// priorityClassName is the PriorityClass of the pods.
+	// priorityClassName is the PriorityClass of the pods. Defaults to the cluster's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
-	// runtimeClassName is the RuntimeClass of the pods, for instance a sandbox.
+	// runtimeClassName is the RuntimeClass of the pods, for instance a sandbox. Defaults
+	// to the runtime of the node.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// schedulerName is the scheduler of the pods.
+	// schedulerName is the scheduler of the pods. Defaults to the cluster's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// securityContext is merged over the restricted default of the pods.
+	// securityContext is the security context of the pods. The operator merges your
+	// fields over its defaults, and yours win. The defaults are non-root and the
+	// runtime's seccomp profile.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 
@@ -72,7 +75,8 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=64
 	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
 
-	// dnsPolicy says where the pods resolve names. Defaults to ClusterFirst.
+	// dnsPolicy says where the pods resolve names. ClusterFirst (default): at the
+	// cluster's DNS. Default: as the node does. None: only as dnsConfig says.
 	// +optional
 	// +kubebuilder:validation:Enum=ClusterFirst;Default;None
 	DNSPolicy corev1.DNSPolicy `json:"dnsPolicy,omitempty"`
@@ -90,7 +94,8 @@ type PodTemplate struct {
 
 // PodMetadata is merged into the metadata of the server's pods.
 type PodMetadata struct {
-	// labels are set on the pods. Keys in the mcp.slipway.dev domain are reserved.
+	// labels are set on the pods. Keys in the mcp.slipway.dev domain are reserved. For
+	// other keys that the operator sets, its value wins.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.labels must not have keys that start with mcp.slipway.dev/: they are reserved"

@@ -13,10 +13,10 @@ type MCPServerStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are the states of the server. Ready: clients can use it now; wait for
-	// this one and alert on it. Available: enough pods are ready. Accepted: the operator
-	// can act on the spec. Verified: the last MCP exchange with the pods worked.
-	// Reconciling and Stalled are there only while the operator is at work, or needs
-	// you to act.
+	// this one and alert on it. Available: at least one pod is ready. Accepted: the
+	// operator can act on the spec. Verified: the last MCP exchange with at least one
+	// pod worked. Reconciling is present while the operator works. Stalled is present
+	// while you must act, and its message says how.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -61,7 +61,8 @@ type MCPServerStatus struct {
 	Instances []Instance `json:"instances,omitempty"`
 
 	// sessions is the number of open sessions, roughly: it is refreshed at most once a
-	// minute, and only if it has changed by a tenth. The metrics have the exact number.
+	// minute, and only if it has changed by a tenth, or from or to zero or the limit. The
+	// metrics have the exact number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sessions *int32 `json:"sessions,omitempty"`
@@ -341,12 +342,12 @@ const (
 
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImage struct {
-	// resolution says where the program and the user of the pods come from.
-	// Resolved: from the image, as its registry described it. NotAsked: from the
-	// spec, because it names a command or because the operator may not ask this
-	// registry. Unresolved: the registry did not answer in time, so the pods run as
-	// user 1000. The operator keeps asking, and the next change of the spec takes over
-	// the answer.
+	// resolution says what the operator knows of the image. Resolved: its registry
+	// described it. NotAsked: the operator did not ask the registry, because the spec
+	// names a command, or because its configuration forbids it. Unresolved: the registry
+	// did not answer in time. The operator keeps asking, and the next change of the spec
+	// uses the answer. If the image is not resolved and the spec names no user, the pods
+	// run as user 1000.
 	// +optional
 	Resolution ImageResolution `json:"resolution,omitempty"`
 
@@ -363,7 +364,8 @@ type ResolvedImage struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Command []string `json:"command,omitempty"`
 
-	// user is the user that the image names, if it names one.
+	// user is the user that the image names, if it names one. The pods may run as
+	// another: see spec.securityContext.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	User string `json:"user,omitempty"`
@@ -390,14 +392,15 @@ type TemplateStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	AdapterVersion string `json:"adapterVersion,omitempty"`
 
-	// outdated is true when the operator would render the pods differently now,
-	// because it has another adapter, or because the registry has answered since. The
-	// next change that replaces the pods brings that. See spec.rollout.onOperatorUpgrade.
+	// outdated is true when the operator would render the current pod template
+	// differently now, because its version or its configuration has changed, or because
+	// the registry has answered since. The next change that replaces the pods brings
+	// that. See spec.rollout.onOperatorUpgrade.
 	// +required
 	Outdated bool `json:"outdated"`
 
-	// defaults are the fields of the spec, such as spec.resources, that the user left
-	// out and that have the defaults of the manager's configuration in the pods.
+	// defaults lists the fields that the spec leaves out and that the operator's
+	// configuration fills in the current pod template, such as spec.resources.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32

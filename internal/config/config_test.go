@@ -1,6 +1,7 @@
 package config
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	sidecarconfig "github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
 const header = "apiVersion: config.slipway.dev/v1alpha1\nkind: ManagerConfiguration\n"
@@ -55,7 +58,7 @@ func TestLoadFull(t *testing.T) {
 			Defaults: Defaults{
 				Resources: corev1.ResourceRequirements{Requests: amountsOf("50m", "64Mi"), Limits: amountsOf("", "512Mi")},
 				Adapter: AdapterDefaults{
-					Resources: &corev1.ResourceRequirements{Requests: amountsOf("20m", ""), Limits: amountsOf("", "256Mi")},
+					Resources: corev1.ResourceRequirements{Requests: amountsOf("20m", ""), Limits: amountsOf("", "256Mi")},
 					Limits: mcpv1alpha1.AdapterLimits{
 						Body: new(resource.MustParse("4Mi")), Line: new(resource.MustParse("8Mi")), Replay: new(resource.MustParse("64Ki")),
 						CallsPerSession: new(int32(64)), StreamsPerSession: new(int32(4)), ConcurrentStarts: new(int32(2)),
@@ -231,12 +234,16 @@ func TestDecodeRefuses(t *testing.T) {
 			[]string{"servers.defaults.adapter.resources.limits.memory must be at least 256Mi, not 255Mi"},
 		},
 		"limits that adapters do not take": {
-			header + "servers: {defaults: {adapter: {limits: {body: 33Mi, line: 1023, replay: 2Gi, callsPerSession: 0, streamsPerSession: 1025, concurrentStarts: 101}}}}\n",
+			header + "servers: {defaults: {adapter: {limits: {body: 33Mi, line: 1023, replay: 2Gi, callsPerSession: 0, streamsPerSession: -1, concurrentStarts: 16385}}}}\n",
 			[]string{
 				"servers.defaults.adapter.limits.body must be from 1Ki to 32Mi, not 33Mi", "limits.line must be from 1Ki to 64Mi, not 1023",
 				"limits.replay must be from 0 to 1Gi, not 2Gi", "limits.callsPerSession must be from 1 to 16384, not 0",
-				"limits.streamsPerSession must be from 1 to 1024, not 1025", "limits.concurrentStarts must be from 1 to 100, not 101",
+				"limits.streamsPerSession must be from 1 to 16384, not -1", "limits.concurrentStarts must be from 1 to 16384, not 16385",
 			},
+		},
+		"a default above its bound": {
+			header + "servers: {defaults: {resources: {limits: {memory: 4Gi}}}, bounds: {resources: {memory: 2Gi}}}\n",
+			[]string{"servers.defaults.resources.limits.memory (4Gi) must not be more than servers.bounds.resources.memory (2Gi)"},
 		},
 		"bounds below zero": {
 			header + "servers: {bounds: {replicas: -1, sessionsPerPod: -2, resources: {memory: -1Gi}}}\n", []string{
@@ -313,8 +320,9 @@ func fields(section reflect.Type) []string {
 	return names
 }
 
-// A default that the file may have is one that the API takes in a spec: the numbers are those of the CRD.
-func TestDefaultLimitsAreThoseOfTheAPI(t *testing.T) {
+// The file takes every limit that a spec can have, other than the sizes of messages, and refuses
+// what would keep an adapter from starting.
+func TestDefaultLimits(t *testing.T) {
 	text, err := os.ReadFile("../../config/crd/bases/mcp.slipway.dev_mcpservers.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -328,14 +336,34 @@ func TestDefaultLimitsAreThoseOfTheAPI(t *testing.T) {
 	if want := reflect.TypeFor[mcpv1alpha1.AdapterLimits]().NumField(); len(properties) != want {
 		t.Fatalf("the CRD has %d limits, want %d", len(properties), want)
 	}
+	decode := func(name string, value float64) error {
+		_, err := Decode(fmt.Appendf(nil, "%sservers: {defaults: {adapter: {limits: {%s: %.0f}}}}\n", header, name, value))
+		return err
+	}
 	for name, property := range properties {
-		if property.Minimum == nil { // a quantity, with a rule
-			continue
+		least, most := 1024.0, 32.0*(1<<20) // of the sizes of messages
+		if property.Minimum != nil {
+			least, most = *property.Minimum, *property.Maximum
 		}
-		for value, isAllowed := range map[float64]bool{*property.Minimum: true, *property.Maximum: true, *property.Minimum - 1: false, *property.Maximum + 1: false} {
-			_, err := Decode(fmt.Appendf(nil, "%sservers: {defaults: {adapter: {limits: {%s: %.0f}}}}\n", header, name, value))
-			if (err == nil) != isAllowed {
-				t.Errorf("%s %.0f: %v, want allowed: %t", name, value, err, isAllowed)
+		for _, value := range []float64{least, most} {
+			if err := decode(name, value); err != nil {
+				t.Errorf("%s %.0f: %v", name, value, err)
+			}
+		}
+		for value := 1.0; value < 1<<40; value *= 4 {
+			adapter := sidecarconfig.Defaults()
+			adapter.MemoryLimit = 256 << 20 // that of adapters whose specs say nothing
+			flags := flag.NewFlagSet(name, flag.ContinueOnError)
+			adapter.BindFlags(flags)
+			for o := range option.All() {
+				if o.Field == "spec.adapter.limits."+name {
+					if err := flags.Set(o.Name(), fmt.Sprintf("%.0f", value)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if refused := adapter.Validate(); refused != nil && decode(name, value) == nil {
+				t.Errorf("%s %.0f is taken, and adapters refuse it: %v", name, value, refused)
 			}
 		}
 	}

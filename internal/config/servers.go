@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,7 +35,7 @@ type Defaults struct {
 // AdapterDefaults are defaults of spec.adapter.
 type AdapterDefaults struct {
 	// resources are spec.adapter.resources of MCPServers that leave it out.
-	Resources *corev1.ResourceRequirements `json:"resources"`
+	Resources corev1.ResourceRequirements `json:"resources"`
 
 	// limits are spec.adapter.limits, each for MCPServers that leave it out.
 	Limits mcpv1alpha1.AdapterLimits `json:"limits"`
@@ -65,15 +67,19 @@ func (s Servers) validate() error {
 	adapter := s.Defaults.Adapter
 	problems := []error{
 		requirements("servers.defaults.resources", s.Defaults.Resources),
+		requirements("servers.defaults.adapter.resources", adapter.Resources),
 		limits("servers.defaults.adapter.limits", adapter.Limits),
 		amounts("servers.bounds.resources", s.Bounds.Resources),
 	}
-	if adapter.Resources != nil {
-		const field = "servers.defaults.adapter.resources"
-		problems = append(problems, requirements(field, *adapter.Resources))
-		if memory := adapter.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
-			problems = append(problems, fmt.Errorf("%s.limits.memory must be at least %s, not %s: "+
-				"MCPServers that leave out adapter.resources may have messages that need as much", field, leastMemory.String(), memory))
+	if memory := adapter.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
+		problems = append(problems, fmt.Errorf("servers.defaults.adapter.resources.limits.memory must be at least %s, not %s: "+
+			"MCPServers that leave out adapter.resources may have messages that need as much", leastMemory.String(), memory))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Bounds.Resources)) {
+		most := s.Bounds.Resources[name]
+		if limit, ok := s.Defaults.Resources.Limits[name]; ok && limit.Cmp(most) > 0 {
+			problems = append(problems, fmt.Errorf("servers.defaults.resources.limits.%s (%s) must not be more than servers.bounds.resources.%s (%s): "+
+				"no MCPServer with the default would be accepted", name, limit.String(), name, most.String()))
 		}
 	}
 	for field, number := range map[string]int32{"servers.bounds.replicas": s.Bounds.Replicas, "servers.bounds.sessionsPerPod": s.Bounds.SessionsPerPod} {
@@ -109,28 +115,37 @@ func amounts(field string, list corev1.ResourceList) error {
 	return errors.Join(problems...)
 }
 
-// limits checks what the API server checks in a spec. A test compares the numbers with the CRD.
+// mostNumber and mostBytes are more than the API takes of any limit, and no more than adapters take.
+const (
+	mostNumber = 16384
+	mostBytes  = 1 << 30
+)
+
+// limits refuses what would keep adapters from starting. It goes through all limits that there are. The
+// API server checks more closely what a spec has.
 func limits(field string, l mcpv1alpha1.AdapterLimits) error {
-	return errors.Join(
-		quantity(field+".body", l.Body, "1Ki", mostBody),
-		quantity(field+".line", l.Line, "1Ki", mostLine),
-		quantity(field+".replay", l.Replay, "0", resource.MustParse("1Gi")),
-		number(field+".callsPerSession", l.CallsPerSession, 16384),
-		number(field+".streamsPerSession", l.StreamsPerSession, 1024),
-		number(field+".concurrentStarts", l.ConcurrentStarts, 100),
-	)
-}
-
-func quantity(field string, value *resource.Quantity, least string, most resource.Quantity) error {
-	if value != nil && (value.Cmp(resource.MustParse(least)) < 0 || value.Cmp(most) > 0) {
-		return fmt.Errorf("%s must be from %s to %s, not %s", field, least, most.String(), value)
+	sizes := map[string]struct{ least, most resource.Quantity }{
+		"body": {resource.MustParse("1Ki"), mostBody},
+		"line": {resource.MustParse("1Ki"), mostLine},
 	}
-	return nil
-}
-
-func number(field string, value *int32, most int32) error {
-	if value != nil && (*value < 1 || *value > most) {
-		return fmt.Errorf("%s must be from 1 to %d, not %d", field, most, *value)
+	var problems []error
+	value := reflect.ValueOf(l)
+	for i, member := range reflect.VisibleFields(value.Type()) {
+		name, _, _ := strings.Cut(member.Tag.Get("json"), ",")
+		switch given := value.Field(i).Interface().(type) {
+		case *int32:
+			if given != nil && (*given < 1 || *given > mostNumber) {
+				problems = append(problems, fmt.Errorf("%s.%s must be from 1 to %d, not %d", field, name, mostNumber, *given))
+			}
+		case *resource.Quantity:
+			bounds, ok := sizes[name]
+			if !ok {
+				bounds.most = *resource.NewQuantity(mostBytes, resource.BinarySI)
+			}
+			if given != nil && (given.Cmp(bounds.least) < 0 || given.Cmp(bounds.most) > 0) {
+				problems = append(problems, fmt.Errorf("%s.%s must be from %s to %s, not %s", field, name, bounds.least.String(), bounds.most.String(), given))
+			}
+		}
 	}
-	return nil
+	return errors.Join(problems...)
 }

@@ -17,7 +17,8 @@ type Bounds struct {
 	// SessionsPerPod is the most that spec.session.maxPerPod may be.
 	SessionsPerPod int32
 	// Resources are the most that the limits of the server's container may be. A container
-	// without a limit exceeds every bound.
+	// without a limit of CPU, memory or ephemeral storage has as much as the node, so it exceeds
+	// every bound of these.
 	Resources corev1.ResourceList
 }
 
@@ -36,7 +37,7 @@ func (b Bounds) Exceeded(server *mcpv1alpha1.MCPServer, defaults Defaults) strin
 		most := b.Resources[name]
 		limit, ok := filled.Spec.Resources.Limits[name]
 		switch {
-		case !ok || limit.IsZero():
+		case isUnlimited(name) && (!ok || limit.IsZero()):
 			return fmt.Sprintf("spec.resources.limits.%s is not set, and this cluster allows at most %s (servers.bounds.resources in the manager's configuration): set it",
 				name, most.String())
 		case limit.Cmp(most) > 0:
@@ -45,4 +46,10 @@ func (b Bounds) Exceeded(server *mcpv1alpha1.MCPServer, defaults Defaults) strin
 		}
 	}
 	return ""
+}
+
+// isUnlimited says whether a container without a limit has as much of a resource as there is. It
+// has nothing of others, such as GPUs.
+func isUnlimited(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }

@@ -15,8 +15,8 @@ import (
 type Defaults struct {
 	// Resources are spec.resources, as a whole.
 	Resources corev1.ResourceRequirements
-	// AdapterResources are spec.adapter.resources, as a whole; nil if there are none.
-	AdapterResources *corev1.ResourceRequirements
+	// AdapterResources are spec.adapter.resources, as a whole.
+	AdapterResources corev1.ResourceRequirements
 	// Limits are spec.adapter.limits, each by itself.
 	Limits mcpv1alpha1.AdapterLimits
 }
@@ -31,11 +31,11 @@ func (d Defaults) Fields(server *mcpv1alpha1.MCPServer) []string {
 // filled. The server that is given stays as it is.
 func (d Defaults) fill(server *mcpv1alpha1.MCPServer) (filled *mcpv1alpha1.MCPServer, fields []string) {
 	spec := server.Spec
-	if equality.Semantic.DeepEqual(spec.Resources, corev1.ResourceRequirements{}) && !equality.Semantic.DeepEqual(d.Resources, spec.Resources) {
+	if isEmpty(spec.Resources) && !isEmpty(d.Resources) {
 		spec.Resources = *d.Resources.DeepCopy()
 		fields = append(fields, "spec.resources")
 	}
-	if spec.Adapter.Resources == nil && d.AdapterResources != nil {
+	if spec.Adapter.Resources == nil && !isEmpty(d.AdapterResources) {
 		spec.Adapter.Resources = d.AdapterResources.DeepCopy()
 		fields = append(fields, "spec.adapter.resources")
 	}
@@ -62,4 +62,8 @@ func (d Defaults) fill(server *mcpv1alpha1.MCPServer) (filled *mcpv1alpha1.MCPSe
 	copied := *server
 	copied.Spec = spec
 	return &copied, fields
+}
+
+func isEmpty(resources corev1.ResourceRequirements) bool {
+	return equality.Semantic.DeepEqual(resources, corev1.ResourceRequirements{})
 }

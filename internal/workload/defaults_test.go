@@ -18,7 +18,7 @@ func memoryLimits(memory string) corev1.ResourceRequirements {
 // as it is, and the inputs know nothing of defaults.
 func TestDefaults(t *testing.T) {
 	defaults := Defaults{
-		Resources: memoryLimits("1Gi"), AdapterResources: new(memoryLimits("512Mi")),
+		Resources: memoryLimits("1Gi"), AdapterResources: memoryLimits("512Mi"),
 		Limits: mcpv1alpha1.AdapterLimits{Body: new(resource.MustParse("4Mi")), CallsPerSession: new(int32(64))},
 	}
 	for name, test := range map[string]struct {
@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 		"nothing is set": {
 			given: func(*mcpv1alpha1.MCPServerSpec) {},
 			want: func(spec *mcpv1alpha1.MCPServerSpec) {
-				spec.Resources, spec.Adapter.Resources, spec.Adapter.Limits = defaults.Resources, defaults.AdapterResources, &defaults.Limits
+				spec.Resources, spec.Adapter.Resources, spec.Adapter.Limits = defaults.Resources, &defaults.AdapterResources, &defaults.Limits
 			},
 			fields: []string{"spec.resources", "spec.adapter.resources", "spec.adapter.limits.body", "spec.adapter.limits.callsPerSession"},
 		},
@@ -120,6 +120,15 @@ func TestBounds(t *testing.T) {
 		"a limit that is none": {
 			func(spec *mcpv1alpha1.MCPServerSpec) { spec.Resources = memoryLimits("0") }, Defaults{}, bounds,
 			"spec.resources.limits.memory is not set, and this cluster allows at most 1Gi (servers.bounds.resources in the manager's configuration): set it",
+		},
+		"a resource that only some have": {
+			func(*mcpv1alpha1.MCPServerSpec) {}, Defaults{}, Bounds{Resources: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}, "",
+		},
+		"too much of it": {
+			func(spec *mcpv1alpha1.MCPServerSpec) {
+				spec.Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("2")}
+			}, Defaults{}, Bounds{Resources: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}},
+			"spec.resources.limits.example.com/gpu is 2, and this cluster allows at most 1 (servers.bounds.resources in the manager's configuration): lower it",
 		},
 		"a default that is too high": {
 			func(*mcpv1alpha1.MCPServerSpec) {}, Defaults{Resources: memoryLimits("2Gi")}, bounds,

@@ -19,7 +19,7 @@ func TestOwnedInTheDocumentation(t *testing.T) {
 	made.WriteString("| object | name | what for |\n|---|---|---|\n")
 	allowed.WriteString("| resource | verbs |\n|---|---|\n")
 	for _, owned := range AllOwned() {
-		name := "NAME-hash"
+		name := "NAME-HASH"
 		if owned.Name != nil {
 			name = owned.Name(server)
 		}

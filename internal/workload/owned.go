@@ -95,18 +95,18 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectSettings, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: SettingsName, HasStep: true,
-			Purpose: "what adapters take over while they run, see [below](#what-changes-without-a-restart); mounted into their container",
+			Purpose: "settings that adapters apply without a restart, see [below](#what-changes-without-a-restart); mounted into their container",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return SettingsConfigMap(p.Server, p.Settings) },
 		},
 		{
 			ID: ObjectServiceAccount, Kind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Resource: "serviceaccounts", Name: serverName,
-			Purpose:    "what the pods run as, without rights and without a token; not made with `serviceAccountName`",
+			Purpose:    "what the pods run as, without rights and without a token; Slipway creates none if you set `serviceAccountName`",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(ServiceAccount(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return serviceAccountName(p.Server) != p.Server.Name }, IsUsedByPods: true,
 		},
 		{
 			ID: ObjectService, Kind: corev1.SchemeGroupVersion.WithKind("Service"), Resource: "services", Name: serverName,
-			Purpose: "where clients connect; type, port and annotations from `spec.service`",
+			Purpose: "where clients connect; `spec.service` configures it",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return Service(p.Server) },
 			Claims:  []fieldpath.Path{fieldpath.MakePathOrDie("spec", "ports"), fieldpath.MakePathOrDie("spec", "selector")},
 		},

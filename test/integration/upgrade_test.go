@@ -88,9 +88,13 @@ func TestLongUpgradeOverOlderNames(t *testing.T) {
 	manager.stop()
 	managerBinary = binary
 
-	// The CRD comes last: the manager reads what is stored, and knows no older name.
+	// The CRD comes last: the manager reads what is stored, and knows no older name. It cannot write the
+	// status of a server that has a pod.
+	createPod(t, late, "plain")
 	manager = startManager(t, managerAccount, "namespaces: ["+late+"]\n")
 	wantTemplates(t, manager, token, late, before[late], false)
+	g.Eventually(manager.stderr.String).WithTimeout(hang.Guard).Should(ContainSubstring("patch status of MCPServer " + late + "/plain: "))
+	g.Expect(manager.stderr.String()).To(ContainSubstring("status.instances[0].ready: Required value"))
 	manager.stop()
 
 	useCRD(t, filepath.Join(root, "config", "crd", "bases", "mcp.slipway.dev_mcpservers.yaml"))
@@ -126,6 +130,24 @@ func wantTemplates(t *testing.T, manager *running, token, namespace string, befo
 		}
 		g.Expect(accepted(t, namespace, "http")).To(Equal(all))
 	}).WithTimeout(hang.Guard).Should(Succeed())
+}
+
+// createPod makes a pod of a server, as the ReplicaSet of its Deployment would: nothing makes pods here.
+func createPod(t *testing.T, namespace, name string) {
+	t.Helper()
+	server := stdioServer(namespace, name)
+	if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), server); err != nil {
+		t.Fatal(err)
+	}
+	create(t, shared, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels:          map[string]string{mcpv1alpha1.LabelServer: name, mcpv1alpha1.LabelManagedBy: mcpv1alpha1.ManagedBy},
+			Annotations:     map[string]string{mcpv1alpha1.AnnotationServerUID: string(server.GetUID())},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: "1", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: mcpv1alpha1.ContainerServer, Image: "registry.example/echo"}}},
+	})
 }
 
 // accepted says whether a server is.

@@ -14,13 +14,14 @@ import (
 // internal/sidecar refuses, before a pod does. docs/decisions/2026-11-15-api-validation.md says
 // why they are written as they are.
 type AdapterApplyConfiguration struct {
-	// resources are the compute resources of the adapter's container. If unset, it
-	// requests 10m of CPU and 32Mi of memory and has a memory limit of 256Mi. (An
-	// autoscaler of CPU or memory needs a request on every container.) If set, none of
-	// these defaults apply. Half of the memory limit is for messages, so the API server
-	// refuses a limit below four times limits.body or four times limits.line, whether
-	// you set these or not. Without a memory limit, the adapter keeps 128Mi for
-	// messages, or twice the larger of the two, whichever is more.
+	// resources are the compute resources of the adapter's container. If unset, the
+	// operator's configuration decides. By default the container requests 10m of CPU and
+	// 32Mi of memory and has a memory limit of 256Mi. (An autoscaler of CPU or memory
+	// needs a request on every container.) If set, none of these defaults apply. The
+	// adapter uses half of its memory limit for messages. So the limit must be at least
+	// four times limits.body and four times limits.line, also if these are unset.
+	// Without a memory limit, it uses 128Mi for messages, or twice the larger of
+	// limits.body and limits.line if that is more.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// allowedOrigins are the web origins that may call the server from a
 	// browser, such as https://chat.example.com. The adapter refuses all others but
@@ -43,10 +44,11 @@ type AdapterApplyConfiguration struct {
 	// offerRoots lets a server with sessions ask clients of revision 2026-07-28 for
 	// their roots. That revision deprecates roots, so the adapter tells servers that
 	// such clients have none, unless this is true. Defaults to false. It takes effect
-	// with session.statelessClients Translate.
+	// only if session.statelessClients is Translate.
 	OfferRoots *bool `json:"offerRoots,omitempty"`
 	// limits bound the memory, calls and streams that one client or server can take
-	// in the adapter.
+	// in the adapter. If a field is unset, the operator's configuration decides. The
+	// defaults below hold if that sets none.
 	Limits *AdapterLimitsApplyConfiguration `json:"limits,omitempty"`
 }
 

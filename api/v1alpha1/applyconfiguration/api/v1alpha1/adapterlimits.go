@@ -15,7 +15,7 @@ type AdapterLimitsApplyConfiguration struct {
 	// body is the largest request body that the adapter accepts from a client, as a
 	// quantity such as 32Mi. It refuses a larger one with status 413. Defaults to 32Mi.
 	// If adapter.resources has a memory limit, the limit must be at least four times
-	// this; the default limit allows 64Mi.
+	// this. The adapter's default memory limit, 256Mi, allows up to 64Mi.
 	Body *resource.Quantity `json:"body,omitempty"`
 	// line is the largest message that the adapter accepts from the server, as a
 	// quantity such as 64Mi: one line of a stdio server, one event of an sse server, or
@@ -31,10 +31,10 @@ type AdapterLimitsApplyConfiguration struct {
 	// adapter refuses more with status 503. Defaults to 1024.
 	CallsPerSession *int32 `json:"callsPerSession,omitempty"`
 	// streamsPerSession is the number of event streams that one session may hold
-	// open at a time. It is 16 when left out.
+	// open at a time. Defaults to 16. With one more, the adapter ends the oldest GET stream.
 	StreamsPerSession *int32 `json:"streamsPerSession,omitempty"`
 	// concurrentStarts is the number of processes of a stdio server that may be
-	// starting at a time; further starts wait. It is 4 when left out.
+	// starting at a time; further starts wait. Defaults to 4.
 	ConcurrentStarts *int32 `json:"concurrentStarts,omitempty"`
 }
 

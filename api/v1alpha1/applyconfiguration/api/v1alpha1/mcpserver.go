@@ -24,7 +24,7 @@ type MCPServerApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says how the server is run and offered.
 	Spec *MCPServerSpecApplyConfiguration `json:"spec,omitempty"`
-	// status says what is really there. It is written by the controller only.
+	// status says what is really there. Only the operator writes it.
 	Status *MCPServerStatusApplyConfiguration `json:"status,omitempty"`
 }
 

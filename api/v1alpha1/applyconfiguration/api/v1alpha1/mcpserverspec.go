@@ -12,7 +12,8 @@ import (
 // MCPServerSpec says how an MCP server is run and offered.
 type MCPServerSpecApplyConfiguration struct {
 	// image is the container image that holds the MCP server. It can have a registry
-	// port, a tag and a digest.
+	// port, a tag and a digest. If command is unset, the pods stay at the digest that
+	// the tag had when they were rendered.
 	Image *string `json:"image,omitempty"`
 	// imagePullPolicy says when the image is pulled: Always, IfNotPresent or
 	// Never. If unset, Kubernetes decides: Always for the tag latest and for an image
@@ -22,15 +23,15 @@ type MCPServerSpecApplyConfiguration struct {
 	// private registry. They are used to pull the image and to read its
 	// configuration.
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// command is the program to run and its first arguments. If unset, the image's
-	// entrypoint is used. It is not run in a shell. As in a pod, an image's own
-	// arguments are not used together with a command.
+	// command is the program to run and its first arguments. It is not run in a shell.
+	// As in a pod, an image's own arguments are not used together with a command. If
+	// unset, the image's entrypoint is used. For a stdio server, the operator reads it
+	// from the registry, so command must be set if the operator cannot reach that.
 	Command []string `json:"command,omitempty"`
 	// args are the arguments of the command, or of the image's entrypoint. If command
 	// and args are both unset, the image's own arguments are used.
 	Args []string `json:"args,omitempty"`
-	// workingDir is the directory the server starts in. When left out, it is the
-	// image's.
+	// workingDir is the directory the server starts in. Defaults to the image's.
 	WorkingDir *string `json:"workingDir,omitempty"`
 	// env is a list of environment variables for the server. Names that start
 	// with SLIPWAY_ are reserved.
@@ -39,7 +40,9 @@ type MCPServerSpecApplyConfiguration struct {
 	// ConfigMaps.
 	EnvFrom []v1.EnvFromSource `json:"envFrom,omitempty"`
 	// resources are the compute resources of the server's container. All
-	// sessions of a pod share them.
+	// sessions of a pod share them. If you set nothing here, the operator's
+	// configuration decides, and its default is no requests and no limits. If you set
+	// any part, no default applies to the rest.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// volumes are the volumes that volumeMounts can name. Names that start with
 	// slipway- are reserved. For the storage of a cloud, use persistentVolumeClaim or csi.
@@ -48,16 +51,18 @@ type MCPServerSpecApplyConfiguration struct {
 	// Volumes whose names start with slipway- cannot be mounted, and paths that
 	// start with /slipway are reserved.
 	VolumeMounts []v1.VolumeMount `json:"volumeMounts,omitempty"`
-	// securityContext is merged over the restricted default of the server's
-	// container: non-root, no capabilities, no privilege escalation, the
-	// runtime's seccomp profile.
+	// securityContext is the security context of the server's container. The operator
+	// merges your fields over its defaults, and yours win. The defaults are non-root, no
+	// capabilities, no privilege escalation and the runtime's seccomp profile. If no
+	// user is set here or in podTemplate, the server runs as the image's user if that is
+	// a number other than 0, and as user 1000 otherwise.
 	SecurityContext *v1.SecurityContext `json:"securityContext,omitempty"`
-	// serviceAccountName is the ServiceAccount the pods run as. When left out,
-	// one without any permissions is made for this server.
+	// serviceAccountName is the ServiceAccount the pods run as. If unset, the operator
+	// creates one without any permissions for this server.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
-	// MCPServer itself, through its scale subresource. Zero stops the server and
-	// keeps the object. A session lives in one pod and ends with it. With more than one
+	// MCPServer itself, through its scale subresource. Zero stops the pods and
+	// keeps everything else. A session lives in one pod and ends with it. With more than one
 	// pod, the Service sends all requests of one client address to the same pod.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// transport says how the server in the image speaks MCP: on standard input
@@ -66,11 +71,13 @@ type MCPServerSpecApplyConfiguration struct {
 	// the chosen type may be set. Clients need not know: they always find Streamable
 	// HTTP at the server's URL.
 	Transport *TransportApplyConfiguration `json:"transport,omitempty"`
-	// session bounds what one client session may use, and for how long.
+	// session says how the adapter serves client sessions: by which process, how many,
+	// and for how long. Durations are written like 90s, 30m or 1h30m.
 	Session *SessionApplyConfiguration `json:"session,omitempty"`
 	// rollout says how and when the server's pods are replaced.
 	Rollout *RolloutApplyConfiguration `json:"rollout,omitempty"`
-	// verification says how often the operator checks that the server still works.
+	// verification says how often the operator checks that the server still works, and
+	// how long a check may take. Durations are written like 500ms, 10s or 1m.
 	Verification *VerificationApplyConfiguration `json:"verification,omitempty"`
 	// adapter configures the sidecar that clients talk to.
 	Adapter *AdapterApplyConfiguration `json:"adapter,omitempty"`
@@ -78,8 +85,9 @@ type MCPServerSpecApplyConfiguration struct {
 	Service *ServiceApplyConfiguration `json:"service,omitempty"`
 	// podTemplate holds what else can be set on the server's pods.
 	PodTemplate *PodTemplateApplyConfiguration `json:"podTemplate,omitempty"`
-	// suspend stops all pods and keeps everything else, replicas included, so that the
-	// server comes back as it was. Autoscalers do not change that. Defaults to false.
+	// suspend stops all pods and keeps all other objects and the value of replicas, so
+	// that the server comes back as it was. While suspend is true, an autoscaler cannot
+	// start pods. Defaults to false.
 	Suspend *bool `json:"suspend,omitempty"`
 }
 

@@ -15,10 +15,10 @@ type MCPServerStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are the states of the server. Ready: clients can use it now; wait for
-	// this one and alert on it. Available: enough pods are ready. Accepted: the operator
-	// can act on the spec. Verified: the last MCP exchange with the pods worked.
-	// Reconciling and Stalled are there only while the operator is at work, or needs
-	// you to act.
+	// this one and alert on it. Available: at least one pod is ready. Accepted: the
+	// operator can act on the spec. Verified: the last MCP exchange with at least one
+	// pod worked. Reconciling is present while the operator works. Stalled is present
+	// while you must act, and its message says how.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// address is where clients in the cluster connect.
 	Address *AddressApplyConfiguration `json:"address,omitempty"`
@@ -37,7 +37,8 @@ type MCPServerStatusApplyConfiguration struct {
 	// replicas has the true number.
 	Instances []InstanceApplyConfiguration `json:"instances,omitempty"`
 	// sessions is the number of open sessions, roughly: it is refreshed at most once a
-	// minute, and only if it has changed by a tenth. The metrics have the exact number.
+	// minute, and only if it has changed by a tenth, or from or to zero or the limit. The
+	// metrics have the exact number.
 	Sessions *int32 `json:"sessions,omitempty"`
 	// replicas is the number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`

@@ -25,20 +25,24 @@ type PodTemplateApplyConfiguration struct {
 	// topologySpreadConstraints say how the pods are spread over zones and nodes.
 	// A constraint without a labelSelector counts the pods of this server.
 	TopologySpreadConstraints []v1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName is the PriorityClass of the pods.
+	// priorityClassName is the PriorityClass of the pods. Defaults to the cluster's.
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// runtimeClassName is the RuntimeClass of the pods, for instance a sandbox.
+	// runtimeClassName is the RuntimeClass of the pods, for instance a sandbox. Defaults
+	// to the runtime of the node.
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// schedulerName is the scheduler of the pods.
+	// schedulerName is the scheduler of the pods. Defaults to the cluster's.
 	SchedulerName *string `json:"schedulerName,omitempty"`
-	// securityContext is merged over the restricted default of the pods.
+	// securityContext is the security context of the pods. The operator merges your
+	// fields over its defaults, and yours win. The defaults are non-root and the
+	// runtime's seccomp profile.
 	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`
 	// automountServiceAccountToken gives the server's container, and no other, a token
 	// for the Kubernetes API. Defaults to false, unlike in a pod.
 	AutomountServiceAccountToken *bool `json:"automountServiceAccountToken,omitempty"`
 	// hostAliases are extra entries of the pods' hosts file.
 	HostAliases []v1.HostAlias `json:"hostAliases,omitempty"`
-	// dnsPolicy says where the pods resolve names. Defaults to ClusterFirst.
+	// dnsPolicy says where the pods resolve names. ClusterFirst (default): at the
+	// cluster's DNS. Default: as the node does. None: only as dnsConfig says.
 	DNSPolicy *v1.DNSPolicy `json:"dnsPolicy,omitempty"`
 	// dnsConfig is merged into what dnsPolicy gives.
 	DNSConfig *v1.PodDNSConfig `json:"dnsConfig,omitempty"`

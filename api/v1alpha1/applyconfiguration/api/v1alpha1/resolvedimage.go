@@ -11,19 +11,20 @@ import (
 //
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImageApplyConfiguration struct {
-	// resolution says where the program and the user of the pods come from.
-	// Resolved: from the image, as its registry described it. NotAsked: from the
-	// spec, because it names a command or because the operator may not ask this
-	// registry. Unresolved: the registry did not answer in time, so the pods run as
-	// user 1000. The operator keeps asking, and the next change of the spec takes over
-	// the answer.
+	// resolution says what the operator knows of the image. Resolved: its registry
+	// described it. NotAsked: the operator did not ask the registry, because the spec
+	// names a command, or because its configuration forbids it. Unresolved: the registry
+	// did not answer in time. The operator keeps asking, and the next change of the spec
+	// uses the answer. If the image is not resolved and the spec names no user, the pods
+	// run as user 1000.
 	Resolution *apiv1alpha1.ImageResolution `json:"resolution,omitempty"`
 	// digest is the digest of the image's manifest or index.
 	Digest *string `json:"digest,omitempty"`
 	// command is the program, with arguments, that runs as the server. A long one is
 	// truncated.
 	Command []string `json:"command,omitempty"`
-	// user is the user that the image names, if it names one.
+	// user is the user that the image names, if it names one. The pods may run as
+	// another: see spec.securityContext.
 	User *string `json:"user,omitempty"`
 }
 

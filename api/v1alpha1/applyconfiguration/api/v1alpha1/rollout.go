@@ -23,8 +23,9 @@ type RolloutApplyConfiguration struct {
 	// that they see the change. Ignore: running pods stay as they are, and pods that
 	// start later see the change.
 	OnReferenceChange *apiv1alpha1.RolloutPolicy `json:"onReferenceChange,omitempty"`
-	// onOperatorUpgrade says what happens when a new version of the operator would
-	// render the pods differently, for instance with a newer adapter. Restart: the
+	// onOperatorUpgrade says what happens when the operator would render the pods
+	// differently after an upgrade or a change of its configuration, for instance with a
+	// newer adapter. Restart: the
 	// operator replaces the pods, a few servers at a time. Ignore: the pods stay as they
 	// are until another change replaces them. If unset, the operator's configuration
 	// decides, and its default is Ignore.

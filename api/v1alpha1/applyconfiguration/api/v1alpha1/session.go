@@ -21,20 +21,21 @@ type SessionApplyConfiguration struct {
 	Isolation *apiv1alpha1.SessionIsolation `json:"isolation,omitempty"`
 	// statelessClients says what clients of revision 2026-07-28, which has no
 	// sessions, get from a server that has sessions only. Native (default): the adapter
-	// refuses their requests with an error on which clients that also support older
-	// revisions open a session, so that each has a process of its own. Clients that
-	// support only 2026-07-28 cannot connect. Translate: the adapter serves them without
+	// refuses their requests with an error. A client that also supports an older
+	// revision then opens a session, and has a process of its own. A client that
+	// supports only 2026-07-28 cannot connect. Translate: the adapter serves them without
 	// a session. All clients with the same bearer token, or with the same address and no
 	// token, then share one process and what it keeps in memory. Behind an ingress or
 	// NAT, all clients have the same address.
 	StatelessClients *apiv1alpha1.StatelessClients `json:"statelessClients,omitempty"`
 	// warm is the number of spare processes of a stdio server that the adapter keeps
-	// running, so that a new session need not wait. It is for isolation PerSession.
-	// Defaults to 1.
+	// running, so that a new session need not wait. Defaults to 1. It must be left out
+	// with isolation Shared, and for other types of servers.
 	Warm *int32 `json:"warm,omitempty"`
 	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
-	// At that number, a new session waits up to 10 seconds for an idle one to end. If
-	// none does, the adapter refuses it with status 503 and a Retry-After header.
+	// When all are open, the adapter ends an idle one for a new session. If none becomes
+	// free within 10 seconds, it refuses the new one with status 503 and a Retry-After
+	// header. The operator's configuration can bound it.
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 	// startTimeout is how long a process of the server may take to start and
 	// answer its first request. Defaults to 60s. Until then the status says that the
@@ -43,7 +44,7 @@ type SessionApplyConfiguration struct {
 	// when they start.
 	StartTimeout *v1.Duration `json:"startTimeout,omitempty"`
 	// idleTimeout ends a session in which nothing happened for this long. Defaults to
-	// 30m. Durations are written like 90s, 30m or 1h30m.
+	// 30m.
 	IdleTimeout *v1.Duration `json:"idleTimeout,omitempty"`
 	// maxLifetime ends a session this long after it began, idle or not. Defaults to 24h.
 	MaxLifetime *v1.Duration `json:"maxLifetime,omitempty"`
@@ -52,12 +53,12 @@ type SessionApplyConfiguration struct {
 	CallTimeout *v1.Duration `json:"callTimeout,omitempty"`
 	// answerTimeout is how long a call waits for a client of revision 2026-07-28 to
 	// answer a request of the server, such as an elicitation. Defaults to 10m. The
-	// adapter then tells the server that the user canceled. It takes effect with
-	// statelessClients Translate.
+	// adapter then tells the server that the user canceled. It takes effect only if
+	// statelessClients is Translate.
 	AnswerTimeout *v1.Duration `json:"answerTimeout,omitempty"`
 	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish. Defaults to 60s. Calls that take longer end with an error, and so do the
-	// pod's sessions. The pod's grace period is 20 seconds longer.
+	// finish. Defaults to 60s. Calls that take longer end with an error. The pod's
+	// sessions end, too. The pod's grace period is 20 seconds longer.
 	DrainTimeout *v1.Duration `json:"drainTimeout,omitempty"`
 }
 

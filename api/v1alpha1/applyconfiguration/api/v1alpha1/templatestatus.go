@@ -9,12 +9,13 @@ package v1alpha1
 type TemplateStatusApplyConfiguration struct {
 	// adapterVersion is the version of the adapter in the current pod template.
 	AdapterVersion *string `json:"adapterVersion,omitempty"`
-	// outdated is true when the operator would render the pods differently now,
-	// because it has another adapter, or because the registry has answered since. The
-	// next change that replaces the pods brings that. See spec.rollout.onOperatorUpgrade.
+	// outdated is true when the operator would render the current pod template
+	// differently now, because its version or its configuration has changed, or because
+	// the registry has answered since. The next change that replaces the pods brings
+	// that. See spec.rollout.onOperatorUpgrade.
 	Outdated *bool `json:"outdated,omitempty"`
-	// defaults are the fields of the spec, such as spec.resources, that the user left
-	// out and that have the defaults of the manager's configuration in the pods.
+	// defaults lists the fields that the spec leaves out and that the operator's
+	// configuration fills in the current pod template, such as spec.resources.
 	Defaults []string `json:"defaults,omitempty"`
 }
 

@@ -22,8 +22,9 @@ type TransportApplyConfiguration struct {
 	// sessions says which kind of protocol revision the server itself speaks. Stateful:
 	// revisions up to 2025-11-25, which open a session with initialize. Stateless:
 	// revision 2026-07-28, which has no sessions. Auto (default): the adapter asks the
-	// server. Set Stateful or Stateless if the question itself makes the server fail.
-	// This does not limit which clients can connect: session.statelessClients does.
+	// server. Set Stateful or Stateless if the server fails when it is asked. An sse
+	// server cannot be Stateless. This setting does not limit which clients can connect:
+	// session.statelessClients decides about those of revision 2026-07-28.
 	Sessions *apiv1alpha1.ServerSessions `json:"sessions,omitempty"`
 	// stdio configures a stdio server. It may be left out.
 	Stdio *StdioTransportApplyConfiguration `json:"stdio,omitempty"`
