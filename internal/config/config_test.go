@@ -245,6 +245,17 @@ func TestDecodeRefuses(t *testing.T) {
 			header + "servers: {defaults: {resources: {limits: {memory: 4Gi}}}, bounds: {resources: {memory: 2Gi}}}\n",
 			[]string{"servers.defaults.resources.limits.memory (4Gi) must not be more than servers.bounds.resources.memory (2Gi)"},
 		},
+		"resources that are none": {
+			header + "servers: {defaults: {resources: {limits: {memroy: 1Gi}}}, bounds: {resources: {memory: 0}}}\n",
+			[]string{"servers.defaults.resources.limits.memroy is no resource of Kubernetes", "servers.bounds.resources.memory must be positive"},
+		},
+		"a device without a limit": {
+			header + "servers: {defaults: {resources: {requests: {example.com/gpu: 1}}}}\n",
+			[]string{"servers.defaults.resources.requests.example.com/gpu (1) must be the limit (0)"},
+		},
+		"a quantity that is true": {
+			header + "servers: {bounds: {resources: {memory: true}}}\n", []string{"servers.bounds.resources.memory must be a quantity such as 500m or 64Mi, not true"},
+		},
 		"bounds below zero": {
 			header + "servers: {bounds: {replicas: -1, sessionsPerPod: -2, resources: {memory: -1Gi}}}\n", []string{
 				"servers.bounds.replicas must not be negative: it is -1", "servers.bounds.sessionsPerPod must not be negative: it is -2",

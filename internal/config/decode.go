@@ -170,6 +170,8 @@ func noQuantities(asJSON []byte) error {
 			if _, err := resource.ParseQuantity(value); err != nil {
 				problems = append(problems, fmt.Errorf("%s must be a quantity such as 500m or 64Mi, not %q", at, value))
 			}
+		case bool, []any:
+			problems = append(problems, fmt.Errorf("%s must be a quantity such as 500m or 64Mi, not %v", at, value))
 		}
 	}
 	look("servers", file.Servers)

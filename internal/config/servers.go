@@ -71,6 +71,11 @@ func (s Servers) validate() error {
 		limits("servers.defaults.adapter.limits", adapter.Limits),
 		amounts("servers.bounds.resources", s.Bounds.Resources),
 	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if most, ok := s.Bounds.Resources[name]; ok && most.IsZero() {
+			problems = append(problems, fmt.Errorf("servers.bounds.resources.%s must be positive: a container cannot do without; leave it out for no bound", name))
+		}
+	}
 	if memory := adapter.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(leastMemory) < 0 {
 		problems = append(problems, fmt.Errorf("servers.defaults.adapter.resources.limits.memory must be at least %s, not %s: "+
 			"MCPServers that leave out adapter.resources may have messages that need as much", leastMemory.String(), memory))
@@ -97,17 +102,32 @@ func requirements(field string, r corev1.ResourceRequirements) error {
 		problems = append(problems, fmt.Errorf("%s.claims must not be set: an MCPServer has nothing that they could name", field))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
-		request := r.Requests[name]
-		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
+		request, limit := r.Requests[name], r.Limits[name]
+		_, isLimited := r.Limits[name]
+		if isExtended(name) && request.Cmp(limit) != 0 {
+			problems = append(problems, fmt.Errorf("%s.requests.%s (%s) must be the limit (%s)", field, name, request.String(), limit.String()))
+		} else if isLimited && request.Cmp(limit) > 0 {
 			problems = append(problems, fmt.Errorf("%s.requests.%s (%s) must not be more than the limit (%s)", field, name, request.String(), limit.String()))
 		}
 	}
 	return errors.Join(problems...)
 }
 
+// isExtended says whether a resource is one that a device plugin or an administrator offers.
+func isExtended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
+
+// isNative says whether a resource is one that every node has.
+func isNative(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
 func amounts(field string, list corev1.ResourceList) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if !isExtended(name) && !isNative(name) {
+			problems = append(problems, fmt.Errorf("%s.%s is no resource of Kubernetes: cpu, memory, ephemeral-storage, or a name such as example.com/gpu", field, name))
+		}
 		if amount := list[name]; amount.Sign() < 0 {
 			problems = append(problems, fmt.Errorf("%s.%s must not be negative: it is %s", field, name, amount.String()))
 		}

@@ -79,6 +79,9 @@ func (r *Reconciler) applyAll(ctx context.Context, s *state) error {
 		return nil
 	}
 	for _, object := range r.desiredObjects(s, parts) {
+		if _, done := s.applied[object.ID]; done {
+			continue // and its parts now hold what the API server answered
+		}
 		apply := r.applyOne
 		if object.IsOptional {
 			apply = r.applyOptional

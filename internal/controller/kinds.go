@@ -50,6 +50,7 @@ func isMetadataOnly(kind schema.GroupVersionKind) bool {
 
 // watchedKind is a kind that the cache holds, besides MCPServers.
 type watchedKind struct {
+	kind      schema.GroupVersionKind
 	resource  string // as a role names it
 	object    client.Object
 	isIndexed bool
@@ -60,14 +61,14 @@ type watchedKind struct {
 // watchedKinds are the kinds of what servers own, and pods. Kinds that a cluster may lack are not
 // among them: see optionalKinds.
 func watchedKinds(owned []workload.Owned) []watchedKind {
-	kinds := []watchedKind{{resource: "pods", object: &corev1.Pod{}, isIndexed: true, trim: trimPod, handler: newPodHandler()}}
+	kinds := []watchedKind{{kind: corev1.SchemeGroupVersion.WithKind("Pod"), resource: "pods", object: &corev1.Pod{}, isIndexed: true, trim: trimPod, handler: newPodHandler()}}
 	seen := map[schema.GroupVersionKind]bool{}
 	for _, o := range owned {
 		if o.IsOptional || seen[o.Kind] {
 			continue
 		}
 		seen[o.Kind] = true
-		kind := watchedKind{resource: o.Resource, object: newObject(o.Kind), handler: handler.EnqueueRequestsFromMapFunc(serverOfOwned)}
+		kind := watchedKind{kind: o.Kind, resource: o.Resource, object: newObject(o.Kind), handler: handler.EnqueueRequestsFromMapFunc(serverOfOwned)}
 		switch o.ID {
 		case workload.ObjectDeployment:
 			kind.trim = trimDeployment
@@ -111,7 +112,7 @@ func Uncached(owned []workload.Owned) []client.Object {
 // index that is added before the manager has started makes it wait for the list of that kind
 // first, and a manager that waits there serves no health check and ignores signals.
 func (r *Reconciler) startInformers(ctx context.Context, objects cache.Cache) error {
-	informers := map[string]cache.Informer{}
+	informers := map[schema.GroupVersionKind]cache.Informer{}
 	for _, kind := range watchedKinds(r.Owned) {
 		if kind.isIndexed {
 			if err := objects.IndexField(ctx, kind.object, serverIndex, serverLabel); err != nil {
@@ -122,7 +123,7 @@ func (r *Reconciler) startInformers(ctx context.Context, objects cache.Cache) er
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.resource, err)
 		}
-		informers[kind.resource] = informer
+		informers[kind.kind] = informer
 	}
 	r.informers.Store(&informers)
 	return nil
@@ -141,7 +142,7 @@ func (r *Reconciler) Unsynced() []string {
 	var names []string
 	informers := r.informers.Load()
 	for _, kind := range watchedKinds(r.Owned) {
-		if informers == nil || !(*informers)[kind.resource].HasSynced() {
+		if informers == nil || !(*informers)[kind.kind].HasSynced() {
 			names = append(names, kind.resource)
 		}
 	}

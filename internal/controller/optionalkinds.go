@@ -31,7 +31,14 @@ type optionalKinds struct {
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.Informer // of the kinds that are served
+	missing   map[schema.GroupVersionKind]bool           // kinds that the API server said it does not serve
 }
+
+// anytime has a cache run without the leader's lease, as that of the manager does.
+type anytime struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (anytime) NeedLeaderElection() bool { return false }
 
 // setUpOptional makes the cache of the kinds that a cluster may lack.
 func (r *Reconciler) setUpOptional(mgr ctrl.Manager) (err error) {
@@ -48,7 +55,7 @@ func (r *Reconciler) setUpOptional(mgr ctrl.Manager) (err error) {
 	if r.optional.cache, err = cache.New(mgr.GetConfig(), options); err != nil {
 		return fmt.Errorf("create cache of optional kinds: %w", err)
 	}
-	return mgr.Add(r.optional.cache)
+	return mgr.Add(anytime{r.optional.cache})
 }
 
 func (r *Reconciler) optionalOwned() []workload.Owned {
@@ -66,7 +73,9 @@ func (r *Reconciler) findOptional(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, optionalRecheck, true, func(ctx context.Context) (bool, error) {
 		all := true
 		for _, owned := range r.optionalOwned() {
-			if err := r.watchOptional(ctx, owned.Kind); err != nil {
+			err := r.watchOptional(ctx, owned.Kind)
+			r.optional.note(owned.Kind, meta.IsNoMatchError(err))
+			if err != nil {
 				all = false
 				if !meta.IsNoMatchError(err) {
 					log.FromContext(ctx).Info("Cannot watch an optional kind yet", "kind", owned.Kind.String(), "reason", err.Error())
@@ -78,9 +87,7 @@ func (r *Reconciler) findOptional(ctx context.Context) {
 }
 
 func (r *Reconciler) watchOptional(ctx context.Context, kind schema.GroupVersionKind) error {
-	r.optional.mu.Lock()
-	defer r.optional.mu.Unlock()
-	if r.optional.informers[kind] != nil {
+	if r.optional.informer(kind) != nil {
 		return nil
 	}
 	informer, err := r.optional.cache.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
@@ -103,6 +110,8 @@ func (r *Reconciler) watchOptional(ctx context.Context, kind schema.GroupVersion
 	if err != nil {
 		return err
 	}
+	r.optional.mu.Lock()
+	defer r.optional.mu.Unlock()
 	if r.optional.informers == nil {
 		r.optional.informers = map[schema.GroupVersionKind]cache.Informer{}
 	}
@@ -110,26 +119,51 @@ func (r *Reconciler) watchOptional(ctx context.Context, kind schema.GroupVersion
 	return nil
 }
 
-// isServed says whether the cache has the objects of an optional kind.
-func (o *optionalKinds) isServed(kind schema.GroupVersionKind) bool {
+func (o *optionalKinds) informer(kind schema.GroupVersionKind) cache.Informer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	informer := o.informers[kind]
+	return o.informers[kind]
+}
+
+// isServed says whether the cache has the objects of an optional kind.
+func (o *optionalKinds) isServed(kind schema.GroupVersionKind) bool {
+	informer := o.informer(kind)
 	return informer != nil && informer.HasSynced()
 }
 
-// applyOptional applies an object of a kind that the cluster may lack. The server works without it, so
-// users hear of it, and nothing waits.
+// note notes whether the API server says that it does not serve a kind.
+func (o *optionalKinds) note(kind schema.GroupVersionKind, missing bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.missing == nil {
+		o.missing = map[schema.GroupVersionKind]bool{}
+	}
+	o.missing[kind] = missing
+}
+
+// isMissing says whether the API server has said so. Until it was asked, nothing is known.
+func (o *optionalKinds) isMissing(kind schema.GroupVersionKind) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.missing[kind]
+}
+
+// applyOptional applies an object of a kind that the cluster may lack. The server works without the
+// kind: users hear of it, and nothing waits for it.
 func (r *Reconciler) applyOptional(ctx context.Context, s *state, object desired) error {
+	warning := reasonKindNotServed + " " + object.Kind.Kind
+	isMissing := r.optional.isMissing(object.Kind)
 	if r.optional.isServed(object.Kind) {
 		err := r.applyOne(ctx, s, object)
-		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // such as when its CRD was deleted
-			s.unwarn(reasonKindNotServed)
+		if isMissing = meta.IsNoMatchError(err) || apierrors.IsNotFound(err); !isMissing { // it is if its CRD was deleted
+			s.unwarn(warning)
 			return err
 		}
 	}
-	r.warnOnce(s, reasonKindNotServed, actionReconcile, fmt.Sprintf("the API server does not serve %s, or the manager may not list it, so the server has no %s: "+
-		"install its CustomResourceDefinition; the manager goes on by itself", object.Kind.GroupKind(), object.Kind.Kind))
+	if isMissing {
+		r.warnOnceAs(s, warning, reasonKindNotServed, actionReconcile, fmt.Sprintf("the API server does not serve %s, so the server has no %s: "+
+			"install its CustomResourceDefinition; the manager goes on by itself", object.Kind.GroupKind(), object.Kind.Kind))
+	}
 	s.again(optionalRecheck)
 	return nil
 }

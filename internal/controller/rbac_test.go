@@ -18,8 +18,8 @@ import (
 )
 
 // rights are what the manager may do besides what it does with the objects of servers, which the table
-// of these says. A reviewer of a change sees every new right here. There is none on pods but to read
-// them, and none on roles.
+// of these says. A reviewer sees every new right here, in that table or in the role. There is none on
+// pods but to read them, and none on roles.
 var rights = map[string]map[string]string{
 	"ClusterRole manager-role": {
 		"authentication.k8s.io/tokenreviews":        "create",

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,8 +39,8 @@ const terminatingRecheck = 10 * time.Second
 
 // Options are what a Reconciler works with.
 type Options struct {
-	// Client reads from the cache, but for Secrets, ConfigMaps and ServiceAccounts,
-	// of which the cache has the metadata only.
+	// Client reads from the cache, but for the kinds of which the cache has the metadata only:
+	// see newObject.
 	Client client.Client
 	// Metadata is the cache itself. The Client asks the API server even for the metadata
 	// of what it may not read from the cache.
@@ -100,11 +101,11 @@ type Reconciler struct {
 	optional   optionalKinds
 	watches    map[string]*objectwatch.Watch // of what specs refer to, by kind
 
-	idleWrites     prometheus.Counter                        // status writes without effect
-	waiting        prometheus.Collector                      // servers that wait to be created
-	idleWritesSeen sync.Once                                 // logs the first
-	queue          atomic.Pointer[requestQueue]              // nil until the controller has started
-	informers      atomic.Pointer[map[string]cache.Informer] // by resource; nil until then, too
+	idleWrites     prometheus.Counter                                         // status writes without effect
+	waiting        prometheus.Collector                                       // servers that wait to be created
+	idleWritesSeen sync.Once                                                  // logs the first
+	queue          atomic.Pointer[requestQueue]                               // nil until the controller has started
+	informers      atomic.Pointer[map[schema.GroupVersionKind]cache.Informer] // nil until then, too
 }
 
 // New returns a Reconciler. SetupWithManager makes it work.

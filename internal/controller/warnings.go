@@ -15,18 +15,23 @@ import (
 
 // warnOnce gives the server a warning Event, unless it has got that one since unwarn.
 func (r *Reconciler) warnOnce(s *state, reason, action, note string) {
-	if s.memory.warned[reason] {
+	r.warnOnceAs(s, reason, reason, action, note)
+}
+
+// warnOnceAs does the same for one of several warnings that have the same reason.
+func (r *Reconciler) warnOnceAs(s *state, warning, reason, action, note string) {
+	if s.memory.warned[warning] {
 		return
 	}
 	if s.memory.warned == nil {
 		s.memory.warned = map[string]bool{}
 	}
-	s.memory.warned[reason] = true
+	s.memory.warned[warning] = true
 	r.Events.Eventf(s.server, nil, corev1.EventTypeWarning, reason, action, "%s", text.Cut(note, noteBytes))
 }
 
 // unwarn notes that the reason of a warning is gone.
-func (s *state) unwarn(reason string) { delete(s.memory.warned, reason) }
+func (s *state) unwarn(warning string) { delete(s.memory.warned, warning) }
 
 // tellOfFlapping says once that what a server offers changes so often that the manager does not
 // follow every change.

@@ -102,8 +102,8 @@ func memoryLimit(resources *corev1ac.ResourceRequirementsApplyConfiguration) int
 	return min(resources.Limits.Memory().Value(), mostMemory)
 }
 
-// arguments are those of the adapter. What the spec leaves out is left to the adapter,
-// whose defaults are those that the spec's comments promise.
+// arguments are those of the adapter. What the spec and the manager's defaults leave out is left to
+// the adapter, whose defaults are those that the spec's comments promise.
 type arguments []string
 
 // add adds a flag. Only POD_UID and POD_IP are replaced by Kubernetes.

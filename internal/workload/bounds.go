@@ -27,7 +27,7 @@ type Bounds struct {
 func (b Bounds) Exceeded(server *mcpv1alpha1.MCPServer, defaults Defaults) string {
 	const allowed = "%s is %d, and this cluster allows at most %d (servers.bounds.%s in the manager's configuration): lower it"
 	if replicas := Replicas(server); b.Replicas > 0 && replicas > b.Replicas {
-		return fmt.Sprintf(allowed, "spec.replicas", replicas, b.Replicas, "replicas")
+		return fmt.Sprintf(allowed, "spec.replicas", replicas, b.Replicas, "replicas") + ", or the maxReplicas of its autoscaler"
 	}
 	if sessions := server.Spec.Session.MaxPerPod; b.SessionsPerPod > 0 && sessions != nil && *sessions > b.SessionsPerPod {
 		return fmt.Sprintf(allowed, "spec.session.maxPerPod", *sessions, b.SessionsPerPod, "sessionsPerPod")

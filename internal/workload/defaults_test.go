@@ -100,7 +100,7 @@ func TestBounds(t *testing.T) {
 		"by defaults": {func(*mcpv1alpha1.MCPServerSpec) {}, Defaults{Resources: memoryLimits("512Mi")}, bounds, ""},
 		"replicas": {
 			func(spec *mcpv1alpha1.MCPServerSpec) { spec.Replicas = new(int32(4)) }, Defaults{Resources: memoryLimits("1Mi")}, bounds,
-			"spec.replicas is 4, and this cluster allows at most 3 (servers.bounds.replicas in the manager's configuration): lower it",
+			"spec.replicas is 4, and this cluster allows at most 3 (servers.bounds.replicas in the manager's configuration): lower it, or the maxReplicas of its autoscaler",
 		},
 		"replicas of a server that is suspended": {
 			func(spec *mcpv1alpha1.MCPServerSpec) { spec.Replicas, spec.Suspend = new(int32(4)), true }, Defaults{Resources: memoryLimits("1Mi")}, bounds, "",
@@ -129,10 +129,6 @@ func TestBounds(t *testing.T) {
 				spec.Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("2")}
 			}, Defaults{}, Bounds{Resources: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}},
 			"spec.resources.limits.example.com/gpu is 2, and this cluster allows at most 1 (servers.bounds.resources in the manager's configuration): lower it",
-		},
-		"a default that is too high": {
-			func(*mcpv1alpha1.MCPServerSpec) {}, Defaults{Resources: memoryLimits("2Gi")}, bounds,
-			"spec.resources.limits.memory is 2Gi, and this cluster allows at most 1Gi (servers.bounds.resources in the manager's configuration): lower it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

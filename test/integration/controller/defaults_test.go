@@ -62,7 +62,7 @@ func TestBoundsOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace := newNamespace(t)
-	startOperator(t, namespace, func(o *operatorOptions) { o.servers.Bounds = config.Bounds{Replicas: 1} })
+	startOperator(t, namespace, func(o *operatorOptions) { o.servers.Bounds = config.Bounds{Replicas: 1, SessionsPerPod: 20} })
 	server := newServer(namespace, "echo")
 	create(t, server)
 	eventually(t, server, "Accepted", "True Accepted", "Ready", "True Ready")
@@ -70,6 +70,12 @@ func TestBoundsOfTheConfiguration(t *testing.T) {
 	eventually(t, server, "Accepted", "False BoundExceeded", "Stalled", "True BoundExceeded", "Ready", "True Ready")
 	g.Expect(meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message).To(ContainSubstring("servers.bounds.replicas"))
 	g.Expect(podNames(t, namespace)).To(HaveLen(1))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.Session.MaxPerPod, s.Spec.Replicas = new(int32(999)), new(int32(0))
+	})
+	g.Eventually(podNames).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(BeEmpty(), "it can be stopped")
+	eventually(t, server, "Accepted", "False BoundExceeded")
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Session.MaxPerPod = nil })
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(1)) })
 	eventually(t, server, "Accepted", "True Accepted", "Ready", "True Ready")
 }

@@ -97,7 +97,7 @@ func serversOf(all map[string]string) map[string]string {
 	return all
 }
 
-// settledServers are one that works, one that does not and one that is suspended.
+// settledServers are one that works, one that does not, and two that are suspended: from the start, and later.
 func settledServers(t *testing.T) (operator *operator, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -109,7 +109,10 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	broken.Spec.Command = []string{hostileServer, "exit"}
 	suspended := newServer(namespace, "suspended")
 	suspended.Spec.Suspend = true
-	create(t, two, broken, suspended)
+	stopped := newServer(namespace, "stopped") // after it has run, so it has a Deployment
+	create(t, two, broken, suspended, stopped)
+	eventually(t, stopped, "Ready", "True Ready")
+	change(t, stopped, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	eventually(t, two, "Ready", "True Ready", "Reconciling", "absent")
 	instances := func(server *mcpv1alpha1.MCPServer) func() []mcpv1alpha1.Instance {
 		return func() []mcpv1alpha1.Instance { return status(t, server).Instances }
@@ -119,7 +122,9 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	g.Eventually(func() int32 { return status(t, two).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	g.Eventually(instances(broken)).WithTimeout(hang.Guard).Should(HaveExactElements(HaveField("Message", ContainSubstring("exit code 3"))))
 	eventually(t, broken, "Ready", "False ServerExits", "Stalled", "True ServerExits", "Reconciling", "absent")
-	eventually(t, suspended, "Available", "False Suspended", "Ready", "absent", "Reconciling", "absent")
+	for _, server := range []*mcpv1alpha1.MCPServer{suspended, stopped} {
+		eventually(t, server, "Available", "False Suspended", "Ready", "absent", "Reconciling", "absent")
+	}
 	return operator, namespace
 }
 
