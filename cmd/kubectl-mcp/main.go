@@ -1,0 +1,17 @@
+// Command kubectl-mcp is the kubectl plugin of Slipway: kubectl mcp.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"github.com/slipway-mcp/slipway/internal/plugin"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := plugin.Main(ctx)
+	stop()
+	os.Exit(code)
+}
