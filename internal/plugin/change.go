@@ -38,12 +38,7 @@ func (e *environment) resume() *cobra.Command {
 func (e *environment) changing(verb, short, long, done string, patch func() any) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME...", Short: short, Long: short + ".\n" + long,
-		Args: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fail(exitUnexpected, "List them: kubectl mcp list", "name at least one server, as in %s tickets", command.CommandPath())
-			}
-			return nil
-		},
+		Args: atLeast(1, "name at least one server, as in kubectl mcp "+verb+" tickets"),
 		RunE: func(command *cobra.Command, names []string) error {
 			api, err := e.client()
 			if err != nil {

@@ -63,15 +63,19 @@ func (e *environment) root() *cobra.Command {
 		return fail(exitUnexpected, "See "+command.CommandPath()+" --help", "%w", err)
 	})
 	e.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(e.list(), e.tools(), e.refresh(), e.suspend(), e.resume())
+	root.AddCommand(e.list(), e.tools(), e.call(), e.read(), e.prompt(), e.connect(), e.refresh(), e.suspend(), e.resume())
 	return root
 }
 
 // reading adds the flags of commands that print objects.
 func (e *environment) reading(command *cobra.Command) *cobra.Command {
-	command.Flags().StringVarP(&e.output, "output", "o", "", "output format: json, yaml, name or wide")
+	e.outputFlag(command)
 	command.Flags().BoolVarP(&e.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
 	return command
+}
+
+func (e *environment) outputFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&e.output, "output", "o", "", "output format: json, yaml, name or wide")
 }
 
 // client is one with the caller's own rights.

@@ -147,7 +147,7 @@ func TestFailures(t *testing.T) {
 		"no such command": {kubeconfig, []string{"lst"}, 1, "error: unknown command \"lst\" for \"kubectl mcp\"\n\nDid you mean this?\n\tlist\n\n"},
 		"no such flag":    {kubeconfig, []string{"list", "--all"}, 1, "error: unknown flag: --all\nSee kubectl mcp list --help\n"},
 		"no such format":  {kubeconfig, []string{"list", "-o", "xml"}, 1, "error: unknown output format \"xml\"\nUse -o json, yaml, name or wide.\n"},
-		"no name":         {kubeconfig, []string{"suspend"}, 1, "error: name at least one server, as in kubectl mcp suspend tickets\nList them: kubectl mcp list\n"},
+		"no name":         {kubeconfig, []string{"suspend"}, 1, "error: name at least one server, as in kubectl mcp suspend tickets\nSee kubectl mcp suspend --help\n"},
 		"a name and -A":   {kubeconfig, []string{"tools", "tickets", "-A"}, 1, "error: a server has one namespace, so -A and a name exclude each other\nUse -n NAMESPACE with the name of a server.\n"},
 		"no rights": {
 			viewer, []string{"suspend", "tickets"}, 3,

@@ -1,0 +1,150 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/arguments"
+	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
+)
+
+func (e *environment) call() *cobra.Command {
+	var file string
+	command := &cobra.Command{
+		Use:   "call NAME TOOL [ARGUMENT=VALUE...]",
+		Short: "Call a tool of a server",
+		Long: "Call a tool of a server, through the API server and with your own rights. Values have the types\n" +
+			"of the tool's schema: kubectl mcp tools NAME TOOL shows them. Lists and objects are written as JSON.",
+		Example: "  kubectl mcp call tickets close_ticket id=4711 comment=done\n  kubectl mcp call tickets find --json query.json",
+		Args:    atLeast(2, "name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711"),
+		RunE: func(command *cobra.Command, args []string) error {
+			return e.callTool(command.Context(), args[0], args[1], args[2:], file)
+		},
+	}
+	command.Flags().StringVar(&file, "json", "", "`file` with the arguments, as one JSON object; - is standard input")
+	e.outputFlag(command)
+	return command
+}
+
+// atLeast is a rule for arguments.
+func atLeast(number int, message string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) < number {
+			return fail(exitUnexpected, "See "+command.CommandPath()+" --help", "%s", message)
+		}
+		return nil
+	}
+}
+
+func (e *environment) callTool(ctx context.Context, name, tool string, words []string, file string) error {
+	api, err := e.client()
+	if err != nil {
+		return err
+	}
+	servers, err := e.servers(ctx, api, []string{name})
+	if err != nil {
+		return err
+	}
+	server := &servers[0]
+	catalog, err := fleet.CatalogOf(ctx, api, server)
+	if err != nil {
+		return err
+	}
+	values, err := e.argumentsOf(catalog, server, tool, words, file)
+	if err != nil {
+		return err
+	}
+	session, err := e.converse(ctx, api, server)
+	if err != nil {
+		return err
+	}
+	defer session.end()
+	params := &mcp.CallToolParams{Name: tool, Arguments: values}
+	params.SetProgressToken("kubectl-mcp")
+	result, err := session.CallTool(ctx, params)
+	if err != nil {
+		return session.failed(err, server, fmt.Sprintf("call tool %s of MCPServer %s", tool, name))
+	}
+	if err := e.printResult(result); err != nil {
+		return err
+	}
+	if result.IsError {
+		return fail(exitTool, "", "tool %s says that it failed", tool)
+	}
+	return nil
+}
+
+// failed gives an error of a call its exit code. The server itself has answered if the protocol has
+// a code for it.
+func (c *conversation) failed(err error, server *mcpv1alpha1.MCPServer, doing string) error {
+	wrapped := fmt.Errorf("%s: %w", doing, err)
+	if isAnswer(err) {
+		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + server.Name}
+	}
+	return c.explain(wrapped, server)
+}
+
+// argumentsOf are the arguments of a call. What the catalog knows to be wrong is not sent.
+func (e *environment) argumentsOf(catalog *fleet.Catalog, server *mcpv1alpha1.MCPServer, tool string, words []string, file string) (map[string]any, error) {
+	isWhole := !catalog.IsSummary && catalog.Trimmed == ""
+	i := slices.IndexFunc(catalog.Tools, func(t fleet.Tool) bool { return t.Name == tool })
+	if i < 0 && isWhole {
+		return nil, fail(exitTool, "See its tools: kubectl mcp tools "+server.Name, "server %s has no tool %q", server.Name, tool)
+	}
+	var schema json.RawMessage
+	if i >= 0 {
+		schema = catalog.Tools[i].InputSchema
+	}
+	next := "See its arguments: kubectl mcp tools " + server.Name + " " + tool
+	if file == "" {
+		values, err := arguments.Parse(schema, words)
+		if err != nil {
+			return nil, &failure{exitUnexpected, err, next}
+		}
+		return values, nil
+	}
+	if len(words) > 0 {
+		return nil, fail(exitUnexpected, "", "--json has all arguments: leave out %s", strings.Join(words, " "))
+	}
+	values, err := e.readArguments(file)
+	if err == nil {
+		err = arguments.Missing(schema, values)
+	}
+	if err != nil {
+		return nil, &failure{exitUnexpected, err, next}
+	}
+	return values, nil
+}
+
+func (e *environment) readArguments(file string) (map[string]any, error) {
+	var content []byte
+	var err error
+	if file == "-" {
+		content, err = io.ReadAll(e.In)
+	} else {
+		content, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read arguments: %w", err)
+	}
+	var values map[string]any
+	decoder := json.NewDecoder(strings.NewReader(string(content)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&values); err != nil {
+		return nil, fmt.Errorf("read arguments: %s must hold one JSON object: %w", file, err)
+	}
+	if values == nil || decoder.More() {
+		return nil, errors.New("read arguments: " + file + " must hold one JSON object")
+	}
+	return values, nil
+}

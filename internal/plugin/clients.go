@@ -1,0 +1,56 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// printClient prints how a client on this machine reaches a server.
+func (e *environment) printClient(name, server string, port int) error {
+	namespace, err := e.namespace()
+	if err != nil {
+		return err
+	}
+	at := fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
+	start := []string{"mcp", "connect", "-n", namespace, server, "--stdio"}
+	if context := e.flags.Context; context != nil && *context != "" {
+		start = append(start, "--context", *context)
+	}
+	clients := map[string]func() (string, error){
+		"claude-code": func() (string, error) {
+			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", server, strings.Join(start, " ")) +
+				fmt.Sprintf("# or, while kubectl mcp connect %s runs:\nclaude mcp add --transport http %s %s\n", server, server, at), nil
+		},
+		"claude-desktop": func() (string, error) {
+			return configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+		},
+		"cursor": func() (string, error) {
+			return configuration("~/.cursor/mcp.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+		},
+		"vscode": func() (string, error) {
+			return configuration(".vscode/mcp.json", "servers", server, map[string]any{"type": "stdio", "command": "kubectl", "args": start})
+		},
+	}
+	write, ok := clients[name]
+	if !ok {
+		return fail(exitUnexpected, "Use one of: "+strings.Join(slices.Sorted(maps.Keys(clients)), ", "), "client %q is not known", name)
+	}
+	out, err := write()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(e.Out, out)
+	return err
+}
+
+// configuration is a part of a file of a client.
+func configuration(file, list, server string, entry map[string]any) (string, error) {
+	encoded, err := json.MarshalIndent(map[string]any{list: map[string]any{server: entry}}, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("print the configuration: %w", err)
+	}
+	return fmt.Sprintf("// %s\n%s\n", file, encoded), nil
+}

@@ -1,0 +1,202 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/bridge"
+	"github.com/slipway-mcp/slipway/internal/plugin/link"
+	"github.com/slipway-mcp/slipway/internal/text"
+)
+
+// endpoint is the URL of every server behind a link, which leads to one port of one pod.
+const endpoint = "http://127.0.0.1/mcp"
+
+func (e *environment) connect() *cobra.Command {
+	var port int
+	var stdio bool
+	var forClient string
+	command := &cobra.Command{
+		Use:   "connect NAME",
+		Short: "Make a server of the cluster available to clients on this machine",
+		Long: "Serve a server of the cluster at a port of this machine, or on standard input and output for\n" +
+			"clients that only start processes. It survives the restart of pods.",
+		Example: "  kubectl mcp connect tickets\n  kubectl mcp connect tickets --print claude-code",
+		Args:    atLeast(1, "name a server, as in kubectl mcp connect tickets"),
+		RunE: func(command *cobra.Command, args []string) error {
+			if forClient != "" {
+				return e.printClient(forClient, args[0], port)
+			}
+			return e.serveLocally(command.Context(), args[0], port, stdio)
+		},
+	}
+	command.Flags().IntVar(&port, "port", mcpv1alpha1.AdapterPort, "port of this machine; 0 picks a free one")
+	command.Flags().BoolVar(&stdio, "stdio", false, "speak on standard input and output instead")
+	command.Flags().StringVar(&forClient, "print", "", "print how to configure a `client` and end: claude-code, claude-desktop, cursor or vscode")
+	return command
+}
+
+// serveLocally serves a server until ctx ends.
+func (e *environment) serveLocally(ctx context.Context, name string, port int, stdio bool) error {
+	api, err := e.client()
+	if err != nil {
+		return err
+	}
+	servers, err := e.servers(ctx, api, []string{name})
+	if err != nil {
+		return err
+	}
+	config, err := e.flags.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	line := &lifeline{environment: e, api: api, config: config, server: &servers[0]}
+	defer line.close()
+	if _, err := line.pod(ctx); err != nil { // a server that is not there is told at once
+		return err
+	}
+	transport := &http.Transport{DialContext: line.dial}
+	if stdio {
+		b := &bridge.Bridge{Client: &http.Client{Transport: transport}, Endpoint: endpoint}
+		return b.Run(ctx, e.In, e.Out)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return fail(exitUnexpected, "Choose another port: --port 0 picks a free one.", "listen: %w", err)
+	}
+	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at http://%s/mcp until you press Ctrl+C.\n", name, listener.Addr())
+	server := &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// proxy passes every request on to the server.
+func proxy(transport http.RoundTripper) http.Handler {
+	target := &url.URL{Scheme: "http", Host: "127.0.0.1"}
+	return &httputil.ReverseProxy{
+		Rewrite: func(request *httputil.ProxyRequest) {
+			request.SetURL(target)
+			request.Out.Host = target.Host
+		},
+		Transport: transport, FlushInterval: -1, // events are passed on as they come
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, text.Line("kubectl mcp: "+err.Error(), errorBytes), http.StatusBadGateway)
+		},
+	}
+}
+
+// guard refuses requests for other hosts: a page in a browser could otherwise reach the server by a name
+// that leads to this machine.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		host, _, err := net.SplitHostPort(request.Host)
+		if err != nil {
+			host = request.Host
+		}
+		address, err := netip.ParseAddr(host)
+		if host != "localhost" && (err != nil || !address.IsLoopback()) {
+			http.Error(w, "kubectl mcp serves localhost only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, request)
+	})
+}
+
+// lifeline is a connection to a pod of a server. When the pod goes, the next request finds another.
+type lifeline struct {
+	*environment
+	api    client.Client
+	config *rest.Config
+	server *mcpv1alpha1.MCPServer
+
+	mu      sync.Mutex
+	current *link.Pod
+}
+
+// patience is how long a request waits for a pod, as long as a rollout takes that needs no pull.
+const patience = 30 * time.Second
+
+// dial connects to the server.
+func (l *lifeline) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	pod, err := l.pod(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pod.Dial(mcpv1alpha1.AdapterPort)
+	if err == nil {
+		return conn, nil
+	}
+	l.drop(pod)
+	if pod, err = l.pod(ctx); err != nil {
+		return nil, err
+	}
+	return pod.Dial(mcpv1alpha1.AdapterPort)
+}
+
+// pod is the one that serves now. It waits for one while none does.
+func (l *lifeline) pod(ctx context.Context) (*link.Pod, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		select {
+		case <-l.current.Done():
+			_ = l.current.Close()
+			l.current = nil
+		default:
+			return l.current, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		opened, err := l.openPod(ctx, l.api, l.config, l.server)
+		if err == nil {
+			l.current = opened
+			return opened, nil
+		}
+		if explain(err).code == exitCredentials {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// drop forgets a pod that no longer serves.
+func (l *lifeline) drop(pod *link.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == pod {
+		_ = pod.Close()
+		l.current = nil
+	}
+}
+
+func (l *lifeline) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		_ = l.current.Close()
+	}
+}

@@ -1,0 +1,155 @@
+// Package link connects to pods through the API server, with the caller's own rights: connections are
+// streams of pods/portforward, so no port is open on the caller's machine.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Pod is a connection to the API server that carries connections to one pod.
+type Pod struct {
+	name   types.NamespacedName
+	tunnel httpstream.Connection
+
+	mu   sync.Mutex
+	next int // number of the next connection
+}
+
+// Open connects to a pod.
+func Open(config *rest.Config, name types.NamespacedName) (*Pod, error) {
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create client: %w", err)
+	}
+	url := api.CoreV1().RESTClient().Post().Resource("pods").Namespace(name.Namespace).Name(name.Name).SubResource("portforward").URL()
+	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to pod %s: %w", name, err)
+	}
+	tunnel, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return nil, fmt.Errorf("connect to pod %s: %w", name, err)
+	}
+	return &Pod{name: name, tunnel: tunnel}, nil
+}
+
+// Close ends all connections.
+func (p *Pod) Close() error { return p.tunnel.Close() }
+
+// Done is closed when the connection to the pod has ended.
+func (p *Pod) Done() <-chan bool { return p.tunnel.CloseChan() }
+
+// Dial connects to a port of the pod.
+func (p *Pod) Dial(port int) (net.Conn, error) {
+	p.mu.Lock()
+	number := p.next
+	p.next++
+	p.mu.Unlock()
+	headers := http.Header{}
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	headers.Set(corev1.PortHeader, strconv.Itoa(port))
+	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(number))
+	problems, err := p.tunnel.CreateStream(headers)
+	if err != nil {
+		return nil, fmt.Errorf("connect to port %d of pod %s: %w", port, p.name, err)
+	}
+	_ = problems.Close() // nothing is written to it
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := p.tunnel.CreateStream(headers)
+	if err != nil {
+		p.tunnel.RemoveStreams(problems)
+		return nil, fmt.Errorf("connect to port %d of pod %s: %w", port, p.name, err)
+	}
+	c := &conn{Stream: data, pod: p, port: port, problems: problems, ended: make(chan struct{})}
+	go c.watch()
+	return c, nil
+}
+
+// Client is an HTTP client whose every request goes to a port of the pod, whatever its URL says.
+func (p *Pod) Client(port int) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return p.Dial(port) },
+	}}
+}
+
+// conn is a connection to a port of a pod.
+type conn struct {
+	httpstream.Stream
+	pod      *Pod
+	port     int
+	problems httpstream.Stream
+
+	closing sync.Once
+	ended   chan struct{} // closed when problem is known
+	problem error
+}
+
+// maxProblem bounds what is read of an error.
+const maxProblem = 4 << 10
+
+// watch reads why the kubelet could not connect. The stream ends without a word if it could.
+func (c *conn) watch() {
+	message, err := io.ReadAll(io.LimitReader(c.problems, maxProblem))
+	if text := strings.TrimSpace(string(message)); err == nil && text != "" {
+		c.problem = fmt.Errorf("connect to port %d of pod %s: %s", c.port, c.pod.name, text)
+	}
+	close(c.ended)
+	if c.problem != nil {
+		_ = c.Reset()
+	}
+}
+
+// Read implements net.Conn. If the kubelet could not connect, its words are the error.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Stream.Read(p)
+	if err != nil {
+		select {
+		case <-c.ended:
+			if c.problem != nil {
+				return n, c.problem
+			}
+		default:
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() (err error) {
+	c.closing.Do(func() {
+		err = errors.Join(c.Stream.Close(), c.Reset())
+		c.pod.tunnel.RemoveStreams(c.Stream, c.problems)
+	})
+	return err
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.port} }
+
+// SetDeadline implements net.Conn. Streams have no deadlines: whoever waits too long closes.
+func (*conn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (*conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (*conn) SetWriteDeadline(time.Time) error { return nil }
