@@ -1,0 +1,187 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/doctor"
+	"github.com/slipway-mcp/slipway/internal/text"
+)
+
+func (e *environment) doctor() *cobra.Command {
+	var deep bool
+	command := e.reading(&cobra.Command{
+		Use:   "doctor [NAME]",
+		Short: "Find out what does not work, and what to do about it",
+		Long: "Look at the cluster, the operator, your rights, and one server or all, and say what does not work,\n" +
+			"what may not later, and what to do. With --deep, also open a session with each server.\n" +
+			"The exit code is 4 if something does not work.",
+		Example: "  kubectl mcp doctor\n  kubectl mcp doctor tickets --deep",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			findings, err := e.examine(command.Context(), args, deep)
+			if err != nil {
+				return err
+			}
+			return e.printFindings(findings)
+		},
+	})
+	command.Flags().BoolVar(&deep, "deep", false, "open a session with each server, and list its tools")
+	return command
+}
+
+// examine looks at everything.
+func (e *environment) examine(ctx context.Context, args []string, deep bool) ([]doctor.Finding, error) {
+	api, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	servers, err := e.servers(ctx, api, args)
+	if err != nil {
+		return nil, err
+	}
+	var findings []doctor.Finding
+	for _, look := range []func(context.Context, client.Client) (doctor.Finding, error){e.lookAtCluster, e.lookAtOperator, e.lookAtRights} {
+		finding, err := look(ctx, api)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, finding)
+	}
+	for i := range servers {
+		findings = append(findings, doctor.Server(&servers[i])...)
+		if deep {
+			findings = append(findings, e.lookDeep(ctx, api, &servers[i]))
+		}
+	}
+	return findings, nil
+}
+
+// leastMinor is the oldest minor version of Kubernetes that Slipway supports.
+const leastMinor = 34
+
+func (e *environment) lookAtCluster(context.Context, client.Client) (doctor.Finding, error) {
+	config, err := e.flags.ToRESTConfig()
+	if err != nil {
+		return doctor.Finding{}, err
+	}
+	cluster, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return doctor.Finding{}, err
+	}
+	found, err := cluster.ServerVersion()
+	if err != nil {
+		return doctor.Finding{}, fmt.Errorf("ask for the version of Kubernetes: %w", err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(found.Major+" "+strings.TrimRight(found.Minor, "+"), "%d %d", &major, &minor); err == nil && major == 1 && minor < leastMinor {
+		return doctor.Finding{Level: doctor.Warn, About: "cluster", Text: fmt.Sprintf("Kubernetes %s is older than 1.%d, with which Slipway is tested", found.GitVersion, leastMinor), Fix: "Upgrade the cluster."}, nil
+	}
+	return doctor.Finding{Level: doctor.OK, About: "cluster", Text: "Kubernetes " + found.GitVersion}, nil
+}
+
+// lookAtOperator looks at the manager, where the caller may.
+func (e *environment) lookAtOperator(ctx context.Context, api client.Client) (doctor.Finding, error) {
+	var managers appsv1.DeploymentList
+	err := api.List(ctx, &managers, client.MatchingLabels{"app.kubernetes.io/name": "slipway", "app.kubernetes.io/component": "manager"})
+	switch {
+	case apierrors.IsForbidden(err):
+		return doctor.Finding{Level: doctor.OK, About: "operator", Text: "not looked at: you may not list Deployments in all namespaces"}, nil
+	case err != nil:
+		return doctor.Finding{}, fmt.Errorf("list Deployments: %w", err)
+	case len(managers.Items) == 0:
+		return doctor.Finding{Level: doctor.Fail, About: "operator", Text: "there is no manager of Slipway in the cluster", Fix: "Install it: kubectl apply --server-side -f install.yaml"}, nil
+	}
+	manager := &managers.Items[0]
+	about := manager.Namespace + "/" + manager.Name
+	if manager.Status.ReadyReplicas == 0 {
+		return doctor.Finding{
+			Level: doctor.Fail, About: about, Text: "the manager is not ready, so no status changes",
+			Fix: "Look at its log: kubectl -n " + manager.Namespace + " logs deployment/" + manager.Name,
+		}, nil
+	}
+	return doctor.Finding{Level: doctor.OK, About: about, Text: "the manager is ready"}, nil
+}
+
+// lookAtRights looks at what the caller may do.
+func (e *environment) lookAtRights(ctx context.Context, api client.Client) (doctor.Finding, error) {
+	namespace, err := e.namespace()
+	if err != nil {
+		return doctor.Finding{}, err
+	}
+	var missing []string
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "get", Resource: "configmaps"},
+		{Verb: "list", Resource: "pods"},
+		{Verb: "create", Resource: "pods", Subresource: "portforward"},
+		{Verb: "patch", Group: mcpv1alpha1.SchemeGroupVersion.Group, Resource: "mcpservers"},
+	} {
+		right.Namespace = namespace
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		if err := api.Create(ctx, review); err != nil {
+			return doctor.Finding{}, fmt.Errorf("ask for your rights: %w", err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, right.Verb+" "+strings.TrimSuffix(right.Resource+"/"+right.Subresource, "/"))
+		}
+	}
+	if len(missing) > 0 {
+		return doctor.Finding{Level: doctor.Warn, About: "your rights", Text: "you may not: " + strings.Join(missing, ", "), Fix: "The role edit has them all."}, nil
+	}
+	return doctor.Finding{Level: doctor.OK, About: "your rights", Text: "you may use every command"}, nil
+}
+
+// lookDeep opens a session with a server.
+func (e *environment) lookDeep(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer) doctor.Finding {
+	about := server.Namespace + "/" + server.Name
+	session, err := e.converse(ctx, api, server)
+	if err != nil {
+		failed := explain(err)
+		return doctor.Finding{Level: doctor.Fail, About: about, Text: failed.Error(), Fix: failed.next}
+	}
+	defer session.end()
+	tools, err := session.ListTools(ctx, &mcp.ListToolsParams{})
+	if err != nil {
+		return doctor.Finding{Level: doctor.Fail, About: about, Text: "list tools: " + err.Error()}
+	}
+	return doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", len(tools.Tools))}
+}
+
+func (e *environment) printFindings(findings []doctor.Finding) error {
+	failed := 0
+	for _, finding := range findings {
+		if finding.Level == doctor.Fail {
+			failed++
+		}
+	}
+	printed, err := e.printValue(map[string]any{"items": findings}, nil)
+	if err != nil {
+		return err
+	}
+	for _, finding := range findings {
+		if printed {
+			break
+		}
+		line := fmt.Sprintf("%-4s  %s: %s\n", finding.Level, finding.About, text.Line(finding.Text, errorBytes))
+		if finding.Fix != "" {
+			line += "      fix: " + text.Line(finding.Fix, errorBytes) + "\n"
+		}
+		if _, err := fmt.Fprint(e.Out, line); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fail(exitUnreachable, "", "%d of %d things that were looked at do not work", failed, len(findings))
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// healthy is a server with which nothing is wrong.
+func healthy() *mcpv1alpha1.MCPServer {
+	server := &mcpv1alpha1.MCPServer{}
+	server.Namespace, server.Name = "support", "tickets"
+	server.Spec.Image = "registry.example/tickets@sha256:ab"
+	server.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	server.Status = mcpv1alpha1.MCPServerStatus{
+		Conditions: []metav1.Condition{
+			{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReady},
+			{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonVerified},
+		},
+		Replicas: 1, ReadyReplicas: 1,
+		Catalog:  &mcpv1alpha1.Catalog{Counts: mcpv1alpha1.CatalogCounts{Tools: 14}, Tools: []mcpv1alpha1.CatalogEntry{{Name: "close_ticket"}}},
+		Template: &mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.1.0"},
+	}
+	return server
+}
+
+func TestServer(t *testing.T) {
+	set := func(server *mcpv1alpha1.MCPServer, conditions ...metav1.Condition) {
+		server.Status.Conditions = conditions
+	}
+	for name, test := range map[string]struct {
+		change func(*mcpv1alpha1.MCPServer)
+		want   []string // level, text and fix
+	}{
+		"nothing is wrong": {func(*mcpv1alpha1.MCPServer) {}, []string{"ok Ready, 14 tools, 1 of 1 pods"}},
+		"stopped": {func(s *mcpv1alpha1.MCPServer) {
+			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonSuspended})
+		}, []string{"ok is stopped"}},
+		"no operator": {func(s *mcpv1alpha1.MCPServer) { set(s) }, []string{
+			"fail it has no status: no operator has looked at it | Check that the operator runs and looks at this namespace: kubectl -n slipway-system get pods",
+		}},
+		"stalled": {func(s *mcpv1alpha1.MCPServer) {
+			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"},
+				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"})
+		}, []string{
+			"fail ServerExits: exit code 1 | Correct the server's configuration: env, command, args, workingDir, or the memory limit if it ran out. All of its output is in kubectl logs POD -c mcp-server.",
+		}},
+		"stalled, and serves": {func(s *mcpv1alpha1.MCPServer) {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReferenceNotFound, Message: "Secret x does not exist"})
+		}, []string{"warn ReferenceNotFound: Secret x does not exist | Create it, or mark it optional."}},
+		"starting": {func(s *mcpv1alpha1.MCPServer) {
+			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonPodsStarting, Message: "pulling the image for 3s"},
+				metav1.Condition{Type: mcpv1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonPodsStarting})
+		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes long, look at kubectl describe pod."}},
+		"unreachable": {func(s *mcpv1alpha1.MCPServer) {
+			s.Status.Conditions[1] = metav1.Condition{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: mcpv1alpha1.ReasonUnreachable, Message: "connection refused"}
+		}, []string{"warn Unreachable: connection refused | Let the manager in: install.md, Network."}},
+		"a tag": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image, s.Spec.Command = "tickets:1", []string{"x"} }, []string{
+			"warn the image has a tag that can move, or none, so pods may run different programs: tickets:1 | Name the image by its digest.",
+		}},
+		"a tag that is pinned": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "tickets:1" }, []string{"ok Ready, 14 tools, 1 of 1 pods"}},
+		"no memory limit": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Resources = corev1.ResourceRequirements{} }, []string{
+			"warn the server has no memory limit, so it can take all memory of its node | Set spec.resources.limits.memory.",
+		}},
+		"a default limit": {func(s *mcpv1alpha1.MCPServer) {
+			s.Spec.Resources, s.Status.Template.Defaults = corev1.ResourceRequirements{}, []string{"spec.resources"}
+		}, []string{"ok Ready, 14 tools, 1 of 1 pods"}},
+		"outdated, replicas, open": {func(s *mcpv1alpha1.MCPServer) {
+			s.Status.Template.Outdated, s.Spec.Replicas, s.Spec.Service.Type = true, new(int32(2)), corev1.ServiceTypeLoadBalancer
+		}, []string{
+			"warn the operator would render the pods differently now; they have adapter v0.1.0 | Replace them when it suits you: kubectl mcp refresh -n support tickets",
+			"warn it has 2 replicas, and sessions are not shared between them | Clients behind one address, as behind an ingress, all reach one pod.",
+			"warn its Service is of type LoadBalancer, and no client is authenticated | Put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.",
+		}},
+		"a long name": {func(s *mcpv1alpha1.MCPServer) {
+			s.Status.Catalog.Tools = append(s.Status.Catalog.Tools, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("x", 35)}, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("y", 34)})
+		}, []string{"warn the names of 1 tools have more than 34 characters, so some clients cannot use them: " + strings.Repeat("x", 35) + " | Give them shorter names in the server."}},
+		"a spec that was not seen": {func(s *mcpv1alpha1.MCPServer) { s.Generation = 2 }, []string{
+			"warn the operator has not seen the newest spec yet | Wait. If it takes long, look at the operator's log.",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := healthy()
+			test.change(server)
+			var got []string
+			for _, finding := range Server(server) {
+				line := string(finding.Level) + " " + finding.Text
+				if finding.Fix != "" {
+					line += " | " + finding.Fix
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
