@@ -25,13 +25,13 @@ func (e *environment) printClient(name, server string, port int) error {
 				fmt.Sprintf("# or, while kubectl mcp connect %s runs:\nclaude mcp add --transport http %s %s\n", server, server, at), nil
 		},
 		"claude-desktop": func() (string, error) {
-			return configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
 		},
 		"cursor": func() (string, error) {
-			return configuration("~/.cursor/mcp.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+			return e.configuration("~/.cursor/mcp.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
 		},
 		"vscode": func() (string, error) {
-			return configuration(".vscode/mcp.json", "servers", server, map[string]any{"type": "stdio", "command": "kubectl", "args": start})
+			return e.configuration(".vscode/mcp.json", "servers", server, map[string]any{"type": "stdio", "command": "kubectl", "args": start})
 		},
 	}
 	write, ok := clients[name]
@@ -46,11 +46,12 @@ func (e *environment) printClient(name, server string, port int) error {
 	return err
 }
 
-// configuration is a part of a file of a client.
-func configuration(file, list, server string, entry map[string]any) (string, error) {
+// configuration is a part of a file of a client, whose name is told apart from it.
+func (e *environment) configuration(file, list, server string, entry map[string]any) (string, error) {
 	encoded, err := json.MarshalIndent(map[string]any{list: map[string]any{server: entry}}, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("print the configuration: %w", err)
 	}
-	return fmt.Sprintf("// %s\n%s\n", file, encoded), nil
+	_, err = fmt.Fprintf(e.ErrOut, "For %s:\n", file)
+	return string(encoded) + "\n", err
 }

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
@@ -65,6 +66,26 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 		Eventually(func() commandResult { return kubectlMCP(ctx, namespace, "call", server.Name, "echo", "text=hello") }).WithContext(ctx).WithTimeout(takesToEnd).
 			Should(And(HaveField("Code", 4), HaveField("ErrOut", ContainSubstring("no pod of MCPServer "+server.Name+" is ready"))))
 		Expect(kubectlMCP(ctx, namespace, "tools", server.Name, "-o", "name").Out).To(ContainSubstring(server.Name+"/echo\n"), "its tools are still there")
+	})
+
+	It("says what does not work and what to do, and shows what the server wrote", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		server := start(ctx, stdioServer(ctx, namespace))
+		broken := stdioServer(ctx, namespace, "/hostile", "exit")
+		broken.Name = "broken"
+		Expect(cluster.Create(ctx, broken)).To(Succeed())
+		awaitCondition(ctx, broken, mcpv1alpha1.ConditionStalled, metav1.ConditionTrue, mcpv1alpha1.ReasonServerExits)
+		found := kubectlMCP(ctx, namespace, "doctor", "--deep")
+		Expect(found.Code).To(Equal(4), found.Out)
+		Expect(found.Out).To(And(
+			ContainSubstring("the manager is ready"), ContainSubstring("your rights: you may use every command"),
+			ContainSubstring("fail  "+namespace+"/broken: ServerExits: "), ContainSubstring("fix: Correct the server's configuration"),
+			ContainSubstring("ok    "+namespace+"/"+server.Name+": a session was opened, and lists 18 tools")))
+
+		Expect(kubectlMCP(ctx, namespace, "call", server.Name, "stderr", "text=a line of the server")).To(HaveField("Code", 0))
+		Eventually(func() string { return kubectlMCP(ctx, namespace, "logs", server.Name).Out }).WithContext(ctx).Should(ContainSubstring("a line of the server"))
+		Expect(kubectlMCP(ctx, namespace, "logs", server.Name, "--session", "999999").Out).To(BeEmpty())
+		Expect(kubectlMCP(ctx, namespace, "logs", server.Name, "--adapter", "--tail", "1").Out).To(ContainSubstring("{"))
 	})
 
 	It("connects clients of this machine, also after the pod was replaced", func(ctx SpecContext) {

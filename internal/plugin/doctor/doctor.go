@@ -4,13 +4,13 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/reason"
@@ -64,18 +64,20 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 	case len(server.Status.Conditions) == 0:
 		add(Fail, "it has no status: no operator has looked at it", "Check that the operator runs and looks at this namespace: kubectl -n slipway-system get pods")
 		return
-	case stalled != nil && stalled.Status == metav1.ConditionTrue:
+	case is(stalled, metav1.ConditionTrue):
 		level := Fail
-		if ready != nil && ready.Status == metav1.ConditionTrue {
+		if is(ready, metav1.ConditionTrue) {
 			level = Warn // what runs goes on
 		}
 		add(level, told(stalled), reason.AdviceForReady(stalled.Reason))
-	case ready != nil && ready.Status == metav1.ConditionFalse && reconciling != nil:
-		add(Warn, told(ready), reason.AdviceForReady(ready.Reason))
-	case ready != nil && ready.Status == metav1.ConditionFalse:
-		add(Fail, told(ready), reason.AdviceForReady(ready.Reason))
+	case is(ready, metav1.ConditionFalse):
+		level := Fail
+		if is(reconciling, metav1.ConditionTrue) {
+			level = Warn // it is on its way
+		}
+		add(level, told(ready), reason.AdviceForReady(ready.Reason))
 	}
-	if verified := find(mcpv1alpha1.ConditionVerified); verified != nil && ready != nil && ready.Status == metav1.ConditionTrue {
+	if verified := find(mcpv1alpha1.ConditionVerified); verified != nil && is(ready, metav1.ConditionTrue) {
 		if advice := reason.Advice(mcpv1alpha1.ConditionVerified, verified.Reason); advice != "" {
 			add(Warn, told(verified), advice)
 		}
@@ -83,6 +85,11 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 	if server.Generation != server.Status.ObservedGeneration {
 		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
 	}
+}
+
+// is says whether a condition is there and has a status.
+func is(condition *metav1.Condition, status metav1.ConditionStatus) bool {
+	return condition != nil && condition.Status == status
 }
 
 // told is a condition in words.
@@ -118,12 +125,7 @@ func contains(server *mcpv1alpha1.MCPServer, field string) bool {
 	if server.Status.Template == nil {
 		return false
 	}
-	for _, filled := range server.Status.Template.Defaults {
-		if filled == field {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(server.Status.Template.Defaults, field)
 }
 
 // isMutable says whether an image reference can mean another image tomorrow.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +77,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		return 1, err
 	}
-	if err := addViewer(env); err != nil {
+	if err := errors.Join(addViewer(env), addManager()); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil
@@ -104,6 +105,23 @@ func addViewer(env *envtest.Environment) error {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "viewer"}},
 		}),
 	)
+}
+
+// addManager makes what doctor looks for: a manager that is ready. Nothing runs.
+func addManager() error {
+	labels := map[string]string{"app.kubernetes.io/name": "slipway", "app.kubernetes.io/component": "manager"}
+	manager := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "slipway-manager", Labels: labels},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "registry.example/manager"}}},
+		}},
+	}
+	if err := admin.Create(context.Background(), manager); err != nil {
+		return fmt.Errorf("create manager: %w", err)
+	}
+	manager.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1}
+	return admin.Status().Update(context.Background(), manager)
 }
 
 // result is what a command did.

@@ -2,6 +2,9 @@ package plugin
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,9 +52,11 @@ func createServers(t *testing.T, namespace string) {
 	} {
 		server := &mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: mcpv1alpha1.MCPServerSpec{
 			Image: "registry.example/team/" + name + "@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Transport: mcpv1alpha1.Transport{Type: "stdio"},
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
 		}}
 		create(t, server)
 		server.Status = status
+		server.Status.ObservedGeneration = server.Generation
 		if err := admin.Status().Update(t.Context(), server); err != nil {
 			t.Fatal(err)
 		}
@@ -104,6 +110,13 @@ func TestReading(t *testing.T) {
 		"tool.txt":            {args: []string{"tools", "tickets", "close_ticket"}},
 		"tool-schema.txt":     {args: []string{"tools", "tickets", "close_ticket", "--schema"}},
 		"tools-of-viewer.txt": {args: []string{"tools"}, user: viewer},
+		"doctor-ok.txt":       {args: []string{"doctor", "asleep"}},
+		"doctor-viewer.txt":   {args: []string{"doctor", "asleep"}, user: viewer},
+		"doctor-json.txt":     {args: []string{"doctor", "asleep", "-o", "json"}},
+		"connect-code.txt":    {args: []string{"connect", "tickets", "--print", "claude-code"}},
+		"connect-desktop.txt": {args: []string{"connect", "tickets", "--print", "claude-desktop"}},
+		"connect-vscode.txt":  {args: []string{"connect", "tickets", "--print", "vscode", "--context", "envtest"}},
+		"import.txt":          {args: []string{"import", "-f", "testdata/desktop.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			user := kubeconfig
@@ -114,7 +127,7 @@ func TestReading(t *testing.T) {
 			if got.code != 0 {
 				t.Fatalf("exit code %d: %s", got.code, got.errOut)
 			}
-			golden(t, name, got.out+got.errOut)
+			golden(t, name, got.out+got.errOut, kubernetesVersion(t), "VERSION")
 			for line := range strings.Lines(got.out) {
 				if width := utf8.RuneCountInString(strings.TrimRight(line, "\n")); test.screen.Width > 0 && width > test.screen.Width {
 					t.Errorf("%d characters: %q", width, line)
@@ -158,7 +171,30 @@ func TestFailures(t *testing.T) {
 			kubeconfig, []string{"tools", "absent"}, 4,
 			"error: get MCPServer absent: mcpservers.mcp.slipway.dev \"absent\" not found\nList what is there: kubectl mcp list -A\n",
 		},
-		"no cluster":   {kubeconfig, []string{"list", "--server=https://127.0.0.1:1"}, 4, "error: "},
+		"no cluster":    {kubeconfig, []string{"list", "--server=https://127.0.0.1:1"}, 4, "error: "},
+		"not asked for": {kubeconfig, []string{"call", "tickets"}, 1, "error: name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711\nSee kubectl mcp call --help\n"},
+		"wrong arguments": {
+			kubeconfig, []string{"call", "tickets", "close_ticket", "id=many", "more"}, 1,
+			"error: argument id: \"many\" is no integer\n\"more\" is no argument: write it as name=value\nrequired arguments are missing: id\nSee its arguments: kubectl mcp tools tickets close_ticket\n",
+		},
+		"may not see pods": {
+			viewer, []string{"call", "tickets", "close_ticket"}, 3,
+			"error: list pods of MCPServer tickets: pods is forbidden: User \"viewer\" cannot list resource \"pods\" in API group \"\" in the namespace \"failures\"\n" +
+				"Ask for the right that is missing: view has those to read, edit has those to call servers and to stop them.\n",
+		},
+		"no pod": {
+			kubeconfig, []string{"call", "tickets", "close_ticket", "id=1"}, 4,
+			"error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp list\n",
+		},
+		"no log":  {kubeconfig, []string{"logs", "asleep"}, 4, "error: MCPServer asleep has no pods\n"},
+		"unknown": {kubeconfig, []string{"connect", "tickets", "--print", "emacs"}, 1, "error: client \"emacs\" is not known\nUse one of: claude-code, claude-desktop, cursor, vscode\n"},
+		"not carried over": {
+			kubeconfig, []string{"import", "--strict", "-f", "testdata/desktop.json"}, 1,
+			"not carried over: local command: the server is not carried over: the program foo exists only on your machine: build an image with it, and write an MCPServer with that image\n" +
+				"error: 1 values are not carried over\nLeave out --strict to print the rest.\n",
+		},
+		"no file":      {kubeconfig, []string{"import"}, 1, "error: name a file, as in kubectl mcp import -f claude_desktop_config.json\nSee kubectl mcp import --help\n"},
+		"no such file": {kubeconfig, []string{"import", "-f", "absent.json"}, 1, "error: open absent.json: no such file or directory\n"},
 		"no such tool": {kubeconfig, []string{"tools", "tickets", "open_ticket"}, 5, "error: server tickets has no tool \"open_ticket\"\nSee its tools: kubectl mcp tools tickets\n"},
 		"as JSON": {
 			kubeconfig, []string{"tools", "tickets", "open_ticket", "-o", "json"}, 5,
@@ -189,6 +225,26 @@ func TestEmpty(t *testing.T) {
 	if want := (result{0, "", "There are no MCPServers in namespace empty. Try -A, for all namespaces.\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+}
+
+// doctor fails if a server does, and says what to do.
+func TestDoctor(t *testing.T) {
+	namespace := newNamespace(t, "doctor")
+	createServers(t, namespace)
+	got := kubectlMCP(t, kubeconfig, table.Screen{}, "doctor", "-n", namespace)
+	golden(t, "doctor.txt", got.out+got.errOut, kubernetesVersion(t), "VERSION")
+	if got.code != 4 {
+		t.Errorf("exit code %d", got.code)
+	}
+}
+
+func kubernetesVersion(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-apiserver"), "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(string(out), "Kubernetes "))
 }
 
 // refresh, suspend and resume change what they say, and nothing else.
