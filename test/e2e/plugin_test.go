@@ -82,8 +82,8 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 			ContainSubstring("fail  "+namespace+"/broken: ServerExits: "), ContainSubstring("fix: Correct the server's configuration"),
 			ContainSubstring("ok    "+namespace+"/"+server.Name+": a session was opened, and lists 18 tools")))
 
-		Expect(kubectlMCP(ctx, namespace, "call", server.Name, "stderr", "text=a line of the server")).To(HaveField("Code", 0))
-		Eventually(func() string { return kubectlMCP(ctx, namespace, "logs", server.Name).Out }).WithContext(ctx).Should(ContainSubstring("a line of the server"))
+		Expect(kubectlMCP(ctx, namespace, "call", server.Name, "stderr", "text=a line of the server", "n=1")).To(HaveField("Code", 0))
+		Eventually(func() string { return kubectlMCP(ctx, namespace, "logs", server.Name).Out }).WithContext(ctx).WithTimeout(patience).Should(ContainSubstring("a line of the server"))
 		Expect(kubectlMCP(ctx, namespace, "logs", server.Name, "--session", "999999").Out).To(BeEmpty())
 		Expect(kubectlMCP(ctx, namespace, "logs", server.Name, "--adapter", "--tail", "1").Out).To(ContainSubstring("{"))
 	})
