@@ -84,12 +84,15 @@ func (e *environment) callTool(ctx context.Context, name, tool string, words []s
 	return nil
 }
 
+// named is how a user names a server in another command.
+func named(server *mcpv1alpha1.MCPServer) string { return "-n " + server.Namespace + " " + server.Name }
+
 // failed gives an error of a call its exit code. The server itself has answered if the protocol has
 // a code for it.
 func (c *conversation) failed(err error, server *mcpv1alpha1.MCPServer, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
 	if isAnswer(err) {
-		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + server.Name}
+		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + named(server)}
 	}
 	return c.explain(wrapped, server)
 }
@@ -99,13 +102,13 @@ func (e *environment) argumentsOf(catalog *fleet.Catalog, server *mcpv1alpha1.MC
 	isWhole := !catalog.IsSummary && catalog.Trimmed == ""
 	i := slices.IndexFunc(catalog.Tools, func(t fleet.Tool) bool { return t.Name == tool })
 	if i < 0 && isWhole {
-		return nil, fail(exitTool, "See its tools: kubectl mcp tools "+server.Name, "server %s has no tool %q", server.Name, tool)
+		return nil, fail(exitTool, "See its tools: kubectl mcp tools "+named(server), "server %s has no tool %q", server.Name, tool)
 	}
 	var schema json.RawMessage
 	if i >= 0 {
 		schema = catalog.Tools[i].InputSchema
 	}
-	next := "See its arguments: kubectl mcp tools " + server.Name + " " + tool
+	next := "See its arguments: kubectl mcp tools " + named(server) + " " + tool
 	if file == "" {
 		values, err := arguments.Parse(schema, words)
 		if err != nil {

@@ -53,9 +53,8 @@ func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) 
 		typed, err := known.parse(value)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("argument %s: %w", name, err))
-			continue
 		}
-		values[name] = typed
+		values[name] = typed // also if it is wrong: it is not missing
 	}
 	return values, errors.Join(append(problems, Missing(inputSchema, values))...)
 }

@@ -175,7 +175,7 @@ func TestFailures(t *testing.T) {
 		"not asked for": {kubeconfig, []string{"call", "tickets"}, 1, "error: name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711\nSee kubectl mcp call --help\n"},
 		"wrong arguments": {
 			kubeconfig, []string{"call", "tickets", "close_ticket", "id=many", "more"}, 1,
-			"error: argument id: \"many\" is no integer\n\"more\" is no argument: write it as name=value\nrequired arguments are missing: id\nSee its arguments: kubectl mcp tools tickets close_ticket\n",
+			"error: argument id: \"many\" is no integer\n\"more\" is no argument: write it as name=value\nSee its arguments: kubectl mcp tools -n failures tickets close_ticket\n",
 		},
 		"may not see pods": {
 			viewer, []string{"call", "tickets", "close_ticket"}, 3,
