@@ -11,6 +11,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // so that a second Ctrl+C ends the program at once
 	code := plugin.Main(ctx)
 	stop()
 	os.Exit(code)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ func (e *environment) call() *cobra.Command {
 		Example: "  kubectl mcp call tickets close_ticket id=4711 comment=done\n  kubectl mcp call tickets find --json query.json",
 		Args:    atLeast(2, "name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
+				return err
+			}
 			return e.callTool(command.Context(), args[0], args[1], args[2:], file)
 		},
 	}
@@ -69,6 +73,7 @@ func (e *environment) callTool(ctx context.Context, name, tool string, words []s
 		return err
 	}
 	defer session.end()
+	session.status.Store(0) // of what was refused before
 	params := &mcp.CallToolParams{Name: tool, Arguments: values}
 	params.SetProgressToken("kubectl-mcp")
 	result, err := session.CallTool(ctx, params)
@@ -91,7 +96,7 @@ func named(server *mcpv1alpha1.MCPServer) string { return "-n " + server.Namespa
 // a code for it.
 func (c *conversation) failed(err error, server *mcpv1alpha1.MCPServer, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
-	if isAnswer(err) {
+	if status := c.status.Load(); isAnswer(err) && status != http.StatusUnauthorized && status != http.StatusForbidden {
 		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + named(server)}
 	}
 	return c.explain(wrapped, server)
@@ -146,7 +151,7 @@ func (e *environment) readArguments(file string) (map[string]any, error) {
 	if err := decoder.Decode(&values); err != nil {
 		return nil, fmt.Errorf("read arguments: %s must hold one JSON object: %w", file, err)
 	}
-	if values == nil || decoder.More() {
+	if _, err := decoder.Token(); values == nil || !errors.Is(err, io.EOF) {
 		return nil, errors.New("read arguments: " + file + " must hold one JSON object")
 	}
 	return values, nil

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,14 +16,19 @@ func (e *environment) printClient(name, server string, port int) error {
 		return err
 	}
 	at := fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
-	start := []string{"mcp", "connect", "-n", namespace, server, "--stdio"}
-	if context := e.flags.Context; context != nil && *context != "" {
-		start = append(start, "--context", *context)
+	if port == 0 {
+		return fail(exitUnexpected, "Name the port that kubectl mcp connect is to use.", "--print needs a port that stays")
 	}
+	raw, err := e.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	// The context of today, whatever the user chooses tomorrow.
+	start := []string{"mcp", "connect", "--context", cmp.Or(*e.flags.Context, raw.CurrentContext), "-n", namespace, server, "--stdio"}
 	clients := map[string]func() (string, error){
 		"claude-code": func() (string, error) {
 			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", server, strings.Join(start, " ")) +
-				fmt.Sprintf("# or, while kubectl mcp connect %s runs:\nclaude mcp add --transport http %s %s\n", server, server, at), nil
+				fmt.Sprintf("# or, while kubectl mcp connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", namespace, server, port, server, at), nil
 		},
 		"claude-desktop": func() (string, error) {
 			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})

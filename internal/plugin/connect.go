@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,9 +63,9 @@ func (e *environment) serveLocally(ctx context.Context, name string, port int, s
 	if err != nil {
 		return err
 	}
-	line := &lifeline{environment: e, api: api, config: config, server: &servers[0]}
+	line := &lifeline{environment: e, api: api, config: config, server: &servers[0], turn: make(chan struct{}, 1)}
 	defer line.close()
-	if _, err := line.pod(ctx); err != nil { // a server that is not there is told at once
+	if line.current, err = e.openPod(ctx, api, config, &servers[0]); err != nil { // a server that is not there is told at once
 		return err
 	}
 	transport := &http.Transport{DialContext: line.dial}
@@ -116,8 +115,22 @@ func guard(next http.Handler) http.Handler {
 			http.Error(w, "kubectl mcp serves localhost only", http.StatusForbidden)
 			return
 		}
+		if origin := request.Header.Get("Origin"); origin != "" && !isLocal(origin) {
+			http.Error(w, "kubectl mcp serves no pages of other hosts", http.StatusForbidden)
+			return
+		}
 		next.ServeHTTP(w, request)
 	})
+}
+
+// isLocal says whether a page comes from this machine, as that of an inspector does.
+func isLocal(origin string) bool {
+	parsed, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
 // lifeline is a connection to a pod of a server. When the pod goes, the next request finds another.
@@ -127,7 +140,7 @@ type lifeline struct {
 	config *rest.Config
 	server *mcpv1alpha1.MCPServer
 
-	mu      sync.Mutex
+	turn    chan struct{} // has room for the one that looks at current
 	current *link.Pod
 }
 
@@ -136,7 +149,9 @@ const patience = 30 * time.Second
 
 // dial connects to the server.
 func (l *lifeline) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	pod, err := l.pod(ctx)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pod, err := l.pod(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -144,28 +159,27 @@ func (l *lifeline) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err == nil {
 		return conn, nil
 	}
-	l.drop(pod)
-	if pod, err = l.pod(ctx); err != nil {
+	if pod, err = l.pod(ctx, pod); err != nil {
 		return nil, err
 	}
 	return pod.Dial(mcpv1alpha1.AdapterPort)
 }
 
-// pod is the one that serves now. It waits for one while none does.
-func (l *lifeline) pod(ctx context.Context) (*link.Pod, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current != nil {
-		select {
-		case <-l.current.Done():
-			_ = l.current.Close()
-			l.current = nil
-		default:
-			return l.current, nil
-		}
+// pod is the one that serves now, and is not the one that failed. It waits for one while none does.
+func (l *lifeline) pod(ctx context.Context, failed *link.Pod) (*link.Pod, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	if l.current != nil && l.current != failed && !isDone(l.current) {
+		return l.current, nil
+	}
+	if l.current != nil {
+		_ = l.current.Close()
+		l.current = nil
+	}
 	for {
 		opened, err := l.openPod(ctx, l.api, l.config, l.server)
 		if err == nil {
@@ -183,19 +197,17 @@ func (l *lifeline) pod(ctx context.Context) (*link.Pod, error) {
 	}
 }
 
-// drop forgets a pod that no longer serves.
-func (l *lifeline) drop(pod *link.Pod) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current == pod {
-		_ = pod.Close()
-		l.current = nil
+func isDone(pod *link.Pod) bool {
+	select {
+	case <-pod.Done():
+		return true
+	default:
+		return false
 	}
 }
 
+// close is called when nothing dials any more.
 func (l *lifeline) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.current != nil {
 		_ = l.current.Close()
 	}

@@ -9,14 +9,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/slipway-mcp/slipway/internal/text"
 )
+
+// rejected is the code by which the SDK reports an answer that is no message, such as status 503.
+const rejected = -32005
 
 // isAnswer says whether an error is an answer of the server, and not of what is between.
 func isAnswer(err error) bool {
-	_, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && answer.Code != rejected
 }
 
 // printResult prints what a tool returned.
@@ -42,8 +43,8 @@ func (e *environment) printResult(result *mcp.CallToolResult) error {
 // show writes a text of a server, and ends it with a line break. On a terminal no character of it does
 // anything but show. What goes elsewhere stays as it is.
 func (e *environment) show(words string) error {
-	if e.Screen.Width > 0 {
-		words = text.Block(words, len(words))
+	if e.Screen.IsTerminal {
+		words = harmless(words)
 	}
 	_, err := io.WriteString(e.Out, strings.TrimSuffix(words, "\n")+"\n")
 	return err

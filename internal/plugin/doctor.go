@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,9 @@ func (e *environment) doctor() *cobra.Command {
 		Example: "  kubectl mcp doctor\n  kubectl mcp doctor tickets --deep",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
+				return err
+			}
 			findings, err := e.examine(command.Context(), args, deep)
 			if err != nil {
 				return err
@@ -60,7 +64,7 @@ func (e *environment) examine(ctx context.Context, args []string, deep bool) ([]
 	}
 	for i := range servers {
 		findings = append(findings, doctor.Server(&servers[i])...)
-		if deep {
+		if deep && meta.FindStatusCondition(servers[i].Status.Conditions, mcpv1alpha1.ConditionReady) != nil { // a stopped one has none
 			findings = append(findings, e.lookDeep(ctx, api, &servers[i]))
 		}
 	}
@@ -123,6 +127,8 @@ func (e *environment) lookAtRights(ctx context.Context, api client.Client) (doct
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Verb: "get", Resource: "configmaps"},
 		{Verb: "list", Resource: "pods"},
+		{Verb: "get", Resource: "pods", Subresource: "log"},
+		{Verb: "get", Resource: "pods", Subresource: "portforward"},
 		{Verb: "create", Resource: "pods", Subresource: "portforward"},
 		{Verb: "patch", Group: mcpv1alpha1.SchemeGroupVersion.Group, Resource: "mcpservers"},
 	} {
@@ -144,6 +150,8 @@ func (e *environment) lookAtRights(ctx context.Context, api client.Client) (doct
 // lookDeep opens a session with a server.
 func (e *environment) lookDeep(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer) doctor.Finding {
 	about := server.Namespace + "/" + server.Name
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	session, err := e.converse(ctx, api, server)
 	if err != nil {
 		failed := explain(err)

@@ -38,77 +38,125 @@ func (e *environment) showProgress(_ context.Context, progress *mcp.ProgressNoti
 	_, _ = fmt.Fprintln(e.ErrOut, done)
 }
 
-// elicit asks the user what a server wants to know. The end of the input cancels.
-func (e *environment) elicit(_ context.Context, request *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+// elicit asks the user what a server wants to know. Nothing is sent without the user's consent; the
+// end of the input cancels.
+func (e *environment) elicit(ctx context.Context, request *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	params := request.Params
-	_, _ = fmt.Fprintf(e.ErrOut, "The server asks: %s\n", text.Block(params.Message, errorBytes))
+	_, _ = fmt.Fprintf(e.ErrOut, "The server asks:\n%s\n", indented(text.Block(params.Message, errorBytes)))
+	input, values, consent := bufio.NewReader(e.In), map[string]any(nil), "Send this? [y/N] "
 	if params.URL != "" {
-		_, _ = fmt.Fprintf(e.ErrOut, "Open %s\n", text.Line(params.URL, errorBytes))
-		return &mcp.ElicitResult{Action: "accept"}, nil
+		consent = fmt.Sprintf("It wants you to open\n%s\nDid you? [y/N] ", indented(text.Line(params.URL, errorBytes)))
+	} else {
+		schema, err := json.Marshal(params.RequestedSchema)
+		if err == nil {
+			values, err = e.fillIn(ctx, input, schema)
+		}
+		if errors.Is(err, io.EOF) {
+			return &mcp.ElicitResult{Action: "cancel"}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("answer the question: %w", err)
+		}
 	}
-	encoded, err := json.Marshal(params.RequestedSchema)
-	if err != nil {
-		return nil, fmt.Errorf("read the question: %w", err)
+	_, _ = fmt.Fprint(e.ErrOut, consent)
+	result := &mcp.ElicitResult{Action: decision(readLine(ctx, input))}
+	if result.Action == "accept" {
+		result.Content = values
 	}
-	values, err := e.fillIn(encoded)
-	if errors.Is(err, io.EOF) {
-		return &mcp.ElicitResult{Action: "cancel"}, nil
+	return result, nil
+}
+
+// decision is what the protocol calls the user's last word. Without one, the user has canceled.
+func decision(line string, err error) string {
+	switch {
+	case err != nil:
+		return "cancel"
+	case strings.HasPrefix(strings.ToLower(line), "y"):
+		return "accept"
+	default:
+		return "decline"
 	}
-	if err != nil {
-		return nil, err
+}
+
+// indented sets lines of a server apart from ours.
+func indented(words string) string { return "  " + strings.ReplaceAll(words, "\n", "\n  ") }
+
+// readLine reads a line, or ends with ctx: a read of standard input cannot be interrupted.
+func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
+	type outcome struct {
+		line string
+		err  error
 	}
-	return &mcp.ElicitResult{Action: "accept", Content: values}, nil
+	read := make(chan outcome, 1)
+	go func() {
+		line, err := input.ReadString('\n')
+		read <- outcome{strings.TrimRight(line, "\r\n"), err}
+	}()
+	select {
+	case got := <-read:
+		return got.line, got.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // fillIn asks for each value that a schema has.
-func (e *environment) fillIn(schema json.RawMessage) (map[string]any, error) {
+func (e *environment) fillIn(ctx context.Context, input *bufio.Reader, schema json.RawMessage) (map[string]any, error) {
 	var form struct {
-		Properties map[string]struct {
-			Title, Description string
-			Enum               []any
-			Default            any
-		} `json:"properties"`
-		Required []string `json:"required"`
+		Properties map[string]field `json:"properties"`
+		Required   []string         `json:"required"`
 	}
-	if err := json.Unmarshal(schema, &form); err != nil {
-		return nil, fmt.Errorf("read the question: %w", err)
-	}
-	// Only what is asked for is checked, one value after the other.
-	var open map[string]any
-	if err := json.Unmarshal(schema, &open); err != nil {
-		return nil, fmt.Errorf("read the question: %w", err)
+	var open map[string]any // the same, for one value at a time
+	if err := errors.Join(json.Unmarshal(schema, &form), json.Unmarshal(schema, &open)); err != nil {
+		return nil, err
 	}
 	delete(open, "required")
 	each, err := json.Marshal(open)
 	if err != nil {
-		return nil, fmt.Errorf("read the question: %w", err)
+		return nil, err
 	}
-	input, values := bufio.NewReader(e.In), map[string]any{}
+	values := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(form.Properties)) {
 		property := form.Properties[name]
-		for {
-			_, _ = fmt.Fprint(e.ErrOut, question(name, property.Description, property.Enum, property.Default, slices.Contains(form.Required, name)))
-			line, err := input.ReadString('\n')
-			if err != nil {
-				return nil, err
-			}
-			line = strings.TrimRight(line, "\r\n")
-			if line == "" && property.Default != nil {
-				values[name] = property.Default
-				break
-			}
-			if line == "" && !slices.Contains(form.Required, name) {
-				break
-			}
-			parsed, err := arguments.Parse(each, []string{name + "=" + line})
-			if err == nil {
-				values[name] = parsed[name]
-				break
-			}
-			_, _ = fmt.Fprintln(e.ErrOut, text.Line(err.Error(), errorBytes))
+		property.isRequired = slices.Contains(form.Required, name)
+		value, ok, err := e.askFor(ctx, input, name, property, each)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			values[name] = value
 		}
 	}
 	return values, nil
+}
+
+// field is a value that a server asks for.
+type field struct {
+	Description string `json:"description"`
+	Enum        []any  `json:"enum"`
+	Default     any    `json:"default"`
+	isRequired  bool
+}
+
+// askFor asks until the user gives a value that fits, or leaves it out.
+func (e *environment) askFor(ctx context.Context, input *bufio.Reader, name string, f field, schema json.RawMessage) (value any, ok bool, err error) {
+	for {
+		_, _ = fmt.Fprint(e.ErrOut, question(name, f.Description, f.Enum, f.Default, f.isRequired))
+		line, err := readLine(ctx, input)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case line == "" && f.Default != nil:
+			return f.Default, true, nil
+		case line == "" && !f.isRequired:
+			return nil, false, nil
+		}
+		parsed, err := arguments.Parse(schema, []string{name + "=" + line})
+		if err == nil {
+			return parsed[name], true, nil
+		}
+		_, _ = fmt.Fprintln(e.ErrOut, text.Line(err.Error(), errorBytes))
+	}
 }
 
 // question is the line that asks for a value.

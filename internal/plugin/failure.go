@@ -77,6 +77,6 @@ func (f *failure) tell(w io.Writer, asJSON bool) {
 	}
 	_, _ = fmt.Fprintf(w, "error: %s\n", message)
 	if f.next != "" {
-		_, _ = fmt.Fprintln(w, f.next)
+		_, _ = fmt.Fprintln(w, text.Block(f.next, errorBytes))
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
-	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // logOptions are what the user wants to see of logs.
@@ -104,7 +103,7 @@ func (e *environment) showLog(ctx context.Context, kube kubernetes.Interface, po
 		line, err := lines.ReadString('\n')
 		if line != "" && (options.session == 0 || strings.HasPrefix(line, wanted)) {
 			output.Lock()
-			err = errors.Join(e.show(prefix+text.Cut(line, len(line))), err)
+			err = errors.Join(e.show(prefix+line), err)
 			output.Unlock()
 		}
 		switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -66,12 +67,15 @@ func (e *environment) write(out string) error {
 	switch {
 	case e.output == outputJSON:
 		out = escape(out)
-	case e.Screen.Width > 0:
-		out = text.Block(out, len(out))
+	case e.Screen.IsTerminal:
+		out = harmless(out)
 	}
 	_, err := io.WriteString(e.Out, out)
 	return err
 }
+
+// harmless is a text without characters that do anything but show. A character may become three bytes.
+func harmless(words string) string { return text.Block(words, 3*len(words)) }
 
 // escape escapes the characters of JSON that do not show, but for line breaks and indents, which are
 // not in strings.
@@ -116,6 +120,14 @@ func (e *environment) printValue(value any, names []string) (printed bool, err e
 	default:
 		return false, e.unknownOutput()
 	}
+}
+
+// checkOutput refuses a format that a command does not have, before it does anything.
+func (e *environment) checkOutput(formats ...string) error {
+	if e.output == outputTable || slices.Contains(formats, e.output) {
+		return nil
+	}
+	return fail(exitUnexpected, "Use -o "+strings.Join(formats, " or ")+".", "unknown output format %q", e.output)
 }
 
 func (e *environment) unknownOutput() error {

@@ -15,6 +15,9 @@ func (e *environment) read() *cobra.Command {
 		Example: "  kubectl mcp read docs file:///guide.md",
 		Args:    atLeast(2, "name a server and a resource, as in kubectl mcp read docs file:///guide.md"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
+				return err
+			}
 			return e.ask(command.Context(), args[0], "read "+args[1], func(ctx context.Context, session *conversation) error {
 				result, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: args[1]})
 				if err != nil {
@@ -42,6 +45,9 @@ func (e *environment) prompt() *cobra.Command {
 		Example: "  kubectl mcp prompt tickets summarize project=web",
 		Args:    atLeast(2, "name a server and a prompt, as in kubectl mcp prompt tickets summarize"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
+				return err
+			}
 			values := map[string]string{}
 			for _, word := range args[2:] {
 				name, value, ok := strings.Cut(word, "=")

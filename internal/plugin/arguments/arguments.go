@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -143,8 +144,11 @@ func as(name, text string) (any, bool) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber() // every digit counts
 	var value any
-	if decoder.Decode(&value) != nil || decoder.More() {
+	if decoder.Decode(&value) != nil {
 		return nil, false
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, false // something follows
 	}
 	return value, name == "any" || slices.Contains(typesOf(value), name)
 }

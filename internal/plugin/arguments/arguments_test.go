@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		"no number":           {testSchema, []string{"id=many"}, "", "argument id: \"many\" is no integer"},
 		"a fraction":          {testSchema, []string{"id=1.5"}, "", "argument id: \"1.5\" is no integer"},
 		"more than a value":   {testSchema, []string{"id=1 2"}, "", "argument id: \"1 2\" is no integer"},
+		"a bracket too many":  {testSchema, []string{"id=1]"}, "", "argument id: \"1]\" is no integer"},
 		"unknown":             {testSchema, []string{"id=1", "x=1"}, "", "the tool has no argument x: it takes comment, either, filter, force, free, id, limit, mode, ratio, tags"},
 		"twice":               {testSchema, []string{"id=1", "id=2"}, "", "argument id is there twice"},
 		"no argument":         {testSchema, []string{"id=1", "close"}, "", `"close" is no argument: write it as name=value`},

@@ -1,33 +1,28 @@
 // Package bridge serves a client that speaks on standard input and output from a server that speaks
-// Streamable HTTP. It survives the end of the server's session: it opens another one as the client did,
-// and sends what was not answered again only if the server cannot have seen it.
+// Streamable HTTP. It survives the end of the server's session: it opens another one, as the client did.
 package bridge
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 	"sync"
+	"time"
 )
 
-// The headers of the transport.
 const (
-	sessionHeader  = "Mcp-Session-Id"
-	revisionHeader = "Mcp-Protocol-Version"
-	methodHeader   = "Mcp-Method"
-	nameHeader     = "Mcp-Name"
+	// maxMessage bounds one message in either direction. It is what adapters take by default.
+	maxMessage = 64 << 20
+	// openTimeout bounds how long a server may take to open a session again.
+	openTimeout = 2 * time.Minute
+	// endTimeout bounds how long the end of the input waits for answers, and for the end of the session.
+	endTimeout = 10 * time.Second
 )
-
-// maxMessage bounds one message in either direction. It is what adapters take by default.
-const maxMessage = 64 << 20
 
 // Bridge is one client's way to a server.
 type Bridge struct {
@@ -37,10 +32,13 @@ type Bridge struct {
 	write sync.Mutex // one message at a time on the output
 	out   io.Writer
 
+	opening sync.Mutex // one session at a time is opened again
+
 	mu         sync.Mutex
 	initialize json.RawMessage // as the client sent it
 	session    string
 	revision   string
+	isListened bool               // the client has finished to initialize
 	stopStream context.CancelFunc // of the stream for what the server sends by itself
 }
 
@@ -50,231 +48,229 @@ type message struct {
 	Method string          `json:"method,omitempty"`
 }
 
-// Run passes messages on until the client closes its output, or ctx ends.
+// isRequest says whether the sender waits for an answer.
+func (m message) isRequest() bool { return len(m.ID) > 0 && m.Method != "" }
+
+// Run passes messages on until the client closes its output, or ctx ends. A line that is no message is
+// answered with an error.
 func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	b.out = out
 	ctx, cancel := context.WithCancel(ctx)
-	var calls sync.WaitGroup
-	defer calls.Wait()
 	defer cancel()
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
-	for lines.Scan() {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		content := bytes.Clone(line)
+	lines, scanned := scan(ctx, in)
+	var calls sync.WaitGroup
+	for line := range lines {
 		var m message
-		if err := json.Unmarshal(content, &m); err != nil {
-			return fmt.Errorf("read a message of the client: %w", err)
-		}
-		if m.Method == "initialize" {
-			b.open(ctx, content, m) // what follows belongs to the session
+		if err := json.Unmarshal(line, &m); err != nil {
+			b.answer(json.RawMessage("null"), -32700, "not a JSON-RPC message: "+err.Error())
 			continue
 		}
-		calls.Go(func() { b.pass(ctx, content, m) })
+		switch {
+		case m.Method == "initialize":
+			b.mu.Lock()
+			b.initialize, b.session, b.revision, b.isListened = line, "", "", false
+			b.mu.Unlock()
+			b.pass(ctx, line, m) // what follows belongs to the session
+		case m.isRequest():
+			calls.Go(func() { b.pass(ctx, line, m) })
+		default:
+			b.pass(ctx, line, m) // in the order of the client
+		}
+	}
+	if ctx.Err() == nil {
+		waitFor(&calls, endTimeout) // for answers that are on their way
+		b.end(ctx)
 	}
 	cancel()
-	if err := lines.Err(); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("read messages of the client: %w", err)
-	}
-	b.end(context.WithoutCancel(ctx))
-	return nil
-}
-
-// open opens the session that the client asks for.
-func (b *Bridge) open(ctx context.Context, content json.RawMessage, m message) {
-	b.mu.Lock()
-	b.initialize, b.session, b.revision = content, "", ""
-	b.mu.Unlock()
-	if err := b.post(ctx, content, true); err != nil {
-		b.refuse(m, err)
+	calls.Wait()
+	select {
+	case err := <-scanned:
+		return err
+	default:
+		return nil // ctx has ended
 	}
 }
 
-// pass sends one message, and passes on what the server answers.
+// scan reads lines in the background: a read of standard input cannot be interrupted.
+func scan(ctx context.Context, in io.Reader) (lines <-chan json.RawMessage, done <-chan error) {
+	found, ended := make(chan json.RawMessage), make(chan error, 1)
+	read := make(chan json.RawMessage)
+	go func() {
+		defer close(read)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(make([]byte, 0, 64<<10), maxMessage)
+		for scanner.Scan() {
+			if line := bytes.TrimSpace(scanner.Bytes()); len(line) > 0 {
+				select {
+				case read <- bytes.Clone(line):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			ended <- fmt.Errorf("read messages of the client: %w", err)
+		} else {
+			ended <- nil
+		}
+	}()
+	go func() {
+		defer close(found)
+		for {
+			select {
+			case line, ok := <-read:
+				if !ok {
+					return
+				}
+				found <- line
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return found, ended
+}
+
+// waitFor waits until all calls are answered, or the time is over.
+func waitFor(calls *sync.WaitGroup, most time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(most):
+	}
+}
+
+// pass sends one message, and passes on what the server answers. A request is answered in any case.
 func (b *Bridge) pass(ctx context.Context, content json.RawMessage, m message) {
-	err := b.post(ctx, content, false)
-	if errors.Is(err, errNoSession) {
-		if err = b.reopen(ctx); err == nil {
-			err = b.post(ctx, content, false)
+	session := b.current()
+	answered, err := b.post(ctx, content, m)
+	if errors.Is(err, errNoSession) && m.Method != "initialize" {
+		if err = b.reopen(ctx, session); err == nil {
+			answered, err = b.post(ctx, content, m)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		b.refuse(m, err)
-		return
-	}
-	if m.Method == "notifications/initialized" {
+	if err == nil && m.Method == "notifications/initialized" {
 		b.listen(ctx)
 	}
+	if !m.isRequest() || answered || ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("the server ended its answer before it was complete")
+	}
+	b.answer(m.ID, -32000, err.Error())
+}
+
+func (b *Bridge) current() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.session
 }
 
 var errNoSession = errors.New("the session has ended")
 
-// reopen opens another session in place of one that the server no longer knows.
-func (b *Bridge) reopen(ctx context.Context) error {
+// reopen opens another session in place of one that the server no longer knows. Of several calls that
+// notice it, one does.
+func (b *Bridge) reopen(ctx context.Context, ended string) error {
+	b.opening.Lock()
+	defer b.opening.Unlock()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.initialize == nil {
+	initialize, isListened := b.initialize, b.isListened
+	b.mu.Unlock()
+	if b.current() != ended {
+		return nil
+	}
+	if initialize == nil {
 		return errNoSession
 	}
-	response, err := b.send(ctx, b.initialize, "", "")
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	var m message
+	if err := json.Unmarshal(initialize, &m); err != nil {
+		return err
+	}
+	response, err := b.send(opening, initialize, "", "")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return refusal(response)
+		content, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what is there of it
+		return refused(response, content)
 	}
-	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxMessage)); err != nil {
-		return err
+	var answer []byte
+	_, err = receive(response, m.ID, func(content []byte) error {
+		answer = bytes.Clone(content)
+		return nil
+	})
+	if err := errors.Join(err, b.note(response.Header.Get(sessionHeader), answer)); err != nil {
+		return fmt.Errorf("open another session: %w", err)
 	}
-	b.session = response.Header.Get(sessionHeader)
-	done, err := b.send(ctx, json.RawMessage(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), b.session, b.revision)
-	if err != nil {
-		return err
+	if !isListened {
+		return nil // the client says so itself
 	}
-	return done.Body.Close()
+	_, err = b.post(opening, json.RawMessage(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), message{Method: "notifications/initialized"})
+	if err == nil {
+		b.listen(ctx)
+	}
+	return err
 }
 
-// post sends a message and writes every answer to the client.
-func (b *Bridge) post(ctx context.Context, content json.RawMessage, opens bool) error {
+// post sends a message, writes every answer to the client, and says whether the answer to the message
+// was among them.
+func (b *Bridge) post(ctx context.Context, content json.RawMessage, m message) (answered bool, err error) {
 	b.mu.Lock()
 	session, revision := b.session, b.revision
 	b.mu.Unlock()
 	response, err := b.send(ctx, content, session, revision)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	switch {
 	case response.StatusCode == http.StatusNotFound && session != "":
-		return errNoSession
+		return false, errNoSession
 	case response.StatusCode == http.StatusAccepted:
-		return nil
+		return false, nil
 	case response.StatusCode != http.StatusOK:
-		return refusal(response)
+		content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+		if err == nil && isAnswer(content, m.ID) {
+			return true, b.emit(content) // with its code, which clients may know what to do about
+		}
+		return false, refused(response, content)
 	}
-	return b.receive(response, func(answer []byte) error {
-		if opens {
-			b.note(response.Header.Get(sessionHeader), answer)
+	return receive(response, m.ID, func(answer []byte) error {
+		if m.Method == "initialize" && isAnswer(answer, m.ID) {
+			_ = b.note(response.Header.Get(sessionHeader), answer) // the client sees an error itself
 		}
 		return b.emit(answer)
 	})
 }
 
 // note keeps what the server has agreed to.
-func (b *Bridge) note(session string, answer []byte) {
+func (b *Bridge) note(session string, answer []byte) error {
 	var agreed struct {
 		Result struct {
 			ProtocolVersion string `json:"protocolVersion"`
 		} `json:"result"`
+		Error *struct {
+			Message string `json:"message"`
+		} `json:"error"`
 	}
-	_ = json.Unmarshal(answer, &agreed) // an answer without a revision is passed on as it is
+	if err := json.Unmarshal(answer, &agreed); err != nil {
+		return err
+	}
+	if agreed.Error != nil {
+		return errors.New(agreed.Error.Message)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.session, b.revision = session, agreed.Result.ProtocolVersion
-}
-
-func (b *Bridge) send(ctx context.Context, content json.RawMessage, session, revision string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.Endpoint, bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	setSession(request, session, revision)
-	repeat(request, content)
-	return b.Client.Do(request)
-}
-
-// repeat sets the headers that repeat parts of a message of a client without sessions.
-func repeat(request *http.Request, content json.RawMessage) {
-	var m struct {
-		Method string `json:"method"`
-		Params struct {
-			Name   string `json:"name"`
-			URI    string `json:"uri"`
-			TaskID string `json:"taskId"`
-			Meta   struct {
-				Revision string `json:"io.modelcontextprotocol/protocolVersion"`
-			} `json:"_meta"`
-		} `json:"params"`
-	}
-	if json.Unmarshal(content, &m) != nil || m.Params.Meta.Revision == "" {
-		return // it is a message of a session
-	}
-	request.Header.Set(revisionHeader, m.Params.Meta.Revision)
-	request.Header.Set(methodHeader, m.Method)
-	if name := cmp.Or(m.Params.Name, m.Params.URI, m.Params.TaskID); name != "" {
-		request.Header.Set(nameHeader, name)
-	}
-}
-
-func setSession(request *http.Request, session, revision string) {
-	if session != "" {
-		request.Header.Set(sessionHeader, session)
-	}
-	if revision != "" {
-		request.Header.Set(revisionHeader, revision)
-	}
-}
-
-// listen receives what the server sends by itself, in the background. A server need not offer that.
-func (b *Bridge) listen(ctx context.Context) {
-	b.mu.Lock()
-	session, revision := b.session, b.revision
-	if b.stopStream != nil {
-		b.stopStream()
-	}
-	ctx, b.stopStream = context.WithCancel(ctx)
-	b.mu.Unlock()
-	if session == "" {
-		return
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.Endpoint, nil)
-	if err != nil {
-		return
-	}
-	request.Header.Set("Accept", "text/event-stream")
-	setSession(request, session, revision)
-	response, err := b.Client.Do(request)
-	if err != nil {
-		return
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode == http.StatusOK {
-		_ = b.receive(response, b.emit) // calls go on without it
-	}
-}
-
-// receive reads the messages of an answer: one, or those of a stream.
-func (b *Bridge) receive(response *http.Response, each func([]byte) error) error {
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if kind != "text/event-stream" {
-		content, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))
-		if err != nil || len(content) == 0 {
-			return err
-		}
-		return each(content)
-	}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
-	var data []byte
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ":")
-		switch {
-		case field == "data":
-			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
-		case lines.Text() == "" && len(bytes.TrimSpace(data)) > 0:
-			if err := each(data); err != nil {
-				return err
-			}
-			data = nil
-		}
-	}
-	return lines.Err()
+	return nil
 }
 
 // emit writes a message to the client, in one line.
@@ -290,31 +286,12 @@ func (b *Bridge) emit(content []byte) error {
 	return err
 }
 
-// refuse answers a call that could not be passed on. A notification has no answer.
-func (b *Bridge) refuse(m message, cause error) {
-	if len(m.ID) == 0 || m.Method == "" {
-		return
-	}
-	answer, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32000, "message": cause.Error()},
-	})
+// answer answers a message that could not be passed on.
+func (b *Bridge) answer(id json.RawMessage, code int, words string) {
+	answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": words}})
 	if err == nil {
 		_ = b.emit(answer) // a client that is gone is not told
 	}
-}
-
-// refusal is the error of an answer that is no message.
-func refusal(response *http.Response) error {
-	content, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	var answer struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(content, &answer) == nil && answer.Error.Message != "" {
-		return errors.New(answer.Error.Message)
-	}
-	return fmt.Errorf("the server answers %s", response.Status)
 }
 
 // end ends the session, so that its process does not wait for its time-out.
@@ -325,6 +302,8 @@ func (b *Bridge) end(ctx context.Context) {
 	if session == "" {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, b.Endpoint, nil)
 	if err != nil {
 		return

@@ -1,18 +1,23 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slipway-mcp/slipway/test/adapter"
+	"github.com/slipway-mcp/slipway/test/hang"
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
@@ -81,6 +86,7 @@ func callEcho(t *testing.T, session *mcp.ClientSession, words string) string {
 // is replaced by another.
 func TestBridge(t *testing.T) {
 	serve := func() string { return adapter.Start(t, sidecarBinary, "--", echoServer) }
+	var pids sync.Map
 	at := &place{}
 	at.set(t, serve())
 	session := connected(t, at)
@@ -92,8 +98,69 @@ func TestBridge(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	at.set(t, serve())
-	if got := callEcho(t, session, "again"); !strings.Contains(got, "again") {
-		t.Errorf("after the pod was replaced: got %q", got)
+	var calls sync.WaitGroup
+	for range 10 { // which all notice that the session is gone
+		calls.Go(func() {
+			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "pid"})
+			if err != nil || len(result.Content) != 1 {
+				t.Errorf("after the pod was replaced: %v, %v", result, err)
+				return
+			}
+			pids.Store(result.Content[0].(*mcp.TextContent).Text, true)
+		})
+	}
+	calls.Wait()
+	processes := 0
+	pids.Range(func(any, any) bool { processes++; return true })
+	if processes != 1 {
+		t.Errorf("%d sessions were opened in place of one", processes)
+	}
+}
+
+// The end of the input does not lose the answers to what was asked before.
+func TestEndOfInput(t *testing.T) {
+	at := &place{}
+	at.set(t, adapter.Start(t, sidecarBinary, "--", echoServer))
+	b := &Bridge{Client: &http.Client{Transport: at}, Endpoint: "http://127.0.0.1/mcp"}
+	in := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+no message
+{"jsonrpc":"2.0","id":"two","method":"tools/call","params":{"name":"sleep","arguments":{"ms":200}}}
+{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"three"}}}`)
+	var out bytes.Buffer
+	if err := b.Run(t.Context(), in, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"id":1,`, `"id":"two"`, `"id":3,`, "three", "-32700"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in:\n%s", want, out.String())
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not a message: %s", line)
+		}
+	}
+}
+
+// The end of the context ends the bridge, also while nothing comes from the client.
+func TestEndOfContext(t *testing.T) {
+	at := &place{}
+	at.set(t, adapter.Start(t, sidecarBinary, "--", echoServer))
+	ctx, cancel := context.WithCancel(t.Context())
+	in, _ := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&Bridge{Client: &http.Client{Transport: at}, Endpoint: "http://127.0.0.1/mcp"}).Run(ctx, in, io.Discard)
+	}()
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(hang.Guard):
+		t.Fatal("it did not end")
 	}
 }
 

@@ -70,7 +70,7 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 			level = Warn // what runs goes on
 		}
 		add(level, told(stalled), reason.AdviceForReady(stalled.Reason))
-	case is(ready, metav1.ConditionFalse):
+	case is(ready, metav1.ConditionFalse), is(ready, metav1.ConditionUnknown):
 		level := Fail
 		if is(reconciling, metav1.ConditionTrue) {
 			level = Warn // it is on its way

@@ -100,8 +100,10 @@ type conn struct {
 	problem error
 }
 
-// maxProblem bounds what is read of an error.
-const maxProblem = 4 << 10
+const (
+	maxProblem      = 4 << 10 // bounds what is read of an error
+	problemPatience = time.Second
+)
 
 // watch reads why the kubelet could not connect. The stream ends without a word if it could.
 func (c *conn) watch() {
@@ -111,7 +113,8 @@ func (c *conn) watch() {
 	}
 	close(c.ended)
 	if c.problem != nil {
-		_ = c.Reset()
+		// The pod may be gone while the tunnel stands. The next connection needs another one.
+		_ = c.pod.Close()
 	}
 }
 
@@ -124,7 +127,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			if c.problem != nil {
 				return n, c.problem
 			}
-		default:
+		case <-time.After(problemPatience): // why comes on another stream, and may come later
 		}
 	}
 	return n, err
@@ -133,7 +136,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *conn) Close() (err error) {
 	c.closing.Do(func() {
-		err = errors.Join(c.Stream.Close(), c.Reset())
+		err = errors.Join(c.Stream.Close(), c.Reset(), c.problems.Reset())
 		c.pod.tunnel.RemoveStreams(c.Stream, c.problems)
 	})
 	return err

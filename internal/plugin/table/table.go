@@ -26,8 +26,9 @@ const (
 
 // Screen is what a table is printed on.
 type Screen struct {
-	Width  int  // 0 is no limit
-	Colors bool // whether colors show
+	IsTerminal bool // whether a character can do more than show
+	Width      int  // 0 is no limit
+	Colors     bool // whether colors show
 }
 
 // ScreenOf is what a writer prints on. Only a terminal has a width and colors.
@@ -40,7 +41,7 @@ func ScreenOf(w io.Writer) Screen {
 	if err != nil {
 		width = 0
 	}
-	return Screen{Width: width, Colors: os.Getenv("NO_COLOR") == ""}
+	return Screen{IsTerminal: true, Width: width, Colors: os.Getenv("NO_COLOR") == ""}
 }
 
 // Row is a line of cells, or a note below the line before.

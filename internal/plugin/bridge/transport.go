@@ -1,0 +1,175 @@
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The headers of the transport.
+const (
+	sessionHeader  = "Mcp-Session-Id"
+	revisionHeader = "Mcp-Protocol-Version"
+	methodHeader   = "Mcp-Method"
+	nameHeader     = "Mcp-Name"
+)
+
+func (b *Bridge) send(ctx context.Context, content json.RawMessage, session, revision string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.Endpoint, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	setSession(request, session, revision)
+	repeat(request, content)
+	return b.Client.Do(request)
+}
+
+func setSession(request *http.Request, session, revision string) {
+	if session != "" {
+		request.Header.Set(sessionHeader, session)
+	}
+	if revision != "" {
+		request.Header.Set(revisionHeader, revision)
+	}
+}
+
+// repeat sets the headers that repeat parts of a message of a client without sessions.
+func repeat(request *http.Request, content json.RawMessage) {
+	var m struct {
+		Method string `json:"method"`
+		Params struct {
+			Name   string `json:"name"`
+			URI    string `json:"uri"`
+			TaskID string `json:"taskId"`
+			Meta   struct {
+				Revision string `json:"io.modelcontextprotocol/protocolVersion"`
+			} `json:"_meta"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(content, &m) != nil || m.Params.Meta.Revision == "" {
+		return // it is a message of a session
+	}
+	request.Header.Set(revisionHeader, m.Params.Meta.Revision)
+	request.Header.Set(methodHeader, m.Method)
+	if name := cmp.Or(m.Params.Name, m.Params.URI, m.Params.TaskID); name != "" {
+		request.Header.Set(nameHeader, name)
+	}
+}
+
+// The times between two attempts to receive what the server sends by itself.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// listen receives what the server sends by itself, in the background and until the session is another.
+func (b *Bridge) listen(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isListened = true
+	if b.stopStream != nil {
+		b.stopStream()
+		b.stopStream = nil
+	}
+	if b.session == "" {
+		return // clients without sessions ask for it themselves
+	}
+	ctx, b.stopStream = context.WithCancel(ctx)
+	go func(session, revision string) {
+		for wait := firstRetry; b.stream(ctx, session, revision); wait = min(2*wait, lastRetry) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+		}
+	}(b.session, b.revision)
+}
+
+// stream receives from one stream until it ends, and says whether another attempt makes sense. A server
+// need not offer one.
+func (b *Bridge) stream(ctx context.Context, session, revision string) (again bool) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.Endpoint, nil)
+	if err != nil {
+		return false
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	setSession(request, session, revision)
+	response, err := b.Client.Do(request)
+	if err != nil {
+		return ctx.Err() == nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return response.StatusCode >= http.StatusInternalServerError
+	}
+	_, _ = receive(response, nil, b.emit) // calls go on without it
+	return ctx.Err() == nil
+}
+
+// isAnswer says whether a message answers the request with an id.
+func isAnswer(content, id []byte) bool {
+	var m message
+	return len(id) > 0 && json.Unmarshal(content, &m) == nil && m.Method == "" && bytes.Equal(m.ID, id)
+}
+
+// receive reads the messages of a response: one, or those of a stream, up to the answer to a request.
+func receive(response *http.Response, id json.RawMessage, each func([]byte) error) (answered bool, err error) {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if kind != "text/event-stream" {
+		content, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))
+		if err != nil || len(bytes.TrimSpace(content)) == 0 {
+			return false, err
+		}
+		return isAnswer(content, id), each(content)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
+	var data []byte
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		switch {
+		case field == "data":
+			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
+			if len(data) > maxMessage {
+				return false, fmt.Errorf("a message of the server has more than %d bytes", maxMessage)
+			}
+		case lines.Text() == "" && len(bytes.TrimSpace(data)) > 0:
+			if err := each(data); err != nil {
+				return false, err
+			}
+			if isAnswer(data, id) {
+				return true, nil
+			}
+			data = nil
+		}
+	}
+	return false, lines.Err()
+}
+
+// maxRefusal bounds what is read of a response that refuses a message.
+const maxRefusal = 64 << 10
+
+// refused is the error of a response that refuses a message.
+func refused(response *http.Response, content []byte) error {
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(content, &answer) == nil && answer.Error.Message != "" {
+		return errors.New(answer.Error.Message)
+	}
+	return fmt.Errorf("the server answers %s", response.Status)
+}
