@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// The parameters of BM25, with their usual values.
+// The parameters of Okapi ranking, with their usual values.
 const (
 	saturation = 1.2
 	length     = 0.75
