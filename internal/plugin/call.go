@@ -36,7 +36,7 @@ func (e *environment) call() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&file, "json", "", "`file` with the arguments, as one JSON object; - is standard input")
-	e.outputFlag(command)
+	e.outputFlag(command, "json or yaml")
 	return command
 }
 

@@ -21,7 +21,7 @@ import (
 
 func (e *environment) doctor() *cobra.Command {
 	var deep bool
-	command := e.reading(&cobra.Command{
+	command := &cobra.Command{
 		Use:   "doctor [NAME]",
 		Short: "Find out what does not work, and what to do about it",
 		Long: "Look at the cluster, the operator, your rights, and one server or all, and say what does not work,\n" +
@@ -39,7 +39,9 @@ func (e *environment) doctor() *cobra.Command {
 			}
 			return e.printFindings(findings)
 		},
-	})
+	}
+	e.outputFlag(command, "json or yaml")
+	command.Flags().BoolVarP(&e.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
 	command.Flags().BoolVar(&deep, "deep", false, "open a session with each server, and list its tools")
 	return command
 }

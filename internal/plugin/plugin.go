@@ -69,13 +69,13 @@ func (e *environment) root() *cobra.Command {
 
 // reading adds the flags of commands that print objects.
 func (e *environment) reading(command *cobra.Command) *cobra.Command {
-	e.outputFlag(command)
+	e.outputFlag(command, "json, yaml, name or wide")
 	command.Flags().BoolVarP(&e.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
 	return command
 }
 
-func (e *environment) outputFlag(command *cobra.Command) {
-	command.Flags().StringVarP(&e.output, "output", "o", "", "output format: json, yaml, name or wide")
+func (e *environment) outputFlag(command *cobra.Command, formats string) {
+	command.Flags().StringVarP(&e.output, "output", "o", "", "output `format`: "+formats)
 }
 
 // client is one with the caller's own rights.

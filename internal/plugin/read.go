@@ -35,7 +35,7 @@ func (e *environment) read() *cobra.Command {
 			})
 		},
 	}
-	e.outputFlag(command)
+	e.outputFlag(command, "json or yaml")
 	return command
 }
 
@@ -73,7 +73,7 @@ func (e *environment) prompt() *cobra.Command {
 			})
 		},
 	}
-	e.outputFlag(command)
+	e.outputFlag(command, "json or yaml")
 	return command
 }
 

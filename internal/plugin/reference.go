@@ -50,7 +50,7 @@ func describeCommand(page *strings.Builder, command *cobra.Command) {
 		if name != "" {
 			words += " " + strings.ToUpper(name)
 		}
-		if flag.DefValue != "" && flag.DefValue != "false" {
+		if flag.DefValue != "" && flag.DefValue != "false" && flag.DefValue != "[]" {
 			usage += " (default " + flag.DefValue + ")"
 		}
 		rows = append(rows, fmt.Sprintf("| `%s` | %s |\n", words, usage))
