@@ -51,15 +51,10 @@ func atLeast(number int, message string) cobra.PositionalArgs {
 }
 
 func (e *environment) callTool(ctx context.Context, name, tool string, words []string, file string) error {
-	api, err := e.client()
+	api, server, err := e.server(ctx, name)
 	if err != nil {
 		return err
 	}
-	servers, err := e.servers(ctx, api, []string{name})
-	if err != nil {
-		return err
-	}
-	server := &servers[0]
 	catalog, err := fleet.CatalogOf(ctx, api, server)
 	if err != nil {
 		return err

@@ -51,11 +51,7 @@ func (e *environment) connect() *cobra.Command {
 
 // serveLocally serves a server until ctx ends.
 func (e *environment) serveLocally(ctx context.Context, name string, port int, stdio bool) error {
-	api, err := e.client()
-	if err != nil {
-		return err
-	}
-	servers, err := e.servers(ctx, api, []string{name})
+	api, server, err := e.server(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -63,9 +59,9 @@ func (e *environment) serveLocally(ctx context.Context, name string, port int, s
 	if err != nil {
 		return err
 	}
-	line := &lifeline{environment: e, api: api, config: config, server: &servers[0], turn: make(chan struct{}, 1)}
+	line := &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1)}
 	defer line.close()
-	if line.current, err = e.openPod(ctx, api, config, &servers[0]); err != nil { // a server that is not there is told at once
+	if line.current, err = e.openPod(ctx, api, config, server); err != nil { // a server that is not there is told at once
 		return err
 	}
 	transport := &http.Transport{DialContext: line.dial}
@@ -78,10 +74,10 @@ func (e *environment) serveLocally(ctx context.Context, name string, port int, s
 		return fail(exitUnexpected, "Choose another port: --port 0 picks a free one.", "listen: %w", err)
 	}
 	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at http://%s/mcp until you press Ctrl+C.\n", name, listener.Addr())
-	server := &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	local := &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute}
+	stopped := context.AfterFunc(ctx, func() { _ = local.Close() })
 	defer stopped()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := local.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil

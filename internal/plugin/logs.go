@@ -44,11 +44,7 @@ func (e *environment) logs() *cobra.Command {
 }
 
 func (e *environment) showLogs(ctx context.Context, name string, options logOptions) error {
-	api, err := e.client()
-	if err != nil {
-		return err
-	}
-	servers, err := e.servers(ctx, api, []string{name})
+	api, server, err := e.server(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -61,11 +57,11 @@ func (e *environment) showLogs(ctx context.Context, name string, options logOpti
 		return fmt.Errorf("create client: %w", err)
 	}
 	var pods corev1.PodList
-	if err := api.List(ctx, &pods, client.InNamespace(servers[0].Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: name}); err != nil {
+	if err := api.List(ctx, &pods, client.InNamespace(server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: name}); err != nil {
 		return fmt.Errorf("list pods of MCPServer %s: %w", name, err)
 	}
 	if len(pods.Items) == 0 {
-		return fail(exitUnreachable, problemOf(&servers[0]), "MCPServer %s has no pods", name)
+		return fail(exitUnreachable, problemOf(server), "MCPServer %s has no pods", name)
 	}
 	var output sync.Mutex // one line at a time
 	problems := make([]error, len(pods.Items))

@@ -79,15 +79,10 @@ func (e *environment) prompt() *cobra.Command {
 
 // ask has one exchange with a server.
 func (e *environment) ask(ctx context.Context, name, doing string, exchange func(context.Context, *conversation) error) error {
-	api, err := e.client()
+	api, server, err := e.server(ctx, name)
 	if err != nil {
 		return err
 	}
-	servers, err := e.servers(ctx, api, []string{name})
-	if err != nil {
-		return err
-	}
-	server := &servers[0]
 	session, err := e.converse(ctx, api, server)
 	if err != nil {
 		return err

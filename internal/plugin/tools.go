@@ -113,6 +113,19 @@ func (e *environment) servers(ctx context.Context, api client.Client, args []str
 	return []mcpv1alpha1.MCPServer{server}, nil
 }
 
+// server is the one of a name, and a client to go on with.
+func (e *environment) server(ctx context.Context, name string) (client.Client, *mcpv1alpha1.MCPServer, error) {
+	api, err := e.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	servers, err := e.servers(ctx, api, []string{name})
+	if err != nil {
+		return nil, nil, err
+	}
+	return api, &servers[0], nil
+}
+
 // find returns the tools that a query finds, the best first.
 func find(offers []offer, query string) []offer {
 	documents := make([]search.Document, len(offers))
