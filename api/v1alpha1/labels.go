@@ -54,3 +54,11 @@ const (
 	ContainerAdapter = "mcp-adapter"
 	ContainerServer  = "mcp-server"
 )
+
+// The keys of the ConfigMap that status.catalog.configMapName names.
+const (
+	// CatalogKey holds everything that the server offers, as JSON.
+	CatalogKey = "catalog.json"
+	// CatalogTrimmedKey says what CatalogKey lacks. It is there only if something is missing.
+	CatalogTrimmedKey = "trimmed"
+)

@@ -56,7 +56,7 @@ func explain(err error) *failure {
 		return &failure{exitUnreachable, errors.New("the cluster has no MCPServers: Slipway is not installed there"),
 			"Check the context (kubectl config current-context), or install Slipway."}
 	case apierrors.IsNotFound(err):
-		return &failure{exitUnreachable, err, "List what is there: kubectl mcp list -A"}
+		return &failure{exitUnreachable, err, "To see all servers, run: kubectl mcp list -A"}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network):
 		return &failure{exitUnreachable, err, "Check that kubectl get mcpservers works."}
 	default:

@@ -6,12 +6,6 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// The members of a catalogue's ConfigMap.
-const (
-	catalogFile = "catalog.json"
-	trimmedFile = "trimmed" // says what is missing; there only when something is
-)
-
 // CatalogName names the ConfigMap with the server's catalogue.
 func CatalogName(server *mcpv1alpha1.MCPServer) string { return server.Name + "-catalog" }
 
@@ -21,9 +15,9 @@ func CatalogConfigMap(server *mcpv1alpha1.MCPServer, catalog Catalog) *corev1ac.
 		WithLabels(labels(server)).
 		WithOwnerReferences(owner(server)).
 		WithAnnotations(map[string]string{mcpv1alpha1.AnnotationCatalogDigest: catalog.Digest}).
-		WithData(map[string]string{catalogFile: string(catalog.JSON)})
+		WithData(map[string]string{mcpv1alpha1.CatalogKey: string(catalog.JSON)})
 	if catalog.Trimmed != "" {
-		config.WithData(map[string]string{trimmedFile: catalog.Trimmed})
+		config.WithData(map[string]string{mcpv1alpha1.CatalogTrimmedKey: catalog.Trimmed})
 	}
 	return config
 }

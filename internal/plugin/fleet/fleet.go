@@ -114,10 +114,10 @@ func parse(stored *corev1.ConfigMap) (*Catalog, error) {
 	var raw struct {
 		Tools []json.RawMessage `json:"tools"`
 	}
-	if err := json.Unmarshal([]byte(stored.Data["catalog.json"]), &raw); err != nil {
+	if err := json.Unmarshal([]byte(stored.Data[mcpv1alpha1.CatalogKey]), &raw); err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", client.ObjectKeyFromObject(stored), err)
 	}
-	catalog := &Catalog{Trimmed: stored.Data["trimmed"]}
+	catalog := &Catalog{Trimmed: stored.Data[mcpv1alpha1.CatalogTrimmedKey]}
 	for _, text := range raw.Tools {
 		tool := Tool{Raw: text}
 		if err := json.Unmarshal(text, &tool); err != nil {

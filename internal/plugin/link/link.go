@@ -148,7 +148,7 @@ func (c *conn) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0
 // RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.port} }
 
-// SetDeadline implements net.Conn. Streams have no deadlines: whoever waits too long closes.
+// SetDeadline implements net.Conn. Streams have no deadlines, so a caller that has waited too long closes the connection.
 func (*conn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

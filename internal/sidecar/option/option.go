@@ -65,7 +65,7 @@ var (
 
 var all []Option
 
-// row adds an option to the table, so that nobody can name an option that the table lacks.
+// row adds an option to the table, so that every option that code can name is in the table.
 func row(flag, field string, as Rendering) Option {
 	o := Option{flag, field, as}
 	all = append(all, o)

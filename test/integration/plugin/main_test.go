@@ -37,8 +37,8 @@ const root = "../../.."
 var (
 	admin      client.Client
 	dir        string
-	kubeconfig string // of a user who may do everything
-	viewer     string // of one who may read MCPServers only
+	kubeconfig string // of an administrator
+	viewer     string // of a user with the right to read MCPServers, and no other
 )
 
 func TestMain(m *testing.M) {
@@ -83,7 +83,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// addViewer makes a user who may read MCPServers and nothing else.
+// addViewer adds a user with the right to read MCPServers, and no other.
 func addViewer(env *envtest.Environment) error {
 	user, err := env.AddUser(envtest.User{Name: "viewer"}, nil)
 	if err != nil {

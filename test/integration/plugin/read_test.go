@@ -169,7 +169,7 @@ func TestFailures(t *testing.T) {
 		},
 		"no such server": {
 			kubeconfig, []string{"tools", "absent"}, 4,
-			"error: get MCPServer absent: mcpservers.mcp.slipway.dev \"absent\" not found\nList what is there: kubectl mcp list -A\n",
+			"error: get MCPServer absent: mcpservers.mcp.slipway.dev \"absent\" not found\nTo see all servers, run: kubectl mcp list -A\n",
 		},
 		"no cluster":    {kubeconfig, []string{"list", "--server=https://127.0.0.1:1"}, 4, "error: "},
 		"not asked for": {kubeconfig, []string{"call", "tickets"}, 1, "error: name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711\nSee kubectl mcp call --help\n"},
