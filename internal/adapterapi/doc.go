@@ -19,6 +19,10 @@ const (
 	PathMetrics  = "/metrics"
 )
 
+// UnreadyAnswers is how many times in a row the adapter tells the kubelet that a server which was
+// ready is not ready before the kubelet takes the endpoint away. One stall of a busy node must not.
+const UnreadyAnswers = 2
+
 // Headers of requests and answers.
 const (
 	// HeaderProof carries the manager's proof at the admin port.

@@ -12,6 +12,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
 )
 
@@ -48,9 +49,8 @@ func adapterContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCo
 			WithPreStop(execHook(adapterPath, "drain"))).
 		// The adapter holds the answer back until there is something to say, so that a pod
 		// is ready the moment its server is.
-		// One stall of a busy node must not take the endpoint away. Two failures still meet
-		// promise.Broken: see the times of the keeper.
-		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(2)).
+		// The failures meet promise.Broken: see the times of the keeper.
+		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(adapterapi.UnreadyAnswers)).
 		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
 		WithSecurityContext(adapterSecurity(in)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).

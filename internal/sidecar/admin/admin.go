@@ -60,7 +60,9 @@ func Handler(options Options) http.Handler {
 
 type handler struct {
 	Options
-	saidReady atomic.Bool // the last answer to a request with ?wait, which only the kubelet sends, was "yes"
+	// urgent is how many more times the answer "no" to a request with ?wait, which only the kubelet
+	// sends, is not delayed.
+	urgent atomic.Int32
 }
 
 const plainText = "text/plain; charset=utf-8"
@@ -73,8 +75,8 @@ func say(w http.ResponseWriter, status int, text string) {
 
 // ready reports whether the server works. With ?wait=DURATION it delays a "no" for that long, in case
 // the server becomes ready meanwhile: then the kubelet learns that at once, and not with its next
-// check. It does not delay the first "no" after a "yes", so that the kubelet learns of a failure at
-// once, too.
+// check. After a "yes" it does not delay as many "no" as the kubelet needs to take the endpoint away, so
+// that the kubelet acts on a failure at once, too.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	wait, err := parseWait(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -86,11 +88,13 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	for {
 		state, changed := h.State()
 		if state.Ready {
-			h.saidReady.Store(wait > 0)
+			if wait > 0 {
+				h.urgent.Store(adapterapi.UnreadyAnswers)
+			}
 			say(w, http.StatusOK, "ok")
 			return
 		}
-		if wait == 0 || r.Context().Err() != nil || !h.saidReady.Swap(false) {
+		if wait == 0 || r.Context().Err() != nil || h.urgent.Add(-1) < 0 {
 			select {
 			case <-changed:
 				continue

@@ -223,7 +223,8 @@ func TestReadinessIsHeld(t *testing.T) {
 	}
 }
 
-// The next check reports the loss of a server at once. Later checks wait for a change.
+// The checks after which the kubelet takes the endpoint away report the loss of a server at once. Later
+// checks wait for a change.
 func TestLossIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(keeper.State{Ready: true})
@@ -239,7 +240,9 @@ func TestLossIsNotHeld(t *testing.T) {
 		check(200, 0)
 		s.set(keeper.State{Err: errors.New("gone")})
 		ask(h, "/readyz") // a request without ?wait does not affect those with it
-		check(503, 0)
+		for range adapterapi.UnreadyAnswers {
+			check(503, 0)
+		}
 		check(503, 1800*time.Millisecond)
 		time.AfterFunc(time.Second, func() { s.set(keeper.State{Ready: true}) })
 		check(200, 2800*time.Millisecond)

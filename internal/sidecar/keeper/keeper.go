@@ -57,9 +57,9 @@ type Options struct {
 	Serves func(own mcpprobe.Server) []string
 }
 
-// The adapter knows that a server has stopped to answer after the sum of these. The kubelet asks
-// every two seconds, and takes the second failure for the truth. Together that is less than
-// promise.Broken.
+// The adapter knows that a server has stopped answering after the sum of these, 9 s. The kubelet asks
+// every two seconds, and acts on the second "no", at most 4 s later. The rest of promise.Broken is for
+// the kubelet, the API server and the manager to tell one another.
 const (
 	PingInterval = 3 * time.Second
 	PingTimeout  = 3 * time.Second
