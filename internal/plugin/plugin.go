@@ -63,7 +63,20 @@ func (e *environment) root() *cobra.Command {
 		return fail(exitUnexpected, "See "+command.CommandPath()+" --help", "%w", err)
 	})
 	e.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(e.list(), e.tools(), e.call(), e.read(), e.prompt(), e.connect(), e.logs(), e.doctor(), e.imports(), e.refresh(), e.suspend(), e.resume())
+	root.AddCommand(
+		e.list(),
+		e.tools(),
+		e.call(),
+		e.read(),
+		e.prompt(),
+		e.connect(),
+		e.logs(),
+		e.doctor(),
+		e.imports(),
+		e.refresh(),
+		e.suspend(),
+		e.resume(),
+	)
 	return root
 }
 
