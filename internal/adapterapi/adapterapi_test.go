@@ -32,7 +32,7 @@ func key(t *testing.T, text string) Key {
 func TestDerivedKeysAreStable(t *testing.T) {
 	k := key(t, hexKey)
 	got := map[string]string{"id": k.ID()}
-	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe, UseSettings} {
+	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe, UseSettings, UseSessions} {
 		got[string(use)] = hex.EncodeToString(k.Derive(use)[:8])
 	}
 	text, err := os.ReadFile("testdata/derived-v1.json")
@@ -59,6 +59,11 @@ func TestKeyIsNotTold(t *testing.T) {
 	k := key(t, hexKey)
 	_, header := NewProof(k, Subject{Use: UseCatalog}, time.Unix(1700000000, 0))
 	text := fmt.Sprintf("%v %+v %#v %s %q %s", k, k, k, k, k, header)
+	derived := k.Sessions()
+	text += fmt.Sprintf("%v %+v %#v %s %q", derived, derived, &derived, derived, derived)
+	if derived.Encode() == k.Encode() || strings.Contains(text, derived.Encode()[:16]) {
+		t.Errorf("the key for sessions is told: %s", text)
+	}
 	text += fmt.Sprintf("%v %+v %#v", Keyring{Current: k}, &Keyring{Accepted: []Key{k}}, []Key{k})
 	if encoded, err := json.Marshal(Keyring{Current: k}); err != nil || strings.Contains(string(encoded), "0001020304") {
 		t.Errorf("JSON tells the key: %s, %v", encoded, err)

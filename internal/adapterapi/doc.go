@@ -17,6 +17,7 @@ const (
 	PathCatalog  = "/catalog"
 	PathSettings = "/settings"
 	PathMetrics  = "/metrics"
+	PathSessions = "/sessions"
 )
 
 // UnreadyAnswers is how many times in a row the adapter tells the kubelet that a server which was

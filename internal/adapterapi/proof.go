@@ -44,9 +44,13 @@ type Proof struct {
 
 // NewProof proves the holder of the key. The header is what the request carries.
 func NewProof(key Key, subject Subject, now time.Time) (proof Proof, header string) {
+	return prove(key.Derive(subject.Use), subject, now)
+}
+
+func prove(derived []byte, subject Subject, now time.Time) (proof Proof, header string) {
 	var nonce [nonceSize]byte
 	_, _ = rand.Read(nonce[:]) // never fails
-	proof = Proof{key: key.Derive(subject.Use), nonce: encoding.EncodeToString(nonce[:])}
+	proof = Proof{key: derived, nonce: encoding.EncodeToString(nonce[:])}
 	at := strconv.FormatInt(now.Unix(), 10)
 	return proof, at + "." + proof.nonce + "." + encoding.EncodeToString(proof.request(subject, at))
 }

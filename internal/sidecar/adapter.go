@@ -62,7 +62,8 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	a.env.Keeper = a.newKeeper(starter)
 	a.clients = listener.NewServer(a.door(), c.Connections(), c.Log)
 	a.admin = listener.NewServer(admin.Handler(admin.Options{
-		State: a.env.Keeper.State, Sessions: a.countSessions, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings,
+		State: a.env.Keeper.State, Sessions: a.countSessions,
+		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
 	}), adminConnections, c.Log)

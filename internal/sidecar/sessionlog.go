@@ -23,6 +23,7 @@ func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
 	}
 	says := []any{"session", about.Number}
 	if client != (introduction{}) { // clients of 2024-11-05 send initialize later
+		about.Introduce(session.Client{Name: client.name, Version: client.version})
 		says = append(says, "client", client.name, "clientVersion", client.version, "revision", legible(about.Revision))
 	}
 	a.env.Log.V(level).Info("Session opened", says...)
@@ -86,6 +87,9 @@ func (a *Adapter) logInitialize(route edge.Route) edge.Route {
 		client, ok := introductionIn(r)
 		serve(w, r)
 		if ok && r.Record.Session != "" && r.Record.Status == http.StatusAccepted {
+			if opened := a.env.Sessions.Numbered(r.Record.Session); opened != nil {
+				opened.About().Introduce(session.Client{Name: client.name, Version: client.version})
+			}
 			a.env.Log.Info("Session initialized", "session", r.Record.Session, "client", client.name, "clientVersion", client.version, "asksFor", client.revision)
 		}
 	}

@@ -30,6 +30,10 @@ type Options struct {
 	State func() (keeper.State, <-chan struct{})
 	// Sessions counts the sessions of clients.
 	Sessions func() adapterapi.Sessions
+	// ListSessions describes the sessions of clients.
+	ListSessions func() adapterapi.SessionList
+	// EndSession ends the session of a client with this number. It reports whether there is one.
+	EndSession func(number string) bool
 	// Processes says what became of the server's processes of late.
 	Processes func() adapterapi.Processes
 	// Keys check the proofs of the manager. Without keys that a manager shares, the admin
@@ -51,9 +55,11 @@ func Handler(options Options) http.Handler {
 	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
 	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)
+	mux.HandleFunc("GET "+adapterapi.PathSessions, h.listSessions)
+	mux.HandleFunc("DELETE "+adapterapi.PathSessions+"/{number}", h.endSession)
 	mux.Handle("GET "+adapterapi.PathMetrics, options.Metrics)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{adapterapi.PathLive, adapterapi.PathReady, adapterapi.PathCatalog, adapterapi.PathMetrics}, ", "))
+		say(w, http.StatusNotFound, "there is nothing here; the paths are "+strings.Join([]string{adapterapi.PathLive, adapterapi.PathReady, adapterapi.PathCatalog, adapterapi.PathSessions, adapterapi.PathMetrics}, ", "))
 	})
 	return mux
 }
@@ -116,7 +122,7 @@ func parseWait(text string) (time.Duration, error) {
 	return wait, nil
 }
 
-// authenticate returns the proof of the manager. It refuses a request without a valid one.
+// authenticate returns the proof of the manager, or of a user with the key for sessions. It refuses a request without a valid one.
 func (h *handler) authenticate(w http.ResponseWriter, r *http.Request, subject func(podUID string) adapterapi.Subject) (proof adapterapi.Proof, ok bool) {
 	if !h.Keys.Shared() {
 		say(w, http.StatusNotFound, "not served: start with --keys-dir, so that the manager can prove that it has a key")

@@ -253,7 +253,7 @@ func TestOtherPaths(t *testing.T) {
 	h := newHandler(newSource(keeper.State{Ready: true}))
 	for _, path := range []string{"/", "/health", "/livez/"} {
 		w := ask(h, path)
-		if got := w.Body.String(); w.Code != http.StatusNotFound || got != "there is nothing here; the paths are /livez, /readyz, /catalog, /metrics\n" {
+		if got := w.Body.String(); w.Code != http.StatusNotFound || got != "there is nothing here; the paths are /livez, /readyz, /catalog, /sessions, /metrics\n" {
 			t.Errorf("%s: %d %q", path, w.Code, got)
 		}
 	}

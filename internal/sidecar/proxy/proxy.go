@@ -147,6 +147,7 @@ func (p *Proxy) pass(x *exchange) {
 		return
 	}
 	defer entered.leave(x.stream)
+	entered.note(x.r.Messages)
 	x.session = entered
 	x.r.Record.Session, x.r.Record.Revision = entered.Number, edge.KnownRevision(entered.Revision)
 	x.run()

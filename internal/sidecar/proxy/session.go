@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -38,6 +39,8 @@ type proxySession struct {
 	use     places.Use
 	calls   int // POST requests in flight
 	streams int // GET requests in flight
+	// requests are those of the client so far, with initialize.
+	requests uint64
 }
 
 // newSession returns a session with one call in flight, which opens it.
@@ -45,7 +48,7 @@ func (p *Proxy) newSession(serverID, revision string, from *caller.Caller) *prox
 	now := time.Now()
 	s := &proxySession{
 		Identity: session.Identity{Revision: revision, Number: p.Number(), Owner: caller.NewOwner(from), Began: now},
-		proxy:    p, serverID: serverID, touched: now, calls: 1,
+		proxy:    p, serverID: serverID, touched: now, calls: 1, requests: 1,
 	}
 	s.Ending = session.NewEnding(&s.mu)
 	s.confirmed.Store(now.UnixNano())
@@ -70,6 +73,17 @@ func (s *proxySession) enter(from *caller.Caller, stream bool, use places.Use) e
 	s.countLocked(stream, 1)
 	s.use = max(s.use, use)
 	return nil
+}
+
+// note counts the requests among the messages that the client sends.
+func (s *proxySession) note(messages []session.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range messages {
+		if messages[i].Envelope.Kind == rpc.Request {
+			s.requests++
+		}
+	}
 }
 
 // leave ends a request.
@@ -102,6 +116,14 @@ func (s *proxySession) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls > 0
+}
+
+// Usage is that of session.Member. The proxy holds no messages between requests, and counts what it
+// forwards.
+func (s *proxySession) Usage() session.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return session.Usage{Requests: s.requests, InFlight: s.calls}
 }
 
 // Sweep is that of session.Member. Each exchange has its own timer.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -13,6 +14,8 @@ import (
 type Member interface {
 	places.Occupant
 	About() *Identity
+	// Usage returns what the session does and holds now.
+	Usage() Usage
 	// Busy reports whether a call is in flight, or the client has not read its answer yet.
 	Busy() bool
 	// Sweep answers calls that have taken too long.
@@ -35,6 +38,30 @@ type Identity struct {
 	Number   string // in the log
 	Owner    *caller.Owner
 	Began    time.Time
+
+	client atomic.Pointer[Client]
+}
+
+// Client is how the client of a session describes itself.
+type Client struct{ Name, Version string }
+
+// Introduce records how the client describes itself. Some clients do so after they have opened the
+// session.
+func (i *Identity) Introduce(client Client) { i.client.Store(&client) }
+
+// Client returns how the client describes itself, or nothing before it has.
+func (i *Identity) Client() Client {
+	if client := i.client.Load(); client != nil {
+		return *client
+	}
+	return Client{}
+}
+
+// Usage is what a session does and holds.
+type Usage struct {
+	Requests uint64 // of the client, so far
+	InFlight int    // requests without an answer
+	Held     int64  // bytes of messages
 }
 
 // About returns the identity of the session that embeds it.

@@ -23,6 +23,8 @@ var (
 	ErrYielded = errors.New("the session was idle and ended to make room: every session slot was taken")
 	// ErrClient is for a client that ends its session. Front ends may wrap it.
 	ErrClient = errors.New("the client ended the session")
+	// ErrUser is for a user of the cluster who ends the session of a client.
+	ErrUser = errors.New("a user of the cluster ended the session")
 )
 
 // Limits of the session of the manager's probe. A probe takes seconds. A probe that fails must
@@ -234,6 +236,24 @@ func (r *Registry) Len() int {
 		return len(r.sessions) - 1
 	}
 	return len(r.sessions)
+}
+
+// OfClients returns all sessions but the probe's.
+func (r *Registry) OfClients() []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.AppendSeq(make([]Member, 0, len(r.sessions)), maps.Values(r.sessions))
+	return slices.DeleteFunc(all, func(m Member) bool { return r.probe != nil && m == r.probe.session })
+}
+
+// Numbered returns the session of a client with the number that the log has, or nil.
+func (r *Registry) Numbered(number string) Member {
+	for _, member := range r.OfClients() {
+		if member.About().Number == number {
+			return member
+		}
+	}
+	return nil
 }
 
 // limits returns how long a session may be idle, and how long it may last.

@@ -112,6 +112,7 @@ type Session struct {
 	touched  time.Time
 	use      places.Use // what the client has done so far
 	attached int        // streams that a client reads
+	requests uint64     // of the client, so far
 
 	lastStream uint64
 	streams    map[uint64]*stream // streams that a client can still read or resume, by number
@@ -282,6 +283,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		s.live = append(s.live, c)
 		stream.awaits++
 	}
+	s.requests += uint64(len(requests))
 	if s.limits.CommitAfter > 0 {
 		s.lookAtLocked(s.touched.Add(s.limits.CommitAfter))
 	}

@@ -32,6 +32,13 @@ func (s *Session) Busy() bool {
 	return len(s.calls) > 0 || s.attached > len(s.generals)
 }
 
+// Usage returns what the session does and holds now.
+func (s *Session) Usage() Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Usage{Requests: s.requests, InFlight: len(s.calls), Held: s.account.Held()}
+}
+
 // Sweep answers calls that have taken too long. It sends the server a cancellation for each.
 func (s *Session) Sweep(ctx context.Context, now time.Time) {
 	var cancel [][]byte
