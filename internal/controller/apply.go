@@ -62,6 +62,9 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 			return err
 		}
 	}
+	if err := r.createSessionsSecret(ctx, s); err != nil {
+		return err
+	}
 	return r.applyCatalog(ctx, s)
 }
 
@@ -241,7 +244,7 @@ const leftoverRecheck = time.Second
 
 func (s *state) refuseForeign(kind string, object metav1.Object) {
 	name := object.GetName()
-	if owner := metav1.GetControllerOf(object); owner != nil && isMCPServer(owner) && owner.Name == s.name.Name {
+	if s.isLeftover(object) {
 		s.wait(mcpv1alpha1.ReasonProgressing, fmt.Sprintf("%s %s of an earlier MCPServer of this name is still being deleted", kind, name))
 		s.again(leftoverRecheck)
 		return
@@ -249,6 +252,12 @@ func (s *state) refuseForeign(kind string, object metav1.Object) {
 	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: "+
 		"delete it, or give the MCPServer another name; it is left as it is", kind, name))
 	s.again(foreignRecheck)
+}
+
+// isLeftover says whether an object belongs to an earlier server of this name. It goes soon.
+func (s *state) isLeftover(object metav1.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && isMCPServer(owner) && owner.Name == s.name.Name
 }
 
 // causes are the API server's words, field by field.

@@ -25,6 +25,7 @@ const (
 	reasonCatalogChanged    = "CatalogChanged"
 	reasonSessionsNotShared = "SessionsNotShared"
 	reasonSessionsFull      = "SessionsFull"
+	reasonSessionsConflict  = "SessionsConflict"
 	reasonServerCrashes     = "ServerCrashes"
 	reasonAdapterOld        = "AdapterOld"
 	reasonKindNotServed     = "KindNotServed"

@@ -75,6 +75,34 @@ func (r *Reconciler) keysOf(ctx context.Context, s *state) (*corev1.Secret, erro
 	return secret, nil
 }
 
+// createSessionsSecret creates the Secret with the key for sessions, after everything that pods need. The
+// server works without it, so a Secret of another owner is not in its way.
+func (r *Reconciler) createSessionsSecret(ctx context.Context, s *state) error {
+	if s.keys == nil || s.refusal != nil || s.has(workload.ObjectSessions) {
+		return nil
+	}
+	secret := workload.SessionsSecret(s.server, s.keys.ring.Current.Sessions())
+	err := r.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) { // the cache is behind, or another owner has that name
+		secret = &corev1.Secret{}
+		err = r.Live.Get(ctx, s.in(workload.SessionsSecretName(s.server)), secret)
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", s.in(workload.SessionsSecretName(s.server)), err)
+	}
+	switch {
+	case ownedBy(secret, s.server):
+		s.unwarn(reasonSessionsConflict)
+	case s.isLeftover(secret):
+		s.again(leftoverRecheck)
+	default:
+		r.warnOnce(s, reasonSessionsConflict, actionReconcile, fmt.Sprintf("Secret %s exists and does not belong to this MCPServer, so kubectl mcp sessions does not work: delete it, "+
+			"or give the MCPServer another name", secret.Name))
+		s.again(foreignRecheck)
+	}
+	return nil
+}
+
 // readKeys reads the Secret. Its errors do not tell what is in it.
 func readKeys(secret *corev1.Secret) (*serverKeys, error) {
 	ring, ringErr := adapterapi.ParseKeyring(string(secret.Data[adapterapi.KeysCurrent]), string(secret.Data[adapterapi.KeysAccepted]))

@@ -94,6 +94,16 @@ func (w *watched) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // openPod connects to a pod that serves.
 func (e *environment) openPod(ctx context.Context, api client.Client, config *rest.Config, server *mcpv1alpha1.MCPServer) (*link.Pod, error) {
+	serving, err := e.servingPods(ctx, api, server)
+	if err != nil {
+		return nil, err
+	}
+	pod := slices.MinFunc(serving, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }) // the youngest lives longest
+	return e.openLink(ctx, api, config, &pod)
+}
+
+// servingPods are the pods of a server that serve. There is at least one.
+func (e *environment) servingPods(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := api.List(ctx, &pods, client.InNamespace(server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: server.Name}); err != nil {
 		return nil, fmt.Errorf("list pods of MCPServer %s: %w", server.Name, err)
@@ -102,10 +112,14 @@ func (e *environment) openPod(ctx context.Context, api client.Client, config *re
 	if len(serving) == 0 {
 		return nil, fail(exitUnreachable, cmp.Or(problemOf(server), "See why: kubectl mcp list"), "no pod of MCPServer %s is ready", server.Name)
 	}
-	pod := slices.MinFunc(serving, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }) // the youngest lives longest
-	opened, err := link.Open(config, client.ObjectKeyFromObject(&pod))
+	return serving, nil
+}
+
+// openLink connects to a pod.
+func (e *environment) openLink(ctx context.Context, api client.Client, config *rest.Config, pod *corev1.Pod) (*link.Pod, error) {
+	opened, err := link.Open(config, client.ObjectKeyFromObject(pod))
 	if err != nil {
-		return nil, errors.Join(e.missingRight(ctx, api, server.Namespace, err), err)
+		return nil, errors.Join(e.missingRight(ctx, api, pod.Namespace, err), err)
 	}
 	return opened, nil
 }

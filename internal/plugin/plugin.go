@@ -69,6 +69,7 @@ func (e *environment) root() *cobra.Command {
 		e.call(),
 		e.read(),
 		e.prompt(),
+		e.sessions(),
 		e.connect(),
 		e.logs(),
 		e.doctor(),

@@ -19,12 +19,16 @@ func Reference() string {
 			continue
 		}
 		describeCommand(&page, command)
+		for _, part := range command.Commands() {
+			describeCommand(&page, part)
+		}
 	}
 	return page.String()
 }
 
 func describeCommand(page *strings.Builder, command *cobra.Command) {
-	fmt.Fprintf(page, "\n## %s\n\n`kubectl mcp %s`\n\n", command.Name(), command.Use)
+	path := strings.TrimPrefix(command.CommandPath(), "kubectl mcp ")
+	fmt.Fprintf(page, "\n## %s\n\n`%s`\n\n", path, strings.TrimSuffix(command.UseLine(), " [flags]"))
 	text := command.Long
 	if text == "" {
 		text = command.Short + "."

@@ -161,7 +161,10 @@ func TestSessionsKeyOpensNothingElse(t *testing.T) {
 	other := adapterapi.NewKey().Sessions()
 	prove := map[string]func(adapterapi.Subject) string{
 		"as it is": func(s adapterapi.Subject) string { _, header := derived.Prove(s, time.Now()); return header },
-		"as a key": func(s adapterapi.Subject) string { _, header := adapterapi.NewProof(asKey, s, time.Now()); return header },
+		"as a key": func(s adapterapi.Subject) string {
+			_, header := adapterapi.NewProof(asKey, s, time.Now())
+			return header
+		},
 	}
 	refused := func(what string, subject adapterapi.Subject, path, header string) {
 		t.Helper()

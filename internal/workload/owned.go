@@ -21,6 +21,7 @@ type ObjectID string
 // The objects of a server.
 const (
 	ObjectKeys                ObjectID = "secret"
+	ObjectSessions            ObjectID = "sessions"
 	ObjectRevision            ObjectID = "revision"
 	ObjectSettings            ObjectID = "settings"
 	ObjectServiceAccount      ObjectID = "serviceaccount"
@@ -87,6 +88,10 @@ func AllOwned() []Owned {
 		{
 			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName,
 			Purpose: "the server's keys: manager and adapters prove themselves to each other with them, and session ids are sealed with them",
+		},
+		{
+			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName,
+			Purpose: "a key to list and end sessions, for `kubectl mcp sessions`; it opens nothing else",
 		},
 		{
 			ID: ObjectRevision, Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Resource: "controllerrevisions",

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -172,6 +173,51 @@ func TestRolloutRestart(t *testing.T) {
 	if got := templateOf(t, server).Annotations[annotation]; got != "now" {
 		t.Errorf("the restart was undone: %q", got)
 	}
+}
+
+// A server works without the Secret for kubectl mcp sessions.
+func TestForeignSessionsSecret(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	foreign := &corev1.Secret{ObjectMeta: objectMeta(namespace, "echo-sessions"), StringData: map[string]string{"mine": "all mine"}}
+	create(t, foreign)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "Accepted", "True Accepted", "Stalled", "absent", "Reconciling", "absent")
+	g.Eventually(eventReasons).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning SessionsConflict", 1))
+	after := &corev1.Secret{}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), after)).To(Succeed())
+	g.Expect(after.ResourceVersion).To(Equal(foreign.ResourceVersion))
+}
+
+// The Secret with the key for sessions holds what the server's key derives, and nothing else. The
+// operator makes it again when it is deleted.
+func TestSessionsSecret(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	keys, secret := &corev1.Secret{}, &corev1.Secret{}
+	name := client.ObjectKey{Namespace: namespace, Name: "echo-sessions"}
+	g.Expect(shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "echo-keys"}, keys)).To(Succeed())
+	g.Eventually(shared.client.Get).WithArguments(t.Context(), name, secret).WithTimeout(hang.Guard).Should(Succeed())
+	key, err := adapterapi.ParseKey(string(keys.Data[adapterapi.KeysCurrent]))
+	g.Expect(err).NotTo(HaveOccurred())
+	want := map[string][]byte{adapterapi.SessionsKeyEntry: []byte(key.Sessions().Encode())}
+	g.Expect(secret.Data).To(Equal(want))
+
+	first := secret.UID
+	g.Expect(shared.client.Delete(t.Context(), secret)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(shared.client.Get(t.Context(), name, secret)).To(Succeed())
+		g.Expect(secret.UID).NotTo(Equal(first))
+	}).WithTimeout(hang.Guard).Should(Succeed())
+	g.Expect(secret.Data).To(Equal(want))
 }
 
 // The catalog is for information. A ConfigMap of that name which belongs to another owner is a
