@@ -20,6 +20,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -249,8 +250,7 @@ func (s *state) refuseForeign(kind string, object metav1.Object) {
 		s.again(leftoverRecheck)
 		return
 	}
-	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: "+
-		"delete it, or give the MCPServer another name; it is left as it is", kind, name))
+	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: %s; it is left as it is", kind, name, reason.DeleteOther))
 	s.again(foreignRecheck)
 }
 
@@ -286,8 +286,7 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 		return err
 	}
 	if foreign != nil { // the catalog is for information: the server works without it
-		r.warnOnce(s, reasonCatalogConflict, actionProbe, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: delete it, "+
-			"or give the MCPServer another name", object.name))
+		r.warnOnce(s, reasonCatalogConflict, actionProbe, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: %s", object.name, reason.DeleteOther))
 		s.again(foreignRecheck)
 		return nil
 	}

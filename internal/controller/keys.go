@@ -15,6 +15,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -47,7 +48,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 	keys, err := readKeys(secret)
 	if err != nil {
 		s.refuse(mcpv1alpha1.ReasonNameConflict,
-			fmt.Sprintf("Secret %s does not hold the keys of this server (%s): delete it, and new ones are made", secret.Name, err))
+			fmt.Sprintf("Secret %s does not hold the keys of this server (%s): %s", secret.Name, err, reason.DeleteKeys))
 		return nil
 	}
 	s.memory.keys = knownKeys{secret.UID, secret.ResourceVersion, keys}
@@ -96,8 +97,7 @@ func (r *Reconciler) createSessionsSecret(ctx context.Context, s *state) error {
 	case s.isLeftover(secret):
 		s.again(leftoverRecheck)
 	default:
-		r.warnOnce(s, reasonSessionsConflict, actionReconcile, fmt.Sprintf("Secret %s exists and does not belong to this MCPServer, so kubectl mcp sessions does not work: delete it, "+
-			"or give the MCPServer another name", secret.Name))
+		r.warnOnce(s, reasonSessionsConflict, actionReconcile, fmt.Sprintf("Secret %s exists and does not belong to this MCPServer, so kubectl mcp sessions does not work: %s", secret.Name, reason.DeleteOther))
 		s.again(foreignRecheck)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -64,8 +65,7 @@ func (r *Reconciler) lookup(s *state, inputs workload.Inputs) imageLookup {
 func withoutRegistry(s *state, why string) (*registry.Image, bool) {
 	before := imageBefore(s, imageLookup{})
 	if before == nil && workload.NeedsImage(s.server) {
-		s.refuse(mcpv1alpha1.ReasonCommandUnknown, fmt.Sprintf("spec.command was left out and %s: "+
-			`set spec.command to the server's program, such as ["node", "dist/index.js"]`, why))
+		s.refuse(mcpv1alpha1.ReasonCommandUnknown, fmt.Sprintf("spec.command was left out and %s: %s", why, reason.SetCommand))
 		return nil, false
 	}
 	return before, true
@@ -99,14 +99,14 @@ func useAnswer(s *state, lookup imageLookup) (*registry.Image, bool) {
 }
 
 // adviceFor tells the user what helps against a registry's error.
-func adviceFor(kind registry.Kind) string {
+func adviceFor(kind registry.Kind) reason.Remedy {
 	switch kind {
 	case registry.NotFound:
-		return "correct spec.image, or push the image"
+		return reason.PushImage
 	case registry.Unauthorized:
-		return "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have credentials"
+		return reason.CheckCredentials
 	default:
-		return "setting spec.command makes it unnecessary"
+		return reason.SkipRegistry
 	}
 }
 

@@ -110,14 +110,11 @@ func problemOf(server *mcpv1alpha1.MCPServer) string {
 		if found == nil || found.Status != isBad {
 			continue
 		}
-		parts := []string{found.Reason}
-		if found.Message != "" {
-			parts[0] += ": " + strings.TrimSuffix(found.Message, ".") + "."
+		what, advice := reason.Split(found.Reason, found.Message)
+		if what != "" {
+			what = ": " + strings.TrimSuffix(what, ".") + "."
 		}
-		if advice := reason.AdviceForReady(found.Reason); advice != "" {
-			parts = append(parts, advice)
-		}
-		return strings.Join(parts, " ")
+		return strings.TrimSpace(found.Reason + what + " " + advice)
 	}
 	return ""
 }

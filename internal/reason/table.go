@@ -29,22 +29,22 @@ func accepted() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonInvalidImage}, "False, Stalled",
 			"`image` is no image reference, or its registry is one that is never asked",
-			"Correct `spec.image`.",
+			anyOf(CorrectImage),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonImageUnresolved}, "False, Stalled",
 			"`command` was left out, and the registry has said at least twice that it has no such image or gives no access",
-			"Correct `spec.image`, push the image, or set `spec.imagePullSecrets`.",
+			anyOf(PushImage, CheckCredentials),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonCommandUnknown}, "False, Stalled",
 			"`command` was left out, and the image names no program or the operator may not ask its registry",
-			"Set `spec.command`.",
+			anyOf(SetCommand),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonNameConflict}, "False, Stalled",
 			"an object of that name belongs to another owner, or the Secret holds no key",
-			"Delete or rename one of the two.",
+			anyOf(DeleteOther, DeleteKeys),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonProgressing, mcpv1alpha1.ReasonImageUnresolved, mcpv1alpha1.ReasonRetrying}, "Unknown, Reconciling",
@@ -75,29 +75,29 @@ func available() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonImagePullFailed}, "False, Stalled after a minute",
 			"the kubelet cannot pull the image, or the adapter's",
-			"Correct `spec.image`, or set `spec.imagePullSecrets`. The adapter's image is for the platform team.",
+			anyOf(CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonServerExits}, "False, Stalled after the second time",
 			"the process ends by itself, or cannot be started; the message has the exit code or signal and, of what the process wrote to standard error, " +
 				"the first lines, those that name an error, and the last, without stack frames",
-			"Correct the server's configuration: `env`, `command`, `args`, `workingDir`, or the memory limit if it ran out. All of its output is in `kubectl logs POD -c mcp-server`.",
+			anyOf(CorrectServer, CheckCommand, MoreMemory, MoreProcesses),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonServerIncompatible}, "False, Stalled after the second time",
 			"the server responds, but not with valid MCP for its `transport`; the message has what it returned, such as `POST http://127.0.0.1:3000/mcp: HTTP 404`",
-			"Correct `spec.transport`: its type, port and path.",
+			anyOf(CheckEndpoint),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonServerSilent}, "False, Stalled after the second time",
 			"the process runs and does not answer, or no process listens at its port; a process that never answered has `session.startTimeout` for that. " +
 				"What it printed to standard output instead is in the message, the first line of it",
-			"Correct `spec.transport`, or raise `spec.session.startTimeout`. The server's output is in `kubectl logs POD -c mcp-server`.",
+			anyOf(CheckTransport, CheckPort) + " Raise `spec.session.startTimeout` if it only needs longer to start.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonPodsNotReady}, "False, Reconciling",
 			"pods run and are not ready for another reason, which the message has",
-			"Do what the message says. Often `kubectl logs POD -c mcp-adapter` has more.",
+			anyOf(OtherPorts, MoreAdapterMemory) + " Often `kubectl logs POD -c mcp-adapter` has more.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonSuspended, mcpv1alpha1.ReasonScaledToZero}, "False",
@@ -129,12 +129,12 @@ func verified() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonUnreachable}, "Unknown",
 			"the manager cannot connect to the pods, or a service mesh closes its connections, which says nothing about clients",
-			"Let the manager in: [install.md, Network](install.md#network).",
+			anyOf(LetManagerIn) + " See [install.md, Network](install.md#network).",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonFull}, "Unknown",
 			"the pod answers 429 or 5xx because a limit is reached, or a server that speaks HTTP does, so nothing could be tried",
-			"Raise `spec.session.maxPerPod` or `spec.replicas`, if clients are turned away, too.",
+			anyOf(MoreSessions),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonUnauthorized}, "Unknown",
@@ -155,7 +155,7 @@ func reconciling() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonImageUnresolved}, "True",
 			"the registry could not tell the image's command; the message says why",
-			"Set `spec.command`, or see [The image](#the-image).",
+			anyOf(SkipRegistry) + " See [The image](#the-image).",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonRolloutQueued}, "True",

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/registry"
 )
 
@@ -27,8 +28,7 @@ func (e *CommandUnknownError) Error() string {
 	if e.Resolved {
 		why = "names no program to run"
 	}
-	return fmt.Sprintf("spec.command was left out and image %s %s: "+
-		`set spec.command to the server's program, such as ["node", "dist/index.js"]`, e.Image, why)
+	return fmt.Sprintf("spec.command was left out and image %s %s: %s", e.Image, why, reason.SetCommand)
 }
 
 // NeedsImage says whether a pod template can be made only when the image is known: the

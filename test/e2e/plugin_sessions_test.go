@@ -49,7 +49,7 @@ var _ = Describe("kubectl mcp sessions", Label("sessions"), func() {
 		ended := kubectlMCP(ctx, namespace, "sessions", "end", server.Name, name)
 		Expect(ended.Code).To(Equal(0), ended.ErrOut)
 		Expect(ended.Out).To(MatchRegexp(`^session \S+/\d+ ended\n$`))
-		Expect(first.Ping(ctx, nil)).To(MatchError(ContainSubstring("ended the session")), "its client is told why")
+		Expect(first.Ping(ctx, nil)).To(MatchError(ContainSubstring("session not found")), "its client opens another one")
 		Expect(second.Ping(ctx, nil)).To(Succeed())
 		Expect(kubectlMCP(ctx, namespace, "sessions", "end", server.Name, name)).To(HaveField("Code", 4))
 		Expect(kubectlMCP(ctx, namespace, "sessions", server.Name, "-o", "json").Out).To(And(ContainSubstring(`"client": "second"`), Not(ContainSubstring(`"client": "first"`))))

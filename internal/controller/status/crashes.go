@@ -9,6 +9,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // crashWindow is for how long the status tells that processes of a server ended by themselves.
@@ -51,9 +52,9 @@ func processCrashes(o Observed) string {
 	remedy := fmt.Sprintf("see kubectl logs -n %s -l %s -c %s", o.Server.Namespace, o.Selector, mcpv1alpha1.ContainerServer)
 	switch {
 	case p.OutOfMemory*2 >= failed:
-		cause, remedy = "out of memory", moreMemory
+		cause, remedy = "out of memory", string(reason.MoreMemory)
 	case strings.Contains(cause, "memory"):
-		remedy = moreMemory
+		remedy = string(reason.MoreMemory)
 	}
 	text := fmt.Sprintf("%d of %d processes %s in %d minutes", failed, max(p.Ended, failed), how, int(crashWindow/time.Minute))
 	if cause != "" {
@@ -76,7 +77,7 @@ func containerCrashes(o Observed) string {
 		}
 		remedy := logsOf(pod, mcpv1alpha1.ContainerServer)
 		if end.Reason == oomKilled {
-			remedy = moreMemory
+			remedy = string(reason.MoreMemory)
 		}
 		return fmt.Sprintf("the server's container of pod %s ended by itself at %s: %s; the kubelet has restarted it %d times since the pod was created; %s",
 			pod.Name, at(end.FinishedAt.Time), exitBrief(end), server.RestartCount, remedy)

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/diagnosis"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // problem is why a pod is not ready.
@@ -56,17 +57,17 @@ func (u unreadyPod) scheduling() *problem {
 }
 
 // passing is a problem that may pass without the user.
-func passing(reason, message string) *problem { return &problem{Obstacle{reason, message}, false} }
+func passing(why, message string) *problem { return &problem{Obstacle{why, message}, false} }
 
 // pullAdvice has the kubelet's reasons for not having an image, and what to do.
-var pullAdvice = map[string]string{
-	"ErrImagePull":              "check spec.image, and spec.imagePullSecrets if the registry is private",
-	"ImagePullBackOff":          "check spec.image, and spec.imagePullSecrets if the registry is private",
-	"RegistryUnavailable":       "check spec.image, and that the registry can be reached from the node",
-	invalidImageName:            "correct spec.image",
-	"ErrImageNeverPull":         "bring the image to the node, or change spec.imagePullPolicy, which forbids to pull it",
-	"ImageInspectError":         "check the image and the container runtime of the node",
-	"SignatureValidationFailed": "sign the image as the node demands",
+var pullAdvice = map[string]reason.Remedy{
+	"ErrImagePull":              reason.CheckPullSecrets,
+	"ImagePullBackOff":          reason.CheckPullSecrets,
+	"RegistryUnavailable":       reason.CheckRegistry,
+	invalidImageName:            reason.CorrectImage,
+	"ErrImageNeverPull":         reason.BringImage,
+	"ImageInspectError":         reason.CheckRuntime,
+	"SignatureValidationFailed": reason.SignImage,
 }
 
 // invalidImageName is the kubelet's reason for what is no name of an image. No other try changes that.
@@ -85,8 +86,8 @@ func (u unreadyPod) pulling() *problem {
 		words := brief(backOff.ReplaceAllString(waiting.Message, ""))
 		text := fmt.Sprintf("the image %s cannot be pulled: %s; %s", c.Image, cmp.Or(words, "the kubelet does not say why"), pullAdvice[waiting.Reason])
 		if name == mcpv1alpha1.ContainerAdapter {
-			text = fmt.Sprintf("the adapter's image %s cannot be pulled: %s; it comes with the operator: the platform team must make it available to the nodes",
-				c.Image, cmp.Or(words, waiting.Reason))
+			text = fmt.Sprintf("the adapter's image %s cannot be pulled: %s; %s",
+				c.Image, cmp.Or(words, waiting.Reason), reason.BringAdapter)
 		}
 		// The kubelet does not tell how often it has tried.
 		return &problem{Obstacle{mcpv1alpha1.ReasonImagePullFailed, text}, waiting.Reason == invalidImageName || u.isLate(creatingSince(u.pod))}
@@ -105,15 +106,14 @@ func (u unreadyPod) adapter() *problem {
 	}
 	// Its hook fails, too, when it ends so early, and says less.
 	if port := takenPort(u.end(c)); port != "" {
-		return passing(mcpv1alpha1.ReasonPodsNotReady, fmt.Sprintf("the adapter cannot listen on port %s, because another process of the pod does; "+
-			"have the server use other ports than %d and %d, which are the adapter's: containers of a pod share them; %s",
-			port, mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort, logsOf(u.pod, mcpv1alpha1.ContainerAdapter)))
+		return passing(mcpv1alpha1.ReasonPodsNotReady, fmt.Sprintf("the adapter cannot listen on port %s, because another process of the pod does; %s; %s",
+			port, reason.OtherPorts, logsOf(u.pod, mcpv1alpha1.ContainerAdapter)))
 	}
 	if words := notCreated(c); words != "" {
 		return passing(mcpv1alpha1.ReasonPodsNotReady, "the adapter's container cannot be started: "+words)
 	}
 	if end := u.end(c); end != nil {
-		return passing(mcpv1alpha1.ReasonPodsNotReady, "the adapter's container ended: "+exit(end, "raise spec.adapter.resources.limits.memory")+
+		return passing(mcpv1alpha1.ReasonPodsNotReady, "the adapter's container ended: "+exit(end, reason.MoreAdapterMemory)+
 			"; "+logsOf(u.pod, mcpv1alpha1.ContainerAdapter))
 	}
 	return nil
@@ -133,8 +133,6 @@ func takenPort(end *corev1.ContainerStateTerminated) string {
 	return ""
 }
 
-const checkCommand = "; check spec.command, spec.args and spec.workingDir"
-
 // server says why the server's container does not run, or has ended before.
 func (u unreadyPod) server() *problem {
 	c := containerStatus(u.pod, mcpv1alpha1.ContainerServer)
@@ -147,23 +145,24 @@ func (u unreadyPod) server() *problem {
 			return passing(mcpv1alpha1.ReasonPodsNotReady, "the server's container cannot be created: "+words)
 		}
 		stalls := u.hasFailedTwice(c) || u.isLate(creatingSince(u.pod))
-		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, "the server cannot be started: " + words + checkCommand}, stalls}
+		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, "the server cannot be started: " + words + "; " + string(reason.CheckCommand)}, stalls}
 	}
 	end := u.end(c)
 	switch {
 	case end == nil:
 		return nil
 	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
-		text := "the server cannot be started: " + cmp.Or(brief(end.Message), end.Reason) + checkCommand
+		text := "the server cannot be started: " + cmp.Or(brief(end.Message), end.Reason) + "; " + string(reason.CheckCommand)
 		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	default:
-		text := "the server's container ended: " + exit(end, moreMemory) + "; " + logsOf(u.pod, mcpv1alpha1.ContainerServer)
+		text := "the server's container ended: " + exit(end, reason.MoreMemory) + "; "
+		if end.Reason != oomKilled {
+			text += string(reason.CorrectServer) + "; "
+		}
+		text += logsOf(u.pod, mcpv1alpha1.ContainerServer)
 		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	}
 }
-
-// moreMemory is what to do about a server that ran out of memory.
-const moreMemory = "raise spec.resources.limits.memory"
 
 // crashBackOff is how long a container must run for the kubelet to forget that it ended before.
 const crashBackOff = 10 * time.Minute
@@ -212,10 +211,10 @@ func (u unreadyPod) end(c *corev1.ContainerStatus) *corev1.ContainerStateTermina
 }
 
 // exit says how a container ended.
-func exit(end *corev1.ContainerStateTerminated, moreMemory string) string {
+func exit(end *corev1.ContainerStateTerminated, moreMemory reason.Remedy) string {
 	text := exitBrief(end)
 	if end.Reason == oomKilled {
-		text = "it ran out of memory and was killed; " + moreMemory
+		text = "it ran out of memory and was killed; " + string(moreMemory)
 	}
 	if lines := diagnosis.Lines("", end.Message); lines != "" {
 		text += "; it wrote: " + lines
@@ -280,31 +279,31 @@ func (u unreadyPod) report() *problem {
 		return nil
 	}
 	words := brief(r.Error)
-	final := func(reason, message string) *problem {
-		return &problem{Obstacle{reason, message}, r.Failures >= secondTry}
+	final := func(why, message string) *problem {
+		return &problem{Obstacle{why, message}, r.Failures >= secondTry}
 	}
 	switch adapterapi.Reason(r.Reason) {
 	case adapterapi.Exited:
 		// The launcher runs on, so all that its processes write is in one log.
-		text := cmp.Or(words, "the server's process ended by itself") + "; "
+		remedy := reason.CorrectServer
 		if strings.Contains(words, endedForMemory) {
-			text += moreMemory + "; "
+			remedy = reason.MoreMemory
 		}
-		return final(mcpv1alpha1.ReasonServerExits, text+logsNow(u.pod, mcpv1alpha1.ContainerServer))
+		return final(mcpv1alpha1.ReasonServerExits, cmp.Or(words, "the server's process ended by itself")+"; "+string(remedy)+"; "+logsNow(u.pod, mcpv1alpha1.ContainerServer))
 	case adapterapi.Unstartable:
 		if u.stdio {
-			return final(mcpv1alpha1.ReasonServerExits, "the server cannot be started: "+cmp.Or(words, "the adapter does not say why")+startAdvice(words))
+			return final(mcpv1alpha1.ReasonServerExits, "the server cannot be started: "+cmp.Or(words, "the adapter does not say why")+"; "+string(startAdvice(words)))
 		}
 		return u.notListening(words)
 	case adapterapi.Silent:
 		return final(mcpv1alpha1.ReasonServerSilent, cmp.Or(words, "the server runs and does not answer")+
-			"; check that it speaks what spec.transport says, and "+logsNow(u.pod, mcpv1alpha1.ContainerServer))
+			"; "+string(reason.CheckTransport)+", and "+logsNow(u.pod, mcpv1alpha1.ContainerServer))
 	case adapterapi.Broken:
-		check := "; check that it speaks what spec.transport says"
+		check := reason.CheckTransport
 		if !u.stdio {
-			check += ", at the port and the path that are there"
+			check = reason.CheckEndpoint
 		}
-		return final(mcpv1alpha1.ReasonServerIncompatible, "the server answers, and not as an MCP server does: "+cmp.Or(words, "the adapter does not say how")+check)
+		return final(mcpv1alpha1.ReasonServerIncompatible, "the server answers, and not as an MCP server does: "+cmp.Or(words, "the adapter does not say how")+"; "+string(check))
 	case adapterapi.Starting, adapterapi.NoRoom, adapterapi.Busy, adapterapi.Unauthorized, adapterapi.TooLarge:
 	}
 	return nil
@@ -315,14 +314,14 @@ const endedForMemory = "ended: out of memory"
 
 // startAdvice is what helps against a start that failed. The adapter says so if the container has no
 // memory, or too many processes, for another one.
-func startAdvice(words string) string {
+func startAdvice(words string) reason.Remedy {
 	switch {
 	case strings.Contains(words, "(memory)"), strings.Contains(words, endedForMemory):
-		return "; " + moreMemory
+		return reason.MoreMemory
 	case strings.Contains(words, "(pids)"):
-		return "; raise the limit of processes of the node, or lower spec.session.maxPerPod"
+		return reason.MoreProcesses
 	default:
-		return checkCommand
+		return reason.CheckCommand
 	}
 }
 
@@ -335,7 +334,7 @@ func (u unreadyPod) notListening(words string) *problem {
 			at(since), cmp.Or(words, "no process answers")))
 	}
 	return &problem{Obstacle{mcpv1alpha1.ReasonServerSilent, "the server runs and cannot be connected to: " + cmp.Or(words, "no process listens") +
-		"; check the port in spec.transport, and that the server listens on all addresses or on localhost"}, u.result.Report.Failures > 0}
+		"; " + string(reason.CheckPort)}, u.result.Report.Failures > 0}
 }
 
 // starting is a pod of which nothing is known to be wrong.

@@ -9,6 +9,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // verified says what came of asking the instances, and what is still to be heard
@@ -39,9 +40,9 @@ func (v *view) verified() (verdict, *Obstacle) {
 		{prober.Unauthorized, mcpv1alpha1.ReasonUnauthorized, "the server wants credentials that the operator does not have, so what it offers cannot be checked; " +
 			"clients that have credentials can use it"},
 		{prober.Full, mcpv1alpha1.ReasonFull, "the server has no room for another session, so nothing could be checked; it is tried again; " +
-			"if clients are turned away too, raise spec.session.maxPerPod or spec.replicas"},
-		{prober.Unreachable, mcpv1alpha1.ReasonUnreachable, fmt.Sprintf("the operator cannot connect to the pods, which says nothing about clients; "+
-			"if a NetworkPolicy is in the way, let the operator's namespace in at the ports %d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort)},
+			string(reason.MoreSessions)},
+		{prober.Unreachable, mcpv1alpha1.ReasonUnreachable, "the operator cannot connect to the pods, which says nothing about clients; " +
+			string(reason.LetManagerIn)},
 	} {
 		if found := v.servingWith(unknown.outcome); len(found) > 0 {
 			return verdict{metav1.ConditionUnknown, unknown.reason, unknown.text + "; " + told(found), 0}, nil

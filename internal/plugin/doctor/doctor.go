@@ -58,6 +58,10 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 
 // conditions looks at what the operator says.
 func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
+	tell := func(level Level, condition *metav1.Condition) {
+		what, advice := reason.Split(condition.Reason, told(condition))
+		add(level, what, advice)
+	}
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(server.Status.Conditions, kind) }
 	ready, stalled, reconciling := find(mcpv1alpha1.ConditionReady), find(mcpv1alpha1.ConditionStalled), find(mcpv1alpha1.ConditionReconciling)
 	switch {
@@ -69,17 +73,17 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 		if is(ready, metav1.ConditionTrue) {
 			level = Warn // what runs goes on
 		}
-		add(level, told(stalled), reason.AdviceForReady(stalled.Reason))
+		tell(level, stalled)
 	case is(ready, metav1.ConditionFalse), is(ready, metav1.ConditionUnknown):
 		level := Fail
 		if is(reconciling, metav1.ConditionTrue) {
 			level = Warn // it is on its way
 		}
-		add(level, told(ready), reason.AdviceForReady(ready.Reason))
+		tell(level, ready)
 	}
 	if verified := find(mcpv1alpha1.ConditionVerified); verified != nil && is(ready, metav1.ConditionTrue) {
-		if advice := reason.Advice(mcpv1alpha1.ConditionVerified, verified.Reason); advice != "" {
-			add(Warn, told(verified), advice)
+		if reason.Advice(mcpv1alpha1.ConditionVerified, verified.Reason) != "" {
+			tell(Warn, verified)
 		}
 	}
 	if server.Generation != server.Status.ObservedGeneration {

@@ -47,9 +47,9 @@ func TestServer(t *testing.T) {
 		}},
 		"stalled": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"},
-				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"})
+				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1; fix what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a"})
 		}, []string{
-			"fail ServerExits: exit code 1 | Correct the server's configuration: env, command, args, workingDir, or the memory limit if it ran out. All of its output is in kubectl logs POD -c mcp-server.",
+			"fail ServerExits: exit code 1; see kubectl logs -n ns a | Fix what its output complains about, often in spec.env, spec.envFrom or spec.args.",
 		}},
 		"stalled, and serves": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReferenceNotFound, Message: "Secret x does not exist"})
@@ -60,7 +60,7 @@ func TestServer(t *testing.T) {
 		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes long, look at kubectl describe pod."}},
 		"unreachable": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions[1] = metav1.Condition{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: mcpv1alpha1.ReasonUnreachable, Message: "connection refused"}
-		}, []string{"warn Unreachable: connection refused | Let the manager in: install.md, Network."}},
+		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is in the way, let the operator's namespace in at the ports 16270 and 16271. See install.md, Network."}},
 		"a tag": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image, s.Spec.Command = "tickets:1", []string{"x"} }, []string{
 			"warn the image has a tag that can move, or none, so pods may run different programs: tickets:1 | Name the image by its digest.",
 		}},

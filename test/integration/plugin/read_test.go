@@ -18,6 +18,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // hostileName is that of a tool which tries to steer the terminal.
@@ -44,8 +45,8 @@ func createServers(t *testing.T, namespace string) {
 		},
 		"search": {
 			Conditions: []metav1.Condition{
-				condition("Ready", "False", mcpv1alpha1.ReasonServerExits, `exit code 1; standard error: "SEARCH_TOKEN is not set"`),
-				condition("Stalled", "True", mcpv1alpha1.ReasonServerExits, "it ends by itself"),
+				condition("Ready", "False", mcpv1alpha1.ReasonServerExits, `exit code 1; standard error: "SEARCH_TOKEN is not set"; `+string(reason.CorrectServer)),
+				condition("Stalled", "True", mcpv1alpha1.ReasonServerExits, "it ends by itself; "+string(reason.CorrectServer)),
 			},
 		},
 		"asleep": {Conditions: []metav1.Condition{condition("Available", "False", mcpv1alpha1.ReasonSuspended, "stopped")}},

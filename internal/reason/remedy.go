@@ -1,0 +1,83 @@
+package reason
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Remedy is what to do about one cause of a reason, as the message of a condition says it.
+type Remedy string
+
+// The remedies.
+const (
+	SetCommand       Remedy = `set spec.command to the server's program, such as ["node", "dist/index.js"]`
+	PushImage        Remedy = "correct spec.image, or push the image"
+	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have credentials"
+	SkipRegistry     Remedy = "set spec.command, so that the operator need not ask the registry"
+	DeleteOther      Remedy = "delete it, or give the MCPServer another name"
+	DeleteKeys       Remedy = "delete it, and new ones are made"
+
+	CorrectImage     Remedy = "correct spec.image"
+	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"
+	CheckRegistry    Remedy = "check spec.image, and that the registry can be reached from the node"
+	BringImage       Remedy = "bring the image to the node, or change spec.imagePullPolicy, which forbids to pull it"
+	CheckRuntime     Remedy = "check the image and the container runtime of the node"
+	SignImage        Remedy = "sign the image as the node demands"
+	BringAdapter     Remedy = "have the platform team make the adapter's image available to the nodes: it comes with the operator"
+
+	CheckCommand  Remedy = "check spec.command, spec.args and spec.workingDir"
+	MoreMemory    Remedy = "raise spec.resources.limits.memory"
+	MoreProcesses Remedy = "raise the limit of processes of the node, or lower spec.session.maxPerPod"
+	// CorrectServer is for a server that ends by itself. What it wrote says what to correct.
+	CorrectServer Remedy = "fix what its output complains about, often in spec.env, spec.envFrom or spec.args"
+
+	CheckTransport Remedy = "check that it speaks what spec.transport says"
+	CheckEndpoint  Remedy = "check that it speaks what spec.transport says, at the port and the path that are there"
+	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on all addresses or on localhost"
+
+	OtherPorts        Remedy = "have the server use other ports than 16270 and 16271, which are the adapter's: containers of a pod share them"
+	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
+
+	MoreSessions Remedy = "if clients are turned away too, raise spec.session.maxPerPod or spec.replicas"
+	LetManagerIn Remedy = "if a NetworkPolicy is in the way, let the operator's namespace in at the ports 16270 and 16271"
+)
+
+// remedies are all of them. A remedy that another one begins with comes after it.
+var remedies = []Remedy{
+	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys,
+	CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter, CorrectImage,
+	CheckCommand, MoreMemory, MoreProcesses, CorrectServer, CheckEndpoint, CheckTransport, CheckPort,
+	OtherPorts, MoreAdapterMemory, MoreSessions, LetManagerIn,
+}
+
+// Sentence is the remedy as a sentence.
+func (r Remedy) Sentence() string { return strings.ToUpper(string(r[:1])) + string(r[1:]) + "." }
+
+var field = regexp.MustCompile(`spec(\.\w+)+`)
+
+// anyOf is the advice that one of the remedies helps, in Markdown. The message of the condition says
+// which.
+func anyOf(choices ...Remedy) string {
+	sentences := make([]string, len(choices))
+	for i, choice := range choices {
+		sentences[i] = field.ReplaceAllString(choice.Sentence(), "`$0`")
+	}
+	return strings.Join(sentences, " ")
+}
+
+// Split takes the remedy out of the message of a condition: it returns what is the case, and what to do.
+// If the message has no remedy, the advice is that for its reason.
+func Split(reason, message string) (what, advice string) {
+	for _, remedy := range remedies {
+		before, after, found := strings.Cut(message, string(remedy))
+		if !found {
+			continue
+		}
+		before, after = strings.TrimRight(before, ";: "), strings.TrimLeft(after, ";,: ")
+		if after != "" {
+			before += "; " + strings.TrimPrefix(after, "and ")
+		}
+		return before, remedy.Sentence()
+	}
+	return message, AdviceForReady(reason)
+}

@@ -1,0 +1,62 @@
+package reason
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// Users read what to do apart from what is the case, whether the remedy is in the message or not.
+func TestSplit(t *testing.T) {
+	for name, test := range map[string]struct{ reason, message, what, advice string }{
+		"at the end":        {mcpv1alpha1.ReasonInvalidImage, "x; correct spec.image", "x", "Correct spec.image."},
+		"in the middle":     {mcpv1alpha1.ReasonServerExits, "exit code 1; raise spec.resources.limits.memory; see kubectl logs a", "exit code 1; see kubectl logs a", "Raise spec.resources.limits.memory."},
+		"with a tail":       {mcpv1alpha1.ReasonServerSilent, "silent; check that it speaks what spec.transport says, and see kubectl logs a", "silent; see kubectl logs a", "Check that it speaks what spec.transport says."},
+		"the longer of two": {mcpv1alpha1.ReasonServerIncompatible, "HTTP 404; " + string(CheckEndpoint), "HTTP 404", CheckEndpoint.Sentence()},
+		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create it, or mark it optional."},
+		"nothing to do":     {mcpv1alpha1.ReasonVerified, "fine", "fine", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if what, advice := Split(test.reason, test.message); what != test.what || advice != test.advice {
+				t.Errorf("got %q and %q, want %q and %q", what, advice, test.what, test.advice)
+			}
+		})
+	}
+}
+
+// Every remedy is found in a message, and the documentation has it.
+func TestRemediesAreListed(t *testing.T) {
+	source, err := os.ReadFile("remedy.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^\t(\w+) +Remedy = `).FindAllStringSubmatch(string(source), -1)
+	if len(names) != len(remedies) || len(names) < 20 {
+		t.Errorf("%d remedies are declared, %d are listed", len(names), len(remedies))
+	}
+	var advice strings.Builder
+	for _, row := range Table() {
+		advice.WriteString(plain(row.Advice))
+	}
+	for _, remedy := range remedies {
+		if _, got := Split("", "x; "+string(remedy)); got != remedy.Sentence() {
+			t.Errorf("%q is found as %q", remedy, got)
+		}
+		if !strings.Contains(advice.String(), remedy.Sentence()) {
+			t.Errorf("no reason has %q", remedy)
+		}
+	}
+}
+
+// The remedies that name the adapter's ports have the right ones.
+func TestPorts(t *testing.T) {
+	for _, remedy := range []Remedy{OtherPorts, LetManagerIn} {
+		if want := fmt.Sprintf("%d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort); !strings.Contains(string(remedy), want) {
+			t.Errorf("%q has not %s", remedy, want)
+		}
+	}
+}
