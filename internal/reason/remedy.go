@@ -29,7 +29,7 @@ const (
 	MoreMemory    Remedy = "raise spec.resources.limits.memory"
 	MoreProcesses Remedy = "raise the limit of processes of the node, or lower spec.session.maxPerPod"
 	// CorrectServer is for a server that ends by itself. What it wrote says what to correct.
-	CorrectServer Remedy = "fix what its output complains about, often in spec.env, spec.envFrom or spec.args"
+	CorrectServer Remedy = "correct what its output complains about, often in spec.env, spec.envFrom or spec.args"
 
 	CheckTransport Remedy = "check that it speaks what spec.transport says"
 	CheckEndpoint  Remedy = "check that it speaks what spec.transport says, at the port and the path that are there"

@@ -47,9 +47,9 @@ func TestServer(t *testing.T) {
 		}},
 		"stalled": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"},
-				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1; fix what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a"})
+				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1; correct what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a"})
 		}, []string{
-			"fail ServerExits: exit code 1; see kubectl logs -n ns a | Fix what its output complains about, often in spec.env, spec.envFrom or spec.args.",
+			"fail ServerExits: exit code 1; see kubectl logs -n ns a | Correct what its output complains about, often in spec.env, spec.envFrom or spec.args.",
 		}},
 		"stalled, and serves": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReferenceNotFound, Message: "Secret x does not exist"})
