@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job of Slipway, from a bare machine to a tool's answer: brings up a cluster,
 # installs the operator, applies an MCPServer, waits until it is Ready and calls one of
-# its tools from a pod. What is there already is used, so a second run is quick.
+# its tools, with kubectl mcp and from a pod. What is there already is used, so a second run is quick.
 #
 #   hack/demo.sh IMG_PREFIX VERSION
 set -euo pipefail
@@ -58,6 +58,8 @@ export KUBECONFIG
 step "build the images of the operator" go run ./hack/images --prefix "$prefix" --version "$version"
 step "build the image of the MCP server" go run ./hack/images --demo --prefix "$prefix" --version "$version"
 step "load the images into the cluster" go run ./test/cluster load dist/images/manager.tar dist/images/adapter.tar dist/images/demo.tar
+step "build kubectl mcp" go build -o dist/kubectl-mcp ./cmd/kubectl-mcp
+PATH=$PWD/dist:$PATH
 step "write dist/install.yaml" hack/installer.sh "$prefix" "$version"
 step "install the operator" kubectl apply --server-side --force-conflicts -f dist/install.yaml
 step "wait for the operator" kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s
@@ -87,10 +89,14 @@ apply() { manifest | kubectl apply -f -; }
 step "apply the MCPServer" apply
 step "wait until it is Ready" kubectl -n "$namespace" wait --for=condition=Ready mcpserver/greeter --timeout=120s
 
-printf '\n$ kubectl -n %s get mcpservers\n' "$namespace"
-kubectl -n "$namespace" get mcpservers
-printf '\nIts tools, from the status:\n'
-kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{range .status.catalog.tools[*]}{"  "}{.name}{"\t"}{.description}{"\n"}{end}'
+# show runs a command as a user would type it.
+show() {
+  printf '\n$ %s\n' "$*"
+  "$@"
+}
+show kubectl mcp list -n "$namespace"
+show kubectl mcp tools greeter -n "$namespace"
+show kubectl mcp call greeter greet name=newcomer -n "$namespace"
 
 url=$(kubectl -n "$namespace" get mcpserver greeter -o jsonpath='{.status.address.url}')
 call() {
@@ -127,11 +133,14 @@ cat <<TEXT
 That took $((SECONDS - started)) s. To go on:
 
   export KUBECONFIG=$KUBECONFIG$find_kubectl
+  export PATH=\$PATH:$PWD/dist                                  # for kubectl mcp
+  kubectl mcp doctor -n $namespace                             # what does not work, and what to do
+  kubectl mcp connect greeter -n $namespace                    # for clients on this machine
   kubectl -n $namespace describe mcpserver greeter             # conditions, tools, events
   kubectl -n $namespace scale mcpserver greeter --replicas=0   # stops it: get shows why it is not Ready
   kubectl -n $namespace scale mcpserver greeter --replicas=1   # and back
   kubectl explain mcpserver.spec
 
-docs/mcpserver.md says everything that an MCPServer can be. The pod "client" has made the call.
+docs/mcpserver.md says everything that an MCPServer can be, docs/kubectl-mcp.md all that kubectl mcp does. The pod "client" has made the call.
 To clean up: make cluster-down
 TEXT
