@@ -14,7 +14,9 @@
 //
 //   - control, one per launcher. The adapter answers welcome or reject, then
 //     sends spawn requests. The launcher answers here if a start fails: refused
-//     (no room now) or failed (the command cannot start at any time).
+//     (no room now) or failed (the command cannot start at any time). If the
+//     hello says so, the adapter may also ask for usage, and the launcher answers
+//     with the memory that the container uses.
 //   - process, one per running process: its lifeline. The hello carries
 //     the write end of the process's standard input and the read end of its
 //     standard output as file descriptors (SCM_RIGHTS). The adapter may send

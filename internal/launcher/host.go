@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,6 +136,9 @@ func (h *Host) Spawn(ctx context.Context, label string) (*Process, error) {
 	}
 	select {
 	case got := <-answer:
+		if got.process == nil && got.err == nil {
+			got.err = &StartError{Message: "the launcher answers another question"}
+		}
 		return got.process, got.err
 	case <-link.gone:
 	case <-ctx.Done():
@@ -153,6 +157,38 @@ func (h *Host) Spawn(ctx context.Context, label string) (*Process, error) {
 	}
 	return nil, ErrNoLauncher
 }
+
+// usageTimeout is for a launcher to read two files.
+const usageTimeout = time.Second
+
+// Memory asks the launcher what the server's container uses. The error is ErrNoLauncher if no launcher
+// is connected, or if the one that is does not tell.
+func (h *Host) Memory(ctx context.Context) (Memory, error) {
+	link, _ := h.current()
+	if link == nil || !link.usage {
+		return Memory{}, ErrNoLauncher
+	}
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+	defer cancel()
+	id, answer := link.request()
+	defer link.forget(id)
+	if err := link.conn.send(message{Kind: kindUsage, ID: id}); err != nil {
+		return Memory{}, fmt.Errorf("%w: %w", ErrNoLauncher, err)
+	}
+	select {
+	case got := <-answer:
+		if got.memory == nil {
+			return Memory{}, fmt.Errorf("ask for the memory of the server: %w", cmp.Or(got.err, errNoMemory))
+		}
+		return *got.memory, nil
+	case <-link.gone:
+		return Memory{}, ErrNoLauncher
+	case <-ctx.Done():
+		return Memory{}, fmt.Errorf("ask for the memory of the server: %w", ctx.Err())
+	}
+}
+
+var errNoMemory = errors.New("the launcher does not say")
 
 // current returns the launcher that takes requests. If there is none it returns nil, and
 // a channel that closes when to look again.

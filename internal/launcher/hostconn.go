@@ -67,7 +67,7 @@ func (h *Host) serveControl(c *conn, hello message) error {
 	if hello.Epoch == "" {
 		return errors.New("control connection without an epoch")
 	}
-	l := newLink(c, hello.Epoch)
+	l := newLink(c, hello)
 	defer l.close()
 	if !h.claim(l) {
 		_ = c.send(message{Kind: kindReject, Text: "another launcher is connected"})
@@ -84,10 +84,16 @@ func (h *Host) serveControl(c *conn, hello message) error {
 		if err != nil {
 			return fmt.Errorf("launcher gone: %w", err)
 		}
-		if m.Kind != kindRefused && m.Kind != kindFailed {
+		var got outcome
+		switch m.Kind {
+		case kindRefused, kindFailed:
+			got.err = m.err()
+		case kindUsage:
+			got.memory = m.Memory
+		default:
 			return fmt.Errorf("unexpected %q on the control connection", m.Kind)
 		}
-		if err := l.answer(m.ID, outcome{err: m.err()}); err != nil {
+		if err := l.answer(m.ID, got); err != nil {
 			return err
 		}
 	}

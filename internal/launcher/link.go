@@ -10,9 +10,10 @@ import (
 // connection. A launcher that ends in order has reported there how each process ended.
 const lastWords = 250 * time.Millisecond
 
-// outcome is the answer to a spawn request.
+// outcome is the answer to a request.
 type outcome struct {
 	process *Process
+	memory  *Memory // of a request for usage
 	err     error
 }
 
@@ -20,6 +21,7 @@ type outcome struct {
 type link struct {
 	conn  *conn
 	epoch string
+	usage bool // the launcher tells what its container uses
 	gone  chan struct{}
 
 	mu        sync.Mutex
@@ -29,17 +31,18 @@ type link struct {
 	lifelines map[*conn]struct{}
 }
 
-func newLink(c *conn, epoch string) *link {
+func newLink(c *conn, hello message) *link {
 	return &link{
 		conn:      c,
-		epoch:     epoch,
+		epoch:     hello.Epoch,
+		usage:     hello.TellsUsage,
 		gone:      make(chan struct{}),
 		requests:  map[uint64]chan outcome{},
 		lifelines: map[*conn]struct{}{},
 	}
 }
 
-// request registers a spawn request. The channel has room for the outcome, so that answer
+// request registers a request. The channel has room for the outcome, so that answer
 // does not block.
 func (l *link) request() (uint64, <-chan outcome) {
 	l.mu.Lock()
@@ -50,7 +53,7 @@ func (l *link) request() (uint64, <-chan outcome) {
 	return l.lastID, answer
 }
 
-// forget drops a spawn request. Later answers to it are ignored.
+// forget drops a request. Later answers to it are ignored.
 func (l *link) forget(id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

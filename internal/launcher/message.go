@@ -34,6 +34,7 @@ const (
 	kindStop    kind = "stop"
 	kindExit    kind = "exit"
 	kindDrained kind = "drained"
+	kindUsage   kind = "usage"
 )
 
 type role string
@@ -50,13 +51,23 @@ type message struct {
 	Version int    `json:"version,omitempty"`     // hello
 	Role    role   `json:"role,omitempty"`        // hello
 	Epoch   string `json:"epoch,omitempty"`       // hello of control and process
-	ID      uint64 `json:"id,omitempty"`          // spawn, refused, failed, hello of process
+	ID      uint64 `json:"id,omitempty"`          // spawn, refused, failed, usage, hello of process
 	PID     int    `json:"pid,omitempty"`         // hello of process
 	Label   string `json:"label,omitempty"`       // spawn
 	Grace   int64  `json:"graceMillis,omitempty"` // stop
 	Reason  Reason `json:"reason,omitempty"`      // refused
 	Text    string `json:"text,omitempty"`        // reject, refused, failed
 	Exit    *ended `json:"exit,omitempty"`        // exit
+
+	TellsUsage bool    `json:"tellsUsage,omitempty"` // hello of control: older launchers end the connection when asked
+	Memory     *Memory `json:"memory,omitempty"`     // usage, as an answer
+}
+
+// Memory is what the container of the server uses, in bytes. File cache that the kernel can drop does
+// not count. A limit of 0 is none.
+type Memory struct {
+	Used  uint64 `json:"used"`
+	Limit uint64 `json:"limit,omitempty"`
 }
 
 // ended is an Exit in a frame.

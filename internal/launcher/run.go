@@ -125,7 +125,7 @@ func (l *launcher) serve(ctx context.Context, control *conn) error {
 	defer func() { _ = control.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = control.Close() })()
 	epoch := rand.Text()
-	if err := control.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: epoch}); err != nil {
+	if err := control.send(message{Kind: kindHello, Version: protocolVersion, Role: roleControl, Epoch: epoch, TellsUsage: true}); err != nil {
 		return unwelcome(err)
 	}
 	if err := welcomed(control); err != nil {
@@ -138,7 +138,15 @@ func (l *launcher) serve(ctx context.Context, control *conn) error {
 		if err != nil {
 			return err
 		}
-		if m.Kind != kindSpawn {
+		switch m.Kind {
+		case kindSpawn:
+		case kindUsage:
+			used := l.super.limits.usage()
+			if err := control.send(message{Kind: kindUsage, ID: m.ID, Memory: &Memory{used.memory, used.memoryLimit}}); err != nil {
+				return err
+			}
+			continue
+		default:
 			return fmt.Errorf("unexpected %q from the adapter", m.Kind)
 		}
 		slots <- struct{}{}

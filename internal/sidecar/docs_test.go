@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
@@ -82,6 +83,11 @@ func TestTableOfMetrics(t *testing.T) {
 		documented[match[1]] = true
 	}
 	at := serveHTTP(t, nil)
+	host, err := launcher.Listen(filepath.Join(t.TempDir(), "s"), launcher.HostOptions{}) // as in a pod
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
 	published := map[string]bool{}
 	for _, change := range []func(*config.Config){
 		func(*config.Config) {},
@@ -92,7 +98,7 @@ func TestTableOfMetrics(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.Log = logr.Discard()
 		change(&cfg)
-		families, err := New(nil, cfg).registry.Gather()
+		families, err := New(host, cfg).registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,7 +80,11 @@ func (p processes) Processes() adapterapi.Processes { return p.pool.Processes() 
 
 // Metrics implements Backend.
 func (p processes) Metrics() []metrics.Metric {
-	return append(p.base.Metrics(), metrics.Processes(p.pool.Metrics())...)
+	all := append(p.base.Metrics(), metrics.Processes(p.pool.Metrics())...)
+	if measured, ok := p.pool.Measured(); ok {
+		all = append(all, metrics.ServerMemory(measured)...)
+	}
+	return all
 }
 
 // open opens a session: with the server, if it has sessions, and else a translated one.

@@ -3,10 +3,13 @@
 package metrics
 
 import (
+	"context"
+	"math"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
@@ -123,6 +126,29 @@ func Processes(m *child.Metrics) []Metric {
 		metric("oversized_messages_total", "Messages of servers that were larger than they may be.", m.Oversized.Load),
 		metric("unaffordable_messages_total", "Messages of servers that the adapter's memory budget had no room for. Their processes were ended.", m.Unaffordable.Load),
 		metric("panics_total", "Sessions that ended because of a mistake of the adapter.", m.Panics.Load),
+	}
+}
+
+// ServerMemory is what the server's container uses. A scrape asks for it.
+func ServerMemory(of child.Measured) []Metric {
+	value := func(part func(launcher.Memory) uint64) func() float64 {
+		return func() float64 {
+			memory, err := of.Memory(context.Background())
+			if err != nil { // the container may not run
+				return math.NaN()
+			}
+			return float64(part(memory))
+		}
+	}
+	return []Metric{
+		{
+			name: "server_memory_bytes", help: "Memory that the server's container uses, without file cache that the kernel can drop.",
+			value: value(func(m launcher.Memory) uint64 { return m.Used }),
+		},
+		{
+			name: "server_memory_limit_bytes", help: "Memory that the server's container may use. 0 is no limit.",
+			value: value(func(m launcher.Memory) uint64 { return m.Limit }),
+		},
 	}
 }
 

@@ -26,6 +26,11 @@ type Starter interface {
 	Spawn(ctx context.Context, label string) (*launcher.Process, error)
 }
 
+// Measured is a Starter that knows what its container uses.
+type Measured interface {
+	Memory(ctx context.Context) (launcher.Memory, error)
+}
+
 // Container is a Starter whose processes run in another container, which may not run yet.
 type Container interface {
 	// Connected says whether the container runs.
@@ -161,6 +166,12 @@ func (p *Pool) start(ctx context.Context) (*Server, error) {
 	p.metrics.Starts.Add(1)
 	p.metrics.Running.Add(1)
 	return newServer(p, process, label), nil
+}
+
+// Measured is what knows the memory of the processes, if anything does.
+func (p *Pool) Measured() (Measured, bool) {
+	measured, ok := p.starter.(Measured)
+	return measured, ok
 }
 
 // reserve counts one more process, within the limit, and returns its label.
