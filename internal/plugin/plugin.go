@@ -72,6 +72,7 @@ func (e *environment) root() *cobra.Command {
 		e.sessions(),
 		e.connect(),
 		e.logs(),
+		e.top(),
 		e.doctor(),
 		e.imports(),
 		e.refresh(),
