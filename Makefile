@@ -169,7 +169,7 @@ tidy: ## Bring every go.mod in line with the imports.
 	cd internal/rpc/testdata/segmentio && go mod tidy
 
 .PHONY: verify
-verify: generate fmt tidy lint crd-compat ## Check generated files, formatting, modules, lint and the API; fails on a dirty tree.
+verify: generate fmt tidy lint crd-compat plugin-builds ## Check generated files, formatting, modules, lint, the API and that the plugin compiles everywhere; fails on a dirty tree.
 	@changes=$$(git status --porcelain); if [[ -n $$changes ]]; then \
 	  echo "verify: the tree is not clean; commit these changes, or run 'make generate fmt tidy' and commit the result:" >&2; \
 	  git status --short >&2; git --no-pager diff >&2; exit 1; \
@@ -182,6 +182,15 @@ CRD := config/crd/bases/mcp.slipway.dev_mcpservers.yaml
 .PHONY: crd-compat
 crd-compat: ## Check that the CRD breaks no object and no client of the last release.
 	go run ./hack/crdcompat hack/crdcompat/baseline.yaml $(CRD)
+
+# What kubectl mcp is built for.
+PLUGIN_PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+
+.PHONY: plugin-builds
+plugin-builds: ## Check that kubectl mcp compiles for Linux, macOS and Windows (the first time takes minutes).
+	@for platform in $(PLUGIN_PLATFORMS); do \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o /dev/null ./cmd/kubectl-mcp || { echo "plugin-builds: kubectl mcp does not compile for $$platform" >&2; exit 1; }; \
+	done
 
 .PHONY: kube
 kube: ## Build etcd, Kubernetes and CoreDNS into the cache and print where they are.

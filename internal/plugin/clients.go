@@ -24,11 +24,11 @@ func (e *environment) printClient(name, server string, port int) error {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	// The context of today, whatever the user chooses tomorrow.
-	start := []string{"mcp", "connect", "--context", cmp.Or(*e.flags.Context, raw.CurrentContext), "-n", namespace, server, "--stdio"}
+	start := []string{cmp.Or(e.name, usualName), "connect", "--context", cmp.Or(*e.flags.Context, raw.CurrentContext), "-n", namespace, server, "--stdio"}
 	clients := map[string]func() (string, error){
 		"claude-code": func() (string, error) {
 			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", server, strings.Join(start, " ")) +
-				fmt.Sprintf("# or, while kubectl mcp connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", namespace, server, port, server, at), nil
+				fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, server, port, server, at), nil
 		},
 		"claude-desktop": func() (string, error) {
 			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})

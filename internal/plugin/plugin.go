@@ -3,7 +3,9 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -22,18 +24,25 @@ type Terminal struct {
 	genericiooptions.IOStreams
 	Screen table.Screen // of Out
 	Now    func() time.Time
+	// Program is the file that was called. It may have several names.
+	Program string
 }
 
 // Run runs the command of some arguments, without the name of the program, and returns its exit code.
 func Run(ctx context.Context, args []string, terminal Terminal) int {
 	e := &environment{Terminal: terminal, flags: genericclioptions.NewConfigFlags(true)}
+	var completing bool
+	if e.name, completing = calledAs(terminal.Program); completing {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+		e.ErrOut = io.Discard // it would end up in the middle of what the user types
+	}
 	root := e.root()
 	root.SetArgs(args)
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.ErrOut)
 	if err := root.ExecuteContext(ctx); err != nil {
-		failed := explain(err)
+		failed := e.renamed(explain(err))
 		failed.tell(e.ErrOut, e.output == outputJSON)
 		return failed.code
 	}
@@ -43,6 +52,7 @@ func Run(ctx context.Context, args []string, terminal Terminal) int {
 // environment is what all commands share.
 type environment struct {
 	Terminal
+	name          string // of the plugin; empty is the usual one
 	flags         *genericclioptions.ConfigFlags
 	output        string
 	allNamespaces bool
@@ -50,13 +60,13 @@ type environment struct {
 
 func (e *environment) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "kubectl-mcp",
+		Use:   "kubectl-" + cmp.Or(e.name, usualName),
 		Short: "Look at, call and look after the MCP servers of a cluster",
 		Long: "kubectl mcp shows the MCP servers that Slipway runs, and what they offer.\n\n" +
 			"Exit codes: 0 success; 1 wrong usage or an unexpected error; 3 rights or credentials are missing;\n" +
 			"4 the cluster, Slipway or the server is not there or not ready; 5 the tool failed or does not exist.",
 		SilenceErrors: true, SilenceUsage: true,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcp"},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: e.called()},
 		Version:     version.Get().Version,
 	}
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
@@ -79,6 +89,9 @@ func (e *environment) root() *cobra.Command {
 		e.suspend(),
 		e.resume(),
 	)
+	e.rename(root)
+	e.addCompletion(root)
+	e.addGlobalCompletion(root)
 	return root
 }
 
@@ -114,6 +127,11 @@ func (e *environment) namespace() (string, error) {
 
 // Main is the program.
 func Main(ctx context.Context) int {
+	if _, completing := calledAs(os.Args[0]); completing {
+		if nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
+			os.Stderr = nowhere // also for the libraries that complain there
+		}
+	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	return Run(ctx, os.Args[1:], Terminal{IOStreams: streams, Screen: table.ScreenOf(os.Stdout), Now: time.Now})
+	return Run(ctx, os.Args[1:], Terminal{IOStreams: streams, Screen: table.ScreenOf(os.Stdout), Now: time.Now, Program: os.Args[0]})
 }

@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
+
+// Mapper knows the kinds that names are completed from, so that a client need not ask the API server
+// which it has.
+func Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	return mapper
+}
+
+// ServerNames are the names of the MCPServers of a namespace.
+func ServerNames(ctx context.Context, api client.Reader, namespace string) ([]string, error) {
+	return names(ctx, api, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServerList"), namespace)
+}
+
+// NamespaceNames are the names of all namespaces.
+func NamespaceNames(ctx context.Context, api client.Reader) ([]string, error) {
+	return names(ctx, api, corev1.SchemeGroupVersion.WithKind("NamespaceList"), "")
+}
+
+// names reads only the metadata of objects, which is a small part of them.
+func names(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, namespace string) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	if err := api.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	found := make([]string, len(list.Items))
+	for i := range list.Items {
+		found[i] = list.Items[i].Name
+	}
+	return found, nil
+}
+
+// Prompt is a prompt of a server.
+type Prompt struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Arguments   []struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Required    bool   `json:"required"`
+	} `json:"arguments"`
+}
+
+// Resource is a resource of a server.
+type Resource struct {
+	URI  string `json:"uri"`
+	Name string `json:"name"`
+}
+
+// PromptsAndResourcesOf reads what a server offers besides tools. The status has none of it.
+func PromptsAndResourcesOf(ctx context.Context, api client.Reader, server *mcpv1alpha1.MCPServer) ([]Prompt, []Resource, error) {
+	if server.Status.Catalog == nil || server.Status.Catalog.ConfigMapName == "" {
+		return nil, nil, nil
+	}
+	stored := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: server.Namespace, Name: server.Status.Catalog.ConfigMapName}
+	if err := api.Get(ctx, key, stored); err != nil {
+		return nil, nil, fmt.Errorf("read the catalog of MCPServer %s: %w", client.ObjectKeyFromObject(server), err)
+	}
+	var catalog struct {
+		Prompts   []Prompt   `json:"prompts"`
+		Resources []Resource `json:"resources"`
+	}
+	if err := json.Unmarshal([]byte(stored.Data[mcpv1alpha1.CatalogKey]), &catalog); err != nil {
+		return nil, nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	return catalog.Prompts, catalog.Resources, nil
+}
