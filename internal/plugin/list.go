@@ -52,7 +52,7 @@ func (e *environment) list() *cobra.Command {
 // nothingIn says that there are no servers.
 func (e *environment) nothingIn(namespace string) string {
 	if namespace == "" {
-		return "There are no MCPServers in this cluster. To make one of what you have, see kubectl mcp import --help"
+		return e.inOwnName("There are no MCPServers in this cluster. To make one of what you have, see kubectl mcp import --help")
 	}
 	return "There are no MCPServers in namespace " + namespace + ". Try -A, for all namespaces."
 }

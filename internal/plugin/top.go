@@ -86,30 +86,42 @@ func (e *environment) showTop(ctx context.Context, names []string, options topOp
 		return err
 	}
 	defer m.close()
-	done := e.tellProgress(ctx, fmt.Sprintf("Looking at what servers do for %s…", options.interval))
+	done := func() {}
+	if table.ScreenOf(e.ErrOut).IsTerminal {
+		done = e.tellProgress(ctx, fmt.Sprintf("Looking at what servers do for %s…", options.interval))
+	}
 	defer done()
+	if err := e.repeatTop(ctx, m, names, options, done); err != nil && (!options.watch || ctx.Err() == nil) {
+		return err
+	}
+	return nil // Ctrl+C is how the user ends what would go on forever
+}
+
+// repeatTop shows what servers do, and again if the user watches. It calls ready before it does so.
+func (e *environment) repeatTop(ctx context.Context, m *meter, names []string, options topOptions, ready func()) error {
 	seen, err := m.lookAndMeasure(ctx, names)
-	for err == nil {
-		if (len(seen.pods) > 0 || options.watch) && !await(ctx, options.interval) {
-			break
+	if err != nil {
+		return err
+	}
+	for {
+		if len(seen.pods) > 0 || options.watch {
+			if err := await(ctx, options.interval); err != nil {
+				return err
+			}
 		}
 		if options.watch {
 			seen, err = m.lookAndMeasure(ctx, names)
 		} else {
 			err = m.measure(ctx, seen.pods, false)
 		}
-		if err != nil || ctx.Err() != nil {
-			break
+		if err := cmp.Or(ctx.Err(), err); err != nil {
+			return err
 		}
-		done()
-		if err = e.printTop(m, seen, options); err == nil && !options.watch {
-			return m.checkAnswered(seen.pods)
+		ready()
+		if err := e.printTop(m, seen, options); err != nil || !options.watch {
+			return cmp.Or(err, m.checkAnswered(seen.pods))
 		}
 	}
-	if options.watch && ctx.Err() != nil {
-		return nil // Ctrl+C is how the user ends what would go on forever
-	}
-	return cmp.Or(err, ctx.Err())
 }
 
 // lookAndMeasure finds servers and asks all their pods.
@@ -129,28 +141,25 @@ func (m *meter) checkAnswered(pods []corev1.Pod) error {
 	return nil
 }
 
-// await waits, and says whether ctx goes on.
-func await(ctx context.Context, wait time.Duration) bool {
+// await waits. It fails if ctx ends meanwhile.
+func await(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	}
 }
 
-// tellProgress says what takes so long, to people only, and returns how to take it back.
+// tellProgress says on a terminal what takes so long, and returns how to take it back.
 func (e *environment) tellProgress(ctx context.Context, words string) (done func()) {
-	if !table.ScreenOf(e.ErrOut).IsTerminal {
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if !await(ctx, time.Second) {
+		if await(ctx, time.Second) != nil {
 			return
 		}
 		_, _ = fmt.Fprint(e.ErrOut, words)
@@ -264,27 +273,8 @@ func (e *environment) printTop(m *meter, seen sight, options topOptions) error {
 			return err
 		}
 	}
-	names := make([]string, len(loads))
-	for i := range loads {
-		names[i] = "mcpserver.mcp.slipway.dev/" + loads[i].Name
-	}
-	printed, err := e.printValue(map[string]any{"items": loads}, names)
-	switch {
-	case err != nil:
+	if err := e.printLoads(loads); err != nil {
 		return err
-	case printed:
-	case len(loads) == 0:
-		namespace, err := e.namespace()
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(e.ErrOut, e.nothingIn(namespace)); err != nil {
-			return err
-		}
-	default:
-		if err := e.printLoads(loads); err != nil {
-			return err
-		}
 	}
 	for _, note := range m.notes(seen.pods) {
 		if _, err := fmt.Fprintln(e.ErrOut, note); err != nil {
@@ -295,6 +285,21 @@ func (e *environment) printTop(m *meter, seen sight, options topOptions) error {
 }
 
 func (e *environment) printLoads(loads []load) error {
+	names := make([]string, len(loads))
+	for i := range loads {
+		names[i] = "mcpserver.mcp.slipway.dev/" + loads[i].Name
+	}
+	if printed, err := e.printValue(map[string]any{"items": loads}, names); printed || err != nil {
+		return err
+	}
+	if len(loads) == 0 {
+		namespace, err := e.namespace()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.ErrOut, e.nothingIn(namespace))
+		return err
+	}
 	header := []string{"NAME", "PODS", "CALLS/S", "ERRORS", "P99", "SESSIONS", "BUFFERED"}
 	if e.output == outputWide {
 		header = append(header, "BUFFER-MAX", "SESSIONS-MAX", "IN-FLIGHT", "PROCESSES")

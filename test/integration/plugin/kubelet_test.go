@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -119,7 +120,7 @@ func (k *kubelet) forward(ctx context.Context, pod string, data, problems httpst
 	address := k.pods[pod]
 	k.mu.Unlock()
 	port := data.Headers().Get(corev1.PortHeader)
-	if address == nil || port != fmt.Sprint(mcpv1alpha1.AdapterAdminPort) {
+	if address == nil || port != strconv.Itoa(mcpv1alpha1.AdapterAdminPort) {
 		_, _ = fmt.Fprintf(problems, "dial tcp4 127.0.0.1:%s: connect: connection refused", port)
 		return
 	}
