@@ -25,6 +25,11 @@ func counted(method, failed string, tenth, one, all int) string {
 		"mcp_server_operation_duration_seconds_count{%[1]s} %[4]d\n", labels, tenth, one, all)
 }
 
+// withoutBuckets is a series of calls that says only how many there were.
+func withoutBuckets(count int) string {
+	return fmt.Sprintf("mcp_server_operation_duration_seconds_count{mcp_method_name=\"tools/call\"} %d\n", count)
+}
+
 // adapter is a scrape of an adapter with some sessions.
 func adapter(sessions string, series ...string) string {
 	return "# TYPE slipway_adapter_sessions gauge\nslipway_adapter_sessions " + sessions + "\n" +
@@ -64,6 +69,10 @@ func TestUsage(t *testing.T) {
 		"one that started anew and has counted more since, but not in each bucket": {
 			[]pod{{adapter("9", counted("tools/call", "", 5, 5, 5)), adapter("1", counted("tools/call", "", 0, 6, 6))}},
 			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(3.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+		},
+		"one that started anew and has no buckets": {
+			[]pod{{adapter("9", withoutBuckets(1000)), adapter("1", withoutBuckets(2))}},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0)},
 		},
 		"no calls": {
 			[]pod{{adapter("1", counted("tools/call", "", 5, 5, 5)), adapter("1", counted("tools/call", "", 5, 5, 5))}},
