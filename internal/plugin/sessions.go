@@ -135,7 +135,7 @@ func (e *environment) endSessions(ctx context.Context, name string, wanted []str
 	}
 	var chosen []openSession
 	for _, word := range wanted { // all of them are known before one ends
-		session, err := choose(found, word, name)
+		session, err := chooseSession(found, word, name)
 		if err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func (e *environment) endSessions(ctx context.Context, name string, wanted []str
 	return nil
 }
 
-// choose finds the session that a user names.
-func choose(found []openSession, word, server string) (openSession, error) {
+// chooseSession finds the session that a user names.
+func chooseSession(found []openSession, word, server string) (openSession, error) {
 	var matches []openSession
 	var names []string
 	for i := range found {

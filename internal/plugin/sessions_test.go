@@ -56,7 +56,7 @@ x2abc/12  claude-code 2.1.4  2025-11-25  14m  3s    41        1          88Ki  t
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseSession(t *testing.T) {
 	for word, want := range map[string]string{
 		"13":                         "tickets-6f9c7d8b5-x2abc/13",
 		"tickets-6f9c7d8b5-zz9zz/12": "tickets-6f9c7d8b5-zz9zz/12",
@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 		"tickets-6f9c7d8b5-zz9zz/13": "no client has a session tickets-6f9c7d8b5-zz9zz/13 with MCPServer tickets",
 		"":                           "no client has a session  with MCPServer tickets",
 	} {
-		chosen, err := choose(testSessions, word, "tickets")
+		chosen, err := chooseSession(testSessions, word, "tickets")
 		got := chosen.name()
 		if err != nil {
 			got = err.Error()
