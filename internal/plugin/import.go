@@ -62,7 +62,7 @@ func (e *environment) importFiles(names []string, options manifest.Options, stri
 	for _, remark := range result.Changed {
 		e.remark("changed", remark)
 	}
-	return manifest.Encode(e.Out, result.Objects)
+	return manifest.Encode(e.Out, result)
 }
 
 func (e *environment) readFile(name string) ([]byte, error) {

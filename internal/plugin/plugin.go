@@ -84,6 +84,7 @@ func (e *environment) root() *cobra.Command {
 		e.logs(),
 		e.top(),
 		e.doctor(),
+		e.create(),
 		e.imports(),
 		e.refresh(),
 		e.suspend(),

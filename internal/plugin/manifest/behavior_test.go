@@ -178,7 +178,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 
 func TestEncodeTellsThatItCannotWrite(t *testing.T) {
 	server, _ := imported(t, `{"command": "npx"}`, Options{})
-	if err := Encode(brokenWriter{}, []runtime.Object{server}); err == nil || !strings.Contains(err.Error(), "disk full") {
+	if err := Encode(brokenWriter{}, Result{Objects: []runtime.Object{server}}); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v", err)
 	}
 }

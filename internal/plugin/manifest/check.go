@@ -48,9 +48,11 @@ var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
 func isImage(name string) bool { return len(name) <= longestImage && imageName.MatchString(name) }
 
+const wrongImage = "it must be the name of an image, such as registry.example/team/server:1.4"
+
 func (d *draft) checkImage() {
 	if !isImage(d.spec.Image) {
-		d.wrong("spec.image", "it must be the name of an image, such as registry.example/team/server:1.4")
+		d.wrong("spec.image", wrongImage)
 	}
 	policies := []corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 	if !slices.Contains(policies, d.spec.ImagePullPolicy) {
@@ -104,13 +106,27 @@ func (d *draft) checkTransport() {
 	default:
 		return
 	}
+	if !isServerPort(int64(port)) {
+		d.wrong("spec.transport", "the port "+wrongPort)
+	}
+	if path != "" && !isURLPath(string(path)) {
+		d.wrong("spec.transport", "the path "+wrongPath)
+	}
+}
+
+// What the API says of ports and paths that it refuses.
+const (
+	wrongPort = "must be one from 1 to 65535, and not from 16270 to 16279, which are the adapter's"
+	wrongPath = "must start with '/' and hold no white space, '?' or '#'"
+)
+
+func isServerPort(port int64) bool {
 	const firstReserved, lastReserved, last = mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterPort + 9, 65535
-	if port < 1 || port > last || port >= firstReserved && port <= lastReserved {
-		d.wrong("spec.transport", "the port must be one from 1 to 65535, and not from 16270 to 16279, which are the adapter's")
-	}
-	if path != "" && (!urlPath.MatchString(string(path)) || utf8.RuneCountInString(string(path)) > longestPath) {
-		d.wrong("spec.transport", "the path must start with '/' and hold no white space, '?' or '#'")
-	}
+	return port >= 1 && port <= last && (port < firstReserved || port > lastReserved)
+}
+
+func isURLPath(path string) bool {
+	return urlPath.MatchString(path) && utf8.RuneCountInString(path) <= longestPath
 }
 
 func (d *draft) checkVolumes() {

@@ -59,17 +59,25 @@ func (c clientCommand) runPackage(image string, command, packageFlags []string) 
 
 // installs is what servers that install a package when they start have in common.
 func (d *draft) installs(at *node, name string) {
-	const cold = 5 * time.Minute
-	d.spec.Session.StartTimeout = &metav1.Duration{Duration: cold}
-	one := int32(1)
-	d.spec.Adapter.Limits = &mcpv1alpha1.AdapterLimits{ConcurrentStarts: &one}
-	d.changed(at, "each new pod installs the package from its public index: for production, build an image that holds it")
+	givePatience(d.spec)
+	d.changed(at, installsInPods)
 	if secretValue.MatchString(name) { // a URL with a password
 		name = "of this URL"
 	}
 	if name != "" && !pinned.MatchString(name) {
 		d.changed(at, "package "+name+" has no exact version, so every start can run another: write one, such as NAME@1.2.3")
 	}
+}
+
+const installsInPods = "each new pod installs the package from its public index: for production, build an image that holds it"
+
+// givePatience gives a server time to install a package when it starts. One process of a pod installs at a time, because
+// all of them write the same cache.
+func givePatience(spec *mcpv1alpha1.MCPServerSpec) {
+	const cold = 5 * time.Minute
+	spec.Session.StartTimeout = &metav1.Duration{Duration: cold}
+	one := int32(1)
+	spec.Adapter.Limits = &mcpv1alpha1.AdapterLimits{ConcurrentStarts: &one}
 }
 
 // pinned matches a package with an exact version, of npm or PyPI.

@@ -164,15 +164,19 @@ func (d *draft) finish() {
 
 func (d *draft) addSecret(key, value string) *corev1.EnvVarSource {
 	if d.secret == nil {
-		d.secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: d.server.Name + "-imported", Namespace: d.server.Namespace},
-			Type:       corev1.SecretTypeOpaque,
-			StringData: map[string]string{},
-		}
-		d.secret.SetGroupVersionKind(secretKind)
+		d.secret = newSecret(d.server.Namespace, d.server.Name+"-imported")
+		d.secret.Type = corev1.SecretTypeOpaque
 	}
 	d.secret.StringData[key] = value
-	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: d.secret.Name}, Key: key,
-	}}
+	return secretSource(d.secret.Name, key)
+}
+
+func newSecret(namespace, name string) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, StringData: map[string]string{}}
+	secret.SetGroupVersionKind(secretKind)
+	return secret
+}
+
+func secretSource(secret, key string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key}}
 }

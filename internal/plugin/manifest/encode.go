@@ -4,19 +4,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
-// Encode writes objects as YAML documents, with sorted fields and without those that only a cluster
-// fills in.
-func Encode(w io.Writer, objects []runtime.Object) error {
-	for number, object := range objects {
+// Encode writes the objects of a result as YAML documents, with sorted fields and without those that only a
+// cluster fills in. The comment of an object stands above it.
+func Encode(w io.Writer, result Result) error {
+	for number, object := range result.Objects {
 		document, err := encode(object)
 		if err != nil {
 			return err
+		}
+		if comment := result.Comments[object]; comment != "" {
+			document = append([]byte("# "+strings.ReplaceAll(comment, "\n", "\n# ")+"\n"), document...)
 		}
 		if number > 0 {
 			document = append([]byte("---\n"), document...)

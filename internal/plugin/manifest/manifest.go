@@ -65,6 +65,8 @@ type Result struct {
 	// Objects are Secrets and MCPServers, sorted by namespace and server. The Secret of a server
 	// stands before the server.
 	Objects []runtime.Object
+	// Comments are what a person must know of an object before it is applied.
+	Comments map[runtime.Object]string
 	// Dropped names everything of the input that is not carried over.
 	Dropped []Remark
 	// Changed names what is carried over in another form, or should be looked at.

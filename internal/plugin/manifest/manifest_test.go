@@ -53,7 +53,7 @@ func remarks(result Result) string {
 func encoded(t testing.TB, result Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Encode(&b, result.Objects); err != nil {
+	if err := Encode(&b, result); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
