@@ -86,6 +86,7 @@ func (e *environment) root() *cobra.Command {
 		e.doctor(),
 		e.create(),
 		e.imports(),
+		e.report(),
 		e.refresh(),
 		e.suspend(),
 		e.resume(),
