@@ -83,7 +83,10 @@ var credentials = regexp.MustCompile(`(?i)^(?:bearer|basic|token)\s+(\S+)$`)
 
 // parts are a value and what of it can stand alone.
 func parts(value string) []string {
-	found := []string{value, strings.TrimSpace(value), text.Line(value, 3*len(value))}
+	found := []string{
+		value, strings.TrimSpace(value), text.Line(value, 3*len(value)),
+		strings.ReplaceAll(value, "$$", "$"), // which is what Kubernetes makes of it
+	}
 	if strings.ContainsAny(value, "\r\n") {
 		for line := range strings.Lines(value) {
 			found = append(found, strings.TrimSpace(line))

@@ -31,6 +31,7 @@ func TestRemove(t *testing.T) {
 		"a value with white space":    {values: []string{"s3cret-1\n"}, text: "token=s3cret-1;", want: "token=<removed, 8 bytes>;"},
 		"the password of a URL":       {values: []string{"postgres://me:s3cret-1@db/x"}, text: "password s3cret-1", want: "password <removed, 8 bytes>"},
 		"a bearer token":              {values: []string{"Bearer s3cret-1"}, text: "got s3cret-1", want: "got <removed, 8 bytes>"},
+		"a value with $":              {values: []string{"s3cret$$1"}, text: "got s3cret$1 of s3cret$$1", want: "got <removed, 8 bytes> of <removed, 9 bytes>"},
 		"a text in JSON":              {values: []string{`{"a":[{"b":"s3cret-1"}],"c":1}`}, text: "got s3cret-1", want: "got <removed, 8 bytes>"},
 		"the value of a flag":         {words: []string{"--token=s3cret-1"}, text: "got s3cret-1", want: "got <removed, 8 bytes>"},
 		"the value of a header":       {words: []string{"X-Key: s3cret-1"}, text: "got s3cret-1", want: "got <removed, 8 bytes>"},
