@@ -87,7 +87,7 @@ func splitArgs(request *manifest.Request, args []string, at int) error {
 
 // printNew prints the manifest of a server.
 func (e *environment) printNew(ctx context.Context, request manifest.Request, isInteractive bool) error {
-	if err := e.complete(ctx, &request, isInteractive); err != nil {
+	if err := e.askMissing(ctx, &request, isInteractive); err != nil {
 		return err
 	}
 	result, err := manifest.New(request)
@@ -153,8 +153,8 @@ var requiredParts = []missingPart{
 	},
 }
 
-// complete asks for what is missing, or fails if no one can answer.
-func (e *environment) complete(ctx context.Context, request *manifest.Request, isInteractive bool) error {
+// askMissing asks for what is missing, or fails if no one can answer.
+func (e *environment) askMissing(ctx context.Context, request *manifest.Request, isInteractive bool) error {
 	var missing []string
 	input := bufio.NewReader(e.In)
 	for _, part := range requiredParts {

@@ -41,7 +41,7 @@ func TestNewAsks(t *testing.T) {
 	} {
 		t.Run(label, func(t *testing.T) {
 			e, _, errOut := typed(test.typed, table.Screen{})
-			err := e.complete(t.Context(), &test.request, true)
+			err := e.askMissing(t.Context(), &test.request, true)
 			if errOut.String() != test.wantAsked {
 				t.Errorf("asked %q, want %q", errOut, test.wantAsked)
 			}
