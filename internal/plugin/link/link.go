@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -37,8 +39,7 @@ func Open(config *rest.Config, name types.NamespacedName) (*Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)
 	}
-	url := api.CoreV1().RESTClient().Post().Resource("pods").Namespace(name.Namespace).Name(name.Name).SubResource("portforward").URL()
-	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+	dialer, err := dialerFor(config, api.CoreV1().RESTClient().Post().Resource("pods").Namespace(name.Namespace).Name(name.Name).SubResource("portforward").URL())
 	if err != nil {
 		return nil, fmt.Errorf("connect to pod %s: %w", name, err)
 	}
@@ -47,6 +48,23 @@ func Open(config *rest.Config, name types.NamespacedName) (*Pod, error) {
 		return nil, fmt.Errorf("connect to pod %s: %w", name, err)
 	}
 	return &Pod{name: name, tunnel: tunnel}, nil
+}
+
+// dialerFor connects by WebSocket, and by SPDY where the way to the API server takes no WebSockets, as
+// kubectl port-forward does.
+func dialerFor(config *rest.Config, at *url.URL) (httpstream.Dialer, error) {
+	overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, config)
+	if err != nil {
+		return nil, err
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	return portforward.NewFallbackDialerForStreaming(overWebSocket, plain, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
 }
 
 // Close ends all connections.
