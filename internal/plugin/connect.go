@@ -35,7 +35,7 @@ func (e *environment) connect() *cobra.Command {
 		Long: "Serve a server of the cluster at a port of this machine, or on standard input and output for\n" +
 			"clients that only start processes. It survives the restart of pods.",
 		Example: "  kubectl mcp connect tickets\n  kubectl mcp connect tickets --print claude-code",
-		Args:    atLeast(1, "name a server, as in kubectl mcp connect tickets"),
+		Args:    exactly(1, "name a server, as in kubectl mcp connect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if forClient != "" {
 				return e.printClient(forClient, args[0], port)

@@ -28,7 +28,7 @@ func (e *environment) doctor() *cobra.Command {
 			"what may not later, and what to do. With --deep, also open a session with each server.\n" +
 			"The exit code is 4 if something does not work.",
 		Example: "  kubectl mcp doctor\n  kubectl mcp doctor tickets --deep",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMost(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
 				return err

@@ -23,7 +23,7 @@ func (e *environment) imports() *cobra.Command {
 			"named on standard error, and so is what is carried over in another form. Values that look like secrets become\n" +
 			"Secrets that you fill in.",
 		Example: "  kubectl mcp import -f claude_desktop_config.json > servers.yaml\n  kubectl mcp import -f old.yaml --strict | kubectl apply -f -",
-		Args:    cobra.NoArgs,
+		Args:    atMost(0),
 		RunE: func(*cobra.Command, []string) error {
 			return e.importFiles(files, options, strict)
 		},

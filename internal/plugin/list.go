@@ -22,7 +22,7 @@ func (e *environment) list() *cobra.Command {
 	return e.reading(&cobra.Command{
 		Use:     "list",
 		Short:   "List servers, with the cause and the remedy of those that are not ready",
-		Args:    cobra.NoArgs,
+		Args:    atMost(0),
 		Example: "  kubectl mcp list -A",
 		RunE: func(command *cobra.Command, _ []string) error {
 			api, err := e.client()

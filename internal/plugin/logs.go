@@ -31,7 +31,7 @@ func (e *environment) logs() *cobra.Command {
 		Long: "Show what the processes of a server write to standard error, of all its pods. The adapter puts the\n" +
 			"number of the session in front of each line of a process that serves one.",
 		Example: "  kubectl mcp logs tickets -f\n  kubectl mcp logs tickets --session 12",
-		Args:    atLeast(1, "name a server, as in kubectl mcp logs tickets"),
+		Args:    exactly(1, "name a server, as in kubectl mcp logs tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return e.showLogs(command.Context(), args[0], options)
 		},

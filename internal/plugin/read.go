@@ -13,7 +13,7 @@ func (e *environment) read() *cobra.Command {
 	command := &cobra.Command{
 		Use: "read NAME URI", Short: "Read a resource of a server",
 		Example: "  kubectl mcp read docs file:///guide.md",
-		Args:    atLeast(2, "name a server and a resource, as in kubectl mcp read docs file:///guide.md"),
+		Args:    exactly(2, "name a server and a resource, as in kubectl mcp read docs file:///guide.md"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (e *environment) prompt() *cobra.Command {
 			for _, word := range args[2:] {
 				name, value, ok := strings.Cut(word, "=")
 				if !ok {
-					return fail(exitUnexpected, "", "%q is no argument: write it as name=value", word)
+					return fail(exitUnexpected, "See "+command.CommandPath()+" --help", "%q is no argument: write it as name=value", word)
 				}
 				values[name] = value
 			}

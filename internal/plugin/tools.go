@@ -40,7 +40,7 @@ func (e *environment) tools() *cobra.Command {
 		Long: "Show the tools of one server or of all, also of servers that are stopped. No server is asked:\n" +
 			"everything comes from the catalogs that the operator keeps.",
 		Example: "  kubectl mcp tools\n  kubectl mcp tools tickets close_ticket\n  kubectl mcp tools -A --search \"close ticket\"",
-		Args:    cobra.MaximumNArgs(2),
+		Args:    atMost(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			offers, err := e.offers(command.Context(), args)
 			if err != nil {

@@ -1,0 +1,27 @@
+package plugin
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// exactly is a rule for arguments: a command that ignored one would do something else than the user asked for.
+func exactly(number int, message string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if err := atLeast(number, message)(command, args); err != nil {
+			return err
+		}
+		return atMost(number)(command, args)
+	}
+}
+
+// atMost is a rule for arguments.
+func atMost(number int) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) <= number {
+			return nil
+		}
+		return fail(exitUnexpected, "See "+command.CommandPath()+" --help", "%s is too much: the command is %s", strings.Join(args[number:], " "), strings.TrimSuffix(command.UseLine(), " [flags]"))
+	}
+}
