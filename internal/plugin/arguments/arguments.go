@@ -7,32 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 )
 
-// schema is what is of interest in the schema of a tool.
-type schema struct {
-	Properties           map[string]property `json:"properties"`
-	Required             []string            `json:"required"`
-	AdditionalProperties json.RawMessage     `json:"additionalProperties"`
-}
-
-type property struct {
-	Type  any               `json:"type"` // a name, or a list of names
-	Enum  []any             `json:"enum"`
-	AnyOf []json.RawMessage `json:"anyOf"`
-	OneOf []json.RawMessage `json:"oneOf"`
-}
-
 // Parse makes arguments of words such as id=4711 or tags=["a"].
 func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) {
-	var s schema
-	if len(inputSchema) > 0 {
-		if err := json.Unmarshal(inputSchema, &s); err != nil {
-			return nil, fmt.Errorf("read the tool's schema: %w", err)
-		}
+	d, s, err := read(inputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("read the tool's schema: %w", err)
 	}
 	values := map[string]any{}
 	var problems []error
@@ -46,12 +29,13 @@ func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) 
 			problems = append(problems, fmt.Errorf("argument %s is there twice", name))
 			continue
 		}
-		known, ok := s.Properties[name]
-		if !ok && s.isClosed() {
+		schema, ok := s.properties[name]
+		if !ok && s.isClosed {
 			problems = append(problems, fmt.Errorf("the tool has no argument %s: it takes %s", name, strings.Join(s.names(), ", ")))
 			continue
 		}
-		typed, err := known.parse(value)
+		d.steps = maxSteps
+		typed, err := parse(value, d.alternatives(schema, maxDepth))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("argument %s: %w", name, err))
 		}
@@ -62,11 +46,10 @@ func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) 
 
 // Missing says which required arguments are not there.
 func Missing(inputSchema json.RawMessage, values map[string]any) error {
-	var s schema
-	_ = json.Unmarshal(inputSchema, &s) // one that cannot be read requires nothing
+	_, s, _ := read(inputSchema) // one that cannot be read requires nothing
 	var missing []string
-	for _, name := range s.Required {
-		if _, ok := values[name]; !ok {
+	for _, name := range s.required {
+		if _, ok := values[name]; !ok && !slices.Contains(missing, name) {
 			missing = append(missing, name)
 		}
 	}
@@ -76,81 +59,73 @@ func Missing(inputSchema json.RawMessage, values map[string]any) error {
 	return fmt.Errorf("required arguments are missing: %s", strings.Join(missing, ", "))
 }
 
-// isClosed says whether the tool takes no arguments but those that it names.
-func (s schema) isClosed() bool { return string(s.AdditionalProperties) == "false" }
-
-func (s schema) names() []string {
-	if len(s.Properties) == 0 {
-		return []string{"none"}
-	}
-	return slices.Sorted(maps.Keys(s.Properties))
-}
-
-// parse gives a text the type of the property: of several, the first that it can have. A text is a
-// string only if nothing else is allowed, or nothing else fits.
-func (p property) parse(text string) (any, error) {
-	types := p.types()
-	for _, name := range types {
-		if value, ok := as(name, text); ok && p.allows(value) {
-			return value, nil
+// parse gives a text a type: of several, the first that it can have. A text is a string only if nothing else
+// is allowed, or nothing else fits.
+func parse(text string, alternatives []alternative) (any, error) {
+	decoded, isJSON := decode(text)
+	for _, a := range alternatives {
+		if isJSON && a.allows(decoded, typesOf(decoded)...) {
+			return decoded, nil
 		}
 	}
-	if len(p.Enum) > 0 {
-		encoded, _ := json.Marshal(p.Enum) // it was decoded from JSON
-		return nil, fmt.Errorf("%q is none of %s", text, encoded)
-	}
-	return nil, fmt.Errorf("%q is no %s", text, strings.Join(types, " or "))
-}
-
-// types are the names of the types that a value may have, strings last.
-func (p property) types() []string {
-	var names []string
-	add := func(kind any) {
-		switch kind := kind.(type) {
-		case string:
-			names = append(names, kind)
-		case []any:
-			for _, name := range kind {
-				names = append(names, fmt.Sprint(name))
-			}
+	for _, a := range alternatives {
+		if a.allows(text, "string") {
+			return text, nil
 		}
 	}
-	add(p.Type)
-	for _, alternative := range slices.Concat(p.AnyOf, p.OneOf) {
-		var other property
-		if json.Unmarshal(alternative, &other) == nil {
-			add(other.Type)
+	return nil, wrong(text, alternatives)
+}
+
+// wrong says what would have been right.
+func wrong(text string, alternatives []alternative) error {
+	var values []any
+	var types []string
+	for _, a := range alternatives {
+		if a.enum != nil {
+			values = append(values, a.enum...)
+		} else {
+			types = append(types, a.types...)
 		}
 	}
-	if len(names) == 0 {
-		names = []string{"any", "string"}
+	var expected []string
+	if len(values) > 0 {
+		encoded, _ := json.Marshal(values) // they were decoded from JSON
+		expected = append(expected, "none of "+string(encoded))
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return last(a) - last(b) })
-	return slices.Compact(names)
+	if len(types) > 0 {
+		expected = append(expected, "no "+strings.Join(unique(types), " or "))
+	}
+	if len(expected) == 0 {
+		return fmt.Errorf("%q cannot be right: the tool's schema allows no value", text)
+	}
+	return fmt.Errorf("%q is %s", text, strings.Join(expected, " and "))
 }
 
-func last(name string) int {
-	if name == "string" {
-		return 1
+func unique(names []string) []string {
+	var found []string
+	for _, name := range names {
+		if !slices.Contains(found, name) {
+			found = append(found, name)
+		}
 	}
-	return 0
+	return found
 }
 
-// as reads a text as a value of a type.
-func as(name, text string) (any, bool) {
-	if name == "string" {
-		return text, true
-	}
+// allows says whether a value, which has these types, is right.
+func (a alternative) allows(value any, types ...string) bool {
+	isType := a.types == nil || slices.ContainsFunc(types, func(name string) bool { return slices.Contains(a.types, name) })
+	return isType && (a.enum == nil || contains(a.enum, value))
+}
+
+// decode reads a text as one value of JSON.
+func decode(text string) (value any, ok bool) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber() // every digit counts
-	var value any
 	if decoder.Decode(&value) != nil {
 		return nil, false
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, false // something follows
-	}
-	return value, name == "any" || slices.Contains(typesOf(value), name)
+	_, err := decoder.Token()
+	return value, errors.Is(err, io.EOF) // nothing follows
 }
 
 // typesOf are the names of the types that a value of JSON has. A string is none of them: it is a text as it
@@ -173,19 +148,4 @@ func typesOf(value any) []string {
 	default:
 		return nil
 	}
-}
-
-// allows says whether the property has a list of values, and this is not among them.
-func (p property) allows(value any) bool {
-	if len(p.Enum) == 0 {
-		return true
-	}
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(p.Enum, func(one any) bool {
-		allowed, err := json.Marshal(one)
-		return err == nil && string(allowed) == string(encoded)
-	})
 }
