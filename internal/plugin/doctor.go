@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -160,11 +161,34 @@ func (e *environment) lookDeep(ctx context.Context, api client.Client, server *m
 		return doctor.Finding{Level: doctor.Fail, About: about, Text: failed.Error(), Fix: failed.next}
 	}
 	defer session.end()
-	tools, err := session.ListTools(ctx, &mcp.ListToolsParams{})
+	tools, err := countTools(ctx, session.ListTools)
 	if err != nil {
 		return doctor.Finding{Level: doctor.Fail, About: about, Text: "list tools: " + err.Error()}
 	}
-	return doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", len(tools.Tools))}
+	return doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", tools)}
+}
+
+// maxPages bounds how many pages of a list a server is asked for.
+const maxPages = 1000
+
+// countTools counts the tools on all pages of a list.
+func countTools(ctx context.Context, list func(context.Context, *mcp.ListToolsParams) (*mcp.ListToolsResult, error)) (int, error) {
+	count, cursor := 0, ""
+	for range maxPages {
+		page, err := list(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return 0, err
+		}
+		count += len(page.Tools)
+		switch page.NextCursor {
+		case "":
+			return count, nil
+		case cursor:
+			return 0, errors.New("the list does not end: a page leads to itself")
+		}
+		cursor = page.NextCursor
+	}
+	return 0, fmt.Errorf("the list does not end: it has more than %d pages", maxPages)
 }
 
 func (e *environment) printFindings(findings []doctor.Finding) error {
