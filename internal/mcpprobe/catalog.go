@@ -123,6 +123,17 @@ func (c *Catalog) Counts() Counts {
 // MarshalJSON returns Raw.
 func (t Tool) MarshalJSON() ([]byte, error) { return t.Raw, nil }
 
+// UnmarshalJSON reads a tool of a catalogue that was stored, for those who read parts of one: the digest
+// is over the whole.
+func (t *Tool) UnmarshalJSON(data []byte) error {
+	raw, err := canonical(data)
+	if err != nil {
+		return err
+	}
+	*t, err = newTool(raw)
+	return err
+}
+
 // MarshalJSON returns Raw.
 func (p Prompt) MarshalJSON() ([]byte, error) { return p.Raw, nil }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
 // pageSize bounds how many objects are in memory at a time, besides those that are kept.
@@ -51,31 +52,18 @@ func Servers(ctx context.Context, api client.Reader, namespace string) (*mcpv1al
 
 // Catalog is what a server offers.
 type Catalog struct {
-	Tools []Tool `json:"tools"`
+	Tools []Tool
 	// IsSummary says that the catalog is from the status, which has names and first sentences only.
-	IsSummary bool `json:"-"`
+	IsSummary bool
 	// Trimmed says what the stored catalog lacks; empty if it is whole.
-	Trimmed string `json:"-"`
+	Trimmed string
 }
 
-// Tool is a tool of a server. Raw is all that the server says of it.
-type Tool struct {
-	Name        string          `json:"name"`
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	InputSchema json.RawMessage `json:"inputSchema"`
-	Annotations Annotations     `json:"annotations"`
-	Raw         json.RawMessage `json:"-"`
-}
+// Tool is a tool as the operator's probe has stored it. Raw is all that the server says of it.
+type Tool = mcpprobe.Tool
 
-// Annotations are hints of a server about a tool; nil is a hint that it does not give.
-type Annotations struct {
-	Title           string `json:"title"`
-	ReadOnlyHint    *bool  `json:"readOnlyHint"`
-	DestructiveHint *bool  `json:"destructiveHint"`
-	IdempotentHint  *bool  `json:"idempotentHint"`
-	OpenWorldHint   *bool  `json:"openWorldHint"`
-}
+// Annotations are hints of a server about a tool.
+type Annotations = mcpprobe.Annotations
 
 // CatalogOf reads what a server offers. Without the right to read ConfigMaps it is the summary that
 // the status has.
@@ -111,19 +99,11 @@ func summary(server *mcpv1alpha1.MCPServer) *Catalog {
 }
 
 func parse(stored *corev1.ConfigMap) (*Catalog, error) {
-	var raw struct {
-		Tools []json.RawMessage `json:"tools"`
+	var content struct {
+		Tools []Tool `json:"tools"`
 	}
-	if err := json.Unmarshal([]byte(stored.Data[mcpv1alpha1.CatalogKey]), &raw); err != nil {
+	if err := json.Unmarshal([]byte(stored.Data[mcpv1alpha1.CatalogKey]), &content); err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", client.ObjectKeyFromObject(stored), err)
 	}
-	catalog := &Catalog{Trimmed: stored.Data[mcpv1alpha1.CatalogTrimmedKey]}
-	for _, text := range raw.Tools {
-		tool := Tool{Raw: text}
-		if err := json.Unmarshal(text, &tool); err != nil {
-			return nil, fmt.Errorf("read a tool of ConfigMap %s: %w", client.ObjectKeyFromObject(stored), err)
-		}
-		catalog.Tools = append(catalog.Tools, tool)
-	}
-	return catalog, nil
+	return &Catalog{Tools: content.Tools, Trimmed: stored.Data[mcpv1alpha1.CatalogTrimmedKey]}, nil
 }
