@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -18,8 +19,8 @@ const (
 	HeaderSession     = "Mcp-Session-Id"
 	HeaderRevision    = "Mcp-Protocol-Version"
 	HeaderLastEventID = "Last-Event-Id"
-	HeaderMethod      = "Mcp-Method" // repeats the method of a request
-	HeaderName        = "Mcp-Name"   // repeats the name of the tool, resource or task
+	HeaderMethod      = paramheader.HeaderMethod // repeats the method of a request
+	HeaderName        = paramheader.HeaderName   // repeats the name of the tool, resource or task
 
 	TypeJSON   = "application/json"
 	TypeEvents = "text/event-stream"

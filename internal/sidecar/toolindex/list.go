@@ -34,11 +34,12 @@ var (
 	ErrAborted = errors.New("the request for the list of tools was given up")
 )
 
-// Tool is one entry of the list, as far as the adapter reads it.
+// Tool is one entry of the list, as far as those who keep an index read it.
 type Tool struct {
 	Name        string          `json:"name"`
 	InputSchema json.RawMessage `json:"inputSchema"`
 	Execution   json.RawMessage `json:"execution"`
+	Annotations json.RawMessage `json:"annotations"`
 }
 
 type page struct {

@@ -42,29 +42,10 @@ func (t *mirroredTools) mirror(request session.Message, sender http.Header) http
 	if named := string(e.ProtocolVersion); IsHeaderValue(named) {
 		header.Set(front.HeaderRevision, named)
 	}
-	header.Set(front.HeaderMethod, paramheader.Encode(string(e.Method)))
-	if name, _ := rpc.NameOf(request.Bytes, e); name != nil {
-		header.Set(front.HeaderName, paramheader.Encode(string(name)))
+	var params []paramheader.Param
+	if string(e.Method) == rpc.MethodCallTool {
+		params, _ = t.Find(string(e.Name), toolindex.Forever)
 	}
-	if string(e.Method) != rpc.MethodCallTool {
-		return header
-	}
-	params, _ := t.Find(string(e.Name), toolindex.Forever)
-	if len(params) == 0 {
-		return header
-	}
-	found, err := rpc.Find(request.Bytes, e.Params, "arguments")
-	if err != nil {
-		return header // servers differ in which of two values they compare with
-	}
-	for _, p := range params {
-		argument, err := p.Argument(found[0].Of(request.Bytes))
-		if err != nil {
-			continue // as above
-		}
-		if value, ok := paramheader.Value(argument); ok {
-			header[p.Header] = []string{paramheader.Encode(value)}
-		}
-	}
+	paramheader.Mirror(header, request.Bytes, e, params)
 	return header
 }
