@@ -13,6 +13,9 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
 const (
@@ -29,8 +32,10 @@ type Bridge struct {
 	Client   *http.Client
 	Endpoint string
 
-	write sync.Mutex // one message at a time on the output
+	live  context.Context // of Run
+	write sync.Mutex      // one message at a time on the output
 	out   io.Writer
+	tools toolindex.Index[toolFacts]
 
 	opening sync.Mutex // one session at a time is opened again
 
@@ -46,7 +51,25 @@ type Bridge struct {
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"`
+
+	envelope  rpc.Envelope
+	isScanned bool            // the message is one that all parsers read alike, and has an envelope
+	original  json.RawMessage // id of the client, if the request has another
 }
+
+// read reads a message.
+func read(content []byte) (message, error) {
+	var m message
+	if err := json.Unmarshal(content, &m); err != nil {
+		return message{}, err
+	}
+	envelope, err := rpc.Scan(content)
+	m.envelope, m.isScanned = envelope, err == nil // the server refuses it if it must
+	return m, nil
+}
+
+// isModern says whether the message is one of a client without sessions.
+func (m message) isModern() bool { return m.isScanned && len(m.envelope.ProtocolVersion) > 0 }
 
 // isRequest says whether the sender waits for an answer.
 func (m message) isRequest() bool { return len(m.ID) > 0 && m.Method != "" }
@@ -57,16 +80,17 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	b.out = out
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	b.live = ctx
 	lines, scanned := scan(ctx, in)
 	var calls sync.WaitGroup
 	for line := range lines {
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil {
+		m, err := read(line)
+		if err != nil {
 			b.answer(json.RawMessage("null"), -32700, "not a JSON-RPC message: "+err.Error())
 			continue
 		}
 		switch {
-		case m.Method == "initialize":
+		case m.Method == rpc.MethodInitialize:
 			b.mu.Lock()
 			b.initialize, b.session, b.revision, b.isListened = line, "", "", false
 			b.mu.Unlock()
@@ -144,27 +168,6 @@ func waitFor(calls *sync.WaitGroup, most time.Duration) {
 	}
 }
 
-// pass sends one message, and passes on what the server answers. A request is answered in any case.
-func (b *Bridge) pass(ctx context.Context, content json.RawMessage, m message) {
-	session := b.current()
-	answered, err := b.post(ctx, content, m)
-	if errors.Is(err, errNoSession) && m.Method != "initialize" {
-		if err = b.reopen(ctx, session); err == nil {
-			answered, err = b.post(ctx, content, m)
-		}
-	}
-	if err == nil && m.Method == "notifications/initialized" {
-		b.listen(ctx)
-	}
-	if !m.isRequest() || answered || ctx.Err() != nil {
-		return
-	}
-	if err == nil {
-		err = errors.New("the server ended its answer before it was complete")
-	}
-	b.answer(m.ID, -32000, err.Error())
-}
-
 func (b *Bridge) current() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,11 +192,11 @@ func (b *Bridge) reopen(ctx context.Context, ended string) error {
 	}
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	var m message
-	if err := json.Unmarshal(initialize, &m); err != nil {
+	m, err := read(initialize)
+	if err != nil {
 		return err
 	}
-	response, err := b.send(opening, initialize, "", "")
+	response, _, err := b.send(opening, initialize, b.header(initialize, m, "", ""))
 	if err != nil {
 		return err
 	}
@@ -213,42 +216,52 @@ func (b *Bridge) reopen(ctx context.Context, ended string) error {
 	if !isListened {
 		return nil // the client says so itself
 	}
-	_, err = b.post(opening, json.RawMessage(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), message{Method: "notifications/initialized"})
+	_, err = b.post(opening, []byte(rpc.Initialized), message{Method: "notifications/initialized"})
 	if err == nil {
 		b.listen(ctx)
 	}
 	return err
 }
 
-// post sends a message, writes every answer to the client, and says whether the answer to the message
-// was among them.
-func (b *Bridge) post(ctx context.Context, content json.RawMessage, m message) (answered bool, err error) {
+// post sends a message, and writes every answer to the client.
+func (b *Bridge) post(ctx context.Context, content []byte, m message) (o outcome, err error) {
 	b.mu.Lock()
 	session, revision := b.session, b.revision
 	b.mu.Unlock()
-	response, err := b.send(ctx, content, session, revision)
+	response, isSent, err := b.exchange(ctx, content, m, b.header(content, m, session, revision))
+	o.isSent = isSent
 	if err != nil {
-		return false, err
+		return o, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	o.isRefused = response.StatusCode != http.StatusOK
 	switch {
 	case response.StatusCode == http.StatusNotFound && session != "":
-		return false, errNoSession
+		return o, errNoSession
 	case response.StatusCode == http.StatusAccepted:
-		return false, nil
-	case response.StatusCode != http.StatusOK:
+		return o, nil
+	case o.isRefused:
 		content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 		if err == nil && isAnswer(content, m.ID) {
-			return true, b.emit(content) // with its code, which clients may know what to do about
+			o.isAnswered = true
+			return o, b.emit(restore(content, m)) // with its code, which clients may know what to do about
 		}
-		return false, refused(response, content)
+		return o, refused(response, content)
 	}
-	return receive(response, m.ID, func(answer []byte) error {
-		if m.Method == "initialize" && isAnswer(answer, m.ID) {
-			_ = b.note(response.Header.Get(sessionHeader), answer) // the client sees an error itself
+	o.isAnswered, err = receive(response, m.ID, func(content []byte) error {
+		o.isHeard = true
+		if !isAnswer(content, m.ID) {
+			return b.emit(content)
 		}
-		return b.emit(answer)
+		switch m.Method {
+		case rpc.MethodInitialize:
+			_ = b.note(response.Header.Get(sessionHeader), content) // the client sees an error itself
+		case toolindex.Method:
+			b.learn(content)
+		}
+		return b.emit(restore(content, m))
 	})
+	return o, err
 }
 
 // note keeps what the server has agreed to.
@@ -308,7 +321,7 @@ func (b *Bridge) end(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	setSession(request, session, revision)
+	setSession(request.Header, session, revision)
 	if response, err := b.Client.Do(request); err == nil {
 		_ = response.Body.Close()
 	}

@@ -175,3 +175,8 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func startAdapter(t *testing.T) string {
+	t.Helper()
+	return adapter.Start(t, sidecarBinary, "--stateless-clients", "Translate", "--", echoServer)
+}

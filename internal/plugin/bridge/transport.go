@@ -3,7 +3,6 @@ package bridge
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,51 +20,30 @@ import (
 const (
 	sessionHeader  = "Mcp-Session-Id"
 	revisionHeader = "Mcp-Protocol-Version"
-	methodHeader   = "Mcp-Method"
-	nameHeader     = "Mcp-Name"
 )
 
-func (b *Bridge) send(ctx context.Context, content json.RawMessage, session, revision string) (*http.Response, error) {
+// send sends a message, and says whether a server may have got it.
+func (b *Bridge) send(ctx context.Context, content []byte, header http.Header) (response *http.Response, isSent bool, err error) {
+	var isConnected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected.Store(true) }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.Endpoint, bytes.NewReader(content))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	setSession(request, session, revision)
-	repeat(request, content)
-	return b.Client.Do(request)
+	request.Header = header
+	response, err = b.Client.Do(request)
+	if err != nil {
+		b.Client.CloseIdleConnections() // they lead to the same pod
+	}
+	return response, isConnected.Load(), err
 }
 
-func setSession(request *http.Request, session, revision string) {
+func setSession(header http.Header, session, revision string) {
 	if session != "" {
-		request.Header.Set(sessionHeader, session)
+		header.Set(sessionHeader, session)
 	}
 	if revision != "" {
-		request.Header.Set(revisionHeader, revision)
-	}
-}
-
-// repeat sets the headers that repeat parts of a message of a client without sessions.
-func repeat(request *http.Request, content json.RawMessage) {
-	var m struct {
-		Method string `json:"method"`
-		Params struct {
-			Name   string `json:"name"`
-			URI    string `json:"uri"`
-			TaskID string `json:"taskId"`
-			Meta   struct {
-				Revision string `json:"io.modelcontextprotocol/protocolVersion"`
-			} `json:"_meta"`
-		} `json:"params"`
-	}
-	if json.Unmarshal(content, &m) != nil || m.Params.Meta.Revision == "" {
-		return // it is a message of a session
-	}
-	request.Header.Set(revisionHeader, m.Params.Meta.Revision)
-	request.Header.Set(methodHeader, m.Method)
-	if name := cmp.Or(m.Params.Name, m.Params.URI, m.Params.TaskID); name != "" {
-		request.Header.Set(nameHeader, name)
+		header.Set(revisionHeader, revision)
 	}
 }
 
@@ -105,7 +85,7 @@ func (b *Bridge) stream(ctx context.Context, session, revision string) (again bo
 		return false
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	setSession(request, session, revision)
+	setSession(request.Header, session, revision)
 	response, err := b.Client.Do(request)
 	if err != nil {
 		return ctx.Err() == nil
