@@ -130,6 +130,7 @@ func (e *environment) lookAtRights(ctx context.Context, api client.Client) (doct
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Verb: "get", Resource: "configmaps"},
 		{Verb: "list", Resource: "pods"},
+		{Verb: "watch", Resource: "pods"},
 		{Verb: "get", Resource: "pods", Subresource: "log"},
 		{Verb: "get", Resource: "pods", Subresource: "portforward"},
 		{Verb: "create", Resource: "pods", Subresource: "portforward"},

@@ -11,10 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/follow"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // logOptions are what the user wants to see of logs.
@@ -29,14 +33,15 @@ func (e *environment) logs() *cobra.Command {
 		Use:   "logs NAME",
 		Short: "Show what the processes of a server write to standard error",
 		Long: "Show what the processes of a server write to standard error, of all its pods. The adapter puts the\n" +
-			"number of the session in front of each line of a process that serves one.",
+			"number of the session in front of each line of a process that serves one. With -f, the command\n" +
+			"also shows the logs of pods that start later, and of containers that start again.",
 		Example: "  kubectl mcp logs tickets -f\n  kubectl mcp logs tickets --session 12",
 		Args:    exactly(1, "name a server, as in kubectl mcp logs tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return e.showLogs(command.Context(), args[0], options)
 		},
 	}
-	command.Flags().BoolVarP(&options.follow, "follow", "f", false, "go on until you press Ctrl+C")
+	command.Flags().BoolVarP(&options.follow, "follow", "f", false, "go on until you press Ctrl+C, also with pods that start later")
 	command.Flags().BoolVar(&options.adapter, "adapter", false, "show what the adapter logs instead")
 	command.Flags().Int64Var(&options.session, "session", 0, "show only the lines of the session with this `number`")
 	command.Flags().Int64Var(&options.tail, "tail", -1, "show only so many `lines` of each pod; -1 is all")
@@ -44,7 +49,7 @@ func (e *environment) logs() *cobra.Command {
 }
 
 func (e *environment) showLogs(ctx context.Context, name string, options logOptions) error {
-	api, server, err := e.server(ctx, name)
+	_, server, err := e.server(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -56,51 +61,101 @@ func (e *environment) showLogs(ctx context.Context, name string, options logOpti
 	if err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
-	var pods corev1.PodList
-	if err := api.List(ctx, &pods, client.InNamespace(server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: name}); err != nil {
-		return fmt.Errorf("list pods of MCPServer %s: %w", name, err)
+	l := &logs{environment: e, pods: kube.CoreV1().Pods(server.Namespace), server: name, options: options, seen: map[string]bool{}}
+	if options.follow {
+		following := &follow.Logs{Source: l, Container: l.container(), Read: l.show, Note: l.note}
+		err = following.Run(ctx)
+	} else {
+		err = l.showAll(ctx)
 	}
-	if len(pods.Items) == 0 {
+	if err == nil && len(l.seen) == 0 && ctx.Err() == nil {
 		return fail(exitUnreachable, problemOf(server), "MCPServer %s has no pods", name)
 	}
-	var output sync.Mutex // one line at a time
-	problems := make([]error, len(pods.Items))
+	return err
+}
+
+// logs are those of the pods of a server.
+type logs struct {
+	*environment
+	pods    typedcorev1.PodInterface
+	server  string
+	options logOptions
+
+	output sync.Mutex      // one line at a time
+	seen   map[string]bool // pods, by name
+}
+
+// List implements follow.Source.
+func (l *logs) List(ctx context.Context) (*corev1.PodList, error) {
+	found, err := l.pods.List(ctx, metav1.ListOptions{LabelSelector: l.selector()})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of MCPServer %s: %w", l.server, err)
+	}
+	for i := range found.Items {
+		l.see(&found.Items[i])
+	}
+	return found, nil
+}
+
+// Watch implements follow.Source.
+func (l *logs) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {
+	return l.pods.Watch(ctx, metav1.ListOptions{LabelSelector: l.selector(), ResourceVersion: resourceVersion})
+}
+
+func (l *logs) selector() string { return mcpv1alpha1.LabelServer + "=" + l.server }
+
+func (l *logs) container() string {
+	if l.options.adapter {
+		return mcpv1alpha1.ContainerAdapter
+	}
+	return mcpv1alpha1.ContainerServer
+}
+
+// see keeps in mind that lines may come from this pod, too.
+func (l *logs) see(pod *corev1.Pod) {
+	l.output.Lock()
+	defer l.output.Unlock()
+	l.seen[pod.Name] = true
+}
+
+func (l *logs) note(words string) {
+	l.output.Lock()
+	defer l.output.Unlock()
+	_, _ = fmt.Fprintln(l.ErrOut, text.Line(words, errorBytes))
+}
+
+// showAll shows what the logs of all pods have now.
+func (l *logs) showAll(ctx context.Context) error {
+	found, err := l.List(ctx)
+	if err != nil {
+		return err
+	}
+	problems := make([]error, len(found.Items))
 	var reading sync.WaitGroup
-	for i := range pods.Items {
-		prefix := ""
-		if len(pods.Items) > 1 {
-			prefix = pods.Items[i].Name + " "
-		}
-		reading.Go(func() {
-			problems[i] = e.showLog(ctx, kube, &pods.Items[i], prefix, options, &output)
-		})
+	for i := range found.Items {
+		reading.Go(func() { problems[i] = l.show(ctx, &found.Items[i], false) })
 	}
 	reading.Wait()
 	return errors.Join(problems...)
 }
 
-// showLog shows the log of one pod.
-func (e *environment) showLog(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, prefix string, options logOptions, output *sync.Mutex) error {
-	asked := &corev1.PodLogOptions{Container: mcpv1alpha1.ContainerServer, Follow: options.follow}
-	if options.adapter {
-		asked.Container = mcpv1alpha1.ContainerAdapter
+// show shows the log of one pod.
+func (l *logs) show(ctx context.Context, pod *corev1.Pod, isLate bool) error {
+	l.see(pod)
+	asked := &corev1.PodLogOptions{Container: l.container(), Follow: l.options.follow}
+	if l.options.tail >= 0 && !isLate {
+		asked.TailLines = &l.options.tail
 	}
-	if options.tail >= 0 {
-		asked.TailLines = &options.tail
-	}
-	stream, err := kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, asked).Stream(ctx)
+	stream, err := l.pods.GetLogs(pod.Name, asked).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
 	defer func() { _ = stream.Close() }()
-	wanted := fmt.Sprintf("[%d] ", options.session)
 	lines := bufio.NewReader(stream)
 	for {
 		line, err := lines.ReadString('\n')
-		if line != "" && (options.session == 0 || strings.HasPrefix(line, wanted)) {
-			output.Lock()
-			err = errors.Join(e.show(prefix+line), err)
-			output.Unlock()
+		if line != "" {
+			err = errors.Join(l.line(pod, line), err)
 		}
 		switch {
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
@@ -109,4 +164,18 @@ func (e *environment) showLog(ctx context.Context, kube kubernetes.Interface, po
 			return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 		}
 	}
+}
+
+// line shows one line, with the name of its pod if there are several, unless the user wants those of another
+// session.
+func (l *logs) line(pod *corev1.Pod, line string) error {
+	if l.options.session != 0 && !strings.HasPrefix(line, fmt.Sprintf("[%d] ", l.options.session)) {
+		return nil
+	}
+	l.output.Lock()
+	defer l.output.Unlock()
+	if len(l.seen) > 1 {
+		line = pod.Name + " " + line
+	}
+	return l.environment.show(line)
 }

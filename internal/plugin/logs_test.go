@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/follow"
+	"github.com/slipway-mcp/slipway/internal/plugin/table"
+)
+
+// podServer is an API server that has pods with logs.
+type podServer struct {
+	pods    []corev1.Pod
+	changes chan corev1.Pod // is closed at the end of the test
+	noWatch bool
+	logs    map[string]string // by pod
+
+	mu    sync.Mutex
+	asked []string // for logs, as POD?QUERY
+}
+
+// ServeHTTP implements http.Handler.
+func (s *podServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	name, isLog := strings.CutSuffix(strings.TrimPrefix(request.URL.Path, "/api/v1/namespaces/a/pods/"), "/log")
+	switch {
+	case isLog:
+		s.mu.Lock()
+		s.asked = append(s.asked, name+"?"+request.URL.RawQuery)
+		s.mu.Unlock()
+		_, _ = fmt.Fprint(w, s.logs[name])
+		_ = http.NewResponseController(w).Flush()
+		if request.URL.Query().Get("follow") == "true" {
+			<-request.Context().Done()
+		}
+	case request.URL.Query().Get("watch") == "":
+		s.write(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: s.pods})
+	case s.noWatch:
+		w.WriteHeader(http.StatusForbidden)
+		s.write(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
+	default:
+		_ = http.NewResponseController(w).Flush()
+		for pod := range s.changes {
+			pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+			s.write(w, map[string]any{"type": "MODIFIED", "object": pod})
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+func (*podServer) write(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(value) }
+
+func runningPod(name string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)},
+		Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer, ContainerID: "c"}}},
+	}
+}
+
+// followed follows the logs of a server until the test stops it.
+func followed(t *testing.T, s *podServer, options logOptions) (out, errOut *bufio.Reader, stop func() error) {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(s.changes) })
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _, _ := typed("", table.Screen{})
+	fromOut, toOut := io.Pipe()
+	fromErrOut, toErrOut := io.Pipe()
+	e.Out, e.ErrOut = toOut, toErrOut
+	options.follow = true
+	l := &logs{environment: e, pods: kube.CoreV1().Pods("a"), server: "tickets", options: options, seen: map[string]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&follow.Logs{Source: l, Container: l.container(), Read: l.show, Note: l.note}).Run(ctx)
+		_, _ = toOut.Close(), toErrOut.Close()
+	}()
+	return bufio.NewReader(fromOut), bufio.NewReader(fromErrOut), func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// line is the next line of an output.
+func line(t *testing.T, from *bufio.Reader) string {
+	t.Helper()
+	next, err := from.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// Lines have the name of their pod as soon as there are several. A pod that comes later is shown from its
+// start, whatever --tail says.
+func TestFollow(t *testing.T) {
+	s := &podServer{pods: []corev1.Pod{runningPod("old")}, changes: make(chan corev1.Pod), logs: map[string]string{
+		"old": "[1] first\n[2] second\n", "new": "[1] third\n[2] fourth\n",
+	}}
+	out, errOut, stop := followed(t, s, logOptions{tail: 5, session: 2})
+	if got := line(t, out); got != "[2] second\n" {
+		t.Errorf("the first line is %q", got)
+	}
+	s.changes <- runningPod("new")
+	if got := line(t, out); got != "new [2] fourth\n" {
+		t.Errorf("the line of the other pod is %q", got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	for name, from := range map[string]io.Reader{"output": out, "error": errOut} {
+		if rest, err := io.ReadAll(from); err != nil || len(rest) > 0 {
+			t.Errorf("standard %s: %q, %v", name, rest, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got, want := strings.Join(s.asked, " "), "old?container=mcp-server&follow=true&tailLines=5 new?container=mcp-server&follow=true"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
+	}
+}
+
+// The rights to list pods and to read logs are enough to follow the pods of now.
+func TestFollowWithoutWatch(t *testing.T) {
+	s := &podServer{pods: []corev1.Pod{runningPod("a"), runningPod("b")}, changes: make(chan corev1.Pod), noWatch: true, logs: map[string]string{"a": "one\n", "b": "two\n"}}
+	out, errOut, stop := followed(t, s, logOptions{tail: -1})
+	if got := line(t, errOut); !strings.HasSuffix(got, "The right is: watch pods.\n") {
+		t.Errorf("it says %q", got)
+	}
+	got := []string{line(t, out), line(t, out)}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"a one\n", "b two\n"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
