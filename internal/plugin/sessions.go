@@ -45,7 +45,7 @@ func (e *environment) sessions() *cobra.Command {
 		Long: "Show the sessions that clients have open with the pods of a server. Clients of revision 2026-07-28\n" +
 			"have no sessions. The list has no session ids: these are secrets of the clients.",
 		Example: "  kubectl mcp sessions tickets\n  kubectl mcp sessions end tickets x2abc/12",
-		Args:    atLeast(1, "name a server, as in kubectl mcp sessions tickets"),
+		Args:    exactly(1, "name a server, as in kubectl mcp sessions tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return e.showSessions(command.Context(), args[0])
 		},

@@ -40,12 +40,12 @@ func (e *environment) top() *cobra.Command {
 	var options topOptions
 	command := e.reading(&cobra.Command{
 		Use:   "top [NAME...]",
-		Short: "Show the calls, errors, latency, sessions and buffers of servers, live",
+		Short: "Show the calls, errors, latency, sessions and memory of servers, live",
 		Long: "Show what servers do now, from the metrics of the adapters in all their ready pods, which are read twice.\n" +
 			"Calls are " + strings.Join(usage.Methods(), ", ") + ": the operator's own probes are not among them. ERRORS is the\n" +
-			"part of the calls that failed, P99 how long 99 % of them took at most. BUFFERED is what the adapters hold of\n" +
-			"large messages: they do not know the memory of the server's processes, which kubectl top pod shows.\n" +
-			"\"-\" is what is not known: no call ended meanwhile, or no pod answered.",
+			"part of the calls that failed, P99 how long 99 % of them took at most. MEMORY is what the containers of the\n" +
+			"server use, without the adapters. \"-\" is what is not known: no call ended meanwhile, no pod answered, or the\n" +
+			"server speaks HTTP, so that the adapter does not know its memory, which kubectl top pod shows.",
 		Example: "  kubectl mcp top -A --sort-by errors\n  kubectl mcp top tickets --watch",
 		RunE: func(command *cobra.Command, names []string) error {
 			if err := e.checkTop(options); err != nil {
@@ -60,7 +60,7 @@ func (e *environment) top() *cobra.Command {
 	return command
 }
 
-// sortings are the columns that the user can sort by. memory is what the adapter knows of it.
+// sortings are the columns that the user can sort by.
 var sortings = []string{"calls", "errors", "p99", "sessions", "memory"}
 
 // choice lists words as a sentence does.
@@ -247,7 +247,7 @@ func (m *meter) loads(seen sight, sortBy string) []load {
 
 func columnOf(u usage.Usage, sortBy string) *float64 {
 	return map[string]*float64{
-		"calls": u.CallsPerSecond, "errors": u.ErrorRatio, "p99": u.P99Seconds, "sessions": u.Sessions, "memory": u.BufferedBytes,
+		"calls": u.CallsPerSecond, "errors": u.ErrorRatio, "p99": u.P99Seconds, "sessions": u.Sessions, "memory": u.MemoryBytes,
 	}[sortBy]
 }
 
@@ -300,9 +300,9 @@ func (e *environment) printLoads(loads []load) error {
 		_, err = fmt.Fprintln(e.ErrOut, e.nothingIn(namespace))
 		return err
 	}
-	header := []string{"NAME", "PODS", "CALLS/S", "ERRORS", "P99", "SESSIONS", "BUFFERED"}
+	header := []string{"NAME", "PODS", "CALLS/S", "ERRORS", "P99", "SESSIONS", "MEMORY"}
 	if e.output == outputWide {
-		header = append(header, "BUFFER-MAX", "SESSIONS-MAX", "IN-FLIGHT", "PROCESSES")
+		header = append(header, "MEMORY-MAX", "SESSIONS-MAX", "IN-FLIGHT", "PROCESSES", "BUFFERED")
 	}
 	if e.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -311,10 +311,10 @@ func (e *environment) printLoads(loads []load) error {
 	for _, l := range loads {
 		cells := []string{
 			l.Name, fmt.Sprintf("%d/%d", l.Answered, l.Pods), shown(l.CallsPerSecond, rate), shown(l.ErrorRatio, percent), shown(l.P99Seconds, latency),
-			shown(l.Sessions, whole), shown(l.BufferedBytes, size),
+			shown(l.Sessions, whole), shown(l.MemoryBytes, size),
 		}
 		if e.output == outputWide {
-			cells = append(cells, shown(l.BufferMaxBytes, size), shown(l.SessionsLimit, whole), shown(l.InFlight, whole), shown(l.Processes, whole))
+			cells = append(cells, shown(l.MemoryMaxBytes, size), shown(l.SessionsLimit, whole), shown(l.InFlight, whole), shown(l.Processes, whole), shown(l.BufferedBytes, size))
 		}
 		if e.allNamespaces {
 			cells = append([]string{l.Namespace}, cells...)

@@ -26,7 +26,8 @@ const (
 	metricInFlight  = "slipway_adapter_operations_in_flight"
 	metricProcesses = "slipway_adapter_server_processes"
 	metricUsed      = "slipway_adapter_budget_used_bytes"
-	metricBudget    = "slipway_adapter_budget_bytes"
+	metricMemory    = "slipway_adapter_server_memory_bytes"
+	metricMemoryMax = "slipway_adapter_server_memory_limit_bytes"
 
 	labelMethod = "mcp_method_name"
 	labelError  = "error_type"
@@ -62,7 +63,7 @@ func Parse(from io.Reader, at time.Time) (*Scrape, error) {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}
 	s := &Scrape{at: at, calls: map[string]series{}, gauges: map[string]float64{}}
-	for _, name := range []string{metricSessions, metricLimit, metricInFlight, metricProcesses, metricUsed, metricBudget} {
+	for _, name := range []string{metricSessions, metricLimit, metricInFlight, metricProcesses, metricUsed, metricMemory, metricMemoryMax} {
 		for _, metric := range families[name].GetMetric() {
 			if value := gaugeOf(metric); isCount(value) {
 				s.gauges[name] += value

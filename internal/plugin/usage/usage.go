@@ -20,7 +20,8 @@ type Usage struct {
 	InFlight       *float64 `json:"inFlight,omitempty"`
 	Processes      *float64 `json:"processes,omitempty"`
 	BufferedBytes  *float64 `json:"bufferedBytes,omitempty"`
-	BufferMaxBytes *float64 `json:"bufferMaxBytes,omitempty"`
+	MemoryBytes    *float64 `json:"memoryBytes,omitempty"`      // of the servers' containers
+	MemoryMaxBytes *float64 `json:"memoryLimitBytes,omitempty"` // 0 is no limit
 }
 
 // Total adds up the pods of a server.
@@ -86,7 +87,7 @@ func (t *Total) Usage() Usage {
 	u := Usage{
 		Pods: t.pods, Answered: t.answered,
 		Sessions: t.gauge(metricSessions), SessionsLimit: t.gauge(metricLimit), InFlight: t.gauge(metricInFlight),
-		Processes: t.gauge(metricProcesses), BufferedBytes: t.gauge(metricUsed), BufferMaxBytes: t.gauge(metricBudget),
+		Processes: t.gauge(metricProcesses), BufferedBytes: t.gauge(metricUsed), MemoryBytes: t.gauge(metricMemory), MemoryMaxBytes: t.gauge(metricMemoryMax),
 	}
 	if !t.measured {
 		return u

@@ -34,6 +34,7 @@ func withoutBuckets(count int) string {
 func adapter(sessions string, series ...string) string {
 	return "# TYPE slipway_adapter_sessions gauge\nslipway_adapter_sessions " + sessions + "\n" +
 		"# TYPE slipway_adapter_budget_used_bytes gauge\nslipway_adapter_budget_used_bytes 2048\n" +
+		"# TYPE slipway_adapter_server_memory_bytes gauge\nslipway_adapter_server_memory_bytes 1024\n" +
 		"# TYPE mcp_server_operation_duration_seconds histogram\n" + strings.Join(series, "")
 }
 
@@ -49,46 +50,46 @@ func TestUsage(t *testing.T) {
 				adapter("3", counted("tools/call", "", 10, 10, 10), counted("tools/call", "tool_error", 1, 1, 1)),
 				adapter("4", counted("tools/call", "", 16, 16, 16), counted("tools/call", "tool_error", 1, 3, 3)),
 			}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(4.0), ErrorRatio: new(0.25), P99Seconds: new(0.1 + 0.9*(7.92-6)/2), Sessions: new(4.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(4.0), ErrorRatio: new(0.25), P99Seconds: new(0.1 + 0.9*(7.92-6)/2), Sessions: new(4.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"two pods": {
 			[]pod{
 				{adapter("1", counted("tools/call", "", 0, 0, 0)), adapter("1", counted("tools/call", "", 2, 2, 2))},
 				{adapter("2", counted("tools/call", "timeout", 0, 0, 0)), adapter("2", counted("tools/call", "timeout", 0, 0, 2))},
 			},
-			Usage{Pods: 2, Answered: 2, CallsPerSecond: new(2.0), ErrorRatio: new(0.5), P99Seconds: new(1.0), Sessions: new(3.0), BufferedBytes: new(4096.0)},
+			Usage{Pods: 2, Answered: 2, CallsPerSecond: new(2.0), ErrorRatio: new(0.5), P99Seconds: new(1.0), Sessions: new(3.0), BufferedBytes: new(4096.0), MemoryBytes: new(2048.0)},
 		},
 		"a series that the first scrape lacks": {
 			[]pod{{adapter("1"), adapter("1", counted("prompts/get", "", 4, 4, 4))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(2.0), ErrorRatio: new(0.0), P99Seconds: new(0.099), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(2.0), ErrorRatio: new(0.0), P99Seconds: new(0.099), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"an adapter that started anew": {
 			[]pod{{adapter("9", counted("tools/call", "", 500, 900, 1000)), adapter("1", counted("tools/call", "", 0, 2, 2))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"one that started anew and has counted more since, but not in each bucket": {
 			[]pod{{adapter("9", counted("tools/call", "", 5, 5, 5)), adapter("1", counted("tools/call", "", 0, 6, 6))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(3.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(3.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"one that started anew and has no buckets": {
 			[]pod{{adapter("9", withoutBuckets(1000)), adapter("1", withoutBuckets(2))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"no calls": {
 			[]pod{{adapter("1", counted("tools/call", "", 5, 5, 5)), adapter("1", counted("tools/call", "", 5, 5, 5))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"what is no call": {
 			[]pod{{adapter("1"), adapter("1", counted("initialize", "", 5, 5, 5), counted("notifications/initialized", "", 5, 5, 5), counted("subscriptions/listen", "", 0, 0, 5))}},
-			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"a pod that answered once": {
 			[]pod{{"", adapter("1", counted("tools/call", "", 5, 5, 5))}},
-			Usage{Pods: 1, Answered: 1, Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 1, Answered: 1, Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 		"a pod that does not answer beside one that does": {
 			[]pod{{adapter("1"), adapter("1", counted("tools/call", "", 2, 2, 2))}, {adapter("1"), ""}},
-			Usage{Pods: 2, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), P99Seconds: new(0.099), Sessions: new(1.0), BufferedBytes: new(2048.0)},
+			Usage{Pods: 2, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), P99Seconds: new(0.099), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,8 @@ func adapterOf(sessions int) http.HandlerFunc {
 		fmt.Fprintf(&page, "# TYPE slipway_adapter_sessions gauge\nslipway_adapter_sessions %d\n", sessions)
 		fmt.Fprint(&page, "# TYPE slipway_adapter_sessions_limit gauge\nslipway_adapter_sessions_limit 64\n")
 		fmt.Fprintf(&page, "# TYPE slipway_adapter_budget_used_bytes gauge\nslipway_adapter_budget_used_bytes %d\n", sessions<<19)
-		fmt.Fprint(&page, "# TYPE slipway_adapter_budget_bytes gauge\nslipway_adapter_budget_bytes 33554432\n# TYPE mcp_server_operation_duration_seconds histogram\n")
+		fmt.Fprint(&page, "# TYPE slipway_adapter_server_memory_bytes gauge\nslipway_adapter_server_memory_bytes 33554432\n"+
+			"# TYPE slipway_adapter_server_memory_limit_bytes gauge\nslipway_adapter_server_memory_limit_bytes 268435456\n# TYPE mcp_server_operation_duration_seconds histogram\n")
 		for failure, fast := range map[string]int64{"": calls, "tool_error": 0} {
 			const name = "mcp_server_operation_duration_seconds"
 			labels := fmt.Sprintf(`mcp_method_name="tools/call",mcp_protocol_version="2025-11-25",error_type=%q`, failure)
