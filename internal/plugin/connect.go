@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,37 +50,57 @@ func (e *environment) connect() *cobra.Command {
 
 // serveLocally serves a server until ctx ends.
 func (e *environment) serveLocally(ctx context.Context, name string, port int, stdio bool) error {
-	api, server, err := e.server(ctx, name)
+	line, err := e.lifeline(ctx, name)
 	if err != nil {
 		return err
 	}
-	config, err := e.flags.ToRESTConfig()
-	if err != nil {
-		return err
-	}
-	line := &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1)}
 	defer line.close()
-	if line.current, err = e.openPod(ctx, api, config, server); err != nil { // a server that is not there is told at once
-		return err
-	}
-	transport := &http.Transport{DialContext: line.dial}
 	if stdio {
-		b := &bridge.Bridge{Client: &http.Client{Transport: transport}, Endpoint: endpoint}
+		b := &bridge.Bridge{Client: &http.Client{Transport: line.transport()}, Endpoint: endpoint}
 		return b.Run(ctx, e.In, e.Out)
 	}
+	local, err := listen(ctx, line.transport(), port)
+	if err != nil {
+		return err
+	}
+	defer local.close()
+	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at %s until you press Ctrl+C.\n", name, local.url)
+	return local.wait(ctx)
+}
+
+// loopback is a port of this machine that leads to a server.
+type loopback struct {
+	url    string
+	server *http.Server
+	ended  chan error // has room for why it serves no more
+}
+
+// listen serves what a transport leads to at a port of this machine; 0 is a free one.
+func listen(ctx context.Context, transport http.RoundTripper, port int) (*loopback, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return fail(exitUnexpected, "Choose another port: --port 0 picks a free one.", "listen: %w", err)
+		return nil, fail(exitUnexpected, "Choose another port: --port 0 picks a free one.", "listen: %w", err)
 	}
-	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at http://%s/mcp until you press Ctrl+C.\n", name, listener.Addr())
-	local := &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute}
-	stopped := context.AfterFunc(ctx, func() { _ = local.Close() })
-	defer stopped()
-	if err := local.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	local := &loopback{
+		url:    "http://" + listener.Addr().String() + "/mcp",
+		server: &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute},
+		ended:  make(chan error, 1),
+	}
+	go func() { local.ended <- local.server.Serve(listener) }()
+	return local, nil
+}
+
+// wait returns when ctx ends, or when the port serves no more.
+func (l *loopback) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.ended:
 		return fmt.Errorf("serve: %w", err)
 	}
-	return nil
 }
+
+func (l *loopback) close() { _ = l.server.Close() }
 
 // proxy passes every request on to the server.
 func proxy(transport http.RoundTripper) http.Handler {
@@ -139,6 +158,26 @@ type lifeline struct {
 	turn    chan struct{} // has room for the one that looks at current
 	current *link.Pod
 }
+
+// lifeline opens one. A server that is not there is told at once.
+func (e *environment) lifeline(ctx context.Context, name string) (*lifeline, error) {
+	api, server, err := e.server(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := e.flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	pod, err := e.openPod(ctx, api, config, server)
+	if err != nil {
+		return nil, err
+	}
+	return &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1), current: pod}, nil
+}
+
+// transport is for requests to the server.
+func (l *lifeline) transport() *http.Transport { return &http.Transport{DialContext: l.dial} }
 
 // patience is how long a request waits for a pod, as long as a rollout takes that needs no pull.
 const patience = 30 * time.Second
