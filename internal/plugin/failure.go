@@ -20,7 +20,7 @@ const (
 	exitUnexpected  = 1 // wrong usage, or something that the plugin does not expect
 	exitCredentials = 3 // the cluster or the server wants credentials or rights that the caller lacks
 	exitUnreachable = 4 // the cluster, Slipway or the server is not there, or not ready
-	exitTool        = 5 // the tool failed, or does not exist
+	exitTool        = 5 // the tool failed, or does not exist; or a scenario of the conformance suite failed
 )
 
 // errorBytes bounds what the plugin shows of an error: its text may come from a server.

@@ -64,7 +64,8 @@ func (e *environment) root() *cobra.Command {
 		Short: "Look at, call and look after the MCP servers of a cluster",
 		Long: "kubectl mcp shows the MCP servers that Slipway runs, and what they offer.\n\n" +
 			"Exit codes: 0 success; 1 wrong usage or an unexpected error; 3 rights or credentials are missing;\n" +
-			"4 the cluster, Slipway or the server is not there or not ready; 5 the tool failed or does not exist.",
+			"4 the cluster, Slipway or the server is not there or not ready; 5 the tool failed or does not exist,\n" +
+			"or a scenario of the conformance suite failed.",
 		SilenceErrors: true, SilenceUsage: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: e.called()},
 		Version:     version.Get().Version,
@@ -81,6 +82,8 @@ func (e *environment) root() *cobra.Command {
 		e.prompt(),
 		e.sessions(),
 		e.connect(),
+		e.inspect(),
+		e.conformance(),
 		e.logs(),
 		e.top(),
 		e.doctor(),

@@ -1,0 +1,254 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/node"
+	"github.com/slipway-mcp/slipway/internal/plugin/suite"
+	"github.com/slipway-mcp/slipway/internal/plugin/table"
+)
+
+// conformanceOptions are what the user wants to test.
+type conformanceOptions struct {
+	revision  string
+	scenarios []string
+	all       bool
+	log       string
+	verbose   bool
+}
+
+func (e *environment) conformance() *cobra.Command {
+	var options conformanceOptions
+	command := &cobra.Command{
+		Use:   "conformance NAME",
+		Short: "Run the official conformance suite against a server",
+		Long: "Run the official conformance suite against a server of the cluster, as its clients reach it. Most\n" +
+			"scenarios want tools that only a server made for the suite has; without --all or --scenario the\n" +
+			"command runs those that any server can pass. The suite comes from npm, by npx, and needs Node.js " + suite.Package.Node.String() + ".\n" +
+			"The exit code is 5 if a scenario fails.",
+		Example: "  kubectl mcp conformance tickets\n  kubectl mcp conformance tickets --requirements 2025-11-25 --scenario tools-list --scenario ping",
+		Args:    atLeast(1, "name a server, as in kubectl mcp conformance tickets"),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := e.checkConformance(command.Context(), options); err != nil {
+				return err
+			}
+			return e.testConformance(command.Context(), args[0], options)
+		},
+	}
+	command.Flags().StringVar(&options.revision, "requirements", "",
+		"protocol `revision`: "+strings.Join(suite.Revisions, " or ")+"; without it, the newest of them that the server serves")
+	command.Flags().StringArrayVar(&options.scenarios, "scenario", nil, "`name` of a scenario to run; may be repeated")
+	command.Flags().BoolVar(&options.all, "all", false, "run every scenario that the revision requires")
+	command.Flags().StringVar(&options.log, "log", "", "`file` to write everything to that the suite says")
+	command.Flags().BoolVarP(&options.verbose, "verbose", "v", false, "show everything that the suite says, on standard error")
+	e.outputFlag(command, "json or yaml")
+	return command
+}
+
+// checkConformance refuses what cannot run, before anything does.
+func (e *environment) checkConformance(ctx context.Context, options conformanceOptions) error {
+	if err := e.checkOutput(outputJSON, outputYAML); err != nil {
+		return err
+	}
+	if options.revision != "" && !slices.Contains(suite.Revisions, options.revision) {
+		return fail(exitUnexpected, "Use one of: "+strings.Join(suite.Revisions, ", "), "the suite has no requirements of revision %q", options.revision)
+	}
+	if options.all && len(options.scenarios) > 0 {
+		return fail(exitUnexpected, "Leave out one of them.", "--all runs every scenario, and --scenario only some")
+	}
+	return needNode(ctx, suite.Package)
+}
+
+func (e *environment) testConformance(ctx context.Context, name string, options conformanceOptions) (err error) {
+	line, err := e.lifeline(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer line.close()
+	sessions := &openSessions{RoundTripper: line.transport()}
+	local, err := listen(ctx, sessions, 0)
+	if err != nil {
+		return err
+	}
+	defer local.close()
+	log, done, err := e.suiteLog(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	tested := suite.Suite{Endpoint: local.url, Revision: options.revision, Log: log}
+	if tested.Revision == "" && len(options.scenarios) == 0 {
+		tested.Revision = newestRevision(line.server)
+	}
+	_, _ = fmt.Fprintf(e.ErrOut, "Running %s. The first time, npx downloads it.\n", suite.Package)
+	names, err := scenariosOf(ctx, tested, line.server, options)
+	if err != nil {
+		return err
+	}
+	var results []suite.Result
+	for i, scenario := range names {
+		result, err := tested.Run(ctx, scenario)
+		sessions.end(ctx)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(e.ErrOut, "%d/%d %s %s\n", i+1, len(names), scenario, result.Result)
+		results = append(results, result)
+	}
+	return e.printConformance(tested.Revision, results)
+}
+
+// suiteLog is where the suite's own words go.
+func (e *environment) suiteLog(options conformanceOptions) (log io.Writer, done func() error, err error) {
+	writers, ends := []io.Writer{}, []func() error{}
+	if options.verbose {
+		shown := node.Harmless(e.ErrOut)
+		writers, ends = append(writers, shown), append(ends, shown.Flush)
+	}
+	if options.log != "" {
+		file, err := os.Create(options.log)
+		if err != nil {
+			return nil, nil, fail(exitUnexpected, "Name a file that you can write: --log FILE", "write the log: %w", err)
+		}
+		writers, ends = append(writers, file), append(ends, file.Close)
+	}
+	return io.MultiWriter(writers...), func() error {
+		var problems []error
+		for _, end := range ends {
+			problems = append(problems, end())
+		}
+		return errors.Join(problems...)
+	}, nil
+}
+
+// newestRevision is the newest that the suite has requirements for and the server serves.
+func newestRevision(server *mcpv1alpha1.MCPServer) string {
+	for _, revision := range slices.Backward(suite.Revisions) {
+		if slices.Contains(server.Status.ProtocolVersions, revision) {
+			return revision
+		}
+	}
+	return suite.Revisions[0]
+}
+
+// scenariosOf are the names of the scenarios to run.
+func scenariosOf(ctx context.Context, tested suite.Suite, server *mcpv1alpha1.MCPServer, options conformanceOptions) ([]string, error) {
+	if options.all {
+		return tested.Scenarios(ctx, tested.Revision)
+	}
+	if len(options.scenarios) == 0 {
+		return suite.ForAll(tested.Revision, offersOf(server)), nil
+	}
+	known, err := tested.Scenarios(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range options.scenarios {
+		if !slices.Contains(known, name) {
+			return nil, fail(exitUnexpected, "See all: "+suite.Package.CommandLine("list", "--server"), "the suite has no scenario %q for servers", name)
+		}
+	}
+	return options.scenarios, nil
+}
+
+// offersOf is what the catalog says that a server offers.
+func offersOf(server *mcpv1alpha1.MCPServer) suite.Offers {
+	if server.Status.Catalog == nil {
+		return suite.Offers{}
+	}
+	counts := server.Status.Catalog.Counts
+	return suite.Offers{Tools: counts.Tools > 0, Resources: counts.Resources > 0, Prompts: counts.Prompts > 0}
+}
+
+// printConformance prints what came of the scenarios, and fails if one of them failed.
+func (e *environment) printConformance(revision string, results []suite.Result) error {
+	counts := map[string]int{}
+	var rows []table.Row
+	for _, result := range results {
+		counts[result.Result]++
+		rows = append(rows, table.Row{Cells: []string{result.Scenario, result.Result, result.FailedCheck}, Bad: result.Result == suite.Failed})
+		if result.Message != "" {
+			rows = append(rows, table.Row{Note: result.Message, Bad: true})
+		}
+	}
+	value := struct {
+		Suite    string         `json:"suite"`
+		Revision string         `json:"revision,omitempty"`
+		Items    []suite.Result `json:"items"`
+	}{suite.Package.String(), revision, results}
+	printed, err := e.printValue(value, nil)
+	if err == nil && !printed {
+		err = table.Print(e.Out, e.Screen, []string{"SCENARIO", "RESULT", "FIRST FAILED CHECK"}, rows)
+	}
+	switch run := counts[suite.Passed] + counts[suite.Failed]; {
+	case err != nil:
+		return err
+	case counts[suite.Failed] > 0:
+		return fail(exitTool, "See everything that the suite says: --log FILE", "%d of %d scenarios failed", counts[suite.Failed], run)
+	case run == 0:
+		return fail(exitUnexpected, "Choose another revision: --requirements "+strings.Join(suite.Revisions, " or "), "revision %s has none of these scenarios", revision)
+	}
+	return nil
+}
+
+// openSessions notes the sessions that clients open, and ends those that they leave behind: each would
+// keep its place until it has been idle for long.
+type openSessions struct {
+	http.RoundTripper
+	mu  sync.Mutex
+	ids map[string]struct{}
+}
+
+const sessionHeader = "Mcp-Session-Id"
+
+// RoundTrip implements http.RoundTripper.
+func (s *openSessions) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := s.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id := response.Header.Get(sessionHeader); id != "" && response.StatusCode == http.StatusOK {
+		if s.ids == nil {
+			s.ids = map[string]struct{}{}
+		}
+		s.ids[id] = struct{}{}
+	}
+	return response, nil
+}
+
+// takesToEnd is how long all sessions have to end.
+const takesToEnd = 10 * time.Second
+
+// end ends all sessions, as well as it can. A session that a client has ended is unknown to the server.
+func (s *openSessions) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takesToEnd)
+	defer cancel()
+	s.mu.Lock()
+	ids := s.ids
+	s.ids = nil
+	s.mu.Unlock()
+	for id := range ids {
+		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, endpoint, nil)
+		if err != nil {
+			return
+		}
+		request.Header.Set(sessionHeader, id)
+		if response, err := s.RoundTripper.RoundTrip(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-mcp/slipway/internal/plugin/inspector"
+	"github.com/slipway-mcp/slipway/internal/plugin/node"
+)
+
+// inspectOptions are how the user wants to inspect a server.
+type inspectOptions struct {
+	port               int
+	commandLine, opens bool
+}
+
+func (e *environment) inspect() *cobra.Command {
+	var options inspectOptions
+	command := &cobra.Command{
+		Use:   "inspect NAME [-- ARGUMENT...]",
+		Short: "Look at a server with the official MCP Inspector",
+		Long: "Serve a server of the cluster at a port of this machine, as connect does, start the official MCP\n" +
+			"Inspector, and print the link at which it shows the server. Both end when you press Ctrl+C. The\n" +
+			"Inspector comes from npm, by npx. Without Node.js, the command says how to start it elsewhere.\n" +
+			"With --cli, the Inspector does what the arguments say, on standard output, and ends.",
+		Example: "  kubectl mcp inspect tickets\n  kubectl mcp inspect tickets --cli -- --method tools/call --tool-name find --tool-arg query=printer",
+		Args:    atLeast(1, "name a server, as in kubectl mcp inspect tickets"),
+		RunE: func(command *cobra.Command, args []string) error {
+			switch {
+			case options.commandLine && options.opens:
+				return fail(exitUnexpected, "Leave out one of them.", "--cli has no page that --open could open")
+			case options.commandLine:
+				return e.inspectByArguments(command.Context(), args[0], options.port, args[1:])
+			case len(args) > 1:
+				return fail(exitUnexpected, "See kubectl mcp inspect --help", "arguments of the Inspector need --cli")
+			}
+			return e.inspectInBrowser(command.Context(), args[0], options)
+		},
+	}
+	command.Flags().IntVar(&options.port, "port", 0, "port of this machine for the server; 0 picks a free one")
+	command.Flags().BoolVar(&options.commandLine, "cli", false, "run the Inspector without its page, with the arguments behind --; none are --method tools/list")
+	command.Flags().BoolVar(&options.opens, "open", false, "open the link in your browser")
+	return command
+}
+
+// inspectInBrowser serves a server and an Inspector until ctx ends.
+func (e *environment) inspectInBrowser(ctx context.Context, name string, options inspectOptions) error {
+	line, err := e.lifeline(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer line.close()
+	local, err := listen(ctx, line.transport(), options.port)
+	if err != nil {
+		return err
+	}
+	defer local.close()
+	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at %s until you press Ctrl+C.\n", name, local.url)
+	if err := node.Check(ctx, inspector.Package); err != nil {
+		return e.inspectElsewhere(ctx, local, err)
+	}
+	_, _ = fmt.Fprintf(e.ErrOut, "Starting %s. The first time, npx downloads it.\n", inspector.Package)
+	return e.serveInspector(ctx, local, options.opens)
+}
+
+// inspectElsewhere serves a server until ctx ends, for an Inspector that the user starts.
+func (e *environment) inspectElsewhere(ctx context.Context, local *loopback, cause error) error {
+	if _, isUnfit := errors.AsType[*node.UnfitError](cause); !isUnfit {
+		return cause
+	}
+	token := inspector.NewToken()
+	_, _ = fmt.Fprintf(e.ErrOut, "The Inspector does not start here: %v.\nStart it yourself, where %s leads to this machine:\n  %s\nThen open this link:\n",
+		cause, local.url, inspector.CommandLine(token))
+	if _, err := fmt.Fprintln(e.Out, inspector.Link(inspector.DefaultPage, token, local.url)); err != nil {
+		return err
+	}
+	return local.wait(ctx)
+}
+
+// serveInspector runs the Inspector until ctx ends.
+func (e *environment) serveInspector(ctx context.Context, local *loopback, opens bool) (err error) {
+	output := node.Harmless(e.ErrOut)
+	started, err := inspector.Start(ctx, local.url, output)
+	if ctx.Err() != nil && err != nil {
+		return nil // the user has had enough
+	}
+	if err != nil {
+		return fail(exitUnexpected, "See what npx says above. Does this work? "+inspector.Package.CommandLine("--version"), "%w", err)
+	}
+	defer func() { err = errors.Join(err, started.Close(), output.Flush()) }()
+	if _, err := fmt.Fprintln(e.Out, started.Link); err != nil {
+		return err
+	}
+	if opens {
+		if err := openBrowser(ctx, started.Link); err != nil {
+			_, _ = fmt.Fprintf(e.ErrOut, "Open the link yourself: %v.\n", err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-local.ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-started.Done():
+		if ctx.Err() != nil { // which has ended it
+			return nil
+		}
+		return fail(exitUnexpected, "See what it says above.", "the Inspector ended by itself")
+	}
+}
+
+// inspectByArguments runs the Inspector once. Its exit code becomes ours, and has the same meaning.
+func (e *environment) inspectByArguments(ctx context.Context, name string, port int, args []string) (err error) {
+	if err := needNode(ctx, inspector.Package); err != nil {
+		return err
+	}
+	line, err := e.lifeline(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer line.close()
+	local, err := listen(ctx, line.transport(), port)
+	if err != nil {
+		return err
+	}
+	defer local.close()
+	streams, errOut := node.Streams{Out: e.Out}, node.Harmless(e.ErrOut)
+	streams.ErrOut = errOut
+	defer func() { err = errors.Join(err, errOut.Flush()) }()
+	if e.Screen.IsTerminal {
+		out := node.Harmless(e.Out)
+		defer func() { err = errors.Join(err, out.Flush()) }()
+		streams.Out = out
+	}
+	code, err := inspector.CommandLineMode(ctx, local.url, streams, args...)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	case code != exitOK:
+		return fail(code, "See what it says above.", "the Inspector ended with exit code %d", code)
+	}
+	return nil
+}
+
+// needNode fails if a package cannot run here.
+func needNode(ctx context.Context, of node.Package) error {
+	err := node.Check(ctx, of)
+	if unfit, ok := errors.AsType[*node.UnfitError](err); ok {
+		return fail(exitUnexpected, "Install Node.js from https://nodejs.org, and put it on your PATH.", "%w", unfit)
+	}
+	return err
+}
+
+// openBrowser opens a page in the browser of the user.
+func openBrowser(ctx context.Context, link string) error {
+	program := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
+	if program == nil {
+		program = []string{"xdg-open"}
+	}
+	if err := exec.CommandContext(ctx, program[0], append(program[1:], link)...).Run(); err != nil { //nolint:gosec // the link is our own, and no shell reads it
+		return fmt.Errorf("run %s: %w", program[0], err)
+	}
+	return nil
+}
