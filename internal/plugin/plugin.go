@@ -9,10 +9,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
@@ -113,6 +115,7 @@ func (e *environment) outputFlag(command *cobra.Command, formats string) {
 
 // client is one with the caller's own rights.
 func (e *environment) client() (client.Client, error) {
+	log.SetLogger(logr.Discard()) // or the library complains on the terminal, after half a minute
 	config, err := e.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fail(exitUnexpected, "Check your kubeconfig: kubectl config view", "read the kubeconfig: %w", err)

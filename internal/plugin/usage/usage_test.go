@@ -196,7 +196,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{metricCalls, metricSessions, metricLimit, metricInFlight, metricProcesses, metricUsed, metricBudget, labelMethod, labelError} {
+	for _, name := range []string{metricCalls, metricSessions, metricLimit, metricInFlight, metricProcesses, metricUsed, metricMemory, metricMemoryMax, labelMethod, labelError} {
 		if !bytes.Contains(page, []byte("`"+name+"`")) {
 			t.Errorf("docs/adapter.md does not have %s", name)
 		}

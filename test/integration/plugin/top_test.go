@@ -92,7 +92,7 @@ func TestTop(t *testing.T) {
 		delete(item, "callsPerSecond")
 		want := map[string]any{
 			"namespace": namespace, "name": "tickets", "pods": 2.0, "answered": 2.0, "errorRatio": 0.5, "p99Seconds": 0.1 + 0.2*0.98,
-			"sessions": 7.0, "sessionsLimit": 128.0, "bufferedBytes": 7.0 * (1 << 19), "bufferMaxBytes": 64.0 * (1 << 20),
+			"sessions": 7.0, "sessionsLimit": 128.0, "bufferedBytes": 7.0 * (1 << 19), "memoryBytes": 64.0 * (1 << 20), "memoryLimitBytes": 512.0 * (1 << 20),
 		}
 		if diff := cmp.Diff(want, item, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
