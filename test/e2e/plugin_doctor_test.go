@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -73,7 +74,11 @@ func brokenServers() []brokenServer {
 			repairSpec: echo,
 		},
 		{
-			name: "wrong-port", spec: func(s *spec) { serveHTTP(s); overHTTP(3001)(s) }, cause: "127.0.0.1:3001", fix: reason.CheckPort.Sentence(),
+			name: "wrong-port", spec: func(s *spec) {
+				serveHTTP(s)
+				overHTTP(3001)(s)
+				s.Session.StartTimeout = &metav1.Duration{Duration: 5 * time.Second} // until then it is starting
+			}, cause: "127.0.0.1:3001", fix: reason.CheckPort.Sentence(),
 			repairSpec: overHTTP(3000),
 		},
 		{
