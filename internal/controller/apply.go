@@ -63,10 +63,10 @@ func (r *Reconciler) apply(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	if err := r.createSessionsSecret(ctx, s); err != nil {
+	if err := r.applyCatalog(ctx, s); err != nil {
 		return err
 	}
-	return r.applyCatalog(ctx, s)
+	return r.createSessionsSecret(ctx, s)
 }
 
 func (r *Reconciler) applyAll(ctx context.Context, s *state) error {

@@ -88,6 +88,12 @@ func (r *Reconciler) createSessionsSecret(ctx context.Context, s *state) error {
 		secret = &corev1.Secret{}
 		err = r.Live.Get(ctx, s.in(workload.SessionsSecretName(s.server)), secret)
 	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // a quota, or a policy
+		r.warnOnce(s, reasonSessionsConflict, actionReconcile, fmt.Sprintf("the API server refuses Secret %s, so kubectl mcp sessions does not work: %s",
+			workload.SessionsSecretName(s.server), err))
+		s.again(invalidRecheck)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("create Secret %s: %w", s.in(workload.SessionsSecretName(s.server)), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -27,8 +28,8 @@ func (e *environment) printClient(name, server string, port int) error {
 	start := []string{cmp.Or(e.name, usualName), "connect", "--context", cmp.Or(*e.flags.Context, raw.CurrentContext), "-n", namespace, server, "--stdio"}
 	clients := map[string]func() (string, error){
 		"claude-code": func() (string, error) {
-			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", server, strings.Join(start, " ")) +
-				fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, server, port, server, at), nil
+			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", shellWords([]string{server}), shellWords(start)) +
+				fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, shellWords([]string{server}), port, shellWords([]string{server}), at), nil
 		},
 		"claude-desktop": func() (string, error) {
 			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
@@ -60,4 +61,17 @@ func (e *environment) configuration(file, list, server string, entry map[string]
 	}
 	_, err = fmt.Fprintf(e.ErrOut, "For %s:\n", file)
 	return string(encoded) + "\n", err
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// shellWords are words as a POSIX shell reads them. The name of a context can have any character.
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		if quoted[i] = word; !plainWord.MatchString(word) {
+			quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
 }

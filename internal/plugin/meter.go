@@ -15,15 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/plugin/link"
 	"github.com/slipway-mcp/slipway/internal/plugin/usage"
 	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 const (
-	// scrapePatience is how long a pod may take to answer. A scrape takes some milliseconds.
-	scrapePatience = 4 * time.Second
-	podsAtATime    = 16
 	// mostLinks bounds how many pods stay connected between two looks: a process may have 256 files open on
 	// some systems. With more pods, each look connects anew.
 	mostLinks = 64
@@ -77,22 +75,15 @@ func (e *environment) newMeter() (*meter, error) {
 func (m *meter) measure(ctx context.Context, pods []corev1.Pod, again bool) error {
 	m.forget(pods)
 	answers := make([]answer, len(pods))
-	turn := make(chan struct{}, podsAtATime)
-	var asking sync.WaitGroup
-	for i := range pods {
+	eachPod(pods, func(i int) {
 		last := m.answers[pods[i].UID]
 		if last.err != nil && !again {
 			answers[i] = last
-			continue
+			return
 		}
-		turn <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-turn }()
-			said, err := m.scrape(ctx, &pods[i], len(pods) <= mostLinks)
-			answers[i] = answer{before: last.now, now: said, err: err}
-		})
-	}
-	asking.Wait()
+		said, err := m.scrape(ctx, &pods[i], len(pods) <= mostLinks)
+		answers[i] = answer{before: last.now, now: said, err: err}
+	})
 	m.answers = map[types.UID]answer{}
 	for i := range pods {
 		m.answers[pods[i].UID] = answers[i]
@@ -125,21 +116,21 @@ func (m *meter) drop(uid types.UID) {
 
 // scrape reads the metrics of a pod. The connection stays open for the next time if it is to be kept.
 func (m *meter) scrape(ctx context.Context, pod *corev1.Pod, keep bool) (said *usage.Scrape, err error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapePatience)
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
 	defer cancel()
 	defer func() {
 		if err != nil || !keep {
 			m.drop(pod.UID)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %s", scrapePatience)
+			err = fmt.Errorf("no answer within %s", podPatience)
 		}
 	}()
 	open, err := m.wire(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1"+adapterapi.PathMetrics, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +158,7 @@ func (m *meter) wire(ctx context.Context, pod *corev1.Pod) (*wire, error) {
 		return open, nil
 	}
 	m.drop(pod.UID)
-	opened, err := openWithin(ctx, m.config, client.ObjectKeyFromObject(pod))
+	opened, err := link.Open(ctx, m.config, client.ObjectKeyFromObject(pod))
 	if err != nil {
 		return nil, unconnected{err}
 	}
@@ -176,30 +167,6 @@ func (m *meter) wire(ctx context.Context, pod *corev1.Pod) (*wire, error) {
 	defer m.mu.Unlock()
 	m.links[pod.UID] = open
 	return open, nil
-}
-
-// openWithin connects to a pod while ctx lasts. The library knows no contexts: what it is late with is closed.
-func openWithin(ctx context.Context, config *rest.Config, name types.NamespacedName) (*link.Pod, error) {
-	type result struct {
-		pod *link.Pod
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		pod, err := link.Open(config, name)
-		done <- result{pod, err}
-	}()
-	select {
-	case opened := <-done:
-		return opened.pod, opened.err
-	case <-ctx.Done():
-		go func() {
-			if late := <-done; late.pod != nil {
-				_ = late.pod.Close()
-			}
-		}()
-		return nil, ctx.Err()
-	}
 }
 
 // checkRights says of pods that could not be reached whether a right is missing. It fails if one is and

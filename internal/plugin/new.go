@@ -23,8 +23,9 @@ func (e *environment) create() *cobra.Command {
 	var request manifest.Request
 	var port, replicas int32
 	command := &cobra.Command{
-		Use:   "new NAME --image IMAGE --transport TRANSPORT [flags] [-- COMMAND ARGS...]",
-		Short: "Print the manifest of a new server",
+		ValidArgsFunction: cobra.NoFileCompletions, // the name is a new one
+		Use:               "new NAME --image IMAGE --transport TRANSPORT [flags] [-- COMMAND ARGS...]",
+		Short:             "Print the manifest of a new server",
 		Long: "Print an MCPServer, and a Secret to fill in if there are secret variables. Nothing is applied. On a terminal\n" +
 			"the command asks for what is missing. The words after -- are the command and its arguments; with --package they\n" +
 			"are arguments only. As in a pod, $(NAME) in them stands for a variable.",

@@ -219,7 +219,7 @@ func (f *forwarding) open(ctx context.Context, name types.NamespacedName) (io.Re
 	if err := f.denied[name.Namespace]; err != nil {
 		return nil, err
 	}
-	pod, err := link.Open(f.config, name)
+	pod, err := link.Open(ctx, f.config, name)
 	if err != nil {
 		if missing := f.missingRight(ctx, f.api, name.Namespace, err); explain(missing).code == exitCredentials {
 			f.denied[name.Namespace] = apierrors.NewForbidden(corev1.Resource("pods/portforward"), name.Name, missing)

@@ -12,14 +12,17 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/plugin/link"
 	"github.com/slipway-mcp/slipway/internal/plugin/sessions"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -69,15 +72,12 @@ func (e *environment) showSessions(ctx context.Context, name string) error {
 	if err := e.checkOutput(outputJSON, outputYAML, outputName, outputWide); err != nil {
 		return err
 	}
-	admins, err := e.openAdmins(ctx, name)
+	admins, err := e.askAdmins(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer admins.close()
-	found, err := admins.list(ctx)
-	if err != nil {
-		return err
-	}
+	found := admins.list()
 	var names []string
 	for i := range found {
 		names = append(names, found[i].name())
@@ -124,15 +124,12 @@ func seconds(number float64) string {
 }
 
 func (e *environment) endSessions(ctx context.Context, name string, wanted []string) error {
-	admins, err := e.openAdmins(ctx, name)
+	admins, err := e.askAdmins(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer admins.close()
-	found, err := admins.list(ctx)
-	if err != nil {
-		return err
-	}
+	found := admins.list()
 	var chosen []openSession
 	for _, word := range wanted { // all of them are known before one ends
 		session, err := chooseSession(found, word, name)
@@ -142,9 +139,8 @@ func (e *environment) endSessions(ctx context.Context, name string, wanted []str
 		chosen = append(chosen, session)
 	}
 	for i := range chosen {
-		err := admins.of(chosen[i].Pod).End(ctx, chosen[i].Number)
-		if err != nil && !errors.Is(err, sessions.ErrUnknown) { // a session that ended meanwhile has ended
-			return e.explainSessions(err, admins.server, chosen[i].Pod)
+		if err := admins.end(ctx, &chosen[i]); err != nil {
+			return err
 		}
 		if _, err := fmt.Fprintf(e.Out, "session %s ended\n", chosen[i].name()); err != nil {
 			return err
@@ -177,17 +173,21 @@ func chooseSession(found []openSession, word, server string) (openSession, error
 type admins struct {
 	*environment
 	server *mcpv1alpha1.MCPServer
-	pods   []podAdmin
+	pods   []corev1.Pod
+	of     []podAdmin // in the order of the pods
 }
 
+// podAdmin is the admin port of a pod, and the sessions there or why they are not known.
 type podAdmin struct {
 	*sessions.Admin
-	name  string
-	close func()
+	link     *link.Pod
+	sessions []adapterapi.SessionInfo
+	err      error
 }
 
-// openAdmins connects to all pods of a server that serve. It needs the Secret with the key for sessions.
-func (e *environment) openAdmins(ctx context.Context, name string) (*admins, error) {
+// askAdmins asks all pods of a server that serve for their sessions. It needs the Secret with the key for
+// sessions, and fails if no pod answers.
+func (e *environment) askAdmins(ctx context.Context, name string) (*admins, error) {
 	api, server, err := e.server(ctx, name)
 	if err != nil {
 		return nil, err
@@ -204,14 +204,25 @@ func (e *environment) openAdmins(ctx context.Context, name string) (*admins, err
 	if err != nil {
 		return nil, err
 	}
-	opened := &admins{environment: e, server: server}
-	for i := range pods {
-		if err := opened.open(ctx, api, config, &pods[i], key); err != nil {
-			opened.close()
-			return nil, err
-		}
+	a := &admins{environment: e, server: server, pods: pods, of: make([]podAdmin, len(pods))}
+	eachPod(pods, func(i int) { a.of[i] = e.askAdmin(ctx, api, config, &pods[i], key) })
+	if answered := slices.ContainsFunc(a.of, func(p podAdmin) bool { return p.err == nil }); !answered {
+		defer a.close()
+		return nil, a.explain(0)
 	}
-	return opened, nil
+	return a, nil
+}
+
+// askAdmin asks a pod for its sessions.
+func (e *environment) askAdmin(ctx context.Context, api client.Client, config *rest.Config, pod *corev1.Pod, key adapterapi.SessionsKey) (p podAdmin) {
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	if p.link, p.err = e.openLink(ctx, api, config, pod); p.err != nil {
+		return p
+	}
+	p.Admin = &sessions.Admin{Client: p.link.Client(mcpv1alpha1.AdapterAdminPort), Key: key, PodUID: string(pod.UID), Now: time.Now}
+	p.sessions, p.err = p.List(ctx)
+	return p
 }
 
 // sessionsKey reads the key for sessions of a server.
@@ -229,6 +240,9 @@ func (e *environment) sessionsKey(ctx context.Context, api client.Client, server
 			return adapterapi.SessionsKey{}, err
 		}
 	}
+	if !metav1.IsControlledBy(secret, server) {
+		return adapterapi.SessionsKey{}, fail(exitUnreachable, "Give one of the two another name.", "Secret %s does not belong to MCPServer %s, so it is not the key for its sessions", name.Name, server.Name)
+	}
 	key, err := adapterapi.ParseSessionsKey(string(secret.Data[adapterapi.SessionsKeyEntry]))
 	if err != nil {
 		return key, fail(exitUnexpected, "Delete the Secret. The operator makes it again.", "read Secret %s: %w", name.Name, err)
@@ -236,51 +250,55 @@ func (e *environment) sessionsKey(ctx context.Context, api client.Client, server
 	return key, nil
 }
 
-func (a *admins) open(ctx context.Context, api client.Client, config *rest.Config, pod *corev1.Pod, key adapterapi.SessionsKey) error {
-	link, err := a.openLink(ctx, api, config, pod)
-	if err != nil {
-		return err
-	}
-	a.pods = append(a.pods, podAdmin{
-		Admin: &sessions.Admin{Client: link.Client(mcpv1alpha1.AdapterAdminPort), Key: key, PodUID: string(pod.UID), Now: time.Now},
-		name:  pod.Name, close: func() { _ = link.Close() },
-	})
-	return nil
-}
-
 func (a *admins) close() {
-	for i := range a.pods {
-		a.pods[i].close()
+	for i := range a.of {
+		if a.of[i].link != nil {
+			_ = a.of[i].link.Close()
+		}
 	}
 }
 
-func (a *admins) of(pod string) *sessions.Admin {
-	return a.pods[slices.IndexFunc(a.pods, func(p podAdmin) bool { return p.name == pod })].Admin
-}
-
-// list lists the sessions of all pods.
-func (a *admins) list(ctx context.Context) ([]openSession, error) {
+// list returns the sessions of all pods that answered, and names the others on standard error.
+func (a *admins) list() []openSession {
 	found := []openSession{}
-	for i := range a.pods {
-		ofPod, err := a.pods[i].List(ctx)
-		if err != nil {
-			return nil, a.explainSessions(err, a.server, a.pods[i].name)
+	for i := range a.of {
+		if a.of[i].err != nil {
+			failed := explain(a.explain(i))
+			_, _ = fmt.Fprintln(a.ErrOut, text.Line(failed.Error()+". "+failed.next, noteBytes))
+			continue
 		}
-		for _, info := range ofPod {
-			found = append(found, openSession{a.pods[i].name, info})
+		for _, info := range a.of[i].sessions {
+			found = append(found, openSession{a.pods[i].Name, info})
 		}
 	}
-	return found, nil
+	return found
 }
 
-// explainSessions says what a user can do about an error of an admin port.
-func (e *environment) explainSessions(err error, server *mcpv1alpha1.MCPServer, pod string) error {
-	code, next := exitUnreachable, "See why: kubectl mcp doctor "+server.Name
-	switch {
-	case errors.Is(err, sessions.ErrKey):
-		code, next = exitCredentials, "Delete Secret "+workload.SessionsSecretName(server)+": the operator makes it again, with the server's key of now."
-	case errors.Is(err, sessions.ErrOld):
-		next = "Render the pods again: kubectl mcp refresh " + server.Name
+// end ends a session.
+func (a *admins) end(ctx context.Context, session *openSession) error {
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	i := slices.IndexFunc(a.pods, func(pod corev1.Pod) bool { return pod.Name == session.Pod })
+	if a.of[i].err = a.of[i].End(ctx, session.Number); a.of[i].err == nil || errors.Is(a.of[i].err, sessions.ErrUnknown) {
+		return nil // a session that ended meanwhile has ended
 	}
-	return fail(code, next, "ask the adapter of pod %s: %w", pod, err)
+	return a.explain(i)
+}
+
+// explain says what a user can do about the error of a pod.
+func (a *admins) explain(i int) error {
+	err := a.of[i].err
+	if known, ok := errors.AsType[*failure](err); ok {
+		return known
+	}
+	code, next := exitUnreachable, "See why: kubectl mcp doctor "+a.server.Name
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %s", podPatience)
+	case errors.Is(err, sessions.ErrKey):
+		code, next = exitCredentials, "Delete Secret "+workload.SessionsSecretName(a.server)+": the operator makes it again, with the server's key of now."
+	case errors.Is(err, sessions.ErrOld):
+		next = "Render the pods again: kubectl mcp refresh " + a.server.Name
+	}
+	return fail(code, next, "ask the adapter of pod %s: %w", a.pods[i].Name, err)
 }

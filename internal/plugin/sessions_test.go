@@ -76,3 +76,15 @@ func TestChooseSession(t *testing.T) {
 		}
 	}
 }
+
+// What is printed for a shell means what it says there.
+func TestShellWords(t *testing.T) {
+	for want, words := range map[string][]string{
+		"mcp connect --context arn:aws:eks:eu/x@y -n a b": {"mcp", "connect", "--context", "arn:aws:eks:eu/x@y", "-n", "a", "b"},
+		`'my context' '$(rm -rf)' 'it'\''s' ''`:           {"my context", "$(rm -rf)", "it's", ""},
+	} {
+		if got := shellWords(words); got != want {
+			t.Errorf("%q: %s, want %s", words, got, want)
+		}
+	}
+}

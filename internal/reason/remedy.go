@@ -15,7 +15,7 @@ const (
 	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have credentials"
 	SkipRegistry     Remedy = "set spec.command, so that the operator need not ask the registry"
 	DeleteOther      Remedy = "delete it, or give the MCPServer another name"
-	DeleteKeys       Remedy = "delete it, and new ones are made"
+	DeleteKeys       Remedy = "delete it and the Secret NAME-sessions, and the operator makes new ones"
 
 	CorrectImage     Remedy = "correct spec.image"
 	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"
@@ -42,7 +42,7 @@ const (
 	LetManagerIn Remedy = "if a NetworkPolicy is in the way, let the operator's namespace in at the ports 16270 and 16271"
 )
 
-// remedies are all of them. A remedy that another one begins with comes after it.
+// remedies are all of them.
 var remedies = []Remedy{
 	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys,
 	CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter, CorrectImage,
@@ -68,16 +68,28 @@ func anyOf(choices ...Remedy) string {
 // Split takes the remedy out of the message of a condition: it returns what is the case, and what to do.
 // If the message has no remedy, the advice is that for its reason.
 func Split(reason, message string) (what, advice string) {
-	for _, remedy := range remedies {
-		before, after, found := strings.Cut(message, string(remedy))
-		if !found {
-			continue
-		}
-		before, after = strings.TrimRight(before, ";: "), strings.TrimLeft(after, ";,: ")
-		if after != "" {
-			before += "; " + strings.TrimPrefix(after, "and ")
-		}
-		return before, remedy.Sentence()
+	at, remedy := lastRemedy(message)
+	if remedy == "" {
+		return message, AdviceForReady(reason)
 	}
-	return message, AdviceForReady(reason)
+	before, after := strings.TrimRight(message[:at], ";: "), strings.TrimLeft(message[at+len(remedy):], ";,: ")
+	if after != "" {
+		before += "; " + strings.TrimPrefix(after, "and ")
+	}
+	return before, remedy.Sentence()
+}
+
+// lastRemedy finds the last remedy of a message, and of two at the same place the longer. What a server
+// wrote comes earlier in a message, and may have the words of a remedy, too.
+func lastRemedy(message string) (at int, found Remedy) {
+	for _, remedy := range remedies {
+		for _, mark := range []string{"; ", ": "} {
+			i := strings.LastIndex(message, mark+string(remedy)) + len(mark)
+			if i < len(mark) || i < at || i == at && len(remedy) < len(found) {
+				continue
+			}
+			at, found = i, remedy
+		}
+	}
+	return at, found
 }

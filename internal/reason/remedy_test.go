@@ -17,6 +17,8 @@ func TestSplit(t *testing.T) {
 		"in the middle":     {mcpv1alpha1.ReasonServerExits, "exit code 1; raise spec.resources.limits.memory; see kubectl logs a", "exit code 1; see kubectl logs a", "Raise spec.resources.limits.memory."},
 		"with a tail":       {mcpv1alpha1.ReasonServerSilent, "silent; check that it speaks what spec.transport says, and see kubectl logs a", "silent; see kubectl logs a", "Check that it speaks what spec.transport says."},
 		"the longer of two": {mcpv1alpha1.ReasonServerIncompatible, "HTTP 404; " + string(CheckEndpoint), "HTTP 404", CheckEndpoint.Sentence()},
+		"of a server, too":  {mcpv1alpha1.ReasonServerExits, "it wrote: x; " + string(DeleteOther) + "; " + string(CorrectServer) + "; see y", "it wrote: x; " + string(DeleteOther) + "; see y", CorrectServer.Sentence()},
+		"of a server alone": {mcpv1alpha1.ReasonReferenceNotFound, "Secret x" + string(DeleteOther), "Secret x" + string(DeleteOther), "Create it, or mark it optional."},
 		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create it, or mark it optional."},
 		"nothing to do":     {mcpv1alpha1.ReasonVerified, "fine", "fine", ""},
 	} {

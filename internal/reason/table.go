@@ -44,7 +44,7 @@ func accepted() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonNameConflict}, "False, Stalled",
 			"an object of that name belongs to another owner, or the Secret holds no key",
-			anyOf(DeleteOther, DeleteKeys),
+			anyOf(DeleteOther) + " If it is the Secret NAME-keys: " + anyOf(DeleteKeys),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonProgressing, mcpv1alpha1.ReasonImageUnresolved, mcpv1alpha1.ReasonRetrying}, "Unknown, Reconciling",

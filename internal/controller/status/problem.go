@@ -155,11 +155,11 @@ func (u unreadyPod) server() *problem {
 		text := "the server cannot be started: " + cmp.Or(brief(end.Message), end.Reason) + "; " + string(reason.CheckCommand)
 		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	default:
-		text := "the server's container ended: " + exit(end, reason.MoreMemory) + "; "
+		text := "the server's container ended: " + exit(end, reason.MoreMemory)
 		if end.Reason != oomKilled {
-			text += string(reason.CorrectServer) + "; "
+			text += "; " + string(reason.CorrectServer)
 		}
-		text += logsOf(u.pod, mcpv1alpha1.ContainerServer)
+		text += "; " + logsOf(u.pod, mcpv1alpha1.ContainerServer)
 		return &problem{Obstacle{mcpv1alpha1.ReasonServerExits, text}, u.hasFailedTwice(c)}
 	}
 }
@@ -214,10 +214,13 @@ func (u unreadyPod) end(c *corev1.ContainerStatus) *corev1.ContainerStateTermina
 func exit(end *corev1.ContainerStateTerminated, moreMemory reason.Remedy) string {
 	text := exitBrief(end)
 	if end.Reason == oomKilled {
-		text = "it ran out of memory and was killed; " + string(moreMemory)
+		text = "it ran out of memory and was killed"
 	}
 	if lines := diagnosis.Lines("", end.Message); lines != "" {
 		text += "; it wrote: " + lines
+	}
+	if end.Reason == oomKilled {
+		text += "; " + string(moreMemory)
 	}
 	return text
 }

@@ -33,8 +33,31 @@ type Pod struct {
 	next int // number of the next connection
 }
 
-// Open connects to a pod.
-func Open(config *rest.Config, name types.NamespacedName) (*Pod, error) {
+// Open connects to a pod while ctx lasts. The library knows no contexts, so what it is late with is closed.
+func Open(ctx context.Context, config *rest.Config, name types.NamespacedName) (*Pod, error) {
+	type result struct {
+		pod *Pod
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		pod, err := connect(config, name)
+		done <- result{pod, err}
+	}()
+	select {
+	case opened := <-done:
+		return opened.pod, opened.err
+	case <-ctx.Done():
+		go func() {
+			if late := <-done; late.pod != nil {
+				_ = late.pod.Close()
+			}
+		}()
+		return nil, fmt.Errorf("connect to pod %s: %w", name, ctx.Err())
+	}
+}
+
+func connect(config *rest.Config, name types.NamespacedName) (*Pod, error) {
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create client: %w", err)

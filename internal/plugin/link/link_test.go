@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -77,7 +78,7 @@ func open(t *testing.T, connected func(port string, data, problems httpstream.St
 	k := &kubelet{connected: connected, half: map[string]httpstream.Stream{}}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
-	pod, err := Open(&rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "a", Name: "b"})
+	pod, err := Open(t.Context(), &rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "a", Name: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +131,23 @@ func TestWithoutWebSockets(t *testing.T) {
 	}
 }
 
-// A pod that cannot be reached is not asked twice.
+// A connection that the API server does not answer ends with the context.
+func TestContext(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, &rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "a", Name: "b"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	server.CloseClientConnections()
+}
+
+// The error of a pod that cannot be reached says why.
 func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	_, err := Open(&rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "a", Name: "b"})
+	_, err := Open(t.Context(), &rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "a", Name: "b"})
 	if err == nil || !strings.HasPrefix(err.Error(), "connect to pod a/b: ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v", err)
 	}

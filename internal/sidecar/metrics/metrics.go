@@ -6,6 +6,8 @@ import (
 	"context"
 	"math"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -129,11 +131,23 @@ func Processes(m *child.Metrics) []Metric {
 	}
 }
 
+// memoryAge is how old an answer may be, so that all metrics of a scrape share one.
+const memoryAge = 500 * time.Millisecond
+
 // ServerMemory is what the server's container uses. A scrape asks for it.
 func ServerMemory(of child.Measured) []Metric {
+	var mu sync.Mutex
+	var asked time.Time
+	var memory launcher.Memory
+	var err error
 	value := func(part func(launcher.Memory) uint64) func() float64 {
 		return func() float64 {
-			memory, err := of.Memory(context.Background())
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(asked) > memoryAge {
+				memory, err = of.Memory(context.Background())
+				asked = time.Now()
+			}
 			if err != nil { // the container may not run
 				return math.NaN()
 			}

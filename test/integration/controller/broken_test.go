@@ -305,6 +305,25 @@ func deny(t *testing.T, namespace string, what admissionv1.Rule, unless admissio
 	return binding
 }
 
+// A server whose key for sessions cannot be stored works, and users hear of it once.
+func TestSessionsSecretThatIsRefused(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	deny(t, namespace, admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"secrets"}},
+		admissionv1.Validation{Expression: "!object.metadata.name.endsWith('-sessions')", Message: "no sessions here"})
+	probe := &corev1.Secret{ObjectMeta: objectMeta(namespace, "probe-sessions")}
+	g.Eventually(func() error {
+		return shared.client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
+	}).WithTimeout(hang.Guard).Should(MatchError(ContainSubstring("no sessions here")))
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "Stalled", "absent", "Reconciling", "absent")
+	g.Eventually(eventReasons).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning SessionsConflict", 1))
+	g.Expect(status(t, server).Catalog.ConfigMapName).NotTo(BeEmpty())
+}
+
 // A server whose catalog cannot be stored serves, and its status says what is wrong.
 func TestCatalogThatCannotBeStored(t *testing.T) {
 	t.Parallel()

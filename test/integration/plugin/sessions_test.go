@@ -1,12 +1,15 @@
 package plugin
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
 )
@@ -15,11 +18,22 @@ import (
 func TestSessionsFailures(t *testing.T) {
 	namespace := newNamespace(t, "sessions")
 	createServers(t, namespace)
-	for name, content := range map[string]string{"tickets-sessions": adapterapi.NewKey().Sessions().Encode(), "search-sessions": "no key"} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, StringData: map[string]string{adapterapi.SessionsKeyEntry: content}}
+	for name, content := range map[string]string{"tickets": adapterapi.NewKey().Sessions().Encode(), "search": "no key", "asleep": "of another owner"} {
+		server := &mcpv1alpha1.MCPServer{}
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, server); err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-sessions"}, StringData: map[string]string{adapterapi.SessionsKeyEntry: content}}
+		if name != "asleep" {
+			secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(server, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"))}
+		}
 		create(t, secret)
-		t.Cleanup(func() { _ = admin.Delete(t.Context(), secret) })
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), secret) })
 	}
+	early := &mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "early"}, Spec: mcpv1alpha1.MCPServerSpec{
+		Image: "registry.example/early", Transport: mcpv1alpha1.Transport{Type: "stdio"},
+	}}
+	create(t, early)
 	for name, test := range map[string]struct {
 		user string
 		args []string
@@ -36,8 +50,12 @@ func TestSessionsFailures(t *testing.T) {
 		},
 		"no such server": {kubeconfig, []string{"absent"}, 4, "error: get MCPServer absent: mcpservers.mcp.slipway.dev \"absent\" not found\nTo see all servers, run: kubectl mcp list -A\n"},
 		"no key yet": {
+			kubeconfig, []string{"early"}, 4,
+			"error: MCPServer early has no Secret early-sessions\nThe operator makes it when it has accepted the server. See: kubectl mcp list\n",
+		},
+		"not its key": {
 			kubeconfig, []string{"asleep"}, 4,
-			"error: MCPServer asleep has no Secret asleep-sessions\nThe operator makes it when it has accepted the server. See: kubectl mcp list\n",
+			"error: Secret asleep-sessions does not belong to MCPServer asleep, so it is not the key for its sessions\nGive one of the two another name.\n",
 		},
 		"not a key": {
 			kubeconfig, []string{"search"}, 1,
