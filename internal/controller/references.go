@@ -201,7 +201,11 @@ func (r reference) problem(content map[string][]byte, namespace string) string {
 	case r.Optional:
 		return ""
 	case content == nil:
-		return fmt.Sprintf("%s, which %s refers to, does not exist in namespace %s: create it", r.objectRef, r.Where, namespace)
+		with := ""
+		if r.Key != "" {
+			with = fmt.Sprintf(" with the key %q", r.Key)
+		}
+		return fmt.Sprintf("%s, which %s refers to, does not exist in namespace %s: create it%s", r.objectRef, r.Where, namespace, with)
 	case r.Key != "" && !hasKey:
 		return fmt.Sprintf("%s has no key %q, which %s refers to: add it", r.objectRef, r.Key, r.Where)
 	}

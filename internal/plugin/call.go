@@ -92,7 +92,8 @@ func named(server *mcpv1alpha1.MCPServer) string { return "-n " + server.Namespa
 func (c *conversation) failed(err error, server *mcpv1alpha1.MCPServer, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
 	if status := c.status.Load(); isAnswer(err) && status != http.StatusUnauthorized && status != http.StatusForbidden {
-		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + named(server)}
+		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + named(server) +
+			". It may offer some of that only to clients that it can ask something, as by sampling, roots or elicitation on a terminal."}
 	}
 	return c.explain(wrapped, server)
 }

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // printClient prints how a client on this machine reaches a server.
@@ -24,21 +28,23 @@ func (e *environment) printClient(name, server string, port int) error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	// The context of today, whatever the user chooses tomorrow.
-	start := []string{cmp.Or(e.name, usualName), "connect", "--context", cmp.Or(*e.flags.Context, raw.CurrentContext), "-n", namespace, server, "--stdio"}
+	program, start, err := e.startOf(cmp.Or(*e.flags.Context, raw.CurrentContext), namespace, server)
+	if err != nil {
+		return err
+	}
 	clients := map[string]func() (string, error){
 		"claude-code": func() (string, error) {
-			return fmt.Sprintf("claude mcp add %s -- kubectl %s\n", shellWords([]string{server}), shellWords(start)) +
+			return fmt.Sprintf("claude mcp add %s -- %s\n", shellWords([]string{server}), shellWords(append([]string{program}, start...))) +
 				fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, shellWords([]string{server}), port, shellWords([]string{server}), at), nil
 		},
 		"claude-desktop": func() (string, error) {
-			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": program, "args": start})
 		},
 		"cursor": func() (string, error) {
-			return e.configuration("~/.cursor/mcp.json", "mcpServers", server, map[string]any{"command": "kubectl", "args": start})
+			return e.configuration("~/.cursor/mcp.json", "mcpServers", server, map[string]any{"command": program, "args": start})
 		},
 		"vscode": func() (string, error) {
-			return e.configuration(".vscode/mcp.json", "servers", server, map[string]any{"type": "stdio", "command": "kubectl", "args": start})
+			return e.configuration(".vscode/mcp.json", "servers", server, map[string]any{"type": "stdio", "command": program, "args": start})
 		},
 	}
 	write, ok := clients[name]
@@ -51,6 +57,27 @@ func (e *environment) printClient(name, server string, port int) error {
 	}
 	_, err = fmt.Fprint(e.Out, out)
 	return err
+}
+
+// startOf is the command line of a client that starts processes. Such a client has neither the variables nor
+// the PATH of the user's shell, so it names the program and the kubeconfig, and the context of today, whatever
+// the user chooses tomorrow.
+func (e *environment) startOf(context, namespace, server string) (program string, args []string, err error) {
+	if program, err = os.Executable(); err != nil {
+		return "", nil, fmt.Errorf("find the program: %w", err)
+	}
+	args = []string{"connect", "--context", context, "-n", namespace, server, "--stdio"}
+	config := *e.flags.KubeConfig
+	if config == "" {
+		config = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+	if paths := filepath.SplitList(config); len(paths) == 1 {
+		if config, err = filepath.Abs(paths[0]); err != nil {
+			return "", nil, fmt.Errorf("find the kubeconfig: %w", err)
+		}
+		args = append(args, "--kubeconfig", config)
+	}
+	return program, args, nil
 }
 
 // configuration is a part of a file of a client, whose name is told apart from it.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,6 +39,9 @@ func (e *environment) connect() *cobra.Command {
 		Args:    exactly(1, "name a server, as in kubectl mcp connect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if forClient != "" {
+				if _, _, err := e.server(command.Context(), args[0]); err != nil {
+					return err // rather now than in the client
+				}
 				return e.printClient(forClient, args[0], port)
 			}
 			return e.serveLocally(command.Context(), args[0], port, stdio)
@@ -157,6 +162,8 @@ type lifeline struct {
 
 	turn    chan struct{} // has room for the one that looks at current
 	current *link.Pod
+	to      *corev1.Pod // that current leads to
+	past    []*link.Pod
 }
 
 // lifeline opens one. A server that is not there is told at once.
@@ -169,11 +176,9 @@ func (e *environment) lifeline(ctx context.Context, name string) (*lifeline, err
 	if err != nil {
 		return nil, err
 	}
-	pod, err := e.openPod(ctx, api, config, server)
-	if err != nil {
-		return nil, err
-	}
-	return &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1), current: pod}, nil
+	l := &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1)}
+	l.current, l.to, err = e.openPod(ctx, api, config, server)
+	return l, err
 }
 
 // transport is for requests to the server.
@@ -208,20 +213,19 @@ func (l *lifeline) pod(ctx context.Context, failed *link.Pod) (*link.Pod, error)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if l.current != nil && l.current != failed && !isDone(l.current) {
+	if l.current != nil && l.current != failed && !isDone(l.current) && l.stillServes(ctx) {
 		return l.current, nil
 	}
-	if l.current != nil {
-		_ = l.current.Close()
-		l.current = nil
+	if l.current != nil { // a pod that ends may still answer what is in flight
+		l.past, l.current = append(l.past, l.current), nil
 	}
 	for {
-		opened, err := l.openPod(ctx, l.api, l.config, l.server)
+		opened, to, err := l.openPod(ctx, l.api, l.config, l.server)
 		if err == nil {
-			l.current = opened
+			l.current, l.to = opened, to
 			return opened, nil
 		}
-		if explain(err).code == exitCredentials {
+		if explain(err).code == exitCredentials || l.hasStopped(ctx) {
 			return nil, err
 		}
 		select {
@@ -230,6 +234,26 @@ func (l *lifeline) pod(ctx context.Context, failed *link.Pod) (*link.Pod, error)
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// stillServes says whether the pod of the current connection is there and takes requests. The tunnel
+// itself stays open when the pod is gone. An API server that does not tell is no reason to look for another.
+func (l *lifeline) stillServes(ctx context.Context) bool {
+	pod := &corev1.Pod{}
+	err := l.api.Get(ctx, client.ObjectKeyFromObject(l.to), pod)
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return pod.UID == l.to.UID && isServing(pod)
+}
+
+// hasStopped says whether the user has stopped the server, so that there is no pod to wait for.
+func (l *lifeline) hasStopped(ctx context.Context) bool {
+	server := &mcpv1alpha1.MCPServer{}
+	if err := l.api.Get(ctx, client.ObjectKeyFromObject(l.server), server); err == nil {
+		l.server = server
+	}
+	return isStopped(l.server)
 }
 
 func isDone(pod *link.Pod) bool {
@@ -243,7 +267,9 @@ func isDone(pod *link.Pod) bool {
 
 // close is called when nothing dials any more.
 func (l *lifeline) close() {
-	if l.current != nil {
-		_ = l.current.Close()
+	for _, pod := range append(l.past, l.current) {
+		if pod != nil {
+			_ = pod.Close()
+		}
 	}
 }

@@ -27,7 +27,7 @@ func (e *environment) converse(ctx context.Context, api client.Client, server *m
 	if err != nil {
 		return nil, err
 	}
-	pod, err := e.openPod(ctx, api, config, server)
+	pod, _, err := e.openPod(ctx, api, config, server)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *conversation) explain(err error, server *mcpv1alpha1.MCPServer) error {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return &failure{exitUnreachable, err, "A limit is reached. Try again later, or raise spec.session.maxPerPod or spec.replicas."}
 	}
-	next := "See why: kubectl mcp list"
+	next := "See why: kubectl mcp doctor " + named(server)
 	if problem := problemOf(server); problem != "" {
 		next = problem
 	}

@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -166,7 +168,11 @@ func (e *environment) lookDeep(ctx context.Context, api client.Client, server *m
 	if err != nil {
 		return doctor.Finding{Level: doctor.Fail, About: about, Text: "list tools: " + err.Error()}
 	}
-	return doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", tools)}
+	found := doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", tools)}
+	if catalog := server.Status.Catalog; catalog != nil && int(catalog.Counts.Tools) > tools {
+		found.Text += fmt.Sprintf("; the catalog has %d, because the server offers some only to clients that it can ask something, as by sampling", catalog.Counts.Tools)
+	}
+	return found
 }
 
 // maxPages bounds how many pages of a list a server is asked for.
@@ -192,6 +198,16 @@ func countTools(ctx context.Context, list func(context.Context, *mcp.ListToolsPa
 	return 0, fmt.Errorf("the list does not end: it has more than %d pages", maxPages)
 }
 
+// urgency orders findings: what does not work comes last, where the user looks first.
+var urgency = map[doctor.Level]int{doctor.OK: 0, doctor.Warn: 1, doctor.Fail: 2}
+
+func problems(number int) string {
+	if number == 1 {
+		return "one thing does not work"
+	}
+	return fmt.Sprintf("%d things do not work", number)
+}
+
 func (e *environment) printFindings(findings []doctor.Finding) error {
 	failed := 0
 	for _, finding := range findings {
@@ -199,6 +215,7 @@ func (e *environment) printFindings(findings []doctor.Finding) error {
 			failed++
 		}
 	}
+	slices.SortStableFunc(findings, func(a, b doctor.Finding) int { return cmp.Compare(urgency[a.Level], urgency[b.Level]) })
 	printed, err := e.printValue(map[string]any{"items": findings}, nil)
 	if err != nil {
 		return err
@@ -216,7 +233,7 @@ func (e *environment) printFindings(findings []doctor.Finding) error {
 		}
 	}
 	if failed > 0 {
-		return fail(exitUnreachable, "", "%d of %d things that were looked at do not work", failed, len(findings))
+		return fail(exitUnreachable, "", "%s", problems(failed))
 	}
 	return nil
 }

@@ -101,6 +101,11 @@ func readyOf(server *mcpv1alpha1.MCPServer) string {
 // problemOf says why a server is not ready and what to do about it, or what else needs the user; empty
 // if nothing does.
 func problemOf(server *mcpv1alpha1.MCPServer) string {
+	if ready := meta.FindStatusCondition(server.Status.Conditions, mcpv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+		if what, advice := reason.Split("", reason.Crashes(ready.Message)); what != "" {
+			return strings.TrimSpace(what + ". " + advice)
+		}
+	}
 	for _, condition := range []string{mcpv1alpha1.ConditionReady, mcpv1alpha1.ConditionStalled} {
 		found := meta.FindStatusCondition(server.Status.Conditions, condition)
 		isBad := metav1.ConditionFalse

@@ -53,7 +53,7 @@ func (e *environment) create() *cobra.Command {
 	flags.StringVar(&request.Package, "package", "", "`package` to install in place of an image: npm:NAME@VERSION or pypi:NAME@VERSION; it speaks stdio")
 	flags.StringVar(&request.Transport, "transport", "", "`transport` that the server itself speaks: stdio, streamable-http or sse")
 	flags.Int32Var(&port, "port", 0, "`port` that a streamable-http or sse server listens on")
-	flags.Lookup("port").DefValue = "" // there is none
+	flags.Lookup("port").DefValue = "0" // there is none
 	flags.StringVar(&request.Path, "path", "", "`path` of the endpoint of a streamable-http server (/mcp unless set) or of an sse server (/sse unless set)")
 	flags.StringArrayVar(&request.Command, "command", nil, "`word` of the command that replaces the entrypoint of the image; may be repeated")
 	flags.StringArrayVar(&request.Args, "arg", nil, "`argument` of the command, or of the entrypoint of the image; may be repeated")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -96,10 +97,19 @@ func (e *environment) root() *cobra.Command {
 		e.suspend(),
 		e.resume(),
 	)
+	root.SetUsageTemplate(withoutGlobalFlags(root.UsageTemplate()))
 	e.rename(root)
 	e.addCompletion(root)
 	e.addGlobalCompletion(root)
 	return root
+}
+
+// globalFlags is the part of cobra's help that lists the flags of the root command: some twenty of kubectl,
+// below those few that the user looks for.
+var globalFlags = regexp.MustCompile(`(?s)\{\{if \.HasAvailableInheritedFlags\}\}.*?\{\{end\}\}`)
+
+func withoutGlobalFlags(template string) string {
+	return globalFlags.ReplaceAllString(template, "{{if .HasAvailableInheritedFlags}}\n\nThe flags of kubectl work here, too, such as -n and --context: see kubectl options.{{end}}")
 }
 
 // reading adds the flags of commands that print objects.

@@ -39,13 +39,14 @@ func eachPod(pods []corev1.Pod, do func(i int)) {
 }
 
 // openPod connects to a pod that serves.
-func (e *environment) openPod(ctx context.Context, api client.Client, config *rest.Config, server *mcpv1alpha1.MCPServer) (*link.Pod, error) {
+func (e *environment) openPod(ctx context.Context, api client.Client, config *rest.Config, server *mcpv1alpha1.MCPServer) (*link.Pod, *corev1.Pod, error) {
 	serving, err := e.servingPods(ctx, api, server)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pod := slices.MinFunc(serving, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }) // the youngest lives longest
-	return e.openLink(ctx, api, config, &pod)
+	opened, err := e.openLink(ctx, api, config, &pod)
+	return opened, &pod, err
 }
 
 // servingPods are the pods of a server that serve. There is at least one.
@@ -55,10 +56,21 @@ func (e *environment) servingPods(ctx context.Context, api client.Client, server
 		return nil, fmt.Errorf("list pods of MCPServer %s: %w", server.Name, err)
 	}
 	serving := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isServing(&pod) })
-	if len(serving) == 0 {
-		return nil, fail(exitUnreachable, cmp.Or(problemOf(server), "See why: kubectl mcp list"), "no pod of MCPServer %s is ready", server.Name)
+	switch {
+	case len(serving) > 0:
+	case isStopped(server):
+		return nil, &failure{exitUnreachable, fmt.Errorf("%w: MCPServer %s", errStopped, server.Name), "To start it, run: kubectl mcp resume " + named(server)}
+	default:
+		return nil, fail(exitUnreachable, cmp.Or(problemOf(server), "See why: kubectl mcp doctor "+named(server)), "no pod of MCPServer %s is ready", server.Name)
 	}
 	return serving, nil
+}
+
+var errStopped = errors.New("the server is stopped")
+
+// isStopped says whether the user wants no pods.
+func isStopped(server *mcpv1alpha1.MCPServer) bool {
+	return server.Spec.Suspend || server.Spec.Replicas != nil && *server.Spec.Replicas == 0
 }
 
 // openLink connects to a pod.

@@ -9,10 +9,17 @@ import (
 // exactly is a rule for arguments: a command that ignored one would do something else than the user asked for.
 func exactly(number int, message string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
-		if err := atLeast(number, message)(command, args); err != nil {
+		return between(number, number, message)(command, args)
+	}
+}
+
+// between is a rule for arguments.
+func between(least, most int, message string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if err := atLeast(least, message)(command, args); err != nil {
 			return err
 		}
-		return atMost(number)(command, args)
+		return atMost(most)(command, args)
 	}
 }
 

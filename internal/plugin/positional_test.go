@@ -14,7 +14,7 @@ func TestExtraArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		"connect a b":         "error: b is too much: the command is kubectl mcp connect NAME\nSee kubectl mcp connect --help\n",
 		"logs a b c":          "error: b c is too much: the command is kubectl mcp logs NAME\nSee kubectl mcp logs --help\n",
-		"read a b c":          "error: c is too much: the command is kubectl mcp read NAME URI\nSee kubectl mcp read --help\n",
+		"read a b c":          "error: c is too much: the command is kubectl mcp read NAME [URI]\nSee kubectl mcp read --help\n",
 		"prompt a b c":        "error: \"c\" is no argument: write it as name=value\nSee kubectl mcp prompt --help\n",
 		"tools a b c":         "error: c is too much: the command is kubectl mcp tools [NAME [TOOL]]\nSee kubectl mcp tools --help\n",
 		"doctor a b":          "error: b is too much: the command is kubectl mcp doctor [NAME]\nSee kubectl mcp doctor --help\n",

@@ -11,10 +11,14 @@ import (
 
 func (e *environment) read() *cobra.Command {
 	command := &cobra.Command{
-		Use: "read NAME URI", Short: "Read a resource of a server",
-		Example: "  kubectl mcp read docs file:///guide.md",
-		Args:    exactly(2, "name a server and a resource, as in kubectl mcp read docs file:///guide.md"),
+		Use: "read NAME [URI]", Short: "Read a resource of a server, or show which it has",
+		Long:    "Read a resource of a server. Without a URI, show the resources of its catalog.",
+		Example: "  kubectl mcp read docs\n  kubectl mcp read docs file:///guide.md",
+		Args:    between(1, 2, "name a server, as in kubectl mcp read docs"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return e.listResources(command.Context(), args[0])
+			}
 			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
 				return err
 			}
@@ -35,16 +39,20 @@ func (e *environment) read() *cobra.Command {
 			})
 		},
 	}
-	e.outputFlag(command, "json or yaml")
+	e.outputFlag(command, "json, yaml or name")
 	return command
 }
 
 func (e *environment) prompt() *cobra.Command {
 	command := &cobra.Command{
-		Use: "prompt NAME PROMPT [ARGUMENT=VALUE...]", Short: "Get a prompt of a server",
-		Example: "  kubectl mcp prompt tickets summarize project=web",
-		Args:    atLeast(2, "name a server and a prompt, as in kubectl mcp prompt tickets summarize"),
+		Use: "prompt NAME [PROMPT [ARGUMENT=VALUE...]]", Short: "Get a prompt of a server, or show which it has",
+		Long:    "Get a prompt of a server. Without a name, show the prompts of its catalog and their arguments.",
+		Example: "  kubectl mcp prompt tickets\n  kubectl mcp prompt tickets summarize project=web",
+		Args:    atLeast(1, "name a server, as in kubectl mcp prompt tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return e.listPrompts(command.Context(), args[0])
+			}
 			if err := e.checkOutput(outputJSON, outputYAML); err != nil {
 				return err
 			}
@@ -73,7 +81,7 @@ func (e *environment) prompt() *cobra.Command {
 			})
 		},
 	}
-	e.outputFlag(command, "json or yaml")
+	e.outputFlag(command, "json, yaml or name")
 	return command
 }
 

@@ -132,7 +132,7 @@ func (e *environment) endSessions(ctx context.Context, name string, wanted []str
 	found := admins.list()
 	var chosen []openSession
 	for _, word := range wanted { // all of them are known before one ends
-		session, err := chooseSession(found, word, name)
+		session, err := chooseSession(found, word, admins.server)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (e *environment) endSessions(ctx context.Context, name string, wanted []str
 }
 
 // chooseSession finds the session that a user names.
-func chooseSession(found []openSession, word, server string) (openSession, error) {
+func chooseSession(found []openSession, word string, server *mcpv1alpha1.MCPServer) (openSession, error) {
 	var matches []openSession
 	var names []string
 	for i := range found {
@@ -161,7 +161,7 @@ func chooseSession(found []openSession, word, server string) (openSession, error
 	}
 	switch len(matches) {
 	case 0:
-		return openSession{}, fail(exitUnreachable, "See the sessions: kubectl mcp sessions "+server, "no client has a session %s with MCPServer %s", word, server)
+		return openSession{}, fail(exitUnreachable, "See the sessions: kubectl mcp sessions "+named(server), "no client has a session %s with MCPServer %s", word, server.Name)
 	case 1:
 		return matches[0], nil
 	default:
@@ -233,7 +233,7 @@ func (e *environment) sessionsKey(ctx context.Context, api client.Client, server
 		err = fmt.Errorf("get the key for sessions: %w", err)
 		switch known := explain(err); {
 		case client.IgnoreNotFound(err) == nil:
-			return adapterapi.SessionsKey{}, fail(exitUnreachable, "The operator makes it when it has accepted the server. See: kubectl mcp list", "MCPServer %s has no Secret %s", server.Name, name.Name)
+			return adapterapi.SessionsKey{}, fail(exitUnreachable, "The operator makes it when it has accepted the server. See why it has not: kubectl mcp doctor "+named(server), "MCPServer %s has no Secret %s", server.Name, name.Name)
 		case known.code == exitCredentials:
 			return adapterapi.SessionsKey{}, fail(exitCredentials, "Ask for the right to get this Secret. It holds a key that lists and ends sessions, and opens nothing else.", "you may not get Secret %s in namespace %s", name.Name, name.Namespace)
 		default:
@@ -291,14 +291,14 @@ func (a *admins) explain(i int) error {
 	if known, ok := errors.AsType[*failure](err); ok {
 		return known
 	}
-	code, next := exitUnreachable, "See why: kubectl mcp doctor "+a.server.Name
+	code, next := exitUnreachable, "See why: kubectl mcp doctor "+named(a.server)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s", podPatience)
 	case errors.Is(err, sessions.ErrKey):
 		code, next = exitCredentials, "Delete Secret "+workload.SessionsSecretName(a.server)+": the operator makes it again, with the server's key of now."
 	case errors.Is(err, sessions.ErrOld):
-		next = "Render the pods again: kubectl mcp refresh " + a.server.Name
+		next = "Render the pods again: kubectl mcp refresh " + named(a.server)
 	}
 	return fail(code, next, "ask the adapter of pod %s: %w", a.pods[i].Name, err)
 }

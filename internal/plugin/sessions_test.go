@@ -6,7 +6,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
 )
@@ -57,6 +59,7 @@ x2abc/12  claude-code 2.1.4  2025-11-25  14m  3s    41        1          88Ki  t
 }
 
 func TestChooseSession(t *testing.T) {
+	server := &mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "support", Name: "tickets"}}
 	for word, want := range map[string]string{
 		"13":                         "tickets-6f9c7d8b5-x2abc/13",
 		"tickets-6f9c7d8b5-zz9zz/12": "tickets-6f9c7d8b5-zz9zz/12",
@@ -66,7 +69,7 @@ func TestChooseSession(t *testing.T) {
 		"tickets-6f9c7d8b5-zz9zz/13": "no client has a session tickets-6f9c7d8b5-zz9zz/13 with MCPServer tickets",
 		"":                           "no client has a session  with MCPServer tickets",
 	} {
-		chosen, err := chooseSession(testSessions, word, "tickets")
+		chosen, err := chooseSession(testSessions, word, server)
 		got := chosen.name()
 		if err != nil {
 			got = err.Error()

@@ -194,7 +194,8 @@ func hints(annotations fleet.Annotations) string {
 func (e *environment) printTool(offers []offer, server, name string, schema bool) error {
 	i := slices.IndexFunc(offers, func(o offer) bool { return o.tool.Name == name })
 	if i < 0 {
-		return fail(exitTool, "See its tools: kubectl mcp tools "+server, "server %s has no tool %q", server, name)
+		namespace, _ := e.namespace() // the tools come from there, so it is known
+		return fail(exitTool, "See its tools: kubectl mcp tools -n "+namespace+" "+server, "server %s has no tool %q", server, name)
 	}
 	offer := offers[i]
 	if printed, err := e.printValue(offer, []string{offer.Server + "/" + name}); printed || err != nil {

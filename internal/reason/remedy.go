@@ -31,8 +31,9 @@ const (
 	// CorrectServer is for a server that ends by itself. What it wrote says what to correct.
 	CorrectServer Remedy = "correct what its output complains about, often in spec.env, spec.envFrom or spec.args"
 
-	CheckTransport Remedy = "check that it speaks what spec.transport says"
+	CheckTransport Remedy = "check that it speaks what spec.transport says: stdio, or streamable-http or sse with their port"
 	CheckEndpoint  Remedy = "check that it speaks what spec.transport says, at the port and the path that are there"
+	CheckPortLater Remedy = "if that lasts, check the port in spec.transport"
 	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on all addresses or on localhost"
 
 	OtherPorts        Remedy = "have the server use other ports than 16270 and 16271, which are the adapter's: containers of a pod share them"
@@ -46,7 +47,7 @@ const (
 var remedies = []Remedy{
 	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys,
 	CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter, CorrectImage,
-	CheckCommand, MoreMemory, MoreProcesses, CorrectServer, CheckEndpoint, CheckTransport, CheckPort,
+	CheckCommand, MoreMemory, MoreProcesses, CorrectServer, CheckEndpoint, CheckTransport, CheckPort, CheckPortLater,
 	OtherPorts, MoreAdapterMemory, MoreSessions, LetManagerIn,
 }
 
@@ -77,6 +78,19 @@ func Split(reason, message string) (what, advice string) {
 		before += "; " + strings.TrimPrefix(after, "and ")
 	}
 	return before, remedy.Sentence()
+}
+
+// crashes is what the message of a server that is Ready says of processes or containers that end by
+// themselves: a sentence with the number, the cause and the remedy, which nothing follows.
+var crashes = regexp.MustCompile(`(?s)(?:^|; )(\d+ of \d+ processes .*|the server's container of pod \S+ ended by itself .*)$`)
+
+// Crashes is the part of the message of a Ready server that says that its processes end by themselves, or
+// empty.
+func Crashes(message string) string {
+	if found := crashes.FindStringSubmatch(message); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // lastRemedy finds the last remedy of a message, and of two at the same place the longer. What a server

@@ -15,11 +15,11 @@ func TestSplit(t *testing.T) {
 	for name, test := range map[string]struct{ reason, message, what, advice string }{
 		"at the end":        {mcpv1alpha1.ReasonInvalidImage, "x; correct spec.image", "x", "Correct spec.image."},
 		"in the middle":     {mcpv1alpha1.ReasonServerExits, "exit code 1; raise spec.resources.limits.memory; see kubectl logs a", "exit code 1; see kubectl logs a", "Raise spec.resources.limits.memory."},
-		"with a tail":       {mcpv1alpha1.ReasonServerSilent, "silent; check that it speaks what spec.transport says, and see kubectl logs a", "silent; see kubectl logs a", "Check that it speaks what spec.transport says."},
+		"with a tail":       {mcpv1alpha1.ReasonServerSilent, "silent; " + string(CheckTransport) + ", and see kubectl logs a", "silent; see kubectl logs a", CheckTransport.Sentence()},
 		"the longer of two": {mcpv1alpha1.ReasonServerIncompatible, "HTTP 404; " + string(CheckEndpoint), "HTTP 404", CheckEndpoint.Sentence()},
 		"of a server, too":  {mcpv1alpha1.ReasonServerExits, "it wrote: x; " + string(DeleteOther) + "; " + string(CorrectServer) + "; see y", "it wrote: x; " + string(DeleteOther) + "; see y", CorrectServer.Sentence()},
-		"of a server alone": {mcpv1alpha1.ReasonReferenceNotFound, "Secret x" + string(DeleteOther), "Secret x" + string(DeleteOther), "Create it, or mark it optional."},
-		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create it, or mark it optional."},
+		"of a server alone": {mcpv1alpha1.ReasonReferenceNotFound, "Secret x" + string(DeleteOther), "Secret x" + string(DeleteOther), "Create what is missing, or mark it optional."},
+		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create what is missing, or mark it optional."},
 		"nothing to do":     {mcpv1alpha1.ReasonVerified, "fine", "fine", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,13 +42,13 @@ func TestRemediesAreListed(t *testing.T) {
 	}
 	var advice strings.Builder
 	for _, row := range Table() {
-		advice.WriteString(plain(row.Advice))
+		advice.WriteString(plain(row.Advice) + row.Meaning)
 	}
 	for _, remedy := range remedies {
 		if _, got := Split("", "x; "+string(remedy)); got != remedy.Sentence() {
 			t.Errorf("%q is found as %q", remedy, got)
 		}
-		if !strings.Contains(advice.String(), remedy.Sentence()) {
+		if !strings.Contains(advice.String(), remedy.Sentence()) && !strings.Contains(advice.String(), string(remedy)) {
 			t.Errorf("no reason has %q", remedy)
 		}
 	}

@@ -24,7 +24,7 @@ func accepted() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonReferenceNotFound}, "False, Stalled",
 			"a Secret, ConfigMap, key or ServiceAccount is missing",
-			"Create it, or mark it `optional`.",
+			"Create what is missing, or mark it `optional`.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonInvalidImage}, "False, Stalled",
@@ -59,7 +59,7 @@ func available() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAvailable}, "True", "at least one pod is ready", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonPodsStarting}, "False, Reconciling",
-			"pods are on their way; the message says what they wait for and since when",
+			"pods are on their way; the message says what they wait for and since when, and of a server that does not listen yet: " + string(CheckPortLater),
 			"Wait. If it takes long, look at `kubectl describe pod`.",
 		},
 		{

@@ -7,15 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // The remedy fits the cause, and one process of hundreds is nothing to tell.
 func TestCrashes(t *testing.T) {
 	const logs = "see kubectl logs -n ns -l mcp.slipway.dev/server=x -c mcp-server"
-	restarted := func(count int32, reason string, finished time.Duration) func(*corev1.Pod) {
+	restarted := func(count int32, why string, finished time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			serverOf(p).RestartCount = count
-			serverOf(p).LastTerminationState = terminated(3, reason, "")
+			serverOf(p).LastTerminationState = terminated(3, why, "")
 			serverOf(p).LastTerminationState.Terminated.FinishedAt = ago(finished)
 		}
 	}
@@ -72,6 +73,9 @@ func TestCrashes(t *testing.T) {
 				test.pod(&o.Pods[0])
 			}
 			wantEqual(t, "crashes", test.want, Crashes(*o))
+			if test.want != "" { // kubectl mcp finds them in the message of Ready
+				wantEqual(t, "found", test.want, reason.Crashes("3 tools; 1 of 1 pod ready; "+test.want))
+			}
 		})
 	}
 }

@@ -333,8 +333,8 @@ func startAdvice(words string) reason.Remedy {
 func (u unreadyPod) notListening(words string) *problem {
 	since := runningSince(u.pod)
 	if u.now.Sub(since) < u.startTimeout {
-		return passing(mcpv1alpha1.ReasonPodsStarting, fmt.Sprintf("the server runs since %s and does not listen yet: %s; if that lasts, check the port in spec.transport",
-			at(since), cmp.Or(words, "no process answers")))
+		return passing(mcpv1alpha1.ReasonPodsStarting, fmt.Sprintf("the server runs since %s and does not listen yet: %s; %s",
+			at(since), cmp.Or(words, "no process answers"), reason.CheckPortLater))
 	}
 	return &problem{Obstacle{mcpv1alpha1.ReasonServerSilent, "the server runs and cannot be connected to: " + cmp.Or(words, "no process listens") +
 		"; " + string(reason.CheckPort)}, u.result.Report.Failures > 0}

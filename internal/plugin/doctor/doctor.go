@@ -60,7 +60,7 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 	tell := func(level Level, condition *metav1.Condition) {
 		what, advice := reason.Split(condition.Reason, told(condition))
-		add(level, what, advice)
+		add(level, what, advice+memoryNow(server, advice))
 	}
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(server.Status.Conditions, kind) }
 	ready, stalled, reconciling := find(mcpv1alpha1.ConditionReady), find(mcpv1alpha1.ConditionStalled), find(mcpv1alpha1.ConditionReconciling)
@@ -76,10 +76,15 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 		tell(level, stalled)
 	case is(ready, metav1.ConditionFalse), is(ready, metav1.ConditionUnknown):
 		level := Fail
-		if is(reconciling, metav1.ConditionTrue) {
-			level = Warn // it is on its way
+		if is(reconciling, metav1.ConditionTrue) && slices.Contains(onTheWay, ready.Reason) {
+			level = Warn
 		}
 		tell(level, ready)
+	case ready == nil:
+		add(OK, "is stopped, as its spec says; to start it, run: kubectl mcp resume -n "+server.Namespace+" "+server.Name, "")
+	case reason.Crashes(ready.Message) != "":
+		what, advice := reason.Split("", reason.Crashes(ready.Message))
+		add(Warn, what, advice+memoryNow(server, advice))
 	}
 	if verified := find(mcpv1alpha1.ConditionVerified); verified != nil && is(ready, metav1.ConditionTrue) {
 		if reason.Advice(mcpv1alpha1.ConditionVerified, verified.Reason) != "" {
@@ -89,6 +94,18 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 	if server.Generation != server.Status.ObservedGeneration {
 		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
 	}
+}
+
+// onTheWay are the reasons of servers that need only time.
+var onTheWay = []string{mcpv1alpha1.ReasonPodsStarting, mcpv1alpha1.ReasonProgressing, mcpv1alpha1.ReasonProbePending, mcpv1alpha1.ReasonRolloutQueued}
+
+// memoryNow says how much memory a server has that needs more. All its processes share it.
+func memoryNow(server *mcpv1alpha1.MCPServer, advice string) string {
+	limit := server.Spec.Resources.Limits.Memory()
+	if advice != reason.MoreMemory.Sentence() || limit.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" It is %s, for all processes of a pod together: one for each session, and two more.", limit)
 }
 
 // is says whether a condition is there and has a status.

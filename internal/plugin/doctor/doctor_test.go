@@ -41,7 +41,7 @@ func TestServer(t *testing.T) {
 		"nothing is wrong": {func(*mcpv1alpha1.MCPServer) {}, []string{"ok Ready, 14 tools, 1 of 1 pods"}},
 		"stopped": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonSuspended})
-		}, []string{"ok is stopped"}},
+		}, []string{"ok is stopped, as its spec says; to start it, run: kubectl mcp resume -n support tickets"}},
 		"no operator": {func(s *mcpv1alpha1.MCPServer) { set(s) }, []string{
 			"fail it has no status: no operator has looked at it | Check that the operator runs and looks at this namespace: kubectl -n slipway-system get pods",
 		}},
@@ -53,7 +53,14 @@ func TestServer(t *testing.T) {
 		}},
 		"stalled, and serves": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReferenceNotFound, Message: "Secret x does not exist"})
-		}, []string{"warn ReferenceNotFound: Secret x does not exist | Create it, or mark it optional."}},
+		}, []string{"warn ReferenceNotFound: Secret x does not exist | Create what is missing, or mark it optional."}},
+		"broken, and tried again": {func(s *mcpv1alpha1.MCPServer) {
+			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonImagePullFailed, Message: "no such image; correct spec.image"},
+				metav1.Condition{Type: mcpv1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonImagePullFailed})
+		}, []string{"fail ImagePullFailed: no such image | Correct spec.image."}},
+		"Ready, and its processes end": {func(s *mcpv1alpha1.MCPServer) {
+			s.Status.Conditions[0].Message = "14 tools; 1 of 1 pod ready; 9 of 10 processes ended by themselves in 5 minutes: out of memory; raise spec.resources.limits.memory"
+		}, []string{"warn 9 of 10 processes ended by themselves in 5 minutes: out of memory | Raise spec.resources.limits.memory. It is 1Gi, for all processes of a pod together: one for each session, and two more."}},
 		"starting": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonPodsStarting, Message: "pulling the image for 3s"},
 				metav1.Condition{Type: mcpv1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonPodsStarting})

@@ -51,18 +51,20 @@ func names(ctx context.Context, api client.Reader, kind schema.GroupVersionKind,
 // Prompt is a prompt of a server.
 type Prompt struct {
 	Name        string `json:"name"`
-	Description string `json:"description"`
+	Description string `json:"description,omitempty"`
 	Arguments   []struct {
 		Name        string `json:"name"`
-		Description string `json:"description"`
-		Required    bool   `json:"required"`
-	} `json:"arguments"`
+		Description string `json:"description,omitempty"`
+		Required    bool   `json:"required,omitempty"`
+	} `json:"arguments,omitempty"`
 }
 
 // Resource is a resource of a server.
 type Resource struct {
-	URI  string `json:"uri"`
-	Name string `json:"name"`
+	URI         string `json:"uri"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	MIMEType    string `json:"mimeType,omitempty"`
 }
 
 // PromptsAndResourcesOf reads what a server offers besides tools. The status has none of it.

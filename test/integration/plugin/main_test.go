@@ -146,7 +146,11 @@ func kubectlMCP(t *testing.T, user string, screen table.Screen, args ...string) 
 func golden(t *testing.T, name, got string, replace ...string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	got = strings.NewReplacer(replace...).Replace(got)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = strings.NewReplacer(append(replace, program, "/path/of/kubectl-mcp", dir, "/path/of/kubeconfigs")...).Replace(got)
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

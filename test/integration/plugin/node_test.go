@@ -19,7 +19,7 @@ func TestInspectAndConformance(t *testing.T) {
 	const (
 		mayNot = "error: list pods of MCPServer tickets: pods is forbidden: User \"viewer\" cannot list resource \"pods\" in API group \"\" in the namespace \"inspected\"\n" +
 			"Ask for the right that is missing: view has those to read, edit has those to call servers and to stop them.\n"
-		noPod   = "error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp list\n"
+		noPod   = "error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp doctor -n inspected tickets\n"
 		install = "Install Node.js from https://nodejs.org, and put it on your PATH.\n"
 	)
 	for name, test := range map[string]struct {

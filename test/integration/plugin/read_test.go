@@ -185,7 +185,7 @@ func TestFailures(t *testing.T) {
 		},
 		"no pod": {
 			kubeconfig, []string{"call", "tickets", "close_ticket", "id=1"}, 4,
-			"error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp list\n",
+			"error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp doctor -n failures tickets\n",
 		},
 		"no log":  {kubeconfig, []string{"logs", "asleep"}, 4, "error: MCPServer asleep has no pods\n"},
 		"unknown": {kubeconfig, []string{"connect", "tickets", "--print", "emacs"}, 1, "error: client \"emacs\" is not known\nUse one of: claude-code, claude-desktop, cursor, vscode\n"},
@@ -196,10 +196,10 @@ func TestFailures(t *testing.T) {
 		},
 		"no file":      {kubeconfig, []string{"import"}, 1, "error: name a file, as in kubectl mcp import -f claude_desktop_config.json\nSee kubectl mcp import --help\n"},
 		"no such file": {kubeconfig, []string{"import", "-f", "absent.json"}, 1, "error: open absent.json: no such file or directory\n"},
-		"no such tool": {kubeconfig, []string{"tools", "tickets", "open_ticket"}, 5, "error: server tickets has no tool \"open_ticket\"\nSee its tools: kubectl mcp tools tickets\n"},
+		"no such tool": {kubeconfig, []string{"tools", "tickets", "open_ticket"}, 5, "error: server tickets has no tool \"open_ticket\"\nSee its tools: kubectl mcp tools -n failures tickets\n"},
 		"as JSON": {
 			kubeconfig, []string{"tools", "tickets", "open_ticket", "-o", "json"}, 5,
-			`{"error":"server tickets has no tool \"open_ticket\"","next":"See its tools: kubectl mcp tools tickets","code":5}` + "\n",
+			`{"error":"server tickets has no tool \"open_ticket\"","next":"See its tools: kubectl mcp tools -n failures tickets","code":5}` + "\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
