@@ -159,19 +159,31 @@ func (c *conn) watch() {
 	}
 }
 
-// Read implements net.Conn. If the kubelet could not connect, its words are the error.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
-	if err != nil {
-		select {
-		case <-c.ended:
-			if c.problem != nil {
-				return n, c.problem
-			}
-		case <-time.After(problemPatience): // why comes on another stream, and may come later
-		}
+	return n, c.explain(err)
+}
+
+// Write implements net.Conn. The tunnel may end while the request is on its way.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Stream.Write(p)
+	return n, c.explain(err)
+}
+
+// explain returns the words of the kubelet in place of an error, if it could not connect.
+func (c *conn) explain(err error) error {
+	if err == nil {
+		return nil
 	}
-	return n, err
+	select {
+	case <-c.ended:
+		if c.problem != nil {
+			return c.problem
+		}
+	case <-time.After(problemPatience): // why comes on another stream, and may come later
+	}
+	return err
 }
 
 // Close implements net.Conn.

@@ -160,7 +160,8 @@ func TestProblem(t *testing.T) {
 		_ = problems.Close()
 		_ = data.Close()
 	})
-	_, err := dial(t, pod, 8080).Read(make([]byte, 1))
+	conn := dial(t, pod, 8080)
+	_, err := conn.Read(make([]byte, 1))
 	if want := "connect to port 8080 of pod a/b: nothing listens on port 8080"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -168,6 +169,9 @@ func TestProblem(t *testing.T) {
 	case <-pod.Done():
 	case <-time.After(hang.Guard):
 		t.Error("the tunnel is still open")
+	}
+	if _, err := conn.Write([]byte("x")); err == nil || !strings.Contains(err.Error(), "nothing listens") { // whatever came first
+		t.Errorf("a write after that: %v", err)
 	}
 }
 
