@@ -34,7 +34,7 @@ func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) 
 			problems = append(problems, fmt.Errorf("the tool has no argument %s: it takes %s", name, strings.Join(s.names(), ", ")))
 			continue
 		}
-		d.steps = maxSteps
+		d.refill()
 		typed, err := parse(value, d.alternatives(schema, maxDepth))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("argument %s: %w", name, err))
@@ -48,9 +48,11 @@ func Parse(inputSchema json.RawMessage, words []string) (map[string]any, error) 
 func Missing(inputSchema json.RawMessage, values map[string]any) error {
 	_, s, _ := read(inputSchema) // one that cannot be read requires nothing
 	var missing []string
+	isNamed := map[string]bool{} // the list may be long
 	for _, name := range s.required {
-		if _, ok := values[name]; !ok && !slices.Contains(missing, name) {
+		if _, ok := values[name]; !ok && !isNamed[name] {
 			missing = append(missing, name)
+			isNamed[name] = true
 		}
 	}
 	if len(missing) == 0 {
@@ -78,8 +80,7 @@ func parse(text string, alternatives []alternative) (any, error) {
 
 // wrong says what would have been right.
 func wrong(text string, alternatives []alternative) error {
-	var values []any
-	var types []string
+	var values, types []string
 	for _, a := range alternatives {
 		if a.enum != nil {
 			values = append(values, a.enum...)
@@ -89,8 +90,7 @@ func wrong(text string, alternatives []alternative) error {
 	}
 	var expected []string
 	if len(values) > 0 {
-		encoded, _ := json.Marshal(values) // they were decoded from JSON
-		expected = append(expected, "none of "+string(encoded))
+		expected = append(expected, "none of ["+strings.Join(values, ",")+"]")
 	}
 	if len(types) > 0 {
 		expected = append(expected, "no "+strings.Join(unique(types), " or "))
@@ -114,7 +114,11 @@ func unique(names []string) []string {
 // allows says whether a value, which has these types, is right.
 func (a alternative) allows(value any, types ...string) bool {
 	isType := a.types == nil || slices.ContainsFunc(types, func(name string) bool { return slices.Contains(a.types, name) })
-	return isType && (a.enum == nil || contains(a.enum, value))
+	if !isType || a.enum == nil {
+		return isType
+	}
+	encoded, err := json.Marshal(value)
+	return err == nil && slices.Contains(a.enum, string(encoded))
 }
 
 // decode reads a text as one value of JSON.

@@ -10,19 +10,27 @@ import (
 	"strings"
 )
 
-// A schema comes from a server, so its references may lead in circles, or fan out without end. What lies
-// beyond these bounds is taken to allow everything: the server itself has the last word.
+// A schema comes from a server, so its references may lead in circles, or fan out without end, and its lists
+// may be of any length. What lies beyond these bounds is taken to allow everything: the server itself has the
+// last word.
 const (
 	maxDepth        = 32
-	maxSteps        = 1000 // for one argument
+	maxSteps        = 1000      // for one argument
+	maxWork         = 256 << 10 // for one argument
 	maxAlternatives = 100
+	maxTypes        = 20
+	maxValues       = 1000
 )
 
 // document is a schema with everything that its references lead to.
 type document struct {
 	root  any
-	steps int // that are left
+	steps int // schemas that the command may still look at
+	work  int // bytes of names and values that it may still read or compare
 }
+
+// refill gives the command the steps and the work for one argument.
+func (d *document) refill() { d.steps, d.work = maxSteps, maxWork }
 
 // shape is what a schema says of the arguments as a whole.
 type shape struct {
@@ -33,7 +41,8 @@ type shape struct {
 
 // read reads the schema of a tool.
 func read(inputSchema json.RawMessage) (*document, shape, error) {
-	d := &document{steps: maxSteps}
+	d := &document{}
+	d.refill()
 	if len(inputSchema) == 0 {
 		return d, shape{}, nil
 	}
@@ -44,7 +53,9 @@ func read(inputSchema json.RawMessage) (*document, shape, error) {
 	if _, ok := object["properties"].(map[string]any); !ok && object["properties"] != nil {
 		return nil, shape{}, errors.New("its properties are no object")
 	}
-	return d, d.shapeOf(d.root, maxDepth), nil
+	s := d.shapeOf(d.root, maxDepth)
+	s.isClosed = s.isClosed && !d.isSpent() // there may be names that the command has not seen
+	return d, s, nil
 }
 
 func (s shape) names() []string {
@@ -57,12 +68,17 @@ func (s shape) names() []string {
 // shapeOf puts together what a schema says itself, and by its parts.
 func (d *document) shapeOf(schema any, depth int) shape {
 	object, ok := schema.(map[string]any)
-	if !ok || !d.step(depth) {
+	if !d.step(depth) || !ok {
 		return shape{}
 	}
 	own, _ := object["properties"].(map[string]any)
 	s := shape{properties: maps.Clone(own), required: texts(object["required"]), isClosed: object["additionalProperties"] == false}
+	d.pay(slices.Collect(maps.Keys(own)))
+	d.pay(s.required)
 	for _, part := range d.parts(object) {
+		if d.isSpent() {
+			break
+		}
 		other := d.shapeOf(part, depth-1)
 		s.properties = combine(s.properties, other.properties, "allOf")
 		s.required = append(s.required, other.required...)
@@ -71,6 +87,9 @@ func (d *document) shapeOf(schema any, depth int) shape {
 	for _, choices := range choicesOf(object) {
 		var either map[string]any // what one choice requires, another may not
 		for _, choice := range choices {
+			if d.isSpent() {
+				break
+			}
 			either = combine(either, d.shapeOf(choice, depth-1).properties, "anyOf")
 		}
 		s.properties = combine(s.properties, either, "allOf")
@@ -96,7 +115,7 @@ func combine(a, b map[string]any, keyword string) map[string]any {
 // alternative is one way in which a value can be right.
 type alternative struct {
 	types []string // nil allows all
-	enum  []any    // nil allows all
+	enum  []string // values as JSON; nil allows all
 }
 
 // alternatives are all ways in which a value of a schema can be right.
@@ -105,49 +124,85 @@ func (d *document) alternatives(schema any, depth int) []alternative {
 		return nil
 	}
 	object, ok := schema.(map[string]any)
-	if !ok || !d.step(depth) {
+	if !d.step(depth) || !ok {
 		return []alternative{{}}
 	}
-	found := []alternative{ownAlternative(object)}
+	found := []alternative{d.ownAlternative(object)}
 	for _, part := range d.parts(object) {
-		found = both(found, d.alternatives(part, depth-1))
+		if d.isSpent() {
+			break
+		}
+		found = d.both(found, d.alternatives(part, depth-1))
 	}
 	for _, choices := range choicesOf(object) {
-		var either []alternative
-		for _, choice := range choices {
-			either = append(either, d.alternatives(choice, depth-1)...)
-		}
-		found = both(found, either)
+		found = d.both(found, d.either(choices, depth))
 	}
 	return found
 }
 
-func ownAlternative(object map[string]any) alternative {
+// either are the ways in which a value can be right by one of several schemas.
+func (d *document) either(choices []any, depth int) []alternative {
+	var found []alternative
+	for _, choice := range choices {
+		found = append(found, d.alternatives(choice, depth-1)...)
+		if d.isSpent() || len(found) > maxAlternatives {
+			return []alternative{{}}
+		}
+	}
+	return found
+}
+
+func (d *document) ownAlternative(object map[string]any) alternative {
 	var own alternative
 	if kind, ok := object["type"].(string); ok {
 		own.types = []string{kind}
-	} else if kinds := texts(object["type"]); len(kinds) > 0 {
-		own.types = kinds
+	} else if kinds, ok := object["type"].([]any); ok && len(kinds) <= maxTypes {
+		own.types = unique(texts(kinds))
 	}
 	if values, ok := object["enum"].([]any); ok && len(values) > 0 {
-		own.enum = values
+		own.enum = d.encoded(values)
 	}
 	if value, ok := object["const"]; ok {
-		own.enum = []any{value}
+		own.enum = d.encoded([]any{value})
 	}
 	return own
 }
 
-// both are the ways in which a value can be right by two schemas at once.
-func both(a, b []alternative) []alternative {
+// encoded are values as JSON, in which those of different types of Go can be compared. It is nil, which
+// allows all, if there are too many.
+func (d *document) encoded(values []any) []string {
+	if len(values) > maxValues {
+		return nil
+	}
+	all := make([]string, 0, len(values))
+	for _, value := range values {
+		if d.isSpent() {
+			return nil
+		}
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return nil
+		}
+		all = append(all, string(encoded))
+		d.pay(all[len(all)-1:])
+	}
+	return all
+}
+
+// both are the ways in which a value can be right by two schemas at once. If that is too much work, they are
+// those of the first schema: the value must be right by that in any case.
+func (d *document) both(a, b []alternative) []alternative {
 	if len(a)*len(b) > maxAlternatives {
-		return []alternative{{}}
+		return a
 	}
 	var found []alternative
 	for _, one := range a {
 		for _, other := range b {
+			if d.isSpent() {
+				return a
+			}
 			types, isType := commonTypes(one.types, other.types)
-			enum, isValue := commonValues(one.enum, other.enum)
+			enum, isValue := d.commonValues(one.enum, other.enum)
 			if isType && isValue {
 				found = append(found, alternative{types, enum})
 			}
@@ -158,8 +213,11 @@ func both(a, b []alternative) []alternative {
 
 // commonTypes are the types that two lists have in common. Every integer is a number.
 func commonTypes(a, b []string) (types []string, ok bool) {
-	if a == nil || b == nil {
-		return append(a, b...), true
+	switch {
+	case a == nil:
+		return b, true
+	case b == nil:
+		return a, true
 	}
 	for _, one := range a {
 		for _, other := range b {
@@ -171,39 +229,50 @@ func commonTypes(a, b []string) (types []string, ok bool) {
 			}
 		}
 	}
-	return types, len(types) > 0
+	return unique(types), len(types) > 0
 }
 
-func commonValues(a, b []any) (values []any, ok bool) {
-	if a == nil || b == nil {
-		return append(a, b...), true
+func (d *document) commonValues(a, b []string) (values []string, ok bool) {
+	switch {
+	case a == nil:
+		return b, true
+	case b == nil:
+		return a, true
+	}
+	d.pay(a)
+	d.pay(b)
+	isInB := make(map[string]bool, len(b))
+	for _, value := range b {
+		isInB[value] = true
 	}
 	for _, value := range a {
-		if contains(b, value) {
+		if isInB[value] {
 			values = append(values, value)
 		}
 	}
 	return values, len(values) > 0
 }
 
-// contains says whether a value is in a list, whatever types of Go both have.
-func contains(list []any, value any) bool {
-	encoded, err := json.Marshal(value)
-	return err == nil && slices.ContainsFunc(list, func(one any) bool {
-		other, err := json.Marshal(one)
-		return err == nil && string(other) == string(encoded)
-	})
-}
-
 // step says whether there may be another schema to look at.
 func (d *document) step(depth int) bool {
 	d.steps--
-	return depth > 0 && d.steps >= 0
+	return depth > 0 && !d.isSpent()
 }
+
+// pay counts names or values that the command reads or compares.
+func (d *document) pay(names []string) {
+	for _, name := range names {
+		d.work -= len(name) + 1
+	}
+}
+
+// isSpent says that the schema asks for too much work.
+func (d *document) isSpent() bool { return d.steps < 0 || d.work < 0 }
 
 // parts are other schemas that a value of a schema must also be right by.
 func (d *document) parts(object map[string]any) []any {
 	all, _ := object["allOf"].([]any)
+	all = all[:min(len(all), maxSteps)]
 	if reference, ok := object["$ref"].(string); ok {
 		return append([]any{d.find(reference)}, all...)
 	}
@@ -232,6 +301,9 @@ func (d *document) find(reference string) any {
 	}
 	if pointer == "" {
 		return d.root
+	}
+	if strings.Count(pointer, "/") > maxDepth {
+		return true
 	}
 	found := d.root
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
