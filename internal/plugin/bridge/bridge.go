@@ -43,6 +43,7 @@ type Bridge struct {
 	initialize json.RawMessage // as the client sent it
 	session    string
 	revision   string
+	flights    map[string]*flight // by the id of the client
 	isListened bool               // the client has finished to initialize
 	stopStream context.CancelFunc // of the stream for what the server sends by itself
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -19,8 +20,11 @@ type outcome struct {
 	isAnswered bool // the client has got the answer
 }
 
-// isLost says that nobody knows what became of the message.
+// isLost says that neither the bridge nor the client knows what became of the message.
 func (o outcome) isLost() bool { return o.isSent && !o.isRefused && !o.isAnswered }
+
+// isMissed says that it is lost before the client got a word for it.
+func (o outcome) isMissed() bool { return o.isLost() && !o.isHeard }
 
 // isRepeatable says whether it does no harm if the server gets a request twice.
 func (b *Bridge) isRepeatable(m message) bool {
@@ -37,9 +41,12 @@ func (b *Bridge) isRepeatable(m message) bool {
 // pass sends one message, and passes on what the server answers. A request is answered in any case. If its
 // pod is gone before a word of the answer came, it is sent once more where that does no harm.
 func (b *Bridge) pass(ctx context.Context, content []byte, m message) {
+	f, land := b.depart(m)
+	defer land()
+	b.cancel(ctx, content, m)
 	o, err := b.deliver(ctx, content, m)
-	if o.isLost() && !o.isHeard && m.isRequest() && b.isRepeatable(m) && ctx.Err() == nil {
-		if again, renamed, ok := rename(content, m); ok {
+	if o.isMissed() && m.isRequest() && b.isRepeatable(m) && ctx.Err() == nil {
+		if again, renamed, ok := rename(content, m); ok && b.repeat(f, renamed) {
 			o, err = b.deliver(ctx, again, renamed)
 		}
 	}
@@ -52,6 +59,73 @@ func (b *Bridge) pass(ctx context.Context, content []byte, m message) {
 	b.answer(m.ID, -32000, b.problem(m, o, err).Error())
 }
 
+// flight is a request of the client that has no answer yet.
+type flight struct {
+	isCanceled bool
+	again      json.RawMessage // id with which the bridge sends it once more
+}
+
+// depart keeps a request in mind until it lands.
+func (b *Bridge) depart(m message) (f *flight, land func()) {
+	if !m.isRequest() {
+		return nil, func() {}
+	}
+	f, key := &flight{}, string(rpc.IDKey(m.ID))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.flights == nil {
+		b.flights = map[string]*flight{}
+	}
+	b.flights[key] = f
+	return f, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.flights[key] == f { // the client may use an id twice
+			delete(b.flights, key)
+		}
+	}
+}
+
+// repeat says whether a request may be sent once more: the client may have canceled it.
+func (b *Bridge) repeat(f *flight, renamed message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f.isCanceled {
+		return false
+	}
+	f.again = renamed.ID
+	return true
+}
+
+// cancel also cancels what the bridge has sent once more for a request that the client cancels. The server
+// knows that by an id that the client does not know.
+func (b *Bridge) cancel(ctx context.Context, content []byte, m message) {
+	if m.Method != rpc.MethodCancelled || !m.isScanned || !m.envelope.RequestID.Present() {
+		return
+	}
+	id := m.envelope.RequestID
+	again := b.canceled(id.Of(content))
+	if again == nil {
+		return
+	}
+	content = slices.Concat(content[:id.Start], again, content[id.End:])
+	if m, err := read(content); err == nil {
+		_, _ = b.deliver(ctx, content, m) // a notification has no answer
+	}
+}
+
+// canceled notes that the client has canceled a request, and returns the other id of that, if it has one.
+func (b *Bridge) canceled(id json.RawMessage) (again json.RawMessage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := b.flights[string(rpc.IDKey(id))]
+	if f == nil {
+		return nil
+	}
+	f.isCanceled = true
+	return f.again
+}
+
 // problem says why a request has no answer.
 func (b *Bridge) problem(m message, o outcome, err error) error {
 	if err == nil {
@@ -61,7 +135,7 @@ func (b *Bridge) problem(m message, o outcome, err error) error {
 		return err
 	}
 	if sending, ok := errors.AsType[*url.Error](err); ok {
-		err = sending.Err // the rest names an address that means nothing to anybody
+		err = sending.Err // the rest names an address that means nothing to the user
 	}
 	return fmt.Errorf("the server has not answered, so the request may or may not have run: %w", err)
 }

@@ -2,8 +2,11 @@ package bridge
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -27,7 +30,7 @@ func dies(of string) func(http.ResponseWriter, *http.Request, played) bool {
 }
 
 // A request to a pod that is gone is sent again if it does no harm to run it twice. Otherwise the client
-// learns that nobody knows whether it ran.
+// learns that it may or may not have run.
 func TestLostConnection(t *testing.T) {
 	const unknown = "may or may not have run"
 	for name, test := range map[string]struct {
@@ -115,5 +118,86 @@ func TestLostForGood(t *testing.T) {
 				t.Errorf("answered with %s; sent (-want +got):\n%s", answers[0], diff)
 			}
 		})
+	}
+}
+
+// canceled gives a bridge a request, and its cancellation as soon as the server is ready for that. It returns
+// the ids of the requests that the server got, and those that it was told to cancel.
+func canceled(t *testing.T, ready <-chan struct{}, plays func(w http.ResponseWriter, request *http.Request, m played) bool) (requests, canceled []string) {
+	t.Helper()
+	p := &player{plays: func(w http.ResponseWriter, request *http.Request, m played) bool {
+		if m.Method != "notifications/cancelled" {
+			requests = append(requests, string(m.ID)) // one at a time
+			return plays(w, request, m)
+		}
+		canceled = append(canceled, string(m.Params.RequestID))
+		w.WriteHeader(http.StatusAccepted)
+		_ = plays(w, request, m)
+		return true
+	}}
+	server := httptest.NewServer(p)
+	defer server.Close() // waits for all handlers
+	fromClient, toBridge := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		b := &Bridge{Client: &http.Client{Transport: &http.Transport{}}, Endpoint: server.URL}
+		ended <- b.Run(t.Context(), fromClient, io.Discard)
+	}()
+	for _, line := range []string{`{"jsonrpc":"2.0","id":"mine","method":"ping"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"m\u0069ne"}}`} {
+		if _, err := io.WriteString(toBridge, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-ready
+	}
+	_ = toBridge.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return requests, canceled
+}
+
+// The client cancels a request by the id that it knows. A server that got the request again knows it by
+// another id, too.
+func TestCancelRepeated(t *testing.T) {
+	ready, done := make(chan struct{}), make(chan struct{})
+	died := dies("ping")
+	var again string
+	requests, ids := canceled(t, ready, func(w http.ResponseWriter, request *http.Request, m played) bool {
+		switch {
+		case m.Method == "notifications/cancelled" && string(m.Params.RequestID) == again:
+			close(done)
+		case m.Method == "ping" && !died(w, request, m):
+			again = string(m.ID)
+			close(ready)
+			select {
+			case <-done:
+			case <-request.Context().Done(): // the bridge waits for the answer no longer
+			}
+		}
+		return false
+	})
+	if len(requests) != 2 {
+		t.Fatalf("the server got %v", requests)
+	}
+	if diff := cmp.Diff([]string{again, `"m\u0069ne"`}, ids); diff != "" {
+		t.Errorf("canceled (-want +got):\n%s", diff)
+	}
+}
+
+// A request that the client has canceled is not sent again.
+func TestCancelLost(t *testing.T) {
+	ready, done := make(chan struct{}), make(chan struct{})
+	isReady := sync.OnceFunc(func() { close(ready) })
+	requests, ids := canceled(t, ready, func(_ http.ResponseWriter, _ *http.Request, m played) bool {
+		if m.Method == "ping" {
+			isReady()
+			<-done
+			panic(http.ErrAbortHandler)
+		}
+		close(done)
+		return false
+	})
+	if len(requests) != 1 || len(ids) != 1 {
+		t.Errorf("the server got requests %v, and %v were canceled", requests, ids)
 	}
 }

@@ -30,6 +30,8 @@ type played struct {
 		Name      string         `json:"name"`
 		Cursor    string         `json:"cursor"`
 		Arguments map[string]any `json:"arguments"`
+		// RequestID is that of a request that is canceled.
+		RequestID json.RawMessage `json:"requestId"`
 	} `json:"params"`
 }
 
