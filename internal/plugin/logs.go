@@ -2,11 +2,11 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -151,27 +151,42 @@ func (l *logs) show(ctx context.Context, pod *corev1.Pod, isLate bool) error {
 		return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
 	defer func() { _ = stream.Close() }()
-	lines := bufio.NewReader(stream)
+	if err := l.showLines(pod, stream); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// pieceBytes bounds what is kept of a line: a server may write without ever ending one. The rest of a longer
+// line is shown as lines of its own.
+const pieceBytes = 64 << 10
+
+// showLines shows the lines of a log until it ends, unless the user wants those of another session.
+func (l *logs) showLines(pod *corev1.Pod, stream io.Reader) error {
+	lines := bufio.NewReaderSize(stream, pieceBytes)
+	isRest, isWanted := false, false // of the line that the piece belongs to
 	for {
-		line, err := lines.ReadString('\n')
-		if line != "" {
-			err = errors.Join(l.line(pod, line), err)
+		piece, err := lines.ReadSlice('\n')
+		if !isRest {
+			isWanted = l.options.session == 0 || bytes.HasPrefix(piece, fmt.Appendf(nil, "[%d] ", l.options.session))
 		}
+		if isEnd := isRest && string(piece) == "\n"; isWanted && !isEnd && len(piece) > 0 {
+			if err := l.line(pod, string(piece)); err != nil {
+				return err
+			}
+		}
+		isRest = errors.Is(err, bufio.ErrBufferFull)
 		switch {
-		case errors.Is(err, io.EOF), ctx.Err() != nil:
+		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil:
-			return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
+		case err != nil && !isRest:
+			return err
 		}
 	}
 }
 
-// line shows one line, with the name of its pod if there are several, unless the user wants those of another
-// session.
+// line shows one line, with the name of its pod if there are several.
 func (l *logs) line(pod *corev1.Pod, line string) error {
-	if l.options.session != 0 && !strings.HasPrefix(line, fmt.Sprintf("[%d] ", l.options.session)) {
-		return nil
-	}
 	l.output.Lock()
 	defer l.output.Unlock()
 	if len(l.seen) > 1 {

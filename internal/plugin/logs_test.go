@@ -157,3 +157,67 @@ func TestFollowWithoutWatch(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// endless is a log that repeats itself without a line break, up to a number of bytes.
+type endless struct{ left int }
+
+// Read implements io.Reader.
+func (e *endless) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), e.left)
+	for i := range p[:n] {
+		p[i] = 'x'
+	}
+	e.left -= n
+	return n, nil
+}
+
+// counter counts what is written to it, and the largest piece of that.
+type counter struct{ bytes, largest int }
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += len(p)
+	c.largest = max(c.largest, len(p))
+	return len(p), nil
+}
+
+// A server that never ends its line does not fill the memory of the user.
+func TestEndlessLine(t *testing.T) {
+	const size = 16 << 20
+	e, _, _ := typed("", table.Screen{})
+	out := &counter{}
+	e.Out = out
+	l := &logs{environment: e, seen: map[string]bool{}}
+	if err := l.showLines(&corev1.Pod{}, &endless{size}); err != nil {
+		t.Fatal(err)
+	}
+	if want := size + size/pieceBytes; out.bytes != want || out.largest > pieceBytes+1 {
+		t.Errorf("%d bytes are shown, want %d; the largest piece has %d", out.bytes, want, out.largest)
+	}
+}
+
+// All pieces of a long line belong to its session, and none to another.
+func TestPieces(t *testing.T) {
+	long := "[2] " + strings.Repeat("x", pieceBytes-4)
+	for name, test := range map[string]struct{ log, want string }{
+		"of another session": {"[1] " + strings.Repeat("[2] ", pieceBytes) + "\n[2] a\n", "[2] a\n"},
+		"of this session":    {long + "rest\n[1] a\n", long + "\nrest\n"},
+		"as long as a piece": {long + "\n[2] a\n", long + "\n[2] a\n"},
+		"without an end":     {"[2] a\n[2] b", "[2] a\n[2] b\n"},
+		"empty lines":        {"[2] \n\n[2] a\n", "[2] \n[2] a\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, out, _ := typed("", table.Screen{})
+			l := &logs{environment: e, options: logOptions{session: 2}, seen: map[string]bool{}}
+			if err := l.showLines(&corev1.Pod{}, strings.NewReader(test.log)); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); got != test.want {
+				t.Errorf("%d bytes are shown, want %d", len(got), len(test.want))
+			}
+		})
+	}
+}
