@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -133,17 +134,21 @@ func (l *logs) showAll(ctx context.Context) error {
 	problems := make([]error, len(found.Items))
 	var reading sync.WaitGroup
 	for i := range found.Items {
-		reading.Go(func() { problems[i] = l.show(ctx, &found.Items[i], false) })
+		reading.Go(func() { problems[i] = l.show(ctx, &found.Items[i], &follow.Place{}) })
 	}
 	reading.Wait()
 	return errors.Join(problems...)
 }
 
-// show shows the log of one pod.
-func (l *logs) show(ctx context.Context, pod *corev1.Pod, isLate bool) error {
+// show shows the log of one pod from a place on. With -f, the lines come with their times: they tell what was
+// shown before the log broke off, by the clock of the node.
+func (l *logs) show(ctx context.Context, pod *corev1.Pod, place *follow.Place) error {
 	l.see(pod)
-	asked := &corev1.PodLogOptions{Container: l.container(), Follow: l.options.follow}
-	if l.options.tail >= 0 && !isLate {
+	asked := &corev1.PodLogOptions{Container: l.container(), Follow: l.options.follow, Timestamps: l.options.follow}
+	switch {
+	case !place.Last.IsZero():
+		asked.SinceTime = new(metav1.NewTime(place.Last)) // the second of it
+	case l.options.tail >= 0 && !place.IsLate:
 		asked.TailLines = &l.options.tail
 	}
 	stream, err := l.pods.GetLogs(pod.Name, asked).Stream(ctx)
@@ -151,7 +156,7 @@ func (l *logs) show(ctx context.Context, pod *corev1.Pod, isLate bool) error {
 		return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
 	defer func() { _ = stream.Close() }()
-	if err := l.showLines(pod, stream); err != nil && ctx.Err() == nil {
+	if err := l.showLines(pod, stream, place); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
 	return nil
@@ -161,28 +166,66 @@ func (l *logs) show(ctx context.Context, pod *corev1.Pod, isLate bool) error {
 // line is shown as lines of its own.
 const pieceBytes = 64 << 10
 
-// showLines shows the lines of a log until it ends, unless the user wants those of another session.
-func (l *logs) showLines(pod *corev1.Pod, stream io.Reader) error {
+// showLines shows the lines of a log behind a place until the log ends.
+func (l *logs) showLines(pod *corev1.Pod, stream io.Reader, place *follow.Place) error {
 	lines := bufio.NewReaderSize(stream, pieceBytes)
-	isRest, isWanted := false, false // of the line that the piece belongs to
+	p := &pieces{logs: l, pod: pod, place: place, begin: place.Last}
 	for {
 		piece, err := lines.ReadSlice('\n')
-		if !isRest {
-			isWanted = l.options.session == 0 || bytes.HasPrefix(piece, fmt.Appendf(nil, "[%d] ", l.options.session))
+		if err := p.show(piece, err == nil); err != nil {
+			return err
 		}
-		if isEnd := isRest && string(piece) == "\n"; isWanted && !isEnd && len(piece) > 0 {
-			if err := l.line(pod, string(piece)); err != nil {
-				return err
-			}
-		}
-		isRest = errors.Is(err, bufio.ErrBufferFull)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil && !isRest:
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
 	}
+}
+
+// pieces are those of the lines of a log.
+type pieces struct {
+	*logs
+	pod   *corev1.Pod
+	place *follow.Place
+	begin time.Time // lines up to it were shown before
+
+	// Of the line that the next piece belongs to:
+	isBegun, isWanted bool
+	written           time.Time
+}
+
+// show shows a piece of a line, unless the user wants the lines of another session.
+func (p *pieces) show(piece []byte, isEnd bool) error {
+	isBreak := p.isBegun && string(piece) == "\n" // the rest of the line is shown already
+	if !p.isBegun {
+		p.written, piece = p.stamp(piece)
+		isNew := p.written.IsZero() || p.written.After(p.begin)
+		isOfSession := p.options.session == 0 || bytes.HasPrefix(piece, fmt.Appendf(nil, "[%d] ", p.options.session))
+		p.isWanted = isNew && isOfSession
+	}
+	p.isBegun = !isEnd
+	if isEnd && p.written.After(p.place.Last) {
+		p.place.Last = p.written
+	}
+	if !p.isWanted || isBreak || len(piece) == 0 {
+		return nil
+	}
+	return p.line(p.pod, string(piece))
+}
+
+// stamp splits the time from a line that has one.
+func (l *logs) stamp(line []byte) (written time.Time, rest []byte) {
+	if !l.options.follow {
+		return time.Time{}, line
+	}
+	stamp, rest, _ := bytes.Cut(line, []byte(" "))
+	written, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return time.Time{}, line // such as an error of the kubelet
+	}
+	return written, rest
 }
 
 // line shows one line, with the name of its pod if there are several.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ type podServer struct {
 	pods    []corev1.Pod
 	changes chan corev1.Pod // is closed at the end of the test
 	noWatch bool
+	breaks  bool              // logs end, also those that are followed
 	logs    map[string]string // by pod
 
 	mu    sync.Mutex
@@ -47,7 +49,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		s.mu.Unlock()
 		_, _ = fmt.Fprint(w, s.logs[name])
 		_ = http.NewResponseController(w).Flush()
-		if request.URL.Query().Get("follow") == "true" {
+		if request.URL.Query().Get("follow") == "true" && !s.breaks {
 			<-request.Context().Done()
 		}
 	case request.URL.Query().Get("watch") == "":
@@ -72,6 +74,16 @@ func runningPod(name string) corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)},
 		Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer, ContainerID: "c"}}},
 	}
+}
+
+// stamped is a log with the times of its lines, which are half a second apart.
+func stamped(lines ...string) string {
+	var log strings.Builder
+	for i, line := range lines {
+		written := time.Date(2026, 7, 28, 12, 0, 0, i*500_000_000+7, time.UTC)
+		log.WriteString(written.Format(time.RFC3339Nano) + " " + line + "\n")
+	}
+	return log.String()
 }
 
 // followed follows the logs of a server until the test stops it.
@@ -116,7 +128,7 @@ func line(t *testing.T, from *bufio.Reader) string {
 // start, whatever --tail says.
 func TestFollow(t *testing.T) {
 	s := &podServer{pods: []corev1.Pod{runningPod("old")}, changes: make(chan corev1.Pod), logs: map[string]string{
-		"old": "[1] first\n[2] second\n", "new": "[1] third\n[2] fourth\n",
+		"old": stamped("[1] first", "[2] second"), "new": stamped("[1] third", "[2] fourth"),
 	}}
 	out, errOut, stop := followed(t, s, logOptions{tail: 5, session: 2})
 	if got := line(t, out); got != "[2] second\n" {
@@ -136,14 +148,14 @@ func TestFollow(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got, want := strings.Join(s.asked, " "), "old?container=mcp-server&follow=true&tailLines=5 new?container=mcp-server&follow=true"; got != want {
+	if got, want := strings.Join(s.asked, " "), "old?container=mcp-server&follow=true&tailLines=5&timestamps=true new?container=mcp-server&follow=true&timestamps=true"; got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 }
 
 // The rights to list pods and to read logs are enough to follow the pods of now.
 func TestFollowWithoutWatch(t *testing.T) {
-	s := &podServer{pods: []corev1.Pod{runningPod("a"), runningPod("b")}, changes: make(chan corev1.Pod), noWatch: true, logs: map[string]string{"a": "one\n", "b": "two\n"}}
+	s := &podServer{pods: []corev1.Pod{runningPod("a"), runningPod("b")}, changes: make(chan corev1.Pod), noWatch: true, logs: map[string]string{"a": stamped("one"), "b": stamped("two")}}
 	out, errOut, stop := followed(t, s, logOptions{tail: -1})
 	if got := line(t, errOut); !strings.HasSuffix(got, "The right is: watch pods.\n") {
 		t.Errorf("it says %q", got)
@@ -191,7 +203,7 @@ func TestEndlessLine(t *testing.T) {
 	out := &counter{}
 	e.Out = out
 	l := &logs{environment: e, seen: map[string]bool{}}
-	if err := l.showLines(&corev1.Pod{}, &endless{size}); err != nil {
+	if err := l.showLines(&corev1.Pod{}, &endless{size}, &follow.Place{}); err != nil {
 		t.Fatal(err)
 	}
 	if want := size + size/pieceBytes; out.bytes != want || out.largest > pieceBytes+1 {
@@ -212,11 +224,64 @@ func TestPieces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, out, _ := typed("", table.Screen{})
 			l := &logs{environment: e, options: logOptions{session: 2}, seen: map[string]bool{}}
-			if err := l.showLines(&corev1.Pod{}, strings.NewReader(test.log)); err != nil {
+			if err := l.showLines(&corev1.Pod{}, strings.NewReader(test.log), &follow.Place{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); got != test.want {
 				t.Errorf("%d bytes are shown, want %d", len(got), len(test.want))
+			}
+		})
+	}
+}
+
+// A log that broke off goes on behind the last line that was complete. The API server only knows seconds.
+func TestBrokenLog(t *testing.T) {
+	all := stamped("[2] one", "[1] two", "[2] three", "[2] four", "", "[2] five")
+	s := &podServer{logs: map[string]string{}}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		first, again, want string
+		options            logOptions
+		asked              string // the second time
+	}{
+		"between lines": {
+			stamped("[2] one", "[1] two", "[2] three"), all, "[2] one\n[1] two\n[2] three\n[2] four\n\n[2] five\n",
+			logOptions{tail: 7}, "sinceTime=2026-07-28T12%3A00%3A01Z&timestamps=true",
+		},
+		"of a session": {
+			stamped("[2] one", "[1] two"), all, "[2] one\n[2] three\n[2] four\n[2] five\n",
+			logOptions{tail: -1, session: 2}, "sinceTime=2026-07-28T12%3A00%3A00Z&timestamps=true",
+		},
+		"within a line": {
+			strings.TrimSuffix(stamped("[2] one", "[1] two"), "o\n"), stamped("[2] one", "[1] two"), "[2] one\n[1] tw\n[1] two\n",
+			logOptions{tail: -1}, "sinceTime=2026-07-28T12%3A00%3A00Z&timestamps=true",
+		},
+		"before the first line":  {"", stamped("a"), "a\n", logOptions{tail: 7}, "tailLines=7&timestamps=true"},
+		"with words of no line":  {"no space left\n", stamped("a"), "no space left\na\n", logOptions{tail: -1}, "timestamps=true"},
+		"with times in disorder": {stamped("a", "b") + stamped("c"), stamped("a", "b", "d"), "a\nb\nc\nd\n", logOptions{tail: -1}, "sinceTime=2026-07-28T12%3A00%3A00Z&timestamps=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, out, _ := typed("", table.Screen{})
+			test.options.follow = true
+			l := &logs{environment: e, pods: kube.CoreV1().Pods("a"), options: test.options, seen: map[string]bool{}}
+			s.asked = nil
+			pod, place := runningPod("p"), &follow.Place{}
+			for _, log := range []string{test.first, test.again} {
+				s.logs["p"], s.breaks = log, true
+				if err := l.show(t.Context(), &pod, place); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(test.want, out.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if want := "p?container=mcp-server&follow=true&" + test.asked; s.asked[1] != want {
+				t.Errorf("asked for %s, want %s", s.asked[1], want)
 			}
 		})
 	}

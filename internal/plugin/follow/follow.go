@@ -4,7 +4,6 @@ package follow
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,14 +24,23 @@ type Source interface {
 type Logs struct {
 	Source    Source
 	Container string
-	// Read shows the log of a pod's container until the log ends. A late one has started after Run: it is
-	// of interest from its start.
-	Read func(ctx context.Context, pod *corev1.Pod, isLate bool) error
+	// Read shows the log of a pod's container, from a place on, until the log ends.
+	Read func(ctx context.Context, pod *corev1.Pod, place *Place) error
 	// Note says something about the command itself.
 	Note func(words string)
 
-	begun   map[types.UID]string // the container of each pod that is read, or was
 	reading sync.WaitGroup
+	mu      sync.Mutex
+	begun   map[types.UID]*reading // of the last container of each pod
+}
+
+// Place is where in a log to begin.
+type Place struct {
+	// IsLate says that the container has started after Run: all of its log is of interest.
+	IsLate bool
+	// Last is the time of the last line that Read has shown; zero if there is none. Read begins behind it,
+	// and moves it on.
+	Last time.Time
 }
 
 // pace is the time between two watches. API servers end them after some minutes.
@@ -45,7 +53,7 @@ func (l *Logs) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer l.reading.Wait()
 	defer cancel(nil)
-	l.begun = map[types.UID]string{}
+	l.begun = map[types.UID]*reading{}
 	err := l.follow(ctx, cancel)
 	if parent.Err() != nil {
 		return nil
@@ -86,7 +94,9 @@ func (l *Logs) readAll(ctx context.Context, pods *corev1.PodList) error {
 	l.Note("You may not watch pods, so you do not see the logs of pods that start later. The right is: watch pods.")
 	problems := make(chan error, len(pods.Items))
 	for i := range pods.Items {
-		l.reading.Go(func() { problems <- l.Read(ctx, &pods.Items[i], false) })
+		pod := &pods.Items[i]
+		reading, r := l.begin(ctx, pod, l.started(pod), false)
+		l.reading.Go(func() { problems <- l.read(reading, pod, r) })
 	}
 	var first error
 	for range pods.Items {
@@ -103,9 +113,7 @@ func (l *Logs) take(ctx context.Context, cancel context.CancelCauseFunc, pods *c
 	if len(pods.Items) == 0 && !isLate {
 		l.Note("There are no pods yet.")
 	}
-	maps.DeleteFunc(l.begun, func(uid types.UID, _ string) bool {
-		return !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.UID == uid })
-	})
+	l.forget(func(uid types.UID) bool { return find(pods, uid) == nil })
 	for i := range pods.Items {
 		l.look(ctx, cancel, &pods.Items[i], isLate)
 	}
@@ -119,7 +127,7 @@ func (l *Logs) take(ctx context.Context, cancel context.CancelCauseFunc, pods *c
 				return // it is an error, or the watch has ended
 			}
 			if change.Type == watch.Deleted {
-				delete(l.begun, pod.UID)
+				l.forget(func(uid types.UID) bool { return uid == pod.UID })
 			} else {
 				l.look(ctx, cancel, pod, true)
 			}
@@ -130,12 +138,15 @@ func (l *Logs) take(ctx context.Context, cancel context.CancelCauseFunc, pods *c
 // look begins to read the log of a container that has started since the last look.
 func (l *Logs) look(ctx context.Context, cancel context.CancelCauseFunc, pod *corev1.Pod, isLate bool) {
 	started := l.started(pod)
-	if started == "" || started == l.begun[pod.UID] {
+	if started == "" {
 		return
 	}
-	l.begun[pod.UID] = started
+	reading, r := l.begin(ctx, pod, started, isLate)
+	if r == nil {
+		return
+	}
 	l.reading.Go(func() {
-		err := l.Read(ctx, pod, isLate)
+		err := l.read(reading, pod, r)
 		switch {
 		case apierrors.IsForbidden(err):
 			cancel(err) // it is the same for every pod
@@ -146,11 +157,14 @@ func (l *Logs) look(ctx context.Context, cancel context.CancelCauseFunc, pod *co
 }
 
 // started is the id of the container that runs, or ran last; empty if none has yet.
-func (l *Logs) started(pod *corev1.Pod) string {
+func (l *Logs) started(pod *corev1.Pod) string { return l.status(pod).ContainerID }
+
+// status is that of the container, or empty.
+func (l *Logs) status(pod *corev1.Pod) corev1.ContainerStatus {
 	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		if status.Name == l.Container {
-			return status.ContainerID
+			return status
 		}
 	}
-	return ""
+	return corev1.ContainerStatus{}
 }

@@ -26,6 +26,7 @@ type cluster struct {
 	lists            int
 	noList, noWatch  error
 	refuses          map[string]error // reading the logs of these pods fails
+	breaks           chan error       // the log that is read ends with it
 	mu               sync.Mutex
 	read, notes, end []string
 }
@@ -66,25 +67,34 @@ func (c *cluster) note(list *[]string, words string) {
 	*list = append(*list, words)
 }
 
-// follow follows a cluster, plays, and returns the error with which it ended. The logs end with ctx only.
+// follow follows a cluster, plays, and returns the error with which it ended. The logs end with ctx, or where
+// the test breaks one off.
 func (c *cluster) follow(t *testing.T, play func(stop context.CancelFunc)) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logs := &Logs{
 		Source: c, Container: "server", Note: func(words string) { c.note(&c.notes, words) },
-		Read: func(ctx context.Context, pod *corev1.Pod, isLate bool) error {
+		Read: func(ctx context.Context, pod *corev1.Pod, place *Place) error {
 			words := pod.Name + " server=" + pod.Status.ContainerStatuses[0].ContainerID
-			if isLate {
+			if place.IsLate {
 				words += " late"
+			}
+			if !place.Last.IsZero() {
+				words += " after " + strconv.FormatInt(place.Last.Unix(), 10)
 			}
 			c.note(&c.read, words)
 			if err := c.refuses[pod.Name]; err != nil {
 				return err
 			}
-			<-ctx.Done()
-			c.note(&c.end, pod.Name)
-			return nil
+			select {
+			case <-ctx.Done():
+				c.note(&c.end, pod.Name)
+				return nil
+			case err := <-c.breaks:
+				place.Last = time.Unix(max(place.Last.Unix(), 0)+1, 0) // one more line
+				return err
+			}
 		},
 	}
 	ended := make(chan error, 1)
