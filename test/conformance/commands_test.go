@@ -30,16 +30,17 @@ import (
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
-// useNode puts the pinned Node.js on the PATH, and has npx take a pinned package from where it is
-// installed: npx looks into the directory that it runs in first.
-func useNode(t *testing.T, modules string) {
+// useNode puts the pinned Node.js on the PATH, and has npx take a package from where its pinned version is
+// installed, with its pinned dependencies.
+func useNode(t *testing.T, of *node.Package, modules string) {
 	t.Helper()
 	pinned, err := Install(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Dir(pinned.Node)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Chdir(filepath.Dir(modules))
+	of.Installed = filepath.Dir(modules)
+	t.Cleanup(func() { of.Installed = "" })
 }
 
 // serve runs the adapter with a server that offers a few tools and nothing else.
@@ -60,7 +61,7 @@ func TestSuiteOfCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := serve(t)
-	useNode(t, pinned.Modules)
+	useNode(t, &suite.Package, pinned.Modules)
 	if err := node.Check(t.Context(), suite.Package); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,38 @@ func TestSuiteOfCommand(t *testing.T) {
 	})
 }
 
+// Nothing of the directory that the user is in runs, nor does its registry count: it may be a checkout of
+// someone else's.
+func TestSuiteOfCheckout(t *testing.T) {
+	pinned, err := Install(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(pinned.Node)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	checkout := t.TempDir()
+	files := map[string]string{
+		"package.json": `{"dependencies":{"` + suite.Package.Name + `":"` + suite.Package.Version + `"}}`,
+		".npmrc":       "registry=http://127.0.0.1:1/\nfetch-retries=0\n",
+		"node_modules/" + suite.Package.Name + "/package.json": `{"name":"` + suite.Package.Name + `","version":"` + suite.Package.Version + `","bin":{"conformance":"run.js"}}`,
+		"node_modules/" + suite.Package.Name + "/run.js":       "#!/usr/bin/env node\nconsole.log('Server scenarios\\n  - of-the-checkout')\n",
+		"node_modules/.bin/conformance":                        "#!/usr/bin/env node\nconsole.log('Server scenarios\\n  - of-the-checkout')\n",
+	}
+	for name, content := range files {
+		file := filepath.Join(checkout, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(checkout)
+	got, err := suite.Suite{}.Scenarios(t.Context(), "")
+	if err != nil || !slices.Contains(got, "tools-list") || slices.Contains(got, "of-the-checkout") {
+		t.Errorf("scenarios %v, %v", got, err)
+	}
+}
+
 // kubectl mcp inspect: the page is there at once, only with its token can anything be done, the link is one
 // that it takes, and nothing is left when it is closed.
 //
@@ -120,7 +153,7 @@ func TestInspector(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := serve(t)
-	useNode(t, modules)
+	useNode(t, &inspector.Package, modules)
 	if err := node.Check(t.Context(), inspector.Package); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +250,7 @@ func TestInspectorByArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := serve(t)
-	useNode(t, modules)
+	useNode(t, &inspector.Package, modules)
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -256,7 +289,7 @@ func TestInspectorInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	useNode(t, modules)
+	useNode(t, &inspector.Package, modules)
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

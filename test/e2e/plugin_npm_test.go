@@ -50,9 +50,8 @@ var _ = Describe("A server from npm", Label("firstuse"), func() {
 		Expect(os.WriteFile(script, []byte(desktopClient), 0o644)).To(Succeed())
 		Expect(runDesktop(ctx, suite.Node, script, pluginBinary(), "connect", server.Name, "--stdio", "--namespace", namespace)).To(ContainSubstring("from a desktop"))
 
-		By("running the conformance suite with kubectl mcp")
+		By("running the conformance suite with kubectl mcp, which has npx download it")
 		command := exec.CommandContext(ctx, pluginBinary(), "conformance", server.Name, "--namespace", namespace)
-		command.Dir = filepath.Dir(suite.Modules) // where npx finds the pinned suite
 		command.Env = append(os.Environ(), "PATH="+filepath.Dir(suite.Node)+":"+os.Getenv("PATH"))
 		output, err := command.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(output))

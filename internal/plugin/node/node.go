@@ -20,6 +20,9 @@ const grace = 5 * time.Second
 type Package struct {
 	Name, Version string
 	Node          Version // the oldest that it runs with
+	// Installed is a directory that has the package in its node_modules, for tests. Elsewhere it is empty, and
+	// npx downloads the package.
+	Installed string
 }
 
 // String is the package as npx takes it.
@@ -89,27 +92,39 @@ func parse(words string) (Version, error) {
 
 // Process is a program of a package that was started.
 type Process struct {
-	command *exec.Cmd
-	done    chan struct{}
-	err     error // once done is closed
+	command      *exec.Cmd
+	done         chan struct{}
+	err, removal error // once done is closed
 }
 
 // Start starts the program of a package. When ctx ends it is told to end, with all processes that it
 // started; those that do not are killed. The settings are environment variables, as in NAME=value;
 // a NAME alone is a variable of the user that the program must not see.
 func Start(ctx context.Context, of Package, settings []string, streams Streams, args ...string) (*Process, error) {
-	command := exec.CommandContext(ctx, "npx", slices.Concat([]string{"-y", of.String()}, args)...) //nolint:gosec // the package is pinned, and no shell reads the arguments
+	npx, err := exec.LookPath("npx")
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", of, err)
+	}
+	directory, remove, err := of.directory()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", of, err)
+	}
+	// Not --no-workspaces: npx would take the package for its value.
+	line := slices.Concat(runner(npx), []string{"-y", "--workspaces=false", of.String()}, args)
+	command := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // the package is pinned; see runner for who reads the arguments
+	command.Dir = directory
 	command.Env = environment(os.Environ(), settings)
 	command.Stdout, command.Stderr = streams.Out, streams.ErrOut
 	command.WaitDelay = grace
 	group(command)
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", of, err)
+		return nil, errors.Join(fmt.Errorf("start %s: %w", of, err), remove())
 	}
 	p := &Process{command: command, done: make(chan struct{})}
 	go func() {
 		p.err = command.Wait()
 		killGroup(command) // npx may end before what it started
+		p.removal = remove()
 		close(p.done)
 	}()
 	return p, nil
@@ -118,13 +133,13 @@ func Start(ctx context.Context, of Package, settings []string, streams Streams, 
 // Done is closed when the program has ended, and what it started has ended or was killed.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end of the program, and returns its exit code.
+// Wait waits for the end of the program, and returns its exit code; -1 if a signal ended it.
 func (p *Process) Wait() (code int, err error) {
 	<-p.done
 	if _, exited := errors.AsType[*exec.ExitError](p.err); p.err != nil && !exited {
-		return -1, p.err
+		return -1, errors.Join(p.err, p.removal)
 	}
-	return p.command.ProcessState.ExitCode(), nil
+	return p.command.ProcessState.ExitCode(), p.removal
 }
 
 // environment is the user's, with settings.

@@ -34,6 +34,8 @@ func usePrograms(t *testing.T, programs map[string]string) {
 		}
 	}
 	t.Setenv("PATH", dir)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
 }
 
 func TestCheck(t *testing.T) {
@@ -89,8 +91,91 @@ func TestStart(t *testing.T) {
 	if err != nil || code != 5 {
 		t.Errorf("exit code %d, %v", code, err)
 	}
-	if diff := cmp.Diff([]string{"-y @acme/thing@1.2.3 --flag two words\n", "set=new dropped= kept=old\n"}, []string{out.String(), errOut.String()}); diff != "" {
+	if diff := cmp.Diff([]string{"-y --workspaces=false @acme/thing@1.2.3 --flag two words\n", "set=new dropped= kept=old\n"}, []string{out.String(), errOut.String()}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// npx takes programs and settings from the directory that it runs in, and from those above. So it runs in a
+// new one of the user's, whatever the user's current one is, and nothing of that is left.
+func TestPlace(t *testing.T) {
+	usePrograms(t, map[string]string{"npx": `pwd; for file in * .[a-z]*; do [ -e "$file" ] && echo "$file"; done; exit 0`})
+	checkout := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(checkout, "node_modules", tested.Name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(checkout, ".npmrc"), []byte("registry=http://127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(checkout)
+	for name, test := range map[string]struct {
+		installed string
+		place     func(*testing.T) string // the pattern of where it runs
+		want      string
+	}{
+		"anywhere":  {"", func(t *testing.T) string { return filepath.Join(cacheOf(t), "kubectl-mcp-npx-*") }, "node_modules\n"},
+		"of a test": {checkout, func(*testing.T) string { return checkout }, "node_modules\n.npmrc\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			of := tested
+			of.Installed = test.installed
+			process, err := Start(t.Context(), of, nil, Streams{&out, io.Discard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code, err := process.Wait(); code != 0 || err != nil {
+				t.Fatalf("exit code %d, %v", code, err)
+			}
+			place, files, _ := strings.Cut(out.String(), "\n")
+			if matches, err := filepath.Match(test.place(t), place); !matches || err != nil || files != test.want {
+				t.Errorf("runs in %s, which has %q, %v", place, files, err)
+			}
+			if left, err := os.ReadDir(cacheOf(t)); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+	t.Run("without a home", func(t *testing.T) {
+		t.Setenv("HOME", "")
+		if _, err := Start(t.Context(), tested, nil, Streams{io.Discard, io.Discard}); err == nil || !strings.Contains(err.Error(), "find a directory for npx") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func cacheOf(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cache
+}
+
+// Where npx is a script of cmd.exe, no shell reads the arguments if the JavaScript behind it is found.
+func TestRunner(t *testing.T) {
+	installed, elsewhere := t.TempDir(), t.TempDir()
+	program := filepath.Join(installed, "node_modules", "npm", "bin", "npx-cli.js")
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		npx  string
+		want []string
+	}{
+		"Unix":                      {filepath.Join(installed, "npx"), []string{filepath.Join(installed, "npx")}},
+		"Windows":                   {filepath.Join(installed, "npx.CMD"), []string{"node", program}},
+		"Windows, npm is elsewhere": {filepath.Join(elsewhere, "npx.cmd"), []string{filepath.Join(elsewhere, "npx.cmd")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, runner(test.npx)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
