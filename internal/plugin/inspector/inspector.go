@@ -2,6 +2,7 @@
 package inspector
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,6 +29,10 @@ const (
 	DefaultPage = "http://localhost:6274"
 	// between is how often we look whether the page is there.
 	between = 100 * time.Millisecond
+	// answerTime is how long the page has to answer before we ask again.
+	answerTime = 5 * time.Second
+	// pageBytes bounds what we read of a page. The Inspector's own has a few kilobytes.
+	pageBytes = 1 << 20
 )
 
 // Link is the address at which the Inspector of a page connects to an endpoint by itself. It does so only
@@ -73,16 +78,19 @@ func (i *Inspector) start(ctx context.Context, endpoint string, output io.Writer
 		return err
 	}
 	// The link adds its server to the catalog, and the user's own stays as it is.
-	catalog := filepath.Join(i.files, "catalog.json")
+	catalog, err := filepath.Abs(filepath.Join(i.files, "catalog.json"))
+	if err != nil {
+		return fmt.Errorf("start the Inspector: %w", err)
+	}
 	if err := os.WriteFile(catalog, []byte(`{"mcpServers":{}}`), 0o600); err != nil {
 		return fmt.Errorf("start the Inspector: %w", err)
 	}
-	token, page := NewToken(), "http://127.0.0.1:"+strconv.Itoa(port)
-	if i.process, err = node.Start(ctx, Package, settings(port, token, catalog), node.Streams{Out: output, ErrOut: output}); err != nil {
+	page := page{url: "http://127.0.0.1:" + strconv.Itoa(port), token: NewToken(), answerTime: answerTime}
+	if i.process, err = node.Start(ctx, Package, settings(port, page.token, catalog), node.Streams{Out: output, ErrOut: output}); err != nil {
 		return err
 	}
-	i.Link = Link(page, token, endpoint)
-	return i.awaitPage(ctx, page)
+	i.Link = Link(page.url, page.token, endpoint)
+	return page.await(ctx, i.process)
 }
 
 // settings has the Inspector serve this machine only, want its token, and open no browser.
@@ -106,30 +114,53 @@ func freePort(ctx context.Context) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// awaitPage waits for as long as npx takes to download the Inspector and to start it.
-func (i *Inspector) awaitPage(ctx context.Context, page string) error {
+// program is one that runs.
+type program interface {
+	Done() <-chan struct{}
+	Wait() (code int, err error)
+}
+
+// page is where an Inspector will serve.
+type page struct {
+	url, token string
+	answerTime time.Duration
+}
+
+// await waits for as long as npx takes to download the Inspector and to start it.
+func (p page) await(ctx context.Context, of program) error {
 	look := time.NewTicker(between)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-i.process.Done():
-			code, err := i.process.Wait()
+		case <-of.Done():
+			code, err := of.Wait()
 			if err != nil {
 				return fmt.Errorf("run the Inspector: %w", err)
 			}
 			return fmt.Errorf("the Inspector ended with exit code %d before it served its page", code)
 		case <-look.C:
-			if isThere(ctx, page) {
+			if p.isThere(ctx, of.Done()) {
 				return nil
 			}
 		}
 	}
 }
 
-func isThere(ctx context.Context, page string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+// isThere says whether our Inspector serves its page: another program may have taken the port before it. Only
+// our Inspector can write the token into its page, so nobody else gets the token from us.
+func (p page) isThere(ctx context.Context, ended <-chan struct{}) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.answerTime)
+	defer cancel()
+	go func() {
+		select {
+		case <-ended:
+			cancel() // who answers now is someone else
+		case <-ctx.Done():
+		}
+	}()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
 	if err != nil {
 		return false
 	}
@@ -138,8 +169,9 @@ func isThere(ctx context.Context, page string) bool {
 	if err != nil {
 		return false
 	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(response.Body, pageBytes))
+	return err == nil && response.StatusCode == http.StatusOK && bytes.Contains(content, []byte(p.token))
 }
 
 // Done is closed when the Inspector has ended.
