@@ -2,7 +2,6 @@
 package suite
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,8 +25,12 @@ const (
 	Skipped = "skipped" // it does not exist at that revision
 )
 
-// messageBytes bounds what a check says: it repeats what a server sent.
-const messageBytes = 4 << 10
+// Bounds of what the suite writes: it repeats what a server sent.
+const (
+	messageBytes = 4 << 10   // of a check
+	saidBytes    = 256 << 10 // of its output, which for a list of all scenarios has a few kilobytes
+	checksBytes  = 32 << 20  // of all checks of a scenario, with details that nothing here reads
+)
 
 // Result is what came of a scenario.
 type Result struct {
@@ -54,7 +57,11 @@ func (s Suite) Run(ctx context.Context, scenario string) (result Result, err err
 		return Result{}, fmt.Errorf("run scenario %s: %w", scenario, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	args := []string{"server", "--url", s.Endpoint, "--scenario", scenario, "-o", directory}
+	results, err := filepath.Abs(directory) // npx runs elsewhere
+	if err != nil {
+		return Result{}, fmt.Errorf("run scenario %s: %w", scenario, err)
+	}
+	args := []string{"server", "--url", s.Endpoint, "--scenario", scenario, "-o", results}
 	if s.Revision != "" {
 		args = append(args, "--spec-version", s.Revision)
 	}
@@ -71,7 +78,7 @@ func (s Suite) Run(ctx context.Context, scenario string) (result Result, err err
 	case checks == nil:
 		return Result{}, fmt.Errorf("run scenario %s: the suite ended with exit code %d: %s", scenario, code, lastLine(said))
 	}
-	return judge(scenario, checks), nil
+	return judge(scenario, checks, code, said), nil
 }
 
 // Scenarios are those that a revision requires of servers, or all that there are for servers.
@@ -92,7 +99,7 @@ func (s Suite) Scenarios(ctx context.Context, revision string) ([]string, error)
 }
 
 func (s Suite) run(ctx context.Context, args ...string) (code int, said string, err error) {
-	var out bytes.Buffer
+	var out tail
 	log := s.Log
 	if log == nil {
 		log = io.Discard
@@ -119,9 +126,17 @@ func read(directory string) ([]check, error) {
 	if err != nil || len(files) == 0 {
 		return nil, err
 	}
-	content, err := os.ReadFile(files[0])
+	file, err := os.Open(files[0])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the checks: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, checksBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the checks: %w", err)
+	}
+	if len(content) > checksBytes {
+		return nil, fmt.Errorf("read the checks: they have more than %d bytes", checksBytes)
 	}
 	checks := []check{}
 	if err := json.Unmarshal(content, &checks); err != nil {
@@ -130,12 +145,19 @@ func read(directory string) ([]check, error) {
 	return checks, nil
 }
 
-// judge is what the suite makes of checks: warnings are no failures.
-func judge(scenario string, checks []check) Result {
+// judge is what the suite makes of checks: warnings are no failures. A suite that made no check, or that
+// ended otherwise than its checks say, has not shown that the server passes.
+func judge(scenario string, checks []check, code int, said string) Result {
 	for _, check := range checks {
 		if check.Status == "FAILURE" {
 			return Result{scenario, Failed, text.Line(check.ID, messageBytes), text.Line(check.ErrorMessage, messageBytes)}
 		}
+	}
+	switch {
+	case code != 0:
+		return Result{Scenario: scenario, Result: Failed, Message: fmt.Sprintf("no check failed, and the suite ended with exit code %d: %s", code, lastLine(said))}
+	case len(checks) == 0:
+		return Result{Scenario: scenario, Result: Failed, Message: "the suite made no check: " + lastLine(said)}
 	}
 	return Result{Scenario: scenario, Result: Passed}
 }
@@ -156,6 +178,20 @@ func listed(said string) []string {
 	}
 	return names
 }
+
+// tail keeps the end of what is written to it.
+type tail struct{ kept []byte }
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-saidBytes):]...)
+	if len(t.kept) > 2*saidBytes { // not each time: that would copy all of it for each line
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-saidBytes:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.kept[max(0, len(t.kept)-saidBytes):]) }
 
 func lastLine(said string) string {
 	said = strings.TrimSpace(said)

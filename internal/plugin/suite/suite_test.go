@@ -63,21 +63,64 @@ func TestForAll(t *testing.T) {
 	}
 }
 
-// What checks say comes from a server, as do their names.
+// What checks say comes from a server, as do their names. Only checks can show that a server passes.
 func TestJudge(t *testing.T) {
+	passed := []check{{ID: "a", Status: "SUCCESS"}, {ID: "b", Status: "WARNING", ErrorMessage: "hm"}}
 	for name, test := range map[string]struct {
 		checks []check
+		code   int
 		want   Result
 	}{
-		"passed":          {[]check{{ID: "a", Status: "SUCCESS"}, {ID: "b", Status: "WARNING", ErrorMessage: "hm"}}, Result{Scenario: "x", Result: Passed}},
-		"the first fails": {[]check{{ID: "a", Status: "SUCCESS"}, {ID: "b", Status: "FAILURE", ErrorMessage: "no"}, {ID: "c", Status: "FAILURE"}}, Result{"x", Failed, "b", "no"}},
-		"hostile":         {[]check{{ID: "b", Status: "FAILURE", ErrorMessage: "one\ntwo"}}, Result{"x", Failed, "b", "one two"}},
-		"no checks":       {[]check{}, Result{Scenario: "x", Result: Passed}},
+		"passed":          {passed, 0, Result{Scenario: "x", Result: Passed}},
+		"the first fails": {[]check{{ID: "a", Status: "SUCCESS"}, {ID: "b", Status: "FAILURE", ErrorMessage: "no"}, {ID: "c", Status: "FAILURE"}}, 1, Result{"x", Failed, "b", "no"}},
+		"hostile":         {[]check{{ID: "b", Status: "FAILURE", ErrorMessage: "one\ntwo"}}, 1, Result{"x", Failed, "b", "one two"}},
+		"no checks":       {[]check{}, 0, Result{Scenario: "x", Result: Failed, Message: "the suite made no check: the end"}},
+		"another end": {
+			passed, 7, Result{Scenario: "x", Result: Failed, Message: "no check failed, and the suite ended with exit code 7: the end"},
+		},
+		"no checks, and another end": {
+			[]check{}, 7, Result{Scenario: "x", Result: Failed, Message: "no check failed, and the suite ended with exit code 7: the end"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, judge("x", test.checks)); diff != "" {
+			if diff := cmp.Diff(test.want, judge("x", test.checks, test.code, "begin\nthe end\n")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A server decides how much the suite writes, and not how much of it is kept.
+func TestBounds(t *testing.T) {
+	var said tail
+	most := 0
+	for range 20 {
+		for _, piece := range []string{"begin\n", strings.Repeat("x", saidBytes), strings.Repeat("y", saidBytes/3) + "\n", "the end\n"} {
+			if n, err := said.Write([]byte(piece)); n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d bytes, %v", n, len(piece), err)
+			}
+			most = max(most, cap(said.kept))
+		}
+	}
+	if got := said.String(); most > 8*saidBytes || len(got) != saidBytes || lastLine(got) != "the end" {
+		t.Errorf("%d bytes are kept, and at most %d; the last line is %q", len(got), most, lastLine(got))
+	}
+
+	directory := t.TempDir()
+	file := filepath.Join(directory, "x", "checks.json")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(`[{"id":"`+strings.Repeat("x", checksBytes)+`"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if checks, err := read(directory); err == nil || !strings.Contains(err.Error(), "more than 33554432 bytes") {
+		t.Errorf("%d checks, %v", len(checks), err)
+	}
+	if err := os.WriteFile(file, []byte(`[{"id":"a","status":"SUCCESS"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if checks, err := read(directory); err != nil || len(checks) != 1 {
+		t.Errorf("%d checks, %v", len(checks), err)
 	}
 }
