@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 
@@ -85,6 +86,7 @@ func (e *environment) inspectElsewhere(ctx context.Context, local *loopback, cau
 // serveInspector runs the Inspector until ctx ends.
 func (e *environment) serveInspector(ctx context.Context, local *loopback, opens bool) (err error) {
 	output := node.Harmless(e.ErrOut)
+	defer func() { err = errors.Join(err, output.Flush()) }() // before the advice that refers to it
 	started, err := inspector.Start(ctx, local.url, output)
 	if ctx.Err() != nil && err != nil {
 		return nil // the user has had enough
@@ -92,14 +94,12 @@ func (e *environment) serveInspector(ctx context.Context, local *loopback, opens
 	if err != nil {
 		return fail(exitUnexpected, "See what npx says above. Does this work? "+inspector.Package.CommandLine("--version"), "%w", err)
 	}
-	defer func() { err = errors.Join(err, started.Close(), output.Flush()) }()
+	defer func() { err = errors.Join(err, started.Close()) }()
 	if _, err := fmt.Fprintln(e.Out, started.Link); err != nil {
 		return err
 	}
 	if opens {
-		if err := openBrowser(ctx, started.Link); err != nil {
-			_, _ = fmt.Fprintf(e.ErrOut, "Open the link yourself: %v.\n", err)
-		}
+		openBrowser(started.Link, output)
 	}
 	select {
 	case <-ctx.Done():
@@ -114,8 +114,8 @@ func (e *environment) serveInspector(ctx context.Context, local *loopback, opens
 	}
 }
 
-// inspectByArguments runs the Inspector once. Its exit code becomes ours, and has the same meaning.
-func (e *environment) inspectByArguments(ctx context.Context, name string, port int, args []string) (err error) {
+// inspectByArguments runs the Inspector once.
+func (e *environment) inspectByArguments(ctx context.Context, name string, port int, args []string) error {
 	if err := needNode(ctx, inspector.Package); err != nil {
 		return err
 	}
@@ -129,6 +129,11 @@ func (e *environment) inspectByArguments(ctx context.Context, name string, port 
 		return err
 	}
 	defer local.close()
+	return e.runInspector(ctx, local.url, args)
+}
+
+// runInspector runs the Inspector once. Its exit code becomes ours, and has the same meaning.
+func (e *environment) runInspector(ctx context.Context, url string, args []string) (err error) {
 	streams, errOut := node.Streams{Out: e.Out}, node.Harmless(e.ErrOut)
 	streams.ErrOut = errOut
 	defer func() { err = errors.Join(err, errOut.Flush()) }()
@@ -137,12 +142,14 @@ func (e *environment) inspectByArguments(ctx context.Context, name string, port 
 		defer func() { err = errors.Join(err, out.Flush()) }()
 		streams.Out = out
 	}
-	code, err := inspector.CommandLineMode(ctx, local.url, streams, args...)
+	code, err := inspector.CommandLineMode(ctx, url, streams, args...)
 	switch {
-	case ctx.Err() != nil:
-		return nil
+	case ctx.Err() != nil: // whatever it made of that
+		return fail(exitUnexpected, "Run the command again.", "the Inspector was interrupted")
 	case err != nil:
 		return err
+	case code < 0:
+		return fail(exitUnexpected, "See what it says above.", "a signal ended the Inspector")
 	case code != exitOK:
 		return fail(code, "See what it says above.", "the Inspector ended with exit code %d", code)
 	}
@@ -158,14 +165,23 @@ func needNode(ctx context.Context, of node.Package) error {
 	return err
 }
 
-// openBrowser opens a page in the browser of the user.
-func openBrowser(ctx context.Context, link string) error {
+// openBrowser opens a page in the browser of the user, and says so if that fails. Some programs that open a
+// page become the browser: we do not wait for them, and Ctrl+C does not end them.
+func openBrowser(link string, say io.Writer) {
 	program := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
 	if program == nil {
 		program = []string{"xdg-open"}
 	}
-	if err := exec.CommandContext(ctx, program[0], append(program[1:], link)...).Run(); err != nil { //nolint:gosec // the link is our own, and no shell reads it
-		return fmt.Errorf("run %s: %w", program[0], err)
+	failed := func(err error) { _, _ = fmt.Fprintf(say, "Open the link yourself: run %s: %v.\n", program[0], err) }
+	command := exec.CommandContext(context.Background(), program[0], append(program[1:], link)...) //nolint:gosec // the link is our own, and no shell reads it
+	node.Separate(command)
+	if err := command.Start(); err != nil {
+		failed(err)
+		return
 	}
-	return nil
+	go func() {
+		if err := command.Wait(); err != nil {
+			failed(err)
+		}
+	}()
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -83,5 +85,77 @@ func TestInspectWithBrokenNode(t *testing.T) {
 	broken := errors.New("run node --version: exit status 1")
 	if err := e.inspectElsewhere(t.Context(), nil, broken); !errors.Is(err, broken) || out.Len() != 0 {
 		t.Errorf("got %v and %q", err, out)
+	}
+}
+
+// useNpx has an npx of shell on an otherwise empty PATH.
+func useNpx(t *testing.T, script string) { usePrograms(t, map[string]string{"npx": script}) }
+
+func usePrograms(t *testing.T, programs map[string]string) {
+	t.Helper()
+	directory := t.TempDir()
+	for name, script := range programs {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", directory)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
+}
+
+// whenSaid does something when a program says some words, which it writes at once.
+type whenSaid struct {
+	words string
+	do    func()
+}
+
+func (w whenSaid) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.words) {
+		w.do()
+	}
+	return len(p), nil
+}
+
+// Only an Inspector that has ended well, and by itself, is success.
+func TestRunInspector(t *testing.T) {
+	for name, test := range map[string]struct {
+		script  string
+		code    int
+		problem string
+	}{
+		"success":                           {"exit 0", exitOK, ""},
+		"failed tool":                       {"exit 5", exitTool, "the Inspector ended with exit code 5"},
+		"killed":                            {"kill -KILL $$", exitUnexpected, "a signal ended the Inspector"},
+		"interrupted":                       {"echo waits; exec /bin/sleep 1000", exitUnexpected, "the Inspector was interrupted"},
+		"interrupted, and it does not mind": {"trap 'exit 0' TERM; /bin/sleep 1000 & echo waits; wait", exitUnexpected, "the Inspector was interrupted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			useNpx(t, test.script)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			e, _, _ := typed("", table.Screen{})
+			e.Out = whenSaid{"waits", cancel}
+			code, problem := exitOK, ""
+			if err := e.runInspector(ctx, "http://127.0.0.1:1/mcp", nil); err != nil {
+				code, problem = explain(err).code, explain(err).Error()
+			}
+			if code != test.code || problem != test.problem {
+				t.Errorf("exit code %d, %q, want %d, %q", code, problem, test.code, test.problem)
+			}
+		})
+	}
+}
+
+// The advice to read what npx says comes after all of that.
+func TestInspectorNotStarted(t *testing.T) {
+	useNpx(t, "printf 'one\\nlast words' >&2; exit 7")
+	e, out, errOut := typed("", table.Screen{})
+	err := e.serveInspector(t.Context(), &loopback{url: "http://127.0.0.1:1/mcp"}, false)
+	if err == nil || explain(err).Error() != "the Inspector ended with exit code 7 before it served its page" || !strings.HasPrefix(explain(err).next, "See what npx says above.") {
+		t.Errorf("got %v", err)
+	}
+	if errOut.String() != "one\nlast words\n" || out.Len() != 0 {
+		t.Errorf("output %q, error %q", out, errOut)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"strconv"
 )
 
+// Separate does nothing: the programs that Windows opens links with belong to no terminal.
+func Separate(*exec.Cmd) {}
+
 // group ends a program with all that it started: npx starts a shell, which starts Node.js.
 func group(command *exec.Cmd) {
 	command.Cancel = func() error {
