@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +38,7 @@ func (e *environment) conformance() *cobra.Command {
 			"command runs those that any server can pass. The suite comes from npm, by npx, and needs Node.js " + suite.Package.Node.String() + ".\n" +
 			"The exit code is 5 if a scenario fails.",
 		Example: "  kubectl mcp conformance tickets\n  kubectl mcp conformance tickets --requirements 2025-11-25 --scenario tools-list --scenario ping",
-		Args:    atLeast(1, "name a server, as in kubectl mcp conformance tickets"),
+		Args:    exactly(1, "name a server, as in kubectl mcp conformance tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := e.checkConformance(command.Context(), options); err != nil {
 				return err
@@ -51,8 +50,8 @@ func (e *environment) conformance() *cobra.Command {
 		"protocol `revision`: "+strings.Join(suite.Revisions, " or ")+"; without it, the newest of them that the server serves")
 	command.Flags().StringArrayVar(&options.scenarios, "scenario", nil, "`name` of a scenario to run; may be repeated")
 	command.Flags().BoolVar(&options.all, "all", false, "run every scenario that the revision requires")
-	command.Flags().StringVar(&options.log, "log", "", "`file` to write everything to that the suite says")
-	command.Flags().BoolVarP(&options.verbose, "verbose", "v", false, "show everything that the suite says, on standard error")
+	command.Flags().StringVar(&options.log, "log", "", "`file` to write the whole output of the suite to, which must not exist")
+	command.Flags().BoolVarP(&options.verbose, "verbose", "v", false, "show the whole output of the suite, on standard error")
 	e.outputFlag(command, "json or yaml")
 	return command
 }
@@ -97,18 +96,42 @@ func (e *environment) testConformance(ctx context.Context, name string, options 
 	if err != nil {
 		return err
 	}
+	return e.runScenarios(ctx, tested, names, sessions.end)
+}
+
+// runScenarios runs scenarios and prints what came of them, also if one of them cannot run.
+func (e *environment) runScenarios(ctx context.Context, tested suite.Suite, names []string, afterEach func(context.Context)) error {
 	var results []suite.Result
 	for i, scenario := range names {
 		result, err := tested.Run(ctx, scenario)
-		sessions.end(ctx)
+		afterEach(ctx)
 		if err != nil {
-			return err
+			return e.printUnfinished(ctx, tested.Revision, results, len(names), err)
 		}
 		_, _ = fmt.Fprintf(e.ErrOut, "%d/%d %s %s\n", i+1, len(names), scenario, result.Result)
 		results = append(results, result)
 	}
-	return e.printConformance(tested.Revision, results)
+	if err := e.printResults(tested.Revision, results); err != nil {
+		return err
+	}
+	return conclude(tested.Revision, results)
 }
+
+// printUnfinished prints the results so far, if there are any, and fails for what ended the run.
+func (e *environment) printUnfinished(ctx context.Context, revision string, results []suite.Result, of int, cause error) error {
+	if len(results) > 0 {
+		if err := e.printResults(revision, results); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return fail(exitUnexpected, "Run the command again.", "the suite was interrupted after %d of %d scenarios", len(results), of)
+	}
+	return fail(exitUnexpected, wholeOutput, "%w", cause)
+}
+
+// wholeOutput is what to do if a result does not say enough.
+const wholeOutput = "See the whole output of the suite: --log FILE"
 
 // suiteLog is where the suite's own words go.
 func (e *environment) suiteLog(options conformanceOptions) (log io.Writer, done func() error, err error) {
@@ -118,11 +141,12 @@ func (e *environment) suiteLog(options conformanceOptions) (log io.Writer, done 
 		writers, ends = append(writers, shown), append(ends, shown.Flush)
 	}
 	if options.log != "" {
-		file, err := os.Create(options.log)
+		file, finish, err := createFile(options.log, "--log")
 		if err != nil {
-			return nil, nil, fail(exitUnexpected, "Name a file that you can write: --log FILE", "write the log: %w", err)
+			return nil, nil, err
 		}
-		writers, ends = append(writers, file), append(ends, file.Close)
+		// A log is kept whatever happens.
+		writers, ends = append(writers, file), append(ends, func() error { return finish(nil) })
 	}
 	return io.MultiWriter(writers...), func() error {
 		var problems []error
@@ -172,33 +196,40 @@ func offersOf(server *mcpv1alpha1.MCPServer) suite.Offers {
 	return suite.Offers{Tools: counts.Tools > 0, Resources: counts.Resources > 0, Prompts: counts.Prompts > 0}
 }
 
-// printConformance prints what came of the scenarios, and fails if one of them failed.
-func (e *environment) printConformance(revision string, results []suite.Result) error {
-	counts := map[string]int{}
-	var rows []table.Row
-	for _, result := range results {
-		counts[result.Result]++
-		rows = append(rows, table.Row{Cells: []string{result.Scenario, result.Result, result.FailedCheck}, Bad: result.Result == suite.Failed})
-		if result.Message != "" {
-			rows = append(rows, table.Row{Note: result.Message, Bad: true})
-		}
-	}
+// printResults prints what came of scenarios.
+func (e *environment) printResults(revision string, results []suite.Result) error {
 	value := struct {
 		Suite    string         `json:"suite"`
 		Revision string         `json:"revision,omitempty"`
 		Items    []suite.Result `json:"items"`
 	}{suite.Package.String(), revision, results}
-	printed, err := e.printValue(value, nil)
-	if err == nil && !printed {
-		err = table.Print(e.Out, e.Screen, []string{"SCENARIO", "RESULT", "FIRST FAILED CHECK"}, rows)
-	}
-	switch run := counts[suite.Passed] + counts[suite.Failed]; {
-	case err != nil:
+	if printed, err := e.printValue(value, nil); err != nil || printed {
 		return err
+	}
+	var rows []table.Row
+	for _, result := range results {
+		rows = append(rows, table.Row{Cells: []string{result.Scenario, result.Result, result.FailedCheck}, Bad: result.Result == suite.Failed})
+		if result.Message != "" {
+			rows = append(rows, table.Row{Note: result.Message, Bad: true})
+		}
+	}
+	return table.Print(e.Out, e.Screen, []string{"SCENARIO", "RESULT", "FIRST FAILED CHECK"}, rows)
+}
+
+// conclude fails if a scenario failed, or if none ran.
+func conclude(revision string, results []suite.Result) error {
+	counts := map[string]int{}
+	for _, result := range results {
+		counts[result.Result]++
+	}
+	revisions := "--requirements " + strings.Join(suite.Revisions, " or ")
+	switch run := counts[suite.Passed] + counts[suite.Failed]; {
 	case counts[suite.Failed] > 0:
-		return fail(exitTool, "See everything that the suite says: --log FILE", "%d of %d scenarios failed", counts[suite.Failed], run)
+		return fail(exitTool, wholeOutput, "%d of %d scenarios failed", counts[suite.Failed], run)
+	case run == 0 && revision == "":
+		return fail(exitUnexpected, "Choose a revision: "+revisions, "the suite skipped all of these scenarios")
 	case run == 0:
-		return fail(exitUnexpected, "Choose another revision: --requirements "+strings.Join(suite.Revisions, " or "), "revision %s has none of these scenarios", revision)
+		return fail(exitUnexpected, "Choose another revision: "+revisions, "revision %s has none of these scenarios", revision)
 	}
 	return nil
 }

@@ -1,7 +1,11 @@
 package plugin
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -25,6 +29,7 @@ func TestPrintConformance(t *testing.T) {
 	for name, test := range map[string]struct {
 		output  string
 		width   int
+		without bool // a revision
 		results []suite.Result
 		code    int
 		problem string
@@ -58,6 +63,9 @@ dns-rebinding-protection  failed  localhost-host-rebinding-rejected
 revision: "2026-07-28"
 suite: '@modelcontextprotocol/conformance@0.2.0-alpha.12'
 `},
+		"nothing ran, at no revision": {without: true, results: []suite.Result{skipped}, code: exitUnexpected, problem: "the suite skipped all of these scenarios", want: `SCENARIO  RESULT   FIRST FAILED CHECK
+ping      skipped
+`},
 		"nothing ran": {results: []suite.Result{skipped}, code: exitUnexpected, problem: "revision 2026-07-28 has none of these scenarios", want: `SCENARIO  RESULT   FIRST FAILED CHECK
 ping      skipped
 `},
@@ -65,8 +73,15 @@ ping      skipped
 		t.Run(name, func(t *testing.T) {
 			e, out, _ := typed("", table.Screen{Width: test.width})
 			e.output = test.output
+			revision := "2026-07-28"
+			if test.without {
+				revision = ""
+			}
+			if err := e.printResults(revision, test.results); err != nil {
+				t.Fatal(err)
+			}
 			got, problem := exitOK, ""
-			if err := e.printConformance("2026-07-28", test.results); err != nil {
+			if err := conclude(revision, test.results); err != nil {
 				got, problem = explain(err).code, err.Error()
 			}
 			if got != test.code || problem != test.problem {
@@ -76,6 +91,74 @@ ping      skipped
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What came of scenarios is printed, also if the suite cannot run the next one.
+func TestUnfinishedConformance(t *testing.T) {
+	// The suite writes checks of the first scenario, cannot run the second, and waits in the third.
+	const suiteProgram = `for argument; do
+	case $before in --scenario) scenario=$argument;; -o) results=$argument;; esac
+	before=$argument
+done
+case $scenario in
+first) /bin/mkdir "$results/x" && echo '[{"id":"a","status":"SUCCESS"}]' > "$results/x/checks.json";;
+second) echo one; echo "cannot run" >&2; exit 3;;
+third) echo waits; exec /bin/sleep 1000;;
+esac
+`
+	const printed = "SCENARIO  RESULT  FIRST FAILED CHECK\nfirst     passed\n"
+	for name, test := range map[string]struct {
+		scenarios []string
+		want      string
+		problem   string
+		next      string
+	}{
+		"all":         {[]string{"first"}, printed, "", ""},
+		"the first":   {[]string{"second", "first"}, "", "run scenario second: the suite ended with exit code 3: cannot run", wholeOutput},
+		"the second":  {[]string{"first", "second", "first"}, printed, "run scenario second: the suite ended with exit code 3: cannot run", wholeOutput},
+		"interrupted": {[]string{"first", "third", "first"}, printed, "the suite was interrupted after 1 of 3 scenarios", "Run the command again."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			useNpx(t, suiteProgram)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			e, out, _ := typed("", table.Screen{})
+			err := e.runScenarios(ctx, suite.Suite{Log: whenSaid{"waits", cancel}}, test.scenarios, func(context.Context) {})
+			if out.String() != test.want {
+				t.Errorf("printed %q, want %q", out, test.want)
+			}
+			if err == nil && test.problem == "" {
+				return
+			}
+			if failed := explain(err); failed.code != exitUnexpected || failed.Error() != test.problem || failed.next != test.next {
+				t.Errorf("exit code %d, %q, %q", failed.code, failed.Error(), failed.next)
+			}
+		})
+	}
+}
+
+// A log is the user's own, replaces nothing, and is kept if the command fails.
+func TestSuiteLog(t *testing.T) {
+	e, _, _ := typed("", table.Screen{})
+	file := filepath.Join(t.TempDir(), "suite.log")
+	log, done, err := e.suiteLog(conformanceOptions{log: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(log, "said\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := done(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = e.suiteLog(conformanceOptions{log: file})
+	if err == nil || explain(err).Error() != "file "+file+" exists, and is not overwritten" || explain(err).next != "Name another file with --log." {
+		t.Errorf("got %v", err)
+	}
+	found, err := os.Stat(file)
+	if err != nil || found.Mode() != 0o600 || found.Size() != int64(len("said\n")) {
+		t.Errorf("got %v, %v", found, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func (e *environment) writeReport(ctx context.Context, names []string, file stri
 	written := &counted{Writer: e.Out}
 	finish := func(error) error { return nil }
 	if file != "-" {
-		if written.Writer, finish, err = createFile(file); err != nil {
+		if written.Writer, finish, err = createFile(file, "--output-file"); err != nil {
 			return err
 		}
 	}
@@ -70,15 +70,15 @@ func (e *environment) writeReport(ctx context.Context, names []string, file stri
 	return e.concludeReport(file, written.size, summary)
 }
 
-// createFile creates a file that only the caller can read. It keeps the file only if nothing fails.
-func createFile(name string) (w io.Writer, finish func(error) error, err error) {
+// createFile creates the file of a flag, which only the caller can read. It keeps the file only if nothing fails.
+func createFile(name, flag string) (w io.Writer, finish func(error) error, err error) {
 	const onlyOwner = 0o600
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, onlyOwner)
 	if errors.Is(err, os.ErrExist) {
-		return nil, nil, fail(exitUnexpected, "Name another file with --output-file.", "file %s exists, and is not overwritten", name)
+		return nil, nil, fail(exitUnexpected, "Name another file with "+flag+".", "file %s exists, and is not overwritten", name)
 	}
 	if err != nil {
-		return nil, nil, fail(exitUnexpected, "Name another file with --output-file.", "%w", err)
+		return nil, nil, fail(exitUnexpected, "Name another file with "+flag+".", "%w", err)
 	}
 	return file, func(failed error) error {
 		err := file.Close()
