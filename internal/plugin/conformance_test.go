@@ -121,6 +121,8 @@ esac
 	} {
 		t.Run(name, func(t *testing.T) {
 			useNpx(t, suiteProgram)
+			t.Chdir(t.TempDir())
+			t.Setenv("TMPDIR", ".") // which is elsewhere for npx
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			e, out, _ := typed("", table.Screen{})

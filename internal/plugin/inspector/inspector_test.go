@@ -36,11 +36,12 @@ func TestLink(t *testing.T) {
 // An Inspector that does not start is an error, with what it says, and leaves no files behind.
 func TestNotStarted(t *testing.T) {
 	programs, temporary := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(programs, "npx"), []byte("#!/bin/sh\necho 404 Not Found >&2\nexit 7\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(programs, "npx"), []byte("#!/bin/sh\n[ -f \"$MCP_CATALOG_PATH\" ] && echo 404 Not Found >&2\nexit 7\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", programs)
-	t.Setenv("TMPDIR", temporary)
+	t.Chdir(temporary)
+	t.Setenv("TMPDIR", ".") // which is elsewhere for npx
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")
 	var output bytes.Buffer
