@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,6 +51,9 @@ func (c *collector) server(ctx context.Context, key types.NamespacedName) error 
 	values := NewValues()
 	for _, object := range objects {
 		values.Learn(object.Object)
+	}
+	if err := c.learnConfigMaps(ctx, server, values); err != nil {
+		return err
 	}
 	c.all.AddAll(values)
 	directory := fmt.Sprintf("servers/%s/%s", key.Namespace, key.Name)
@@ -106,7 +108,7 @@ func (c *collector) objectsOf(ctx context.Context, server *mcpv1alpha1.MCPServer
 		all = append(all, slices.DeleteFunc(found, func(object *unstructured.Unstructured) bool { return !metav1.IsControlledBy(object, server) })...)
 	}
 	for _, name := range secretsOf(&server.Spec) {
-		secret, err := c.secretOf(ctx, server, name)
+		secret, err := c.referred(ctx, secretKind, types.NamespacedName{Namespace: server.Namespace, Name: name})
 		if err != nil {
 			return nil, err
 		}
@@ -120,65 +122,4 @@ func (c *collector) objectsOf(ctx context.Context, server *mcpv1alpha1.MCPServer
 	}
 	pods, err := c.list(ctx, podKind, server.Namespace, ofServer)
 	return slices.Concat(all, replicaSets, pods), err
-}
-
-// secretOf reads a Secret that a server refers to: for the names of its keys, and for what must not be in logs.
-func (c *collector) secretOf(ctx context.Context, server *mcpv1alpha1.MCPServer, name string) (*unstructured.Unstructured, error) {
-	key := types.NamespacedName{Namespace: server.Namespace, Name: name}
-	secret := &unstructured.Unstructured{}
-	secret.SetGroupVersionKind(secretKind)
-	err := c.API.Get(ctx, key, secret)
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		c.lackObject("Secrets", key, err)
-		c.lack("values of Secret "+key.String()+" in logs and events", errNotLookedFor)
-		return nil, nil
-	}
-	return secret, nil
-}
-
-const errNotLookedFor = constantError("the Secret cannot be read, so they are not looked for and not removed there")
-
-// secretsOf are the names of the Secrets that a spec refers to, sorted.
-func secretsOf(spec *mcpv1alpha1.MCPServerSpec) []string {
-	names := map[string]bool{}
-	for _, variable := range spec.Env {
-		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
-			names[variable.ValueFrom.SecretKeyRef.Name] = true
-		}
-	}
-	for _, source := range spec.EnvFrom {
-		if source.SecretRef != nil {
-			names[source.SecretRef.Name] = true
-		}
-	}
-	for _, reference := range spec.ImagePullSecrets {
-		names[reference.Name] = true
-	}
-	for _, volume := range spec.Volumes {
-		for _, name := range secretsIn(volume) {
-			names[name] = true
-		}
-	}
-	delete(names, "")
-	return sortedKeys(names)
-}
-
-func secretsIn(volume corev1.Volume) []string {
-	var names []string
-	if volume.Secret != nil {
-		names = append(names, volume.Secret.SecretName)
-	}
-	if volume.Projected != nil {
-		for _, source := range volume.Projected.Sources {
-			if source.Secret != nil {
-				names = append(names, source.Secret.Name)
-			}
-		}
-	}
-	return names
 }

@@ -50,8 +50,13 @@ func createReported(t *testing.T, namespace, name string) markers {
 		Image: "registry.example/tickets:1", Command: []string{"node", m.next()}, Args: []string{"--token=" + inArgs, m.next()},
 		Env: []corev1.EnvVar{{Name: "URL", Value: inEnv}, {Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: name + "-user"}, Key: "token",
+		}}}, {Name: "REGION", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name + "-one"}, Key: "region",
 		}}}},
-		EnvFrom:   []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name + "-all"}}}},
+		EnvFrom: []corev1.EnvFromSource{
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name + "-all"}}},
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name + "-settings"}}},
+		},
 		Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
 	}}
 	applied, err := json.Marshal(server)
@@ -97,6 +102,8 @@ func createReported(t *testing.T, namespace, name string) markers {
 		&corev1.Secret{ObjectMeta: meta("-keys"), Data: map[string][]byte{"current": []byte(m.next())}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-user"}, StringData: map[string]string{"token": inSecret}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-all"}, StringData: map[string]string{"A": m.next(), "B": m.next()}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-one"}, Data: map[string]string{"region": m.next(), "motd": "of no variable"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-settings"}, Data: map[string]string{"A": m.next(), "B": m.next()}},
 		&appsv1.ControllerRevision{ObjectMeta: meta("-abc"), Data: runtime.RawExtension{Raw: rendered}, Revision: 1},
 		&corev1.ConfigMap{ObjectMeta: meta("-catalog"), Data: map[string]string{"catalog.json": fmt.Sprintf(`{"tools":[{"name":"a","description":%q}]}`, inEnv)}},
 		&appsv1.Deployment{ObjectMeta: meta(""), Spec: appsv1.DeploymentSpec{Selector: selector, Template: pod}},
@@ -172,7 +179,7 @@ func TestReportHasNoValues(t *testing.T) {
 	cleanReported(t, namespace)
 	planted := createReported(t, namespace, "tickets")
 	foreign := createReported(t, namespace, "search") // which the report is not about
-	leaked := strings.Join(planted, "\n") + "\n" + strings.Join(forms(planted), "\n") + "\nbye\n"
+	leaked := strings.Join(planted, "\n") + "\n" + strings.Join(forms(planted), "\n") + "\nof no variable\nbye\n"
 	opened := map[string]int{}
 	var archive bytes.Buffer
 	summary, err := report.Write(t.Context(), &archive, "mcp-report", time.Now(), report.Source{
@@ -212,7 +219,7 @@ func TestReportHasNoValues(t *testing.T) {
 		directory + "replicaset-tickets-1.yaml":                           "name: Authorization",
 		directory + "pods/tickets-1-a.yaml":                               "message: no <removed, 55 bytes>",
 		directory + "pods/tickets-1-a/mcp-server.log":                     "of mcp-server\n<removed, ",
-		directory + "pods/tickets-1-a/mcp-server.previous.log":            "\nbye\n",
+		directory + "pods/tickets-1-a/mcp-server.previous.log":            "\nof no variable\nbye\n",
 		directory + "pods/tickets-1-a/mcp-adapter.log":                    "of mcp-adapter\n",
 		directory + "pods/tickets-1-a/metrics.txt":                        "metric 1\n",
 		directory + "events.yaml":                                         "cannot start <removed, 55 bytes>",
@@ -227,7 +234,7 @@ func TestReportHasNoValues(t *testing.T) {
 		}
 	}
 	for name := range found {
-		if strings.Contains(name, "search") || strings.Contains(name, "mcp-adapter.previous") {
+		if strings.Contains(name, "search") || strings.Contains(name, "mcp-adapter.previous") || strings.Contains(name, "configmap-tickets-one") || strings.Contains(name, "configmap-tickets-settings") {
 			t.Errorf("there is %s", name)
 		}
 	}
@@ -252,7 +259,7 @@ func forms(values []string) []string {
 	return made
 }
 
-// The command writes a file that nobody else can read, does not overwrite one, and goes on without rights.
+// The command writes a file that only the caller can read, does not overwrite one, and goes on without rights.
 func TestReport(t *testing.T) {
 	namespace := newNamespace(t, "report-command")
 	cleanReported(t, namespace)
