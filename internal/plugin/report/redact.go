@@ -18,14 +18,18 @@ type object = map[string]any
 
 // Learn adds the values that an object has where Redact removes them.
 func (v *Values) Learn(found map[string]any) {
+	v.learnNames(found)
 	w := walker{hide: v.learn, show: func(words string) string { return words }}
 	w.whole(found)
 }
 
 func (v *Values) learn(value string, kind hiding) string {
-	if kind == hideWord {
+	switch kind {
+	case hideWhole:
+		v.addWhole(value)
+	case hideWord:
 		v.AddWord(value)
-	} else {
+	default:
 		v.Add(value)
 	}
 	return value
@@ -60,7 +64,8 @@ type hiding int
 
 const (
 	showAll   hiding = iota
-	hideValue        // a value, of which a program would write all or nothing
+	hideValue        // a value
+	hideWhole        // a value, of which a program would write all or nothing
 	hideWord         // a word of a command
 )
 
@@ -77,7 +82,7 @@ func (w walker) whole(found object) object {
 	return w.fields(found)
 }
 
-// identity are fields by which objects are found. Without them, nobody could read a report.
+// identity are fields by which objects are found. Without them, the reader of a report could not tell what is what.
 var identity = []string{"apiVersion", "kind", "type"}
 
 // fields goes through the fields of an object, or of a part of one.
@@ -102,7 +107,7 @@ func (w walker) field(key string, value any, of object) any {
 	switch key {
 	case "command", "args", "entrypoint", "cmd": // the last two are an image's own, in a ControllerRevision
 		if of["name"] == mcpv1alpha1.ContainerAdapter { // whose words are the operator's
-			return w.hidden(value, hideValue)
+			return w.hidden(value, hideWhole)
 		}
 		return w.hidden(value, hideWord)
 	case "env", "httpHeaders":

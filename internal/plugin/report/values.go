@@ -1,19 +1,9 @@
 package report
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 // shortest is how many bytes a value must have to be looked for in texts. Shorter ones are part of other words.
@@ -24,39 +14,60 @@ const ellipsis = "…"
 
 // Values are what must not be in any text of a report.
 type Values struct {
-	known   map[string]bool
+	known   map[string]bool     // each with whether its encodings are known, too
+	names   map[string]bool     // of objects and images, which are no values
 	byStart map[string][]string // by the first bytes
 	starts  [1 << 16]bool       // by the first two bytes, which tell of most places of a text that no value is there
-	sorted  bool                // whether each list of byStart has the longest first
+	sorted  bool                // whether each list of byStart is sorted
 }
 
 // NewValues returns an empty set.
-func NewValues() *Values { return &Values{known: map[string]bool{}, byStart: map[string][]string{}} }
+func NewValues() *Values {
+	return &Values{known: map[string]bool{}, names: map[string]bool{}, byStart: map[string][]string{}}
+}
 
 // marker stands for a value.
 func marker(size int) string { return fmt.Sprintf("<removed, %d bytes>", size) }
 
-// Add adds a value with everything that a program could make of it before it writes it: its lines, the password of a
-// URL, the texts in JSON, and all of these in the encodings that logs and messages have.
+// Add adds a value with everything that a program could make of it before it writes it: what of it can stand alone, such
+// as its lines, the password of a URL, and the texts in JSON, and all of these in the encodings that logs and messages
+// have. Of its parts, ordinary words are left out.
 func (v *Values) Add(value string) {
-	for _, part := range parts(value) {
-		v.add(part)
-		if len(part) < shortest {
-			continue
+	v.addWhole(value)
+	v.addParts(parts(value))
+}
+
+// AddWord is Add for a word of a command. A word may be a command itself, and may be ordinary.
+func (v *Values) AddWord(word string) {
+	v.addParts([]string{word})
+	v.addParts(parts(word))
+	for _, separator := range []string{"=", ": "} {
+		if _, value, found := strings.Cut(word, separator); found {
+			v.addParts([]string{value})
 		}
-		for _, encoded := range encodings(part) {
-			v.add(encoded)
+	}
+	v.addParts(wordsOf(word))
+}
+
+func (v *Values) addParts(parts []string) {
+	for _, part := range parts {
+		if len(part) >= shortest && !v.isOrdinary(part) {
+			v.addWhole(part)
 		}
 	}
 }
 
-// AddWord is Add for a word of a command or a header, of which a program may write the second half: the value of a flag.
-func (v *Values) AddWord(word string) {
-	v.Add(word)
-	for _, separator := range []string{"=", ": "} {
-		if _, value, found := strings.Cut(word, separator); found {
-			v.Add(value)
+// addWhole adds a value of which a program would write all or nothing.
+func (v *Values) addWhole(value string) {
+	for _, form := range forms(value) {
+		if len(form) < shortest || v.known[form] {
+			continue
 		}
+		v.add(form)
+		for _, encoded := range encodings(form) {
+			v.add(encoded)
+		}
+		v.known[form] = true
 	}
 }
 
@@ -68,96 +79,14 @@ func (v *Values) AddAll(other *Values) {
 }
 
 func (v *Values) add(value string) {
-	if len(value) < shortest || v.known[value] {
+	if _, isKnown := v.known[value]; isKnown || len(value) < shortest {
 		return
 	}
-	v.known[value] = true
+	v.known[value] = false
 	start := value[:shortest]
 	v.byStart[start] = append(v.byStart[start], value)
 	v.starts[firstTwo(value)] = true
 	v.sorted = false
-}
-
-// credentials matches what has a scheme before the credential itself.
-var credentials = regexp.MustCompile(`(?i)^(?:bearer|basic|token)\s+(\S+)$`)
-
-// parts are a value and what of it can stand alone.
-func parts(value string) []string {
-	found := []string{
-		value, strings.TrimSpace(value), text.Line(value, 3*len(value)),
-		strings.ReplaceAll(value, "$$", "$"), // which is what Kubernetes makes of it
-	}
-	if strings.ContainsAny(value, "\r\n") {
-		for line := range strings.Lines(value) {
-			found = append(found, strings.TrimSpace(line))
-		}
-	}
-	if match := credentials.FindStringSubmatch(strings.TrimSpace(value)); match != nil {
-		found = append(found, match[1])
-	}
-	if parsed, err := url.Parse(strings.TrimSpace(value)); err == nil && parsed.User != nil {
-		if password, isSet := parsed.User.Password(); isSet {
-			found = append(found, password)
-		}
-	}
-	if decoded, ok := decodeJSON(value); ok {
-		found = append(found, leaves(decoded)...)
-	}
-	return found
-}
-
-// decodeJSON decodes a text that is a JSON object or list.
-func decodeJSON(value string) (decoded any, ok bool) {
-	trimmed := strings.TrimSpace(value)
-	if !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") {
-		return nil, false
-	}
-	return decoded, json.Unmarshal([]byte(trimmed), &decoded) == nil
-}
-
-// leaves are the texts in decoded JSON.
-func leaves(decoded any) []string {
-	switch decoded := decoded.(type) {
-	case string:
-		return []string{decoded}
-	case []any:
-		var found []string
-		for _, item := range decoded {
-			found = append(found, leaves(item)...)
-		}
-		return found
-	case map[string]any:
-		var found []string
-		for _, key := range slices.Sorted(maps.Keys(decoded)) {
-			found = append(found, leaves(decoded[key])...)
-		}
-		return found
-	default:
-		return nil
-	}
-}
-
-// encodings are the forms that a value has in logs and messages of programs.
-func encodings(value string) []string {
-	inJSON := inner(encodeJSON(value, false))
-	return []string{
-		inJSON, inner(encodeJSON(value, true)), inner(encodeJSON(inJSON, false)), // the last for JSON in JSON
-		inner(strconv.Quote(value)), inner(strconv.QuoteToASCII(value)),
-		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
-		url.QueryEscape(value), url.PathEscape(value),
-	}
-}
-
-func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
-
-func encodeJSON(value string, forHTML bool) string {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(forHTML)
-	if err := encoder.Encode(value); err != nil { // which does not happen to a text
-		return strconv.Quote(value)
-	}
-	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // Remove replaces all values in a text. What several values cover, in whole or in part, becomes one marker, so that no
@@ -202,11 +131,38 @@ func firstTwo(words string) int { return int(words[0])<<8 | int(words[1]) }
 
 // match is how many bytes of a value a text begins with. A value may have been cut.
 func (v *Values) match(words string) int {
-	for _, value := range v.byStart[words[:shortest]] {
-		size := commonPrefix(words, value)
-		if size == len(value) || strings.HasPrefix(words[size:], ellipsis) {
+	values := v.byStart[words[:shortest]]
+	if len(values) == 0 {
+		return 0
+	}
+	at, _ := slices.BinarySearch(values, words)
+	longest := 0 // what the text has in common with any value: one of its neighbors has most
+	for _, near := range values[max(at-1, 0):min(at+1, len(values))] {
+		longest = max(longest, commonPrefix(words, near))
+	}
+	cut := strings.LastIndex(words[:min(longest+len(ellipsis), len(words))], ellipsis)
+	if cut < shortest {
+		cut = 0
+	}
+	return max(cut, wholeMatch(values, words[:longest]))
+}
+
+// wholeMatch is the size of the longest of sorted values that a text begins with. It is at or before the place of the
+// text; if another value is there, what the two have in common says where to look next.
+func wholeMatch(values []string, words string) int {
+	for len(words) >= shortest {
+		at, found := slices.BinarySearch(values, words)
+		if found {
+			return len(words)
+		}
+		if at == 0 {
+			return 0
+		}
+		size := commonPrefix(words, values[at-1])
+		if size == len(values[at-1]) {
 			return size
 		}
+		words = words[:size]
 	}
 	return 0
 }
@@ -224,7 +180,7 @@ func (v *Values) sort() {
 		return
 	}
 	for _, values := range v.byStart {
-		slices.SortFunc(values, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+		slices.Sort(values)
 	}
 	v.sorted = true
 }
