@@ -19,6 +19,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/plugin/doctor"
+	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
 	"github.com/slipway-mcp/slipway/internal/text"
 )
 
@@ -102,7 +103,7 @@ func (e *environment) lookAtCluster(context.Context, client.Client) (doctor.Find
 // lookAtOperator looks at the manager, where the caller may.
 func (e *environment) lookAtOperator(ctx context.Context, api client.Client) (doctor.Finding, error) {
 	var managers appsv1.DeploymentList
-	err := api.List(ctx, &managers, client.MatchingLabels{"app.kubernetes.io/name": "slipway", "app.kubernetes.io/component": "manager"})
+	err := api.List(ctx, &managers, fleet.ManagerLabels())
 	switch {
 	case apierrors.IsForbidden(err):
 		return doctor.Finding{Level: doctor.OK, About: "operator", Text: "not looked at: you may not list Deployments in all namespaces"}, nil

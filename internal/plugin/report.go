@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
 	"github.com/slipway-mcp/slipway/internal/plugin/link"
 	"github.com/slipway-mcp/slipway/internal/plugin/report"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
@@ -30,8 +31,9 @@ func (e *environment) report() *cobra.Command {
 		Short: "Collect everything that helps to find a problem, without secrets, into a file",
 		Long: "Write a zip file with the objects, events, logs and metrics of some servers or of all, of the operator, and the\n" +
 			"versions of everything. Values of Secrets, variables, commands, arguments and headers are removed, also where\n" +
-			"they stand in logs, events and messages, unless they have fewer than 6 bytes. For that, the command reads the\n" +
-			"Secrets that a server refers to, if you may. What you may not read is named in missing.txt.",
+			"they stand in logs, events and messages, unless they have fewer than 6 bytes or are common words. For that,\n" +
+			"the command reads the Secrets that a server refers to and the ConfigMaps that its variables come from, if you\n" +
+			"may. What you may not read is named in missing.txt. Read a report before you share it: it keeps the rest.",
 		Example: "  kubectl mcp report tickets\n  kubectl mcp report -A --output-file - > report.zip",
 		RunE: func(command *cobra.Command, names []string) error {
 			return e.writeReport(command.Context(), names, file)
@@ -190,20 +192,7 @@ func (e *environment) serverNames(ctx context.Context, api client.Client, names 
 	if err != nil {
 		return nil, err
 	}
-	const pageSize = 500
-	for next := ""; ; {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServerList"))
-		if err := api.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("list MCPServers: %w", err)
-		}
-		for i := range page.Items {
-			found = append(found, client.ObjectKeyFromObject(&page.Items[i]))
-		}
-		if next = page.Continue; next == "" {
-			return found, nil
-		}
-	}
+	return fleet.ServerKeys(ctx, api, namespace)
 }
 
 // forwarding reads metrics of pods. Where the caller may not connect to pods, it tries only once.
@@ -227,7 +216,7 @@ func (f *forwarding) open(ctx context.Context, name types.NamespacedName) (io.Re
 		}
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1"+adapterapi.PathMetrics, nil)
 	if err != nil {
 		return nil, errors.Join(err, pod.Close())
 	}

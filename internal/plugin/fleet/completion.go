@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,26 +25,21 @@ func Mapper() meta.RESTMapper {
 
 // ServerNames are the names of the MCPServers of a namespace.
 func ServerNames(ctx context.Context, api client.Reader, namespace string) ([]string, error) {
-	return names(ctx, api, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServerList"), namespace)
+	return names(ctx, api, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"), namespace)
 }
 
 // NamespaceNames are the names of all namespaces.
 func NamespaceNames(ctx context.Context, api client.Reader) ([]string, error) {
-	return names(ctx, api, corev1.SchemeGroupVersion.WithKind("NamespaceList"), "")
+	return names(ctx, api, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
 }
 
-// names reads only the metadata of objects, which is a small part of them.
 func names(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, namespace string) ([]string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	if err := api.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	found, err := keys(ctx, api, kind, namespace)
+	names := make([]string, len(found))
+	for i, key := range found {
+		names[i] = key.Name
 	}
-	found := make([]string, len(list.Items))
-	for i := range list.Items {
-		found[i] = list.Items[i].Name
-	}
-	return found, nil
+	return names, err
 }
 
 // Prompt is a prompt of a server.

@@ -11,7 +11,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,8 +22,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-// pageSize bounds how many objects are in memory at a time, besides those that are kept.
-const pageSize = 100
+// Bounds of how many objects are in memory at a time, besides those that are kept.
+const (
+	objectsOfPage  = 100
+	metadataOfPage = 500
+)
 
 // Scheme has the types that the plugin reads.
 func Scheme() *runtime.Scheme {
@@ -32,20 +38,58 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
+// ManagerLabels are the labels of the Deployment of Slipway's manager.
+func ManagerLabels() client.MatchingLabels {
+	return client.MatchingLabels{mcpv1alpha1.LabelName: "slipway", "app.kubernetes.io/component": "manager"}
+}
+
 // Servers lists the MCPServers of a namespace, or of all if it is empty. The list has no managed fields.
 func Servers(ctx context.Context, api client.Reader, namespace string) (*mcpv1alpha1.MCPServerList, error) {
 	all := &mcpv1alpha1.MCPServerList{}
-	for next := ""; ; {
-		var page mcpv1alpha1.MCPServerList
-		if err := api.List(ctx, &page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("list MCPServers: %w", err)
-		}
+	newPage := func() *mcpv1alpha1.MCPServerList { return &mcpv1alpha1.MCPServerList{} }
+	err := eachPage(ctx, api, "MCPServers", namespace, objectsOfPage, newPage, func(page *mcpv1alpha1.MCPServerList) {
 		for i := range page.Items {
 			page.Items[i].ManagedFields = nil
 		}
 		all.Items = append(all.Items, page.Items...)
-		if next = page.Continue; next == "" {
-			return all, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// ServerKeys are the names of the MCPServers of a namespace, or of all if it is empty. Only metadata is read.
+func ServerKeys(ctx context.Context, api client.Reader, namespace string) ([]types.NamespacedName, error) {
+	return keys(ctx, api, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"), namespace)
+}
+
+// keys reads only the metadata of objects, which is a small part of them.
+func keys(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, namespace string) ([]types.NamespacedName, error) {
+	var found []types.NamespacedName
+	newPage := func() *metav1.PartialObjectMetadataList {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return page
+	}
+	err := eachPage(ctx, api, kind.Kind+"s", namespace, metadataOfPage, newPage, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			found = append(found, client.ObjectKeyFromObject(&page.Items[i]))
+		}
+	})
+	return found, err
+}
+
+// eachPage lists objects page by page.
+func eachPage[L client.ObjectList](ctx context.Context, api client.Reader, kind, namespace string, size int64, newPage func() L, use func(L)) error {
+	for next := ""; ; {
+		page := newPage()
+		if err := api.List(ctx, page, client.InNamespace(namespace), client.Limit(size), client.Continue(next)); err != nil {
+			return fmt.Errorf("list %s: %w", kind, err)
+		}
+		use(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
 )
 
 func sortedKeys(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
@@ -32,7 +34,7 @@ func (c *collector) cluster(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	managers, err := c.list(ctx, deploymentKind, "", client.MatchingLabels{"app.kubernetes.io/name": "slipway", "app.kubernetes.io/component": "manager"})
+	managers, err := c.list(ctx, deploymentKind, "", fleet.ManagerLabels())
 	if err != nil {
 		return err
 	}

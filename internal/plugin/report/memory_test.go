@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fleet is a cluster of any number of servers, each with a pod.
-type fleet struct{}
+// manyServers is a cluster of any number of servers, each with a pod.
+type manyServers struct{}
 
 // Get implements client.Reader.
-func (fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (manyServers) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	found := into.(*unstructured.Unstructured)
 	if found.GetKind() != serverKind.Kind {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -32,7 +32,7 @@ func (fleet) Get(_ context.Context, key client.ObjectKey, into client.Object, _ 
 }
 
 // List implements client.Reader.
-func (fleet) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (manyServers) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	list := into.(*unstructured.UnstructuredList)
 	if list.GetKind() != podKind.Kind+"List" {
 		return nil
@@ -55,7 +55,7 @@ func TestMemory(t *testing.T) {
 	}
 	peak, read := uint64(0), 0
 	written, err := Write(t.Context(), io.Discard, "report", time.Now(), Source{
-		API: fleet{}, Version: func() (string, error) { return "v1", nil },
+		API: manyServers{}, Version: func() (string, error) { return "v1", nil },
 		OpenLog: func(context.Context, Log) (io.ReadCloser, error) {
 			read += len(log)
 			return io.NopCloser(strings.NewReader(log)), nil

@@ -2,9 +2,10 @@
 // logs and metrics, without values of Secrets, variables, commands, arguments and headers.
 //
 // Values are removed in two steps. First all objects of a server are read, and the values in the fields that hold such
-// values are learned, together with those of the Secrets that the server refers to, as far as the caller may read
-// them. Then the objects are written without these fields, and wherever else a learned value stands, in a message, an
-// event or a log, it is removed, too. Values of fewer than 6 bytes are not looked for there.
+// values are learned, together with those of the Secrets that the server refers to and of the ConfigMaps that its
+// variables come from, as far as the caller may read them. Then the objects are written without these fields, and
+// wherever else a learned value stands, in a message, an event or a log, it is removed, too, and so are parts of it that
+// programs write alone. Values of fewer than 6 bytes and ordinary words are not looked for there.
 //
 // What the caller may not read is named in the archive, and the rest goes on. One server is in memory at a time.
 package report
