@@ -39,10 +39,10 @@ func (v *Values) learnNames(found any) {
 	case object:
 		for key, value := range found {
 			words, _ := value.(string)
-			switch {
-			case key == "image":
+			switch key {
+			case "image":
 				v.learnImage(words)
-			case key == "metadata":
+			case "metadata":
 				metadata, _ := value.(object)
 				for _, field := range []string{"name", "namespace"} {
 					name, _ := metadata[field].(string)

@@ -82,7 +82,7 @@ func TestRemoveKeepsLogsReadable(t *testing.T) {
 			"image":   "registry.example/team/tickets-server:v1.20.3@sha256:0123",
 			"command": []any{"/bin/sh", "-c"},
 			"args": []any{`set -euo pipefail; export TOKEN=s3cr3t-abcdef NODE_ENV=production; exec /usr/local/bin/node /app/dist/server.js ` +
-				`--transport streamable-http --log-level=warning --name tickets --image tickets-server:v1.20.3 --key "k3y k3y k3y" >/dev/null`},
+				`--transport streamable-http --log-level=warning --name tickets --image tickets-server:v1.20.3 --key "k3y of it" >/dev/null`},
 			"env": []any{
 				object{"name": "DEBUG", "value": "false"}, object{"name": "TRANSPORT", "value": "stdio"},
 				object{"name": "DATABASE", "value": "postgres://me:hunter2secret@db.example:5432/tickets?sslmode=require"},
@@ -92,11 +92,11 @@ func TestRemoveKeepsLogsReadable(t *testing.T) {
 	})
 	const log = `2026-11-17T20:18:16Z INFO tickets-server v1.20.3 of team support starts in production: /usr/local/bin/node /app/dist/server.js --transport streamable-http
 2026-11-17T20:18:16Z WARN warning: debug=false host=0.0.0.0 mode=default sslmode=require, export TOKEN=s3cr3t-abcdef is deprecated, use --key
-2026-11-17T20:18:17Z ERROR password "hunter2secret" of "me" rejected by db.example, pin 12345678, key k3y k3y k3y
+2026-11-17T20:18:17Z ERROR password "hunter2secret" of "me" rejected by db.example, pin 12345678, key k3y of it
     at connect (/app/dist/server.js:10:3)
 {"level":"info","server":"tickets","sessions":3,"url":"http://127.0.0.1:8080/mcp"}
 `
-	want := strings.NewReplacer("TOKEN=s3cr3t-abcdef", "<removed, 19 bytes>", "hunter2secret", "<removed, 13 bytes>", "12345678", "<removed, 8 bytes>", "k3y k3y k3y", "<removed, 11 bytes>").Replace(log)
+	want := strings.NewReplacer("TOKEN=s3cr3t-abcdef", "<removed, 19 bytes>", "hunter2secret", "<removed, 13 bytes>", "12345678", "<removed, 8 bytes>", "k3y of it", "<removed, 9 bytes>").Replace(log)
 	if diff := cmp.Diff(want, values.Remove(log)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
