@@ -125,7 +125,7 @@ func redacted(t *testing.T, found object) string {
 	t.Helper()
 	values := NewValues()
 	values.Learn(found)
-	encoded, err := yaml.Marshal(values.Redact(found))
+	encoded, err := encodeYAML(values.Redact(found))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,10 +256,24 @@ func TestRedactLastOutput(t *testing.T) {
 	}
 }
 
+// A message of a program may have characters that YAML does not.
+func TestEncodeYAML(t *testing.T) {
+	const message = "del \x7f next \u0085 \u009b \ufeff \uffff tab\tö 🙂 \U000e0001"
+	encoded, err := encodeYAML(object{"message": message})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got object
+	if err := yaml.Unmarshal(encoded, &got); err != nil || got["message"] != message {
+		t.Errorf("got %+q, %v, of %q", got["message"], err, encoded)
+	}
+}
+
 // Objects of any shape are read, and variables never stay.
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"kind":"Secret","data":{"a":1},"metadata":[]}`)
 	f.Add(`{"metadata":{"annotations":{"a":"[{\"env\":{\"A\":\"b\"}}]"},"ownerReferences":"x"},"env":"x","command":{"a":[1,null]}}`)
+	f.Add("{\"\x7f\":{}}")
 	f.Add(`{"spec":{"env":[1,"x",{"name":"A","value":{"b":"c"}}],"options":{"a":"b"}},"involvedObject":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var found object

@@ -12,11 +12,14 @@ package report
 
 import (
 	"archive/zip"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -187,11 +190,28 @@ func (a *archive) add(name string, content []byte) error {
 }
 
 func (a *archive) addYAML(name string, value any) error {
-	content, err := yaml.Marshal(value)
+	content, err := encodeYAML(value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	return a.add(name, content)
+}
+
+// encodeYAML encodes what programs may have put control characters into. YAML has these only as escapes.
+func encodeYAML(value any) ([]byte, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var escaped bytes.Buffer
+	for _, char := range string(encoded) {
+		if char >= 0x7f && char <= 0xffff && !strconv.IsPrint(char) { // YAML has all above
+			fmt.Fprintf(&escaped, `\u%04x`, char)
+		} else {
+			escaped.WriteRune(char)
+		}
+	}
+	return yaml.JSONToYAML(escaped.Bytes())
 }
 
 // lackText is lack for a log or metrics.
