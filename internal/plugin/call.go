@@ -17,6 +17,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/plugin/arguments"
 	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
+	"github.com/slipway-mcp/slipway/internal/text"
 )
 
 func (e *environment) call() *cobra.Command {
@@ -115,7 +116,7 @@ func (e *environment) argumentsOf(catalog *fleet.Catalog, server *mcpv1alpha1.MC
 		if err != nil {
 			return nil, &failure{exitUnexpected, err, next}
 		}
-		return values, nil
+		return values, e.tellUnknown(schema, values)
 	}
 	if len(words) > 0 {
 		return nil, fail(exitUnexpected, "", "--json has all arguments: leave out %s", strings.Join(words, " "))
@@ -127,7 +128,17 @@ func (e *environment) argumentsOf(catalog *fleet.Catalog, server *mcpv1alpha1.MC
 	if err != nil {
 		return nil, &failure{exitUnexpected, err, next}
 	}
-	return values, nil
+	return values, e.tellUnknown(schema, values)
+}
+
+// tellUnknown names arguments that the tool does not know of. Most tools ignore them.
+func (e *environment) tellUnknown(schema json.RawMessage, values map[string]any) error {
+	unknown := arguments.Unknown(schema, values)
+	if len(unknown) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(e.ErrOut, "The schema of the tool does not name: %s\n", text.Line(strings.Join(unknown, ", "), errorBytes))
+	return err
 }
 
 func (e *environment) readArguments(file string) (map[string]any, error) {

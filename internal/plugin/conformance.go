@@ -76,6 +76,9 @@ func (e *environment) testConformance(ctx context.Context, name string, options 
 		return err
 	}
 	defer line.close()
+	if serves := line.server.Status.ProtocolVersions; options.revision != "" && len(serves) > 0 && !slices.Contains(serves, options.revision) {
+		return fail(exitUnexpected, "Leave out --requirements, or name one that it serves.", "MCPServer %s serves %s, and not %s", name, strings.Join(serves, ", "), options.revision)
+	}
 	sessions := &openSessions{RoundTripper: line.transport()}
 	local, err := listen(ctx, sessions, 0)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -59,6 +60,22 @@ func Missing(inputSchema json.RawMessage, values map[string]any) error {
 		return nil
 	}
 	return fmt.Errorf("required arguments are missing: %s", strings.Join(missing, ", "))
+}
+
+// Unknown are the arguments that the schema does not name, in order. A tool may take them all the same,
+// unless its schema says that it does not. A schema without properties names nothing, and so misses nothing.
+func Unknown(inputSchema json.RawMessage, values map[string]any) []string {
+	d, s, err := read(inputSchema)
+	if err != nil || len(s.properties) == 0 || d.isSpent() {
+		return nil
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if _, ok := s.properties[name]; !ok {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
 }
 
 // parse gives a text a type: of several, the first that it can have. A text is a string only if nothing else

@@ -131,3 +131,18 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
+
+// A typing error in the name of an optional argument is told, where the schema names any.
+func TestUnknown(t *testing.T) {
+	for schema, want := range map[string][]string{
+		`{"properties":{"a":{},"b":{}}}`: {"bb", "c"},
+		`{"properties":{}}`:              nil,
+		`{}`:                             nil,
+		``:                               nil,
+		`{"$defs":{"x":{"properties":{"bb":{},"c":{},"a":{}}}},"$ref":"#/$defs/x"}`: nil,
+	} {
+		if diff := cmp.Diff(want, Unknown(json.RawMessage(schema), map[string]any{"a": 1, "c": 2, "bb": 3})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", schema, diff)
+		}
+	}
+}
