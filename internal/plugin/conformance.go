@@ -38,7 +38,7 @@ func (e *environment) conformance() *cobra.Command {
 			"command runs those that any server can pass. The suite comes from npm, by npx, and needs Node.js " + suite.Package.Node.String() + ".\n" +
 			"The exit code is 5 if a scenario fails.",
 		Example: "  kubectl mcp conformance tickets\n  kubectl mcp conformance tickets --requirements 2025-11-25 --scenario tools-list --scenario ping",
-		Args:    exactly(1, "name a server, as in kubectl mcp conformance tickets"),
+		Args:    exactlyOne("name a server, as in kubectl mcp conformance tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := e.checkConformance(command.Context(), options); err != nil {
 				return err

@@ -36,7 +36,7 @@ func (e *environment) connect() *cobra.Command {
 		Long: "Serve a server of the cluster at a port of this machine, or on standard input and output for\n" +
 			"clients that only start processes. It survives the restart of pods.",
 		Example: "  kubectl mcp connect tickets\n  kubectl mcp connect tickets --print claude-code",
-		Args:    exactly(1, "name a server, as in kubectl mcp connect tickets"),
+		Args:    exactlyOne("name a server, as in kubectl mcp connect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if forClient != "" {
 				if _, _, err := e.server(command.Context(), args[0]); err != nil {
@@ -219,6 +219,11 @@ func (l *lifeline) pod(ctx context.Context, failed *link.Pod) (*link.Pod, error)
 	if l.current != nil { // a pod that ends may still answer what is in flight
 		l.past, l.current = append(l.past, l.current), nil
 	}
+	return l.reconnect(ctx)
+}
+
+// reconnect connects to a pod that serves. It waits for one, unless there will be none.
+func (l *lifeline) reconnect(ctx context.Context) (*link.Pod, error) {
 	for {
 		opened, to, err := l.openPod(ctx, l.api, l.config, l.server)
 		if err == nil {

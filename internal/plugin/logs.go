@@ -37,7 +37,7 @@ func (e *environment) logs() *cobra.Command {
 			"number of the session in front of each line of a process that serves one. With -f, the command\n" +
 			"also shows the logs of pods that start later, and of containers that start again.",
 		Example: "  kubectl mcp logs tickets -f\n  kubectl mcp logs tickets --session 12",
-		Args:    exactly(1, "name a server, as in kubectl mcp logs tickets"),
+		Args:    exactlyOne("name a server, as in kubectl mcp logs tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return e.showLogs(command.Context(), args[0], options)
 		},

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/plugin/fleet"
 	"github.com/slipway-mcp/slipway/internal/plugin/table"
@@ -40,18 +41,15 @@ func (e *environment) listPrompts(ctx context.Context, name string) error {
 
 // argumentWords are the arguments of a prompt as a user types them. Those that may be left out are in brackets.
 func argumentWords(prompt *fleet.Prompt) string {
-	words := ""
-	for i, argument := range prompt.Arguments {
-		if i > 0 {
-			words += " "
-		}
+	var words []string
+	for _, argument := range prompt.Arguments {
 		if argument.Required {
-			words += argument.Name + "="
+			words = append(words, argument.Name+"=")
 		} else {
-			words += "[" + argument.Name + "=]"
+			words = append(words, "["+argument.Name+"=]")
 		}
 	}
-	return words
+	return strings.Join(words, " ")
 }
 
 func (e *environment) offered(ctx context.Context, name string) ([]fleet.Prompt, []fleet.Resource, error) {

@@ -6,12 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exactly is a rule for arguments: a command that ignored one would do something else than the user asked for.
-func exactly(number int, message string) cobra.PositionalArgs {
-	return func(command *cobra.Command, args []string) error {
-		return between(number, number, message)(command, args)
-	}
-}
+// exactlyOne is a rule for arguments: a command that ignored one would do something else than the user asked for.
+func exactlyOne(message string) cobra.PositionalArgs { return between(1, 1, message) }
 
 // between is a rule for arguments.
 func between(least, most int, message string) cobra.PositionalArgs {

@@ -48,7 +48,7 @@ func (e *environment) sessions() *cobra.Command {
 		Long: "Show the sessions that clients have open with the pods of a server. Clients of revision 2026-07-28\n" +
 			"have no sessions. The list has no session ids: these are secrets of the clients.",
 		Example: "  kubectl mcp sessions tickets\n  kubectl mcp sessions end tickets x2abc/12",
-		Args:    exactly(1, "name a server, as in kubectl mcp sessions tickets"),
+		Args:    exactlyOne("name a server, as in kubectl mcp sessions tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return e.showSessions(command.Context(), args[0])
 		},

@@ -45,6 +45,9 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 	about := server.Namespace + "/" + server.Name
 	add := func(level Level, text, fix string) { all = append(all, Finding{level, about, text, fix}) }
 	conditions(server, add)
+	if len(server.Status.Conditions) > 0 && server.Generation != server.Status.ObservedGeneration {
+		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
+	}
 	workload(server, add)
 	if tools := longTools(server); len(tools) > 0 {
 		add(Warn, fmt.Sprintf("the names of %d tools have more than %d characters, so some clients cannot use them: %s", len(tools), longName, strings.Join(tools, ", ")),
@@ -90,9 +93,6 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 		if reason.Advice(mcpv1alpha1.ConditionVerified, verified.Reason) != "" {
 			tell(Warn, verified)
 		}
-	}
-	if server.Generation != server.Status.ObservedGeneration {
-		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
 	}
 }
 
