@@ -64,7 +64,7 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Suspend = true })
 		Eventually(func() commandResult { return kubectlMCP(ctx, namespace, "call", server.Name, "echo", "text=hello") }).WithContext(ctx).WithTimeout(takesToEnd).
-			Should(And(HaveField("Code", 4), HaveField("ErrOut", ContainSubstring("no pod of MCPServer "+server.Name+" is ready"))))
+			Should(And(HaveField("Code", 4), HaveField("ErrOut", ContainSubstring("the server is stopped: MCPServer "+server.Name))))
 		Expect(kubectlMCP(ctx, namespace, "tools", server.Name, "-o", "name").Out).To(ContainSubstring(server.Name+"/echo\n"), "its tools are still there")
 	})
 
