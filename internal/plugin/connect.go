@@ -230,8 +230,11 @@ func (l *lifeline) reconnect(ctx context.Context) (*link.Pod, error) {
 			l.current, l.to = opened, to
 			return opened, nil
 		}
-		if explain(err).code == exitCredentials || l.hasStopped(ctx) {
+		if explain(err).code == exitCredentials {
 			return nil, err
+		}
+		if l.hasStopped(ctx) {
+			return nil, stopped(l.server)
 		}
 		select {
 		case <-ctx.Done():

@@ -59,14 +59,17 @@ func (e *environment) servingPods(ctx context.Context, api client.Client, server
 	switch {
 	case len(serving) > 0:
 	case isStopped(server):
-		return nil, &failure{exitUnreachable, fmt.Errorf("%w: MCPServer %s", errStopped, server.Name), "To start it, run: kubectl mcp resume " + named(server)}
+		return nil, stopped(server)
 	default:
 		return nil, fail(exitUnreachable, cmp.Or(problemOf(server), "See why: kubectl mcp doctor "+named(server)), "no pod of MCPServer %s is ready", server.Name)
 	}
 	return serving, nil
 }
 
-var errStopped = errors.New("the server is stopped")
+// stopped is the failure of a command that needs a pod of a server that the user has stopped.
+func stopped(server *mcpv1alpha1.MCPServer) error {
+	return fail(exitUnreachable, "To start it, run: kubectl mcp resume "+named(server), "the server is stopped: MCPServer %s", server.Name)
+}
 
 // isStopped says whether the user wants no pods.
 func isStopped(server *mcpv1alpha1.MCPServer) bool {
