@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -75,6 +76,22 @@ func TestShow(t *testing.T) {
 				t.Errorf("got %q, want %q", out, test.want)
 			}
 		})
+	}
+}
+
+// A result of 1 MiB is shown whole, and none of it steers the terminal.
+func TestShowMuch(t *testing.T) {
+	const hostile = "a\x1b[2J\u202eb\r"
+	e, out, _ := typed("", table.Screen{IsTerminal: true, Width: 80})
+	much := strings.Repeat(hostile, 1<<20/len(hostile))
+	if err := e.printResult(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: much}}}); err != nil {
+		t.Fatal(err)
+	}
+	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("byte %d is %q", i, out.String()[i:min(i+8, out.Len())])
+	}
+	if got, want := strings.Count(out.String(), "b"), strings.Count(much, "b"); got != want {
+		t.Errorf("%d parts are shown, want %d", got, want)
 	}
 }
 

@@ -68,6 +68,18 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 		Expect(kubectlMCP(ctx, namespace, "tools", server.Name, "-o", "name").Out).To(ContainSubstring(server.Name+"/echo\n"), "its tools are still there")
 	})
 
+	It("reads resources and gets prompts, and lists them", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		server := start(ctx, stdioServer(ctx, namespace, "/everything-server"))
+		Expect(kubectlMCP(ctx, namespace, "read", server.Name, "-o", "name").Out).To(ContainSubstring("test://static-text\n"))
+		Expect(kubectlMCP(ctx, namespace, "read", server.Name, "test://static-text")).To(Equal(commandResult{0, "This is the content of the static text resource.\n", ""}))
+		Expect(kubectlMCP(ctx, namespace, "read", server.Name, "test://absent")).To(HaveField("Code", 5))
+		Expect(kubectlMCP(ctx, namespace, "prompt", server.Name).Out).To(MatchRegexp(`(?m)^test_prompt_with_arguments +arg1= arg2= `))
+		Expect(kubectlMCP(ctx, namespace, "prompt", server.Name, "test_prompt_with_arguments", "arg1=one", "arg2=two")).
+			To(And(HaveField("Code", 0), HaveField("Out", And(HavePrefix("user: "), ContainSubstring("one"), ContainSubstring("two")))))
+		Expect(kubectlMCP(ctx, namespace, "prompt", server.Name, "absent")).To(HaveField("Code", 5))
+	})
+
 	It("says what does not work and what to do, and shows what the server wrote", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		server := start(ctx, stdioServer(ctx, namespace))
