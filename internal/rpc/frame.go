@@ -60,7 +60,7 @@ type FrameReader struct {
 // NewFrameReader reads messages of at most limit bytes from source.
 func NewFrameReader(source io.Reader, framing Framing, limit int, junk func(line []byte)) *FrameReader {
 	f := &FrameReader{source: source, framing: framing, limit: limit, junk: junk}
-	if conn, ok := source.(syscall.Conn); ok {
+	if conn, ok := source.(syscall.Conn); ok && canReadNow {
 		if raw, err := conn.SyscallConn(); err == nil {
 			f.raw, f.try = raw, f.tryRead
 		}
@@ -316,19 +316,6 @@ func (f *FrameReader) tryRead(fd uintptr) bool {
 	}
 	f.buffer, f.err = buffer[:n], err
 	return true
-}
-
-// ReadNow reads what a non-blocking file descriptor has. Without any it returns EAGAIN, and at
-// the end io.EOF.
-func ReadNow(fd uintptr, p []byte) (int, error) {
-	n, err := syscall.Read(int(fd), p)
-	for errors.Is(err, syscall.EINTR) {
-		n, err = syscall.Read(int(fd), p)
-	}
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
-	return max(n, 0), err
 }
 
 // Waited says whether the reader has waited for its source since it was asked last.
