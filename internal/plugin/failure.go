@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +23,9 @@ const (
 	exitUnreachable = 4 // the cluster, Slipway or the server is not there, or not ready
 	exitTool        = 5 // the tool failed, or does not exist; or a scenario of the conformance suite failed
 )
+
+// noCluster is where the library looks for an API server if no kubeconfig names one.
+const noCluster = "localhost:8080"
 
 // errorBytes bounds what the plugin shows of an error: its text may come from a server.
 const errorBytes = 4 << 10
@@ -57,6 +61,8 @@ func explain(err error) *failure {
 			"Check the context (kubectl config current-context), or install Slipway."}
 	case apierrors.IsNotFound(err):
 		return &failure{exitUnreachable, err, "To see all servers, run: kubectl mcp list -A"}
+	case errors.As(err, &network) && strings.Contains(err.Error(), noCluster):
+		return &failure{exitUnreachable, errors.New("no kubeconfig names a cluster"), "Set KUBECONFIG, or use --kubeconfig or --context."}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network):
 		return &failure{exitUnreachable, err, "Check that kubectl get mcpservers works."}
 	default:

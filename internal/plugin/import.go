@@ -60,7 +60,7 @@ func (e *environment) importFiles(names []string, options manifest.Options, stri
 		return fail(exitUnexpected, "Leave out --strict to print the rest.", "%d values are not carried over", len(result.Dropped))
 	}
 	for _, remark := range result.Changed {
-		e.remark("changed", remark)
+		e.remark("check", remark)
 	}
 	return manifest.Encode(e.Out, result)
 }

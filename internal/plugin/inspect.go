@@ -56,7 +56,9 @@ func (e *environment) inspectInBrowser(ctx context.Context, name string, options
 		return err
 	}
 	defer line.close()
-	local, err := listen(ctx, line.transport(), options.port)
+	sessions := &openSessions{RoundTripper: line.transport()}
+	defer sessions.end(ctx)
+	local, err := listen(ctx, sessions, options.port)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,9 @@ func (e *environment) inspectByArguments(ctx context.Context, name string, port 
 		return err
 	}
 	defer line.close()
-	local, err := listen(ctx, line.transport(), port)
+	sessions := &openSessions{RoundTripper: line.transport()}
+	defer sessions.end(ctx) // the Inspector leaves its own open
+	local, err := listen(ctx, sessions, port)
 	if err != nil {
 		return err
 	}

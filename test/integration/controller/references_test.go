@@ -50,7 +50,7 @@ func TestMissingReference(t *testing.T) {
 	message := func() string {
 		return meta.FindStatusCondition(status(t, server).Conditions, mcpv1alpha1.ConditionAccepted).Message
 	}
-	g.Expect(message()).To(Equal("Secret tickets, which env TOKEN refers to, does not exist in namespace " + namespace + ": create it"))
+	g.Expect(message()).To(Equal("Secret tickets, which env TOKEN refers to, does not exist in namespace " + namespace + `: create it with the key "token"`))
 	g.Expect(listed(t, namespace, &appsv1.DeploymentList{})).To(BeEmpty())
 
 	tickets := ticketsSecret(namespace, map[string]string{"other": canary})
