@@ -42,6 +42,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if command := os.Getenv(measureVariable); command != "" {
+		os.Exit(measured(command, os.Args[1:]))
+	}
 	flag.Parse()
 	code, err := run(m)
 	if err != nil {

@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -56,14 +58,19 @@ func TestLongManyServers(t *testing.T) {
 	best, memory := time.Hour, int64(0)
 	for range 5 { // the best of several: other programs use the machine, too
 		var out bytes.Buffer
-		command := exec.CommandContext(t.Context(), binary, "--kubeconfig="+kubeconfig, "--cache-dir="+filepath.Join(dir, "cache"), "list", "-A")
-		command.Stdout = &out
-		begin := time.Now()
+		command := exec.CommandContext(t.Context(), os.Args[0], "--kubeconfig="+kubeconfig, "--cache-dir="+filepath.Join(dir, "cache"), "list", "-A")
+		command.Env = append(os.Environ(), measureVariable+"="+binary)
+		var measures bytes.Buffer
+		command.Stdout, command.Stderr = &out, &measures
 		if err := command.Run(); err != nil {
 			t.Fatal(err)
 		}
-		best = min(best, time.Since(begin))
-		memory = max(memory, command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+		var took int64
+		var used int64
+		if _, err := fmt.Sscanln(measures.String(), &took, &used); err != nil {
+			t.Fatalf("read %q: %v", measures.String(), err)
+		}
+		best, memory = min(best, time.Duration(took)), max(memory, used)
 		if lines := strings.Count(out.String(), "\n"); lines < many+1 {
 			t.Fatalf("%d lines", lines)
 		}
@@ -72,4 +79,22 @@ func TestLongManyServers(t *testing.T) {
 	if best > 2*time.Second || memory > 150<<20 {
 		t.Errorf("took %s and %d MiB", best, memory>>20)
 	}
+}
+
+// measureVariable has the test program run a command, and say what that took.
+const measureVariable = "SLIPWAY_TEST_MEASURE"
+
+// measured runs a command, and says on standard error how many nanoseconds and how many bytes of memory it took. The
+// kernel counts the memory of the process that starts a program as the program's own, so a process that has little
+// starts it, and not the test, which has much.
+func measured(name string, args []string) int {
+	command := exec.CommandContext(context.Background(), name, args...)
+	command.Stdout = os.Stdout
+	begin := time.Now()
+	if err := command.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Fprintln(os.Stderr, int64(time.Since(begin)), command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+	return 0
 }
