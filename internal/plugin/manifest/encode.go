@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,9 +48,26 @@ func encode(object runtime.Object) ([]byte, error) {
 	if metadata, found := fields["metadata"].(map[string]any); found {
 		delete(metadata, "creationTimestamp")
 	}
-	document, err := yaml.Marshal(fields)
+	document, err := YAML(fields)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", kind, err)
 	}
 	return document, nil
+}
+
+// YAML encodes what programs may have put control characters into. YAML has these only as escapes.
+func YAML(value any) ([]byte, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var escaped bytes.Buffer
+	for _, char := range string(encoded) {
+		if char >= 0x7f && char <= 0xffff && !strconv.IsPrint(char) { // YAML has all above
+			fmt.Fprintf(&escaped, `\u%04x`, char)
+		} else {
+			escaped.WriteRune(char)
+		}
+	}
+	return yaml.JSONToYAML(escaped.Bytes())
 }

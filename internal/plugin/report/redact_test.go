@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/manifest"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -125,7 +126,7 @@ func redacted(t *testing.T, found object) string {
 	t.Helper()
 	values := NewValues()
 	values.Learn(found)
-	encoded, err := encodeYAML(values.Redact(found))
+	encoded, err := manifest.YAML(values.Redact(found))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func TestRedactLastOutput(t *testing.T) {
 // A message of a program may have characters that YAML does not.
 func TestEncodeYAML(t *testing.T) {
 	const message = "del \x7f next \u0085 \u009b \ufeff \uffff tab\tö 🙂 \U000e0001"
-	encoded, err := encodeYAML(object{"message": message})
+	encoded, err := manifest.YAML(object{"message": message})
 	if err != nil {
 		t.Fatal(err)
 	}

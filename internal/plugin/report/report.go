@@ -12,14 +12,11 @@ package report
 
 import (
 	"archive/zip"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-mcp/slipway/internal/plugin/manifest"
 	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
@@ -190,28 +187,11 @@ func (a *archive) add(name string, content []byte) error {
 }
 
 func (a *archive) addYAML(name string, value any) error {
-	content, err := encodeYAML(value)
+	content, err := manifest.YAML(value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	return a.add(name, content)
-}
-
-// encodeYAML encodes what programs may have put control characters into. YAML has these only as escapes.
-func encodeYAML(value any) ([]byte, error) {
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	var escaped bytes.Buffer
-	for _, char := range string(encoded) {
-		if char >= 0x7f && char <= 0xffff && !strconv.IsPrint(char) { // YAML has all above
-			fmt.Fprintf(&escaped, `\u%04x`, char)
-		} else {
-			escaped.WriteRune(char)
-		}
-	}
-	return yaml.JSONToYAML(escaped.Bytes())
 }
 
 // lackText is lack for a log or metrics.
