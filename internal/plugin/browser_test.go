@@ -22,7 +22,7 @@ func useOpener(t *testing.T, script string) {
 	usePrograms(t, map[string]string{"xdg-open": script, "open": script})
 }
 
-// A program that becomes the browser keeps nobody waiting, and Ctrl+C, which goes to our process group, does
+// A program that becomes the browser does not keep the command waiting, and Ctrl+C, which goes to our process group, does
 // not end it.
 func TestOpenBrowser(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "opener")

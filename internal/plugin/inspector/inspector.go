@@ -149,7 +149,7 @@ func (p page) await(ctx context.Context, of program) error {
 }
 
 // isThere says whether our Inspector serves its page: another program may have taken the port before it. Only
-// our Inspector can write the token into its page, so nobody else gets the token from us.
+// our Inspector can write the token into its page, so the command sends the token to no other program.
 func (p page) isThere(ctx context.Context, ended <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.answerTime)
 	defer cancel()

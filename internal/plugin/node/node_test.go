@@ -226,7 +226,7 @@ func end(t *testing.T, script string, byItself bool) {
 	gomega.NewWithT(t).Eventually(func() bool { return isRunning(child) }).WithTimeout(hang.Guard).Should(gomega.BeFalse(), "a process is left")
 }
 
-// isRunning says whether there is a process that is more than an entry which nobody has read yet.
+// isRunning says whether there is a process that is more than an entry that its parent has yet to read.
 func isRunning(pid int) bool {
 	if err := syscall.Kill(pid, 0); err != nil {
 		return false
