@@ -19,6 +19,7 @@ func wantingLogs(id string) string {
 func TestLogMessages(t *testing.T) {
 	silent := enveloped("1", "some/method", "")
 	const answer = `"result":{}`
+	const listenToResource = `"notifications":{"resourceSubscriptions":["a://x"]},`
 	for name, test := range map[string]struct {
 		first  string                                                      // what the process is asked at first
 		before func(s *stage, p *script, call *posted, at session.Message) // the second call begins
@@ -72,7 +73,32 @@ func TestLogMessages(t *testing.T) {
 			},
 			got: true,
 		},
-		"beside a subscription that is being opened": {first: enveloped("1", methodListen, listen)},
+		// The adapter opens it when a session begins, and clients make their first call right then.
+		"beside a subscription to lists that is being opened": {first: enveloped("1", methodListen, listen), got: true},
+		"before a subscription to lists that is being opened": {
+			first:  silent,
+			before: func(_ *stage, p *script, _ *posted, at session.Message) { p.Answer(at, answer) },
+			after: func(s *stage, p *script, _ *posted, _ session.Message) {
+				s.post(enveloped("3", methodListen, listen))
+				s.wantUpstream(p, allKinds)
+			},
+			got: true,
+		},
+		"beside a subscription to a resource that is being opened": {first: enveloped("1", methodListen, listenToResource)},
+		"beside a subscription to a resource that is opened since": {
+			first: enveloped("1", methodListen, listenToResource),
+			after: func(_ *stage, p *script, _ *posted, at session.Message) {
+				p.Emit(changed(acknowledged, at, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x"]},`))
+			},
+		},
+		"before a subscription to a resource that is being opened": {
+			first:  silent,
+			before: func(_ *stage, p *script, _ *posted, at session.Message) { p.Answer(at, answer) },
+			after: func(s *stage, p *script, _ *posted, _ session.Message) {
+				s.post(enveloped("3", methodListen, listenToResource))
+				s.wantUpstream(p, allKinds+`,"resourceSubscriptions":["a://x"]`)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, nil, nil)

@@ -234,16 +234,21 @@ func (p *process) register(c *Call, request session.Message) error {
 	p.open[c] = struct{}{}
 	p.sending += len(request.Bytes)
 	p.countLocked(c, 1)
-	if c.isWork() {
+	if c.isWorkLocked() {
 		p.working.Begin(c.number)
 	}
 	return nil
 }
 
-// isWork says whether the process works on a call that is about a client's data: other
-// requests of the adapter's own are not. A Translator knows its work itself.
-func (c *Call) isWork() bool {
-	return c.process.translator == nil && !c.answered && (!c.own || c.listen)
+// isWorkLocked says whether the process works on a call that is about a client's data. Of the
+// adapter's own requests, only a subscription to resources is, because clients name them. One
+// to lists says nothing of any client, and often overlaps with a call: the adapter opens it
+// when a session begins. A Translator knows its work itself.
+func (c *Call) isWorkLocked() bool {
+	if c.process.translator != nil || c.answered {
+		return false
+	}
+	return !c.own || c.listen && len(c.process.subscriptions.requested.URIs) > 0
 }
 
 func (p *process) countLocked(c *Call, by int) {
