@@ -33,7 +33,8 @@ type Adapter struct {
 	AllowedOrigins []Origin `json:"allowedOrigins,omitempty"`
 
 	// allowedHosts are the host names, with or without a port, that clients may send in
-	// the Host header besides the names of the Service, such as the name of an ingress.
+	// the Host header besides the names of the Service and the hosts in auth.resources,
+	// such as the name of an ingress.
 	// The adapter refuses requests for other host names, which protects browsers' users
 	// from DNS rebinding. The entry * allows every host. A change takes effect in
 	// running pods, without a restart.

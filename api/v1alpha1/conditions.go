@@ -15,13 +15,14 @@ const (
 	// for the reasons Unreachable, Full or Unauthorized: then nothing speaks
 	// against an available server. It is never True before an instance was asked.
 	// A spec that is not accepted, or a new template whose pods do not start, does
-	// not make a server not Ready while its pods serve. It is absent once a server
-	// that should have no pods has none.
+	// not make a server not Ready while its pods serve. With AuthRequired they refuse
+	// every client, so it is False. It is absent once a server that should have no
+	// pods has none.
 	ConditionReady = "Ready"
 
 	// ConditionAccepted is True when the spec and everything it refers to make
 	// sense together. While it is False nothing that runs is changed, but that a
-	// server can always be stopped.
+	// server can always be stopped, and that adapters enforce who may call what.
 	ConditionAccepted = "Accepted"
 
 	// ConditionAvailable is True when at least one pod is ready. While fewer are
@@ -46,6 +47,11 @@ const (
 	// it is the reason that Available would have without the ready ones. It is
 	// absent otherwise, and never True together with Reconciling.
 	ConditionStalled = "Stalled"
+
+	// ConditionAccessEnforced is True when every ready pod enforces the current access
+	// document. It is there only for a server with auth, access or audit, or that must
+	// have auth.
+	ConditionAccessEnforced = "AccessEnforced"
 )
 
 // Reasons of Ready. Where Ready is False because another condition is not True,
@@ -72,7 +78,8 @@ const (
 	ReasonAccepted = "Accepted"
 
 	// ReasonInvalidSpec: the API server refuses an object that the spec leads to,
-	// such as a volume mount without a volume; the message has its words.
+	// such as a volume mount without a volume, and the message has its words; or an
+	// issuer of spec.auth has the url of another, or of the cluster's own issuer.
 	// Accepted is False, and Stalled is True.
 	ReasonInvalidSpec = "InvalidSpec"
 
@@ -80,6 +87,12 @@ const (
 	// allows, such as replicas; the message says how much it allows. Accepted is
 	// False, and Stalled is True.
 	ReasonBoundExceeded = "BoundExceeded"
+
+	// ReasonAuthRequired: the manager's configuration requires spec.auth in this
+	// namespace, and the spec has none. No pods are made, and those that run refuse
+	// every client. Accepted is False, Stalled is True, and Ready is False if there are
+	// pods.
+	ReasonAuthRequired = "AuthRequired"
 
 	// ReasonReferenceNotFound: a Secret, ConfigMap, key or ServiceAccount that
 	// the spec names does not exist; the message names it. Accepted is False and
@@ -95,6 +108,11 @@ const (
 	// program either or the operator may not ask its registry. Accepted is False,
 	// and Stalled is True.
 	ReasonCommandUnknown = "CommandUnknown"
+
+	// ReasonIssuerUnavailable: the operator has never reached an issuer of spec.auth, so
+	// none of its tokens count; the message says which one and why. Accepted is False, and
+	// Stalled is True. The operator asks again.
+	ReasonIssuerUnavailable = "IssuerUnavailable"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs
 	// to somebody else. It is left untouched. Accepted is False, and Stalled is
@@ -184,6 +202,21 @@ const (
 	// ReasonInstancesDisagree: instances offer different tools, prompts or
 	// resources. Verified is True: each of them works.
 	ReasonInstancesDisagree = "InstancesDisagree"
+)
+
+// Reasons of AccessEnforced.
+const (
+	// ReasonAccessEnforced: every ready pod enforces the current rules. AccessEnforced is
+	// True.
+	ReasonAccessEnforced = "AccessEnforced"
+
+	// ReasonAccessPending: the current rules have not reached every ready pod yet.
+	// AccessEnforced is Unknown.
+	ReasonAccessPending = "AccessPending"
+
+	// ReasonAccessNotEnforced: a ready pod has an adapter that is too old to enforce rules.
+	// AccessEnforced and Ready are False, until the pod is replaced.
+	ReasonAccessNotEnforced = "AccessNotEnforced"
 )
 
 // Reasons of Reconciling, which otherwise carries the reason of the condition it

@@ -60,6 +60,12 @@ type MCPServerList struct {
 // +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.isolation)",message="session.isolation is for stdio servers only: a server that speaks HTTP keeps its own sessions",fieldPath=".session.isolation",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.warm)",message="session.warm is for stdio servers only: a server that speaks HTTP is one process for all sessions",fieldPath=".session.warm",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeMounts) || self.volumeMounts.all(m, m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true}))",messageExpression="'volumeMounts names volume %s, which is not in volumes: add it there, or correct the name'.format([self.volumeMounts.filter(m, !(m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true})))[0].name])",fieldPath=".volumeMounts"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Server' || self.transport.type != 'stdio'",message="auth.mode Server is for transports streamable-http and sse only: a stdio server sees no tokens",fieldPath=".auth.mode",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Required' || has(self.access) && has(self.access.rules)",message="auth needs access.rules: say who may call what",fieldPath=".access",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Server' || !has(self.access) || !has(self.access.rules) && !has(self.access.blocked)",message="access.rules and access.blocked must not be set with auth.mode Server: the adapter does not know who calls",fieldPath=".access",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="has(self.auth) || !has(self.access) || !has(self.access.blocked)",message="access.blocked needs auth: without it the adapter does not know who calls",fieldPath=".access.blocked",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.access) || !has(self.access.rules) || self.access.rules.all(r, r.subjects.all(s, (s.kind == 'Group' && s.name == 'system:unauthenticated') != has(self.auth)))",message="without auth, the subjects of access.rules can only be the Group system:unauthenticated; with auth, they cannot: it has no callers then",fieldPath=".access.rules"
+// +kubebuilder:validation:XValidation:rule="!has(self.access) || !has(self.access.rules) || has(self.auth) && has(self.auth.issuers) || !self.access.rules.exists(r, has(r.scopes))",message="scopes in access.rules need auth.issuers: other tokens have no scopes",fieldPath=".access.rules"
 type MCPServerSpec struct {
 	// image is the container image that holds the MCP server. It can have a registry
 	// port, a tag and a digest. If command is unset, the pods stay at the digest that
@@ -207,6 +213,20 @@ type MCPServerSpec struct {
 	// service configures the Service that clients connect to.
 	// +optional
 	Service Service `json:"service,omitzero"`
+
+	// auth says which tokens callers need. If unset, anyone who can reach the Service can call
+	// every tool. A change takes effect in running pods, without a restart.
+	// +optional
+	Auth *Auth `json:"auth,omitempty"`
+
+	// access says who may call what. A change takes effect in running pods, without a restart.
+	// +optional
+	Access *Access `json:"access,omitempty"`
+
+	// audit says what the adapters record. A change takes effect in running pods, without a
+	// restart.
+	// +optional
+	Audit *Audit `json:"audit,omitempty"`
 
 	// podTemplate holds what else can be set on the server's pods.
 	// +optional

@@ -11,8 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || has(self.type) && self.type != 'ClusterIP'",message="service.externalTrafficPolicy must be left out unless service.type is NodePort or LoadBalancer",fieldPath=".externalTrafficPolicy",reason=FieldValueForbidden
 type Service struct {
 	// type is the type of the Service: ClusterIP (default), NodePort or LoadBalancer.
-	// Slipway does not authenticate clients: with NodePort or LoadBalancer, everyone who
-	// can reach the address can use the server.
+	// With NodePort or LoadBalancer, and without auth, everyone who can reach the address
+	// can use the server.
 	// +optional
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	Type corev1.ServiceType `json:"type,omitempty"`

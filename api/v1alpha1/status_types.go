@@ -35,6 +35,10 @@ type MCPServerStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []NamedAddress `json:"addresses,omitempty"`
 
+	// access is what the adapters enforce; absent for a server without auth, access and audit.
+	// +optional
+	Access *AccessStatus `json:"access,omitempty"`
+
 	// serverInfo is what the server says about itself.
 	// +optional
 	ServerInfo *ServerInfo `json:"serverInfo,omitempty"`
@@ -406,4 +410,35 @@ type TemplateStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=128
 	Defaults []string `json:"defaults,omitempty"`
+}
+
+// AccessStatus is what the adapters enforce.
+type AccessStatus struct {
+	// digest names the access document that the adapters should enforce. It changes with the rules and
+	// with the keys of issuers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Digest string `json:"digest,omitempty"`
+
+	// issuers are those whose tokens count.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=9
+	Issuers []IssuerStatus `json:"issuers,omitempty"`
+}
+
+// IssuerStatus is what the operator knows of an issuer.
+type IssuerStatus struct {
+	// name is that of the issuer; kubernetes is the cluster's own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// keys is the number of its keys. With 0, the operator has never reached it, and none of its
+	// tokens count.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Keys int32 `json:"keys,omitempty"`
 }

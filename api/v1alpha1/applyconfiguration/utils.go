@@ -16,12 +16,22 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=mcp.slipway.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Access"):
+		return &apiv1alpha1.AccessApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AccessRule"):
+		return &apiv1alpha1.AccessRuleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AccessStatus"):
+		return &apiv1alpha1.AccessStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Adapter"):
 		return &apiv1alpha1.AdapterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdapterLimits"):
 		return &apiv1alpha1.AdapterLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Address"):
 		return &apiv1alpha1.AddressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Audit"):
+		return &apiv1alpha1.AuditApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Auth"):
+		return &apiv1alpha1.AuthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Capabilities"):
 		return &apiv1alpha1.CapabilitiesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Catalog"):
@@ -30,8 +40,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.CatalogCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CatalogEntry"):
 		return &apiv1alpha1.CatalogEntryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ConfigMapKey"):
+		return &apiv1alpha1.ConfigMapKeyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Instance"):
 		return &apiv1alpha1.InstanceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Issuer"):
+		return &apiv1alpha1.IssuerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IssuerClaims"):
+		return &apiv1alpha1.IssuerClaimsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IssuerStatus"):
+		return &apiv1alpha1.IssuerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesAuth"):
+		return &apiv1alpha1.KubernetesAuthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ListCapability"):
 		return &apiv1alpha1.ListCapabilityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MCPServer"):
@@ -52,6 +72,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ResourcesCapabilityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Rollout"):
 		return &apiv1alpha1.RolloutApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScopeImplication"):
+		return &apiv1alpha1.ScopeImplicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServerInfo"):
 		return &apiv1alpha1.ServerInfoApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Service"):
@@ -64,6 +86,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StdioTransportApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StreamableHTTPTransport"):
 		return &apiv1alpha1.StreamableHTTPTransportApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Subject"):
+		return &apiv1alpha1.SubjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TemplateStatus"):
 		return &apiv1alpha1.TemplateStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Transport"):

@@ -23,6 +23,74 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Access
+  map:
+    fields:
+    - name: blocked
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Subject
+          elementRelationship: atomic
+    - name: hidden
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.NamePattern
+          elementRelationship: associative
+    - name: rules
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AccessRule
+          elementRelationship: atomic
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.AccessRule
+  map:
+    fields:
+    - name: prompts
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.NamePattern
+          elementRelationship: associative
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.URIPattern
+          elementRelationship: associative
+    - name: scopes
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Scope
+          elementRelationship: associative
+    - name: subjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Subject
+          elementRelationship: atomic
+    - name: tools
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.NamePattern
+          elementRelationship: associative
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.AccessStatus
+  map:
+    fields:
+    - name: digest
+      type:
+        scalar: string
+    - name: issuers
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.IssuerStatus
+          elementRelationship: associative
+          keys:
+          - name
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Adapter
   map:
     fields:
@@ -81,6 +149,61 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.AnnotationValue
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Audience
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Audit
+  map:
+    fields:
+    - name: level
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AuditLevel
+    - name: whenFull
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AuditWhenFull
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.AuditLevel
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.AuditWhenFull
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Auth
+  map:
+    fields:
+    - name: issuers
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Issuer
+          elementRelationship: associative
+          keys:
+          - name
+    - name: kubernetes
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.KubernetesAuth
+    - name: mode
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AuthMode
+      default: Required
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ResourceURL
+          elementRelationship: associative
+    - name: scopeImplies
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ScopeImplication
+          elementRelationship: associative
+          keys:
+          - scope
+    - name: scopes
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Scope
+          elementRelationship: associative
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.AuthMode
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Capabilities
   map:
@@ -160,6 +283,17 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ClaimPath
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ConfigMapKey
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Host
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ImageResolution
@@ -186,6 +320,66 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.InstanceVerification
   scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Issuer
+  map:
+    fields:
+    - name: advertise
+      type:
+        scalar: boolean
+    - name: audiences
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Audience
+          elementRelationship: associative
+    - name: caBundle
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ConfigMapKey
+    - name: claims
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.IssuerClaims
+    - name: maxLifetime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: name
+      type:
+        scalar: string
+    - name: url
+      type:
+        scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.IssuerClaims
+  map:
+    fields:
+    - name: client
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ClaimPath
+    - name: groups
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ClaimPath
+    - name: user
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ClaimPath
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.IssuerStatus
+  map:
+    fields:
+    - name: keys
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.KubernetesAuth
+  map:
+    fields:
+    - name: audiences
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Audience
+          elementRelationship: associative
+    - name: maxLifetime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.LabelValue
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ListCapability
@@ -215,6 +409,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.MCPServerSpec
   map:
     fields:
+    - name: access
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Access
     - name: adapter
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Adapter
@@ -224,6 +421,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: audit
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Audit
+    - name: auth
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Auth
     - name: command
       type:
         list:
@@ -315,6 +518,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.MCPServerStatus
   map:
     fields:
+    - name: access
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.AccessStatus
     - name: address
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Address
@@ -375,6 +581,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: template
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.TemplateStatus
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.NamePattern
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.NamedAddress
   map:
     fields:
@@ -479,6 +687,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ResourceURL
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ResourcesCapability
   map:
     fields:
@@ -514,6 +724,20 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: port
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Scope
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.ScopeImplication
+  map:
+    fields:
+    - name: implies
+      type:
+        list:
+          elementType:
+            namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Scope
+          elementRelationship: associative
+    - name: scope
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Scope
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ServerInfo
   map:
     fields:
@@ -634,6 +858,20 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: port
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ServerPort
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Subject
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.SubjectKind
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.SubjectKind
+  scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.TemplateStatus
   map:
     fields:
@@ -668,6 +906,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.TransportType
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.TransportType
+  scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.URIPattern
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.URLPath
   scalar: string

@@ -83,6 +83,14 @@ type MCPServerSpecApplyConfiguration struct {
 	Adapter *AdapterApplyConfiguration `json:"adapter,omitempty"`
 	// service configures the Service that clients connect to.
 	Service *ServiceApplyConfiguration `json:"service,omitempty"`
+	// auth says which tokens callers need. If unset, anyone who can reach the Service can call
+	// every tool. A change takes effect in running pods, without a restart.
+	Auth *AuthApplyConfiguration `json:"auth,omitempty"`
+	// access says who may call what. A change takes effect in running pods, without a restart.
+	Access *AccessApplyConfiguration `json:"access,omitempty"`
+	// audit says what the adapters record. A change takes effect in running pods, without a
+	// restart.
+	Audit *AuditApplyConfiguration `json:"audit,omitempty"`
 	// podTemplate holds what else can be set on the server's pods.
 	PodTemplate *PodTemplateApplyConfiguration `json:"podTemplate,omitempty"`
 	// suspend stops all pods and keeps all other objects and the value of replicas, so
@@ -268,6 +276,30 @@ func (b *MCPServerSpecApplyConfiguration) WithAdapter(value *AdapterApplyConfigu
 // If called multiple times, the Service field is set to the value of the last call.
 func (b *MCPServerSpecApplyConfiguration) WithService(value *ServiceApplyConfiguration) *MCPServerSpecApplyConfiguration {
 	b.Service = value
+	return b
+}
+
+// WithAuth sets the Auth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Auth field is set to the value of the last call.
+func (b *MCPServerSpecApplyConfiguration) WithAuth(value *AuthApplyConfiguration) *MCPServerSpecApplyConfiguration {
+	b.Auth = value
+	return b
+}
+
+// WithAccess sets the Access field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Access field is set to the value of the last call.
+func (b *MCPServerSpecApplyConfiguration) WithAccess(value *AccessApplyConfiguration) *MCPServerSpecApplyConfiguration {
+	b.Access = value
+	return b
+}
+
+// WithAudit sets the Audit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Audit field is set to the value of the last call.
+func (b *MCPServerSpecApplyConfiguration) WithAudit(value *AuditApplyConfiguration) *MCPServerSpecApplyConfiguration {
+	b.Audit = value
 	return b
 }
 

@@ -25,6 +25,8 @@ type MCPServerStatusApplyConfiguration struct {
 	// addresses are all addresses of the server, each with a name that says which
 	// clients it is for. The list includes that of address, under the name cluster.
 	Addresses []NamedAddressApplyConfiguration `json:"addresses,omitempty"`
+	// access is what the adapters enforce; absent for a server without auth, access and audit.
+	Access *AccessStatusApplyConfiguration `json:"access,omitempty"`
 	// serverInfo is what the server says about itself.
 	ServerInfo *ServerInfoApplyConfiguration `json:"serverInfo,omitempty"`
 	// protocolVersions are the protocol revisions that clients can use at the
@@ -97,6 +99,14 @@ func (b *MCPServerStatusApplyConfiguration) WithAddresses(values ...*NamedAddres
 		}
 		b.Addresses = append(b.Addresses, *values[i])
 	}
+	return b
+}
+
+// WithAccess sets the Access field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Access field is set to the value of the last call.
+func (b *MCPServerStatusApplyConfiguration) WithAccess(value *AccessStatusApplyConfiguration) *MCPServerStatusApplyConfiguration {
+	b.Access = value
 	return b
 }
 

@@ -14,8 +14,8 @@ import (
 // MCPServer.
 type ServiceApplyConfiguration struct {
 	// type is the type of the Service: ClusterIP (default), NodePort or LoadBalancer.
-	// Slipway does not authenticate clients: with NodePort or LoadBalancer, everyone who
-	// can reach the address can use the server.
+	// With NodePort or LoadBalancer, and without auth, everyone who can reach the address
+	// can use the server.
 	Type *v1.ServiceType `json:"type,omitempty"`
 	// port is the port of the Service. Defaults to 80.
 	Port *int32 `json:"port,omitempty"`
