@@ -16,6 +16,7 @@ const (
 	PathReady    = "/readyz"
 	PathCatalog  = "/catalog"
 	PathSettings = "/settings"
+	PathAccess   = "/access"
 	PathMetrics  = "/metrics"
 	PathSessions = "/sessions"
 )

@@ -58,6 +58,7 @@ const (
 	UseCatalog    Use = "catalog v1"     // requests to and answers of the admin port
 	UseProbe      Use = "probe v1"       // the manager's requests to the client port
 	UseSettings   Use = "settings v1"    // the manager's pushes to the admin port, and their answers
+	UseAccess     Use = "access v1"      // the signature of access documents, the manager's pushes of them, and their answers
 	UseSessions   Use = "sessions v1"    // requests of users to list and end sessions, and their answers
 
 	useID Use = "key id v1"

@@ -11,6 +11,8 @@ type Report struct {
 	Catalog json.RawMessage `json:"catalog,omitempty"` // of package mcpprobe
 	// Settings are those in effect; nil of an adapter that takes none.
 	Settings *SettingsState `json:"settings,omitempty"`
+	// Access is the access document in effect; nil of an adapter that takes none.
+	Access *AccessState `json:"access,omitempty"`
 	// Failures is how many servers in a row the adapter has started in vain to read their catalog,
 	// since a server last answered.
 	Failures int64 `json:"failures,omitempty"`

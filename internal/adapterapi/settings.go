@@ -1,7 +1,6 @@
 package adapterapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -85,10 +84,8 @@ func DecodeSettings(text []byte) (Settings, error) {
 		return Settings{}, fmt.Errorf("decode settings: version is %d, and this adapter reads %d", *head.Version, SettingsVersion)
 	}
 	var settings Settings
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&settings); err != nil {
-		return Settings{}, fmt.Errorf("decode settings: %w", plain(err))
+	if err := decodeWhole(text, &settings); err != nil {
+		return Settings{}, fmt.Errorf("decode settings: %w", err)
 	}
 	if err := settings.check(); err != nil {
 		return Settings{}, fmt.Errorf("decode settings: %w", err)
