@@ -19,6 +19,13 @@ const (
 	CodeRequestCancelled = -32800 // the answer to a request that the client has cancelled
 )
 
+// Codes of the adapter, for requests that their caller may not make. They are outside the range that the
+// protocol reserves.
+const (
+	CodeUnauthorized = 401
+	CodeForbidden    = 403
+)
+
 // Error codes of revision 2026-07-28 (J-16).
 const (
 	CodeHeaderMismatch      = -32020 // a header does not say what the body says

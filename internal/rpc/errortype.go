@@ -8,13 +8,14 @@ const ToolError = "tool_error"
 // otherError is the error type of codes that no specification has.
 const otherError = "_OTHER"
 
-// errorTypes are the codes of JSON-RPC and of all revisions of MCP, as text.
+// errorTypes are the codes of JSON-RPC and of all revisions of MCP, and those of the adapter, as text.
 var errorTypes = func() map[int]string {
 	types := map[int]string{}
 	for _, code := range []int{
 		CodeParse, CodeInvalidRequest, CodeMethodNotFound, CodeInvalidParams, CodeInternal,
 		-32000, -32001, CodeResourceNotFound, CodeURLElicitation,
 		CodeHeaderMismatch, CodeMissingCapability, CodeUnsupportedRevision,
+		CodeUnauthorized, CodeForbidden,
 	} {
 		types[code] = strconv.Itoa(code)
 	}

@@ -21,6 +21,7 @@ type EventReader struct {
 	in      *bufio.Reader
 	limit   int
 	reserve func(bytes int) error // may be nil
+	primes  bool                  // Next returns events that only say where to resume the stream, too
 
 	begun     bool
 	skipLF    bool // the last line ended in CR; a LF that follows belongs to it
@@ -28,6 +29,7 @@ type EventReader struct {
 	eventType string
 	data      []byte
 	hasData   bool
+	hasPlace  bool // the event has an id, or says when to resume
 
 	id        []byte // of the event that is being read, or of an earlier one
 	lastID    []byte // of the last whole event
@@ -50,6 +52,9 @@ func NewEventReader(stream io.Reader, limit int) *EventReader {
 // of the reader's buffers, may wait, and ends the reader by an error. With 0 it is told that
 // they are given back, or are the caller's.
 func (r *EventReader) Bound(reserve func(bytes int) error) { r.reserve = reserve }
+
+// WithPriming has Next return events without data, too, if they say where or when to resume the stream.
+func (r *EventReader) WithPriming() { r.primes = true }
 
 // Next returns the next event that has data. Its ID and Data are valid until the next call,
 // unless Data is Owned. At the end of the stream the error is io.EOF.
@@ -96,7 +101,7 @@ func (r *EventReader) next() (Event, error) {
 			continue
 		}
 		r.lastID = append(r.lastID[:0], r.id...) // also of an event without data
-		if len(r.data) > 0 {
+		if len(r.data) > 0 || r.primes && r.hasPlace {
 			return Event{Type: r.eventType, ID: r.lastID, Data: r.data}, nil
 		}
 		r.reset()
@@ -104,7 +109,7 @@ func (r *EventReader) next() (Event, error) {
 }
 
 func (r *EventReader) reset() {
-	r.eventType, r.hasData = EventMessage, false
+	r.eventType, r.hasData, r.hasPlace = EventMessage, false, false
 	r.data, r.line = r.data[:0], r.line[:0]
 	if cap(r.data) > largeBuffer {
 		r.data = nil
@@ -127,11 +132,13 @@ func (r *EventReader) field(line []byte) error {
 		}
 		r.eventType = cmp.Or(string(value), EventMessage)
 	case "id":
+		r.hasPlace = true
 		r.id = r.id[:0]
 		if isEventID(value) { // else there is no place that the stream could go on from
 			r.id = append(r.id, value...)
 		}
 	case "retry":
+		r.hasPlace = true
 		if len(value) <= longestType {
 			r.retryText = append(r.retryText[:0], value...)
 		}

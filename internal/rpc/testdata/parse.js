@@ -1,5 +1,6 @@
-// Says what JSON.parse reads out of JSON-RPC messages. Requests and answers on standard
-// input and output begin with their length, in four bytes.
+// Says what JSON.parse reads out of JSON-RPC messages; with the argument lists, out of the
+// entries of lists. Requests and answers on standard input and output begin with their
+// length, in four bytes.
 'use strict'
 const fs = require('fs')
 
@@ -55,11 +56,25 @@ function members (text) {
   return described
 }
 
+// What the entries of lists are known by, by list and index.
+function entries (text) {
+  const result = { ...{ ...JSON.parse(text) }.result }
+  const described = {}
+  for (const [list, key] of Object.entries({ tools: 'name', prompts: 'name', resources: 'uri', resourceTemplates: 'uriTemplate' })) {
+    for (const [i, entry] of Object.entries({ ...result[list] })) {
+      const value = { ...entry }[key]
+      if (value !== undefined) described[list + '/' + i] = describe(value)
+    }
+  }
+  return described
+}
+
+const look = process.argv[2] === 'lists' ? entries : members
 for (;;) {
   const request = read(read(4).readUInt32BE())
   let answer
   try {
-    answer = members(request.toString('utf8'))
+    answer = look(request.toString('utf8'))
   } catch (failure) {
     answer = { failure: String(failure) }
   }

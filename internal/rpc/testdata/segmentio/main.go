@@ -1,7 +1,7 @@
 // Command segmentio says what segmentio/encoding reads out of JSON-RPC messages. Requests
 // and answers on standard input and output begin with their length, in four bytes. The
 // first byte of a request says how names are matched: 'i' ignores case, 'c' does not, as
-// in the official Go SDK.
+// in the official Go SDK. 'I' and 'C' do the same, and ask for the entries of lists.
 package main
 
 import (
@@ -61,7 +61,11 @@ func serve(in io.Reader, out io.Writer) error {
 		if _, err := io.ReadFull(in, request); err != nil {
 			return err
 		}
-		read, err := members(request[1:], request[0] == 'i')
+		look := members
+		if request[0] == 'I' || request[0] == 'C' {
+			look = entries
+		}
+		read, err := look(request[1:], request[0] == 'i' || request[0] == 'I')
 		if err != nil {
 			read = map[string]string{"failure": err.Error()}
 		}
@@ -99,6 +103,46 @@ func members(text []byte, anyCase bool) (map[string]string, error) {
 			read[name] = describe(value)
 		}
 	}
+	return read, nil
+}
+
+// lists is the result of a request for a list.
+type lists struct {
+	Result struct {
+		Tools             []json.RawMessage `json:"tools"`
+		Prompts           []json.RawMessage `json:"prompts"`
+		Resources         []json.RawMessage `json:"resources"`
+		ResourceTemplates []json.RawMessage `json:"resourceTemplates"`
+	} `json:"result"`
+}
+
+// entry has all that entries of lists are known by.
+type entry struct {
+	Name        json.RawMessage `json:"name"`
+	URI         json.RawMessage `json:"uri"`
+	URITemplate json.RawMessage `json:"uriTemplate"`
+}
+
+// entries says what the entries of lists are known by, by list and index. It leaves out what is no
+// object.
+func entries(text []byte, anyCase bool) (map[string]string, error) {
+	var l lists
+	if err := decode(text, &l, anyCase); err != nil {
+		return nil, err
+	}
+	read := map[string]string{}
+	keep := func(list string, entries []json.RawMessage, key func(entry) json.RawMessage) {
+		for i, text := range entries {
+			var e entry
+			if decode(text, &e, anyCase) == nil && key(e) != nil {
+				read[fmt.Sprintf("%s/%d", list, i)] = describe(key(e))
+			}
+		}
+	}
+	keep("tools", l.Result.Tools, func(e entry) json.RawMessage { return e.Name })
+	keep("prompts", l.Result.Prompts, func(e entry) json.RawMessage { return e.Name })
+	keep("resources", l.Result.Resources, func(e entry) json.RawMessage { return e.URI })
+	keep("resourceTemplates", l.Result.ResourceTemplates, func(e entry) json.RawMessage { return e.URITemplate })
 	return read, nil
 }
 
