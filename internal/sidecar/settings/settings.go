@@ -5,28 +5,18 @@ package settings
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/document"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
-
-// readInterval is how often the adapter reads the mounted document. It matters only if no push
-// arrives.
-const readInterval = 5 * time.Second
-
-// ErrOlder refuses a document that is older than the one in effect.
-var ErrOlder = errors.New("the settings are older than those in effect")
 
 // Values are the settings in effect. They are immutable.
 type Values struct {
@@ -52,9 +42,8 @@ type Live struct {
 	options Options
 	values  atomic.Pointer[Values]
 
-	taking     sync.Mutex // held while a document is taken
-	seen       string     // digest of the mounted document when last read
-	unreadable bool       // the last read failed
+	taking sync.Mutex // held while a document is taken
+	mount  document.Mount
 }
 
 // New returns settings with the values of the start.
@@ -63,8 +52,18 @@ func New(options Options) *Live {
 	start := options.Start
 	start.Generation, start.Digest = 0, ""
 	l.values.Store(&start)
+	l.mount = document.Mount{Name: "settings", Take: func(text []byte) error { return l.take(text, "mounted") }, Log: options.Log}
+	if options.Dir != "" {
+		l.mount.Path = filepath.Join(options.Dir, adapterapi.SettingsFile)
+	}
 	return l
 }
+
+// Run reads the mounted document again and again, until the context ends.
+func (l *Live) Run(ctx context.Context) { l.mount.Run(ctx) }
+
+// Reload reads the mounted document.
+func (l *Live) Reload() { l.mount.Reload() }
 
 // Load returns the values in effect.
 func (l *Live) Load() *Values { return l.values.Load() }
@@ -81,19 +80,17 @@ func (l *Live) State() adapterapi.SettingsState {
 // Take puts a whole document into effect. An invalid document, or one that is older than the one in
 // effect, changes nothing. Take accepts another document of the same generation, because the manager
 // adds values of its own to those of the spec.
-func (l *Live) Take(document []byte) error {
+func (l *Live) Take(text []byte) error { return l.take(text, "pushed") }
+
+func (l *Live) take(text []byte, how string) error {
 	l.taking.Lock()
 	defer l.taking.Unlock()
-	return l.take(document, "pushed")
-}
-
-func (l *Live) take(document []byte, how string) error {
-	settings, err := adapterapi.DecodeSettings(document)
+	settings, err := adapterapi.DecodeSettings(text)
 	if err != nil {
 		return err
 	}
 	next := &Values{
-		Generation: settings.Generation, Digest: adapterapi.SettingsDigest(document),
+		Generation: settings.Generation, Digest: adapterapi.SettingsDigest(text),
 		Origins:   origin.Policy{Origins: settings.AllowedOrigins, Hosts: settings.AllowedHosts},
 		Verbosity: settings.Verbosity,
 	}
@@ -103,7 +100,7 @@ func (l *Live) take(document []byte, how string) error {
 	now := l.values.Load()
 	switch {
 	case next.Generation < now.Generation:
-		return fmt.Errorf("%w: generation %d after %d", ErrOlder, next.Generation, now.Generation)
+		return fmt.Errorf("take settings: %w: generation %d after %d", document.ErrOlder, next.Generation, now.Generation)
 	case next.Digest == now.Digest:
 		return nil
 	}
@@ -123,56 +120,4 @@ func (l *Live) take(document []byte, how string) error {
 // same reports whether the values are equal, whatever documents they are from.
 func (v *Values) same(other *Values) bool {
 	return v.Verbosity == other.Verbosity && slices.Equal(v.Origins.Hosts, other.Origins.Hosts) && slices.Equal(v.Origins.Origins, other.Origins.Origins)
-}
-
-// Run reads the mounted document again and again, until the context ends.
-func (l *Live) Run(ctx context.Context) {
-	if l.options.Dir == "" {
-		return
-	}
-	tick := time.Tick(readInterval)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			l.Reload()
-		}
-	}
-}
-
-// Reload reads the mounted document, and takes it if it has changed since the last time. An unchanged
-// one may be older than a push, because the kubelet is behind the manager. An invalid document
-// changes nothing, and Reload logs it once.
-func (l *Live) Reload() {
-	if l.options.Dir == "" {
-		return
-	}
-	l.taking.Lock()
-	defer l.taking.Unlock()
-	document, err := os.ReadFile(filepath.Join(l.options.Dir, adapterapi.SettingsFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // there is no document yet
-		l.seen, l.unreadable = "", false
-		return
-	case err != nil:
-		if !l.unreadable {
-			l.keep(fmt.Errorf("read settings: %w", err))
-		}
-		l.seen, l.unreadable = "", true
-		return
-	}
-	l.unreadable = false
-	digest := adapterapi.SettingsDigest(document)
-	if digest == l.seen {
-		return
-	}
-	l.seen = digest
-	if err := l.take(document, "mounted"); err != nil && !errors.Is(err, ErrOlder) {
-		l.keep(err)
-	}
-}
-
-func (l *Live) keep(err error) {
-	l.options.Log.Error(err, "Keep the settings that are in effect", "directory", l.options.Dir, "generation", l.values.Load().Generation)
 }

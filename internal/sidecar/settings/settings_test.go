@@ -16,11 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/document"
 	"github.com/slipway-mcp/slipway/internal/sidecar/origin"
 )
 
-// document allows the host and logs that much.
-func document(t *testing.T, generation int64, host string, verbosity int) []byte {
+// textOf returns a document that allows the host and logs that much.
+func textOf(t *testing.T, generation int64, host string, verbosity int) []byte {
 	t.Helper()
 	encoded, err := adapterapi.Settings{
 		Version: adapterapi.SettingsVersion, Generation: generation, AllowedHosts: []string{host}, Verbosity: verbosity,
@@ -64,7 +65,7 @@ func TestTake(t *testing.T) {
 	if diff := cmp.Diff(adapterapi.SettingsState{Version: 1}, l.State()); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
-	first := document(t, 5, "five", 0)
+	first := textOf(t, 5, "five", 0)
 	for _, step := range []struct {
 		name       string
 		document   []byte
@@ -74,18 +75,18 @@ func TestTake(t *testing.T) {
 	}{
 		{"the first", first, "", 5, "five"},
 		{"the same", first, "", 5, "five"},
-		{"an older one", document(t, 4, "four", 0), "older than those in effect: generation 4 after 5", 5, "five"},
+		{"an older one", textOf(t, 4, "four", 0), "older than the one in effect: generation 4 after 5", 5, "five"},
 		{"a broken one", []byte(`{"version":1,"generation":6}`), "allowedHosts is empty", 5, "five"},
-		{"one that no header can match", document(t, 6, "https://six", 0), `allowed-host "https://six" can never match`, 5, "five"},
-		{"another of that generation", document(t, 5, "other", 0), "", 5, "other"},
-		{"a newer one", document(t, 9, "nine", 0), "", 9, "nine"},
+		{"one that no header can match", textOf(t, 6, "https://six", 0), `allowed-host "https://six" can never match`, 5, "five"},
+		{"another of that generation", textOf(t, 5, "other", 0), "", 5, "other"},
+		{"a newer one", textOf(t, 9, "nine", 0), "", 9, "nine"},
 		{"the first again", first, "older", 9, "nine"},
 	} {
 		err := l.Take(step.document)
 		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: %v, want %q", step.name, err, step.err)
 		}
-		if old := strings.Contains(step.err, "older"); errors.Is(err, ErrOlder) != old {
+		if old := strings.Contains(step.err, "older"); errors.Is(err, document.ErrOlder) != old {
 			t.Errorf("%s: is older: %t", step.name, !old)
 		}
 		want(t, l, step.name, step.generation, step.host, 0)
@@ -122,12 +123,12 @@ func TestSwapIsAtomic(t *testing.T) {
 	}
 	var all [documents][]byte
 	for i := range all {
-		all[i] = document(t, int64(i+1), fmt.Sprint("host-", i+1), (i+1)%5)
+		all[i] = textOf(t, int64(i+1), fmt.Sprint("host-", i+1), (i+1)%5)
 	}
 	for first := range 2 {
 		writers.Go(func() {
 			for i := first; i < documents; i += 2 {
-				if err := l.Take(all[i]); err != nil && !errors.Is(err, ErrOlder) {
+				if err := l.Take(all[i]); err != nil && !errors.Is(err, document.ErrOlder) {
 					t.Error(err)
 				}
 			}
@@ -155,7 +156,7 @@ func TestDirectoryIsReadAgain(t *testing.T) {
 		want(t, l, "an empty directory", 0, "flag", 1)
 		go l.Run(t.Context())
 		pass := func() []string {
-			time.Sleep(readInterval)
+			time.Sleep(document.ReadInterval)
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
@@ -174,11 +175,11 @@ func TestDirectoryIsReadAgain(t *testing.T) {
 				}
 			}
 		}
-		mount(t, dir, document(t, 2, "two", 2))
+		mount(t, dir, textOf(t, 2, "two", 2))
 		wantTold("mounted", pass(), `"generation"=2`)
 		want(t, l, "mounted", 2, "two", 2)
 
-		mount(t, dir, document(t, 3, "three", 0))
+		mount(t, dir, textOf(t, 3, "three", 0))
 		wantTold("another is mounted", pass(), `"generation"=3`)
 		want(t, l, "another is mounted", 3, "three", 0)
 		wantTold("nothing changes", pass())
@@ -188,17 +189,17 @@ func TestDirectoryIsReadAgain(t *testing.T) {
 		wantTold("still broken", append(pass(), pass()...))
 		want(t, l, "broken", 3, "three", 0)
 
-		if err := l.Take(document(t, 7, "seven", 0)); err != nil {
+		if err := l.Take(textOf(t, 7, "seven", 0)); err != nil {
 			t.Fatal(err)
 		}
-		mount(t, dir, document(t, 5, "five", 0))
+		mount(t, dir, textOf(t, 5, "five", 0))
 		wantTold("the mount is behind", pass(), `"generation"=7`)
 		want(t, l, "the mount is behind", 7, "seven", 0)
 
 		// Only the domain of the cluster is another: the generation is not.
-		mount(t, dir, document(t, 7, "seven", 0))
+		mount(t, dir, textOf(t, 7, "seven", 0))
 		wantTold("the mount has caught up", pass())
-		if err := l.Take(document(t, 7, "seven.other", 0)); err != nil {
+		if err := l.Take(textOf(t, 7, "seven.other", 0)); err != nil {
 			t.Fatal(err)
 		}
 		pass()
