@@ -47,13 +47,16 @@ func newVolumes(t *testing.T, group int) volumes {
 	if err := os.Chmod(pod, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	key := adapterapi.NewKey()
 	return volumes{
 		shared: directory("slipway", 0o777|os.ModeSetgid, nil),
 		home:   directory("slipway-home", 0o777|os.ModeSetgid, nil),
 		keys: directory("keys", 0o755, map[string]string{
-			adapterapi.KeysCurrent: adapterapi.NewKey().Encode(), adapterapi.KeysAccepted: "",
+			adapterapi.KeysCurrent: key.Encode(), adapterapi.KeysAccepted: "",
 		}),
-		settings: directory("settings", 0o755, map[string]string{adapterapi.SettingsFile: settingsDocument(t, 1, "echo.team.svc", 0)}),
+		settings: directory("settings", 0o755, map[string]string{
+			adapterapi.SettingsFile: settingsDocument(t, 1, "echo.team.svc", 0), adapterapi.AccessFile: accessDocument(t, key, 1),
+		}),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/memorylimit"
 	"github.com/slipway-mcp/slipway/internal/sidecar"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
+	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
@@ -37,6 +40,7 @@ type options struct {
 	serverUIDs          []uint32 // nil allows every user
 	keysDir             string
 	settingsDir         string
+	accessFile          string
 	podUID, podIP       string
 	verbosity           int
 	level               zap.AtomicLevel
@@ -113,6 +117,12 @@ func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 		c.Origins.Hosts = []string{"localhost"}
 	}
 	c.Settings = liveSettings(c, o)
+	if c.Access, err = newGate(c, o); err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE) // nothing may read the standard output, which has audit lines only
+	c.Audit = audit.New(os.Stdout, func(err error) { c.Log.Error(err, "Cannot write audit lines; trying again") })
+	defer closeAudit(c)
 	if c.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
 		return err
 	}
@@ -155,6 +165,31 @@ func liveSettings(c config.Config, o options) *settings.Live {
 	})
 	live.Reload() // so that they hold for the first request
 	return live
+}
+
+// newGate returns what decides who may call what. In a pod, the manager writes and signs the access
+// document, and nothing is served without one.
+func newGate(c config.Config, o options) (*access.Gate, error) {
+	gate := access.Options{File: o.accessFile, Required: o.accessFile != "", Log: c.Log.WithName("access")}
+	if o.accessFile == "" && o.settingsDir != "" && c.Keys.Shared() {
+		gate.File, gate.Required, gate.Ring = filepath.Join(o.settingsDir, adapterapi.AccessFile), true, c.Keys.Ring
+	}
+	made := access.New(gate)
+	if err := made.Ready(); o.accessFile != "" && err != nil {
+		return nil, fmt.Errorf("--access-file: %w", err)
+	}
+	return made, nil
+}
+
+// auditTimeout is for the last audit lines to be written.
+const auditTimeout = 5 * time.Second
+
+func closeAudit(c config.Config) {
+	ctx, cancel := context.WithTimeout(context.Background(), auditTimeout)
+	defer cancel()
+	if err := c.Audit.Close(ctx); err != nil {
+		c.Log.Error(err, "Lost audit lines")
+	}
 }
 
 // obey drains and ends the adapter at the first signal. At the second one it stops waiting for calls in

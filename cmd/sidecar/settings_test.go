@@ -78,16 +78,26 @@ func TestSettingsWhileItRuns(t *testing.T) {
 	key := adapterapi.NewKey()
 	p, admin := startSidecar(t,
 		"--keys-dir", writeFiles(t, map[string]string{adapterapi.KeysCurrent: key.Encode(), adapterapi.KeysAccepted: ""}), "--pod-uid", testUID,
-		"--settings-dir", writeFiles(t, map[string]string{adapterapi.SettingsFile: settingsDocument(t, 1, "one.example", 0)}),
+		"--settings-dir", writeFiles(t, map[string]string{adapterapi.SettingsFile: settingsDocument(t, 1, "one.example", 0), adapterapi.AccessFile: accessDocument(t, key, 1)}),
 		"--allowed-host", "flag.example", "--verbosity", "1", "--", echoServer)
 	url := clientURL.FindStringSubmatch(p.written())[1]
 	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusOK))
 	g.Expect(openAs(t, url, "flag.example")).To(gomega.Equal(http.StatusForbidden), "the document is there instead of the flags")
 	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusForbidden))
 
-	document := settingsDocument(t, 2, "two.example", 1)
-	proof, header := adapterapi.NewProof(key, adapterapi.SettingsSubject(testUID), time.Now())
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, admin+adapterapi.PathSettings, strings.NewReader(document))
+	g.Expect(push(t, key, admin, adapterapi.SettingsSubject(testUID), settingsDocument(t, 2, "two.example", 1))).To(gomega.Equal(http.StatusOK))
+
+	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusForbidden))
+	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusOK))
+	g.Eventually(p.written).WithTimeout(hang.Guard).Should(gomega.ContainSubstring("Session ended"))
+	g.Expect(strings.Count(p.written(), "Session ended")).To(gomega.Equal(1), "the end of the first session was logged, too")
+}
+
+// push sends a document as the manager does.
+func push(t *testing.T, key adapterapi.Key, admin string, subject adapterapi.Subject, document string) (status int) {
+	t.Helper()
+	proof, header := adapterapi.NewProof(key, subject, time.Now())
+	request, err := http.NewRequestWithContext(t.Context(), subject.Method, admin+subject.Path, strings.NewReader(document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +108,44 @@ func TestSettingsWhileItRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	g.Expect(response.StatusCode).To(gomega.Equal(http.StatusOK))
+	return response.StatusCode
+}
 
-	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusForbidden))
-	g.Expect(openAs(t, url, "two.example")).To(gomega.Equal(http.StatusOK))
-	g.Eventually(p.written).WithTimeout(hang.Guard).Should(gomega.ContainSubstring("Session ended"))
-	g.Expect(strings.Count(p.written(), "Session ended")).To(gomega.Equal(1), "the end of the first session was logged, too")
+// accessDocument allows everything to everyone, and hides the tool pid.
+func accessDocument(t *testing.T, key adapterapi.Key, generation int64) string {
+	t.Helper()
+	document, err := adapterapi.Access{
+		Version: adapterapi.AccessVersion, Generation: generation, Mode: adapterapi.AccessNone, Hidden: []string{"pid"},
+		Audit: adapterapi.AccessAudit{Level: adapterapi.AuditNone, WhenFull: adapterapi.AuditDrop},
+	}.Sign(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document.Text
+}
+
+// In a pod, an adapter serves no client before it has an access document that the manager has signed.
+func TestAccessDocumentIsRequired(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	key, foreign := adapterapi.NewKey(), adapterapi.NewKey()
+	p, admin := startSidecar(t,
+		"--keys-dir", writeFiles(t, map[string]string{adapterapi.KeysCurrent: key.Encode(), adapterapi.KeysAccepted: ""}), "--pod-uid", testUID,
+		"--settings-dir", writeFiles(t, map[string]string{adapterapi.SettingsFile: settingsDocument(t, 1, "one.example", 0), adapterapi.AccessFile: accessDocument(t, foreign, 1)}),
+		"--", echoServer)
+	url := clientURL.FindStringSubmatch(p.written())[1]
+	refused := func(what string) {
+		g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusServiceUnavailable), what)
+		g.Expect(status(t, admin+"/readyz")).To(gomega.Equal(http.StatusServiceUnavailable), what)
+	}
+	refused("the mounted document has the signature of another server")
+	subject := adapterapi.AccessPushSubject(testUID)
+	g.Expect(push(t, key, admin, subject, accessDocument(t, foreign, 2))).To(gomega.Equal(http.StatusUnprocessableEntity))
+	refused("the pushed document has it, too")
+	g.Expect(push(t, key, admin, subject, accessDocument(t, key, 3))).To(gomega.Equal(http.StatusOK))
+	g.Expect(openAs(t, url, "one.example")).To(gomega.Equal(http.StatusOK))
+	g.Eventually(func() int { return status(t, admin+"/readyz") }).WithTimeout(hang.Guard).Should(gomega.Equal(http.StatusOK))
+	g.Expect(push(t, key, admin, subject, accessDocument(t, key, 2))).To(gomega.Equal(http.StatusConflict))
 }
 
 // In a pod whose settings are missing or broken no name leads to the server, instead of
@@ -121,7 +163,7 @@ func TestSettingsThatAreMissing(t *testing.T) {
 			url := clientURL.FindStringSubmatch(p.written())[1]
 			g.Expect(openAs(t, url, "any.example")).To(gomega.Equal(http.StatusForbidden))
 			g.Expect(openAs(t, url, "localhost")).To(gomega.Equal(http.StatusOK))
-			g.Expect(strings.Contains(p.written(), "Keep the settings that are in effect")).To(gomega.Equal(name == "broken"))
+			g.Expect(strings.Contains(p.written(), "Keep the settings in effect")).To(gomega.Equal(name == "broken"))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/backend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
@@ -37,6 +38,7 @@ type Adapter struct {
 	registry *prometheus.Registry
 	requests *edge.Metrics
 	bodies   *edge.Memory
+	auditor  *edge.Auditor // nil if there is no log for it
 	clients  *listener.Server
 	admin    *listener.Server
 	lifecycle
@@ -48,6 +50,9 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	if c.Settings == nil {
 		c.Settings = settings.New(settings.Options{Start: settings.Values{Origins: c.Origins}})
 	}
+	if c.Access == nil {
+		c.Access = access.New(access.Options{Log: c.Log})
+	}
 	a := &Adapter{
 		env:      &backend.Env{Config: c, Memory: budget.New(c.Budget(), c.MaxSessions)},
 		registry: prometheus.NewRegistry(), lifecycle: newLifecycle(),
@@ -57,17 +62,21 @@ func New(starter child.Starter, c config.Config) *Adapter {
 		IdleTimeout: c.IdleTimeout, MaxLifetime: c.MaxLifetime, Opened: a.logSession,
 	})
 	a.requests = edge.NewMetrics(a.registry)
+	if c.Audit != nil {
+		a.auditor = &edge.Auditor{Gate: c.Access, Log: c.Audit}
+	}
 	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: edge.ReadTimeout}, a.env.Memory)
 	a.backend = newBackend(a.env, starter)
 	a.env.Keeper = a.newKeeper(starter)
 	a.clients = listener.NewServer(a.door(), c.Connections(), c.Log)
 	a.admin = listener.NewServer(admin.Handler(admin.Options{
 		State: a.env.Keeper.State, Sessions: a.countSessions,
-		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings,
+		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
 	}), adminConnections, c.Log)
 	a.registerMetrics()
+	c.Access.OnChange(a.recheckSessions)
 	return a
 }
 
@@ -103,6 +112,12 @@ func (a *Adapter) newKeeper(starter child.Starter) *keeper.Keeper {
 // registerMetrics registers every metric but those of requests, which the door registers.
 func (a *Adapter) registerMetrics() {
 	metrics.RegisterBuild(a.registry)
+	a.registry.MustRegister(a.env.Access)
+	if lost := a.env.Audit; lost != nil {
+		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "slipway", Subsystem: "adapter", Name: "audit_lost_total", Help: "Audit lines that were lost, because nothing read the adapter's standard output fast enough.",
+		}, func() float64 { return float64(lost.Lost()) }))
+	}
 	metrics.Register(a.registry, slices.Concat(
 		metrics.Keeper(func() bool { state, _ := a.env.Keeper.State(); return state.Ready }),
 		metrics.Connections(a.clients),

@@ -30,11 +30,12 @@ import (
 )
 
 // The programs that the tests run.
-var echoServer, bothServer, eraFilter, launcherProgram string
+var echoServer, bothServer, matrixServer, eraFilter, launcherProgram string
 
 func TestMain(m *testing.M) {
 	os.Exit(servers.Run(m, map[string]*string{
-		"test/servers/echo": &echoServer, "test/servers/both": &bothServer, "test/servers/era": &eraFilter, "cmd/launcher": &launcherProgram,
+		"test/servers/echo": &echoServer, "test/servers/both": &bothServer, "test/servers/matrix": &matrixServer,
+		"test/servers/era": &eraFilter, "cmd/launcher": &launcherProgram,
 	}))
 }
 

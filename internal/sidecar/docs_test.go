@@ -1,10 +1,12 @@
 package sidecar
 
 import (
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
@@ -88,6 +91,8 @@ func TestTableOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = host.Close() })
+	lines := audit.New(io.Discard, nil)
+	t.Cleanup(func() { _ = lines.Close(context.Background()) })
 	published := map[string]bool{}
 	for _, change := range []func(*config.Config){
 		func(*config.Config) {},
@@ -96,7 +101,7 @@ func TestTableOfMetrics(t *testing.T) {
 		func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at },
 	} {
 		cfg := config.Defaults()
-		cfg.Log = logr.Discard()
+		cfg.Log, cfg.Audit = logr.Discard(), lines
 		change(&cfg)
 		families, err := New(host, cfg).registry.Gather()
 		if err != nil {

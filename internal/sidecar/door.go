@@ -20,17 +20,20 @@ const Path = "/mcp"
 // each path.
 func (a *Adapter) door() *edge.Door {
 	c := &a.env.Config
+	guarded := &edge.Guarded{Gate: c.Access, IsProbe: c.Keys.IsProbe, Audit: a.auditor}
 	return edge.New(edge.Options{
 		Admit: &edge.Origins{
 			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
 		},
-		Authenticate: edge.Unverified{IsProbe: c.Keys.IsProbe},
+		Authenticate: guarded,
+		Authorize:    guarded,
 		Budget:       a.bodies,
 		Routes:       a.routes(),
 		Elsewhere:    a.elsewhere,
 		Closing:      a.leaving,
 		Metrics:      a.requests,
 		Refusals:     &edge.Refusals{Log: c.Log},
+		Audit:        a.auditor,
 		Closed:       c.Recorded,
 	})
 }
@@ -43,6 +46,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 		OpenTimeout: c.StartTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval, Retry: streamable.Retry,
 	}))
 	routes[Path] = introducing(routes[Path])
+	a.publishMetadata(routes)
 	if c.LegacySSE {
 		legacy := sse.New(sse.Options{
 			Sessions: a.env.Sessions, Open: a.backend.Open, MintToken: a.env.MintID, PostTo: sse.MessagesPath,
@@ -56,6 +60,10 @@ func (a *Adapter) routes() map[string]edge.Route {
 
 // elsewhere answers requests for any other path with the path of the server.
 func (a *Adapter) elsewhere(w http.ResponseWriter, r *http.Request) {
+	if document, ok := a.env.Access.Metadata(r.URL.EscapedPath(), r.Host); ok { // of a resource with another path
+		writeMetadata(w, r, document)
+		return
+	}
 	text := "there is nothing at " + rpc.Clip(r.URL.EscapedPath()) + ": the MCP endpoint is " + Path
 	switch path := r.URL.Path; {
 	case a.env.LegacySSE:

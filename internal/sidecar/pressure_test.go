@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/backend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -232,7 +233,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 		cfg.Log = logr.Discard()
 		var server *agreeableServer
 		env := &backend.Env{Config: cfg, Sessions: session.NewRegistry(session.Policy{Max: 1, IdleTimeout: cfg.IdleTimeout, MaxLifetime: cfg.MaxLifetime})}
-		env.Keys, env.Settings = newKeys(t), settings.New(settings.Options{})
+		env.Keys, env.Settings, env.Access = newKeys(t), settings.New(settings.Options{}), access.New(access.Options{})
 		a := &Adapter{
 			env: env, lifecycle: newLifecycle(), requests: edge.NewMetrics(prometheus.NewRegistry()),
 			bodies: edge.NewMemory(edge.BodyLimits{BodyBytes: cfg.BodyBytes}, budget.New(cfg.Budget(), cfg.MaxSessions)),

@@ -32,6 +32,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Go(func() { a.admin.Run(background) })
 	running.Go(func() { a.env.Keys.Run(background, a.env.Log.WithName("keys")) })
 	running.Go(func() { a.env.Settings.Run(background) })
+	running.Go(func() { a.env.Access.Run(background) })
 	failed := make(chan error, 2)
 	go func() { failed <- a.clients.Serve(clients) }()
 	go func() { failed <- a.admin.Serve(administrators) }()

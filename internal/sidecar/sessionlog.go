@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -27,11 +28,20 @@ func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
 		says = append(says, "client", client.name, "clientVersion", client.version, "revision", legible(about.Revision))
 	}
 	a.env.Log.V(level).Info("Session opened", says...)
+	if !client.probe {
+		a.auditor.SessionBegan(about)
+	}
 	opened.OnEnd(func() {
+		if !client.probe {
+			a.auditor.SessionEnded(about)
+		}
 		lasted, reason := time.Since(begin), opened.EndedBy()
 		a.env.Log.V(1).Info("Session ended", "session", about.Number, "reason", fault.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
 		a.requests.SessionEnded(about.Revision, lasted, reason)
 	})
+	if !client.probe && !a.env.Access.Keeps(about.Owner.Identity()) { // the rules have changed since its client asked for it
+		opened.End(access.ErrRevoked)
+	}
 }
 
 // introduction is how the client of a session describes itself in initialize.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
@@ -41,6 +42,8 @@ type Options struct {
 	Keys *keys.Keys
 	// Settings take what the manager pushes, and say what is in effect.
 	Settings *settings.Live
+	// Access takes the access documents that the manager pushes, and says which is in effect.
+	Access *access.Gate
 	// Metrics serves the metrics.
 	Metrics http.Handler
 	// Parts are the parts of the adapter that the liveness check looks at.
@@ -55,6 +58,7 @@ func Handler(options Options) http.Handler {
 	mux.HandleFunc("GET "+adapterapi.PathReady, h.ready)
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
 	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)
+	mux.HandleFunc("PUT "+adapterapi.PathAccess, h.access)
 	mux.HandleFunc("GET "+adapterapi.PathSessions, h.listSessions)
 	mux.HandleFunc("DELETE "+adapterapi.PathSessions+"/{number}", h.endSession)
 	mux.Handle("GET "+adapterapi.PathMetrics, options.Metrics)
@@ -93,7 +97,8 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	defer timeout.Stop()
 	for {
 		state, changed := h.State()
-		if state.Ready {
+		withheld := h.Access.Ready()
+		if state.Ready && withheld == nil {
 			if wait > 0 {
 				h.urgent.Store(adapterapi.UnreadyAnswers)
 			}
@@ -109,7 +114,7 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 			case <-timeout.C:
 			}
 		}
-		say(w, http.StatusServiceUnavailable, fault.Brief(state.Err))
+		say(w, http.StatusServiceUnavailable, fault.Brief(cmp.Or(withheld, state.Err)))
 		return
 	}
 }
@@ -182,8 +187,8 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) report() ([]byte, error) {
 	state, _ := h.State()
-	inEffect := h.Settings.State()
-	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect, Failures: state.Failures}
+	inEffect, enforced := h.Settings.State(), h.Access.State()
+	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect, Access: &enforced, Failures: state.Failures}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -56,7 +57,7 @@ func newHandler(s *source) http.Handler {
 	}
 	return Handler(Options{
 		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
-		Processes: func() adapterapi.Processes { return adapterapi.Processes{Ended: 2, Crashed: 1, Cause: "exit code 3"} }, Keys: held, Settings: settings.New(settings.Options{}),
+		Processes: func() adapterapi.Processes { return adapterapi.Processes{Ended: 2, Crashed: 1, Cause: "exit code 3"} }, Keys: held, Settings: settings.New(settings.Options{}), Access: access.New(access.Options{}),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
 }
@@ -114,7 +115,7 @@ func TestAnswers(t *testing.T) {
 		"another pod's proof":    {up, "/catalog", proof(serverKey, "another", time.Now()), 401, "proof"},
 		"an old proof":           {up, "/catalog", proof(serverKey, podUID, time.Now().Add(-time.Minute)), 401, "proof"},
 		"catalog":                {up, "/catalog", proof(serverKey, podUID, time.Now()), 200, `"ready":true,"catalog":{`},
-		"catalog while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3","settings":{"version":1,"generation":0}}`},
+		"catalog while it fails": {down, "/catalog", proof(serverKey, podUID, time.Now()), 200, `{"ready":false,"reason":"Exited","error":"exit code 3","settings":{"version":1,"generation":0},"access":{"version":1,"generation":0}}`},
 		"metrics":                {up, "/metrics", nil, 200, "metrics"},
 		"no such path":           {up, "/drain", nil, 404, ""},
 	} {

@@ -7,6 +7,10 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
+	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
 )
 
 // Principal names the person or program that a client makes a request for. It stays the same when the
@@ -25,7 +29,10 @@ type Caller struct {
 	Principal     Principal
 	Address       string   // of the client, without the port
 	Probe         bool     // the manager makes the request
-	Authorization []string // the client's headers, unchanged
+	Authorization []string // the client's headers, unchanged; none once the adapter has verified the token
+	// Grant is what the access document says of the caller. Nil allows everything: the adapter itself
+	// needs no rule.
+	Grant *access.Grant
 
 	// Trace are the client's headers for tracing, unchanged, by their canonical names. It is nil if
 	// there are none.
@@ -57,13 +64,31 @@ func (c *Caller) Lasting() *Caller {
 	return clone
 }
 
+// Identity returns the verified caller; nil if the adapter has not verified one.
+func (c *Caller) Identity() *identity.Identity {
+	if c == nil || c.Grant == nil {
+		return nil
+	}
+	return c.Grant.Identity
+}
+
+// Rights returns what the caller may do; nil allows everything.
+func (c *Caller) Rights() *rules.Rights {
+	if c == nil || c.Grant == nil {
+		return nil
+	}
+	return c.Grant.Rights
+}
+
 // Group names the callers that may share processes of a server that keeps state: those with the same
-// token, or with the same address and no token. It holds no secret.
+// verified principal, or with the same token, or with the same address and no token. It holds no secret.
 func (c *Caller) Group() string {
 	switch {
 	case c == nil:
 		return ""
 	case c.group != "":
+	case c.Identity() != nil:
+		c.group = string(c.Principal)
 	case len(c.Authorization) == 0:
 		c.group = "address " + c.Address
 	default:
@@ -74,11 +99,14 @@ func (c *Caller) Group() string {
 }
 
 // ShareKey names the client whose share of the adapter's capacity a session counts for. It is the
-// address, or for IPv6 the network, because one client may use all addresses of its network. It is
-// empty for the adapter itself.
+// verified principal, or else the address, or for IPv6 the network, because one client may use all
+// addresses of its network. It is empty for the adapter itself.
 func (c *Caller) ShareKey() string {
-	if c == nil {
+	switch {
+	case c == nil:
 		return ""
+	case c.Identity() != nil:
+		return string(c.Principal)
 	}
 	return ShareOf(c.Address)
 }
@@ -109,6 +137,7 @@ const mostTokens = 8
 // session, even if they know its id.
 type Owner struct {
 	principal Principal
+	identity  *identity.Identity // nil unless the adapter has verified one
 
 	mu     sync.Mutex
 	tokens [][sha256.Size]byte // digests of those that the server has accepted, oldest first
@@ -116,9 +145,17 @@ type Owner struct {
 
 // NewOwner returns the owner of a session that the caller opens.
 func NewOwner(c *Caller) *Owner {
-	o := &Owner{principal: c.Principal}
+	o := &Owner{principal: c.Principal, identity: c.Identity()}
 	o.Accepted(c)
 	return o
+}
+
+// Identity returns the verified caller that opened the session; nil if the adapter has not verified one.
+func (o *Owner) Identity() *identity.Identity {
+	if o == nil {
+		return nil
+	}
+	return o.identity
 }
 
 // Is reports whether the caller has the owner's principal. A nil Owner matches no caller.

@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
+	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/sse"
@@ -62,7 +64,11 @@ type Config struct {
 	// Settings are the values that change while the adapter runs. Nil stands for Origins,
 	// which never change.
 	Settings *settings.Live
-	Log      logr.Logger
+	// Access says who may call what. Nil allows everything to everyone.
+	Access *access.Gate
+	// Audit takes the lines that the access document asks for; may be nil.
+	Audit *audit.Log
+	Log   logr.Logger
 
 	// Names has the names of options in texts for users.
 	Names option.Names

@@ -74,6 +74,7 @@ func (d *Door) close(r *Request) {
 
 func (d *Door) closed(record *Record) {
 	d.options.Metrics.ended(record)
+	d.options.Audit.closed(record)
 	if d.options.Closed != nil {
 		d.options.Closed(*record)
 	}

@@ -30,9 +30,10 @@ type (
 		BySession(w http.ResponseWriter, r *Request) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
-	// Authorizer decides whether the caller may do what its messages ask for.
+	// Authorizer decides whether the caller may do what its messages ask for. The function is called
+	// when the Door is done with the request.
 	Authorizer interface {
-		Authorize(r *Request) *Refusal
+		Authorize(r *Request) (over func(), refused *Refusal)
 	}
 )
 
@@ -44,11 +45,15 @@ func (anything) BySession(http.ResponseWriter, *Request) bool { return true }
 
 func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
 
-func (anything) Authorize(*Request) *Refusal { return nil }
+func (anything) Authorize(*Request) (func(), *Refusal) { return nothing, nil }
+
+func nothing() {}
 
 // Route is the front end of one path.
 type Route struct {
 	Methods string // that a web page may use at the path; the Door tells browsers
+	// Public says that callers need no token. The route must reveal nothing that they may not know.
+	Public bool
 	// Check looks at the headers, before the Door reads the body. If it returns false it
 	// has answered the request. It may be nil.
 	Check func(w http.ResponseWriter, r *Request) bool
@@ -75,6 +80,8 @@ type Options struct {
 	Metrics *Metrics
 	// Refusals logs the requests that the adapter refuses; may be nil.
 	Refusals *Refusals
+	// Audit writes audit lines; may be nil.
+	Audit *Auditor
 	// Closed gets every record when the Door closes it, for tests and audits; may be nil.
 	Closed func(Record)
 }
@@ -119,30 +126,53 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 	if !o.Admit.Admit(w, r.Request, route.Methods) {
 		return
 	}
-	from, refused := o.Authenticate.Authenticate(r.Request)
-	if refused != nil {
-		refused.write(w, nil)
+	if !route.Public && !d.authenticate(w, r) {
 		return
 	}
-	r.Caller = from
 	if route.Check != nil && !route.Check(w, r) || !o.Locate.BySession(w, r) {
 		return
 	}
-	if r.Method == http.MethodPost {
-		defer r.release()
-		if refused := r.read(w); refused != nil {
-			refused.write(w, nil)
-			return
-		}
-		if !o.Locate.ByState(w, r) {
-			return
-		}
-	}
-	if refused := o.Authorize.Authorize(r); refused != nil {
-		refused.write(w, r.idOfSole())
+	defer r.release()
+	if r.Method == http.MethodPost && !d.take(w, r) {
 		return
 	}
+	if !route.Public {
+		over, refused := o.Authorize.Authorize(r)
+		if refused != nil {
+			r.deny(w, refused)
+			return
+		}
+		defer over()
+	}
 	route.Serve(w, r)
+}
+
+// take reads the messages of a POST that this instance answers. If it returns false the request is
+// answered.
+func (d *Door) take(w http.ResponseWriter, r *Request) bool {
+	if refused := r.read(w); refused != nil {
+		refused.write(w, nil)
+		return false
+	}
+	return d.options.Locate.ByState(w, r)
+}
+
+// authenticate names the caller. If it returns false it has answered the request.
+func (d *Door) authenticate(w http.ResponseWriter, r *Request) bool {
+	from, refused := d.options.Authenticate.Authenticate(r.Request)
+	if refused != nil {
+		r.Caller.Address = addressOf(r.RemoteAddr)
+		r.deny(w, refused)
+		return false
+	}
+	r.Caller = from
+	return true
+}
+
+// deny answers a request that its caller may not make, and records why.
+func (r *Request) deny(w http.ResponseWriter, refused *Refusal) {
+	r.toAudit().denied = refused.Reason
+	refused.write(w, r.idOfSole())
 }
 
 // Refusal says why a stage refuses a request.
@@ -151,6 +181,9 @@ type Refusal struct {
 	Code   int    // of JSON-RPC
 	Text   string // for the client
 	Header http.Header
+	// Reason is why the caller may not do what it asks for, for audits. It is empty if the request is
+	// refused for another reason.
+	Reason string
 	// Close closes the connection. It is for a body that the Door has not read to its end:
 	// reading the rest costs more than a new connection.
 	Close bool

@@ -60,7 +60,7 @@ func (s *stages) BySession(w http.ResponseWriter, _ *Request) bool { return s.an
 
 func (s *stages) ByState(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "state") }
 
-func (s *stages) Authorize(*Request) *Refusal { return s.refusal("authorize") }
+func (s *stages) Authorize(*Request) (func(), *Refusal) { return nothing, s.refusal("authorize") }
 
 type countedBody struct {
 	io.Reader

@@ -38,7 +38,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for n := range 1000 {
 		odd := fmt.Sprint("odd", n)
 		m.inFlight.Add(1)
-		m.ended(&Record{Method: knownMethod([]byte(odd)), Revision: KnownRevision(odd), Error: ErrorType(rpc.ErrorTypeOf(n)), counted: true})
+		m.ended(&Record{Method: knownMethod([]byte(odd)), Revision: KnownRevision(odd), Error: ErrorType(rpc.ErrorTypeOf(1000 + n)), counted: true})
 		m.SessionEnded(odd, time.Second, errors.New(odd))
 	}
 	for name, want := range map[string]int{operationName: 1, sessionName: 1} {

@@ -48,9 +48,10 @@ type Record struct {
 	Duration   time.Duration
 
 	began   time.Time
-	handed  *Handed // not nil after HandOver: it closes the record
-	closed  bool    // Answered has been called
-	counted bool    // Metrics counts it as in flight
+	handed  *Handed  // not nil after HandOver: it closes the record
+	closed  bool     // Answered has been called
+	counted bool     // Metrics counts it as in flight
+	audited *audited // what an audit says besides; nil for most
 }
 
 // Answered records how the request ended. The code that writes the answer calls it. Only

@@ -141,5 +141,8 @@ func (k *Keys) verify(presented []string, subject func(podUID string) adapterapi
 	return k.current.Load().ring.Verify(presented[0], subject(k.podUID), time.Now())
 }
 
+// Ring returns the keys that the adapter has read last.
+func (k *Keys) Ring() adapterapi.Keyring { return k.current.Load().ring }
+
 // Shared reports whether the manager has the keys, too.
 func (k *Keys) Shared() bool { return k.shared }

@@ -48,6 +48,10 @@ func (x *exchange) run() {
 	if response.Header.Get(front.HeaderSession) != "" && x.session == nil {
 		x.endStray(ctx, response.Header.Get(front.HeaderSession))
 	}
+	if shown := x.filter(response.Header); shown != nil {
+		x.relayFiltered(ctx, cancel, response, shown)
+		return
+	}
 	x.relay(ctx, cancel, response)
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/paramheader"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
@@ -45,6 +47,7 @@ func forwarded(r *edge.Request) http.Header {
 			header.Del(name)
 		}
 	}
+	withhold(header, r)
 	if r.Caller.Address != "" {
 		header.Set("X-Forwarded-For", r.Caller.Address)
 	}
@@ -62,6 +65,40 @@ func forwarded(r *edge.Request) http.Header {
 	}
 	return header
 }
+
+// withhold removes what only the adapter may know, and what no rule was asked about.
+func withhold(header http.Header, r *edge.Request) {
+	if r.Caller.Identity() != nil { // the token is for the adapter, and no server gets it
+		header.Del("Authorization")
+		header.Del("Cookie")
+	}
+	if r.Caller.Rights() != nil && (r.Method != http.MethodPost || !isStateless(r)) { // only 2026-07-28 has them
+		header.Del(front.HeaderMethod)
+		header.Del(front.HeaderName)
+	}
+}
+
+// contradicts returns the header that names another method, or another tool, than the message that the rules
+// were asked about. It is empty if there is none. A server must compare them, too, but not all servers do.
+func contradicts(r *edge.Request) string {
+	message := &r.Messages[0]
+	if repeated := r.Header[front.HeaderMethod]; len(repeated) > 1 || len(repeated) == 1 && strings.Trim(repeated[0], blanks) != string(message.Envelope.Method) {
+		return front.HeaderMethod
+	}
+	repeated := r.Header[front.HeaderName]
+	if len(repeated) == 0 {
+		return ""
+	}
+	want, _ := rpc.NameOf(message.Bytes, &message.Envelope)
+	name, ok := paramheader.Decode(strings.Trim(repeated[0], blanks))
+	if len(repeated) > 1 || !ok || want == nil || name != string(want) {
+		return front.HeaderName
+	}
+	return ""
+}
+
+// blanks may stand around the value of a header.
+const blanks = " \t"
 
 // passHeaders sets the headers that the client gets with an answer of the server.
 func passHeaders(dst, header http.Header) {

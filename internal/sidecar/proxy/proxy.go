@@ -136,6 +136,7 @@ func (p *Proxy) pass(x *exchange) {
 	switch err := entered.enter(&x.r.Caller, x.stream, useOf(x)); {
 	case err == nil:
 	case errors.Is(err, errUnknown):
+		noteForeign(x.r, entered)
 		p.gone(x.w, x.r)
 		return
 	case errors.Is(err, session.ErrTooManyStreams):
@@ -204,12 +205,20 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 	// The session ends whatever the server answers, so the server must have accepted the caller.
 	found, ok := p.Sessions.Find(id).(*proxySession)
 	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.EndIf(session.ErrClient, always) {
+		noteForeign(r, found)
 		p.gone(w, r)
 		return
 	}
 	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
 	found.close(r.Context(), forwarded(r))
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// noteForeign records that the session is another caller's. It may be nil.
+func noteForeign(r *edge.Request, found *proxySession) {
+	if found != nil && !found.Owner.Is(&r.Caller) {
+		r.NoteForeign()
+	}
 }
 
 // tell sends a request about a session whose answer is of no use.

@@ -31,7 +31,11 @@ func (x *exchange) relay(ctx context.Context, cancel context.CancelCauseFunc, re
 	buffer := buffers.Get().(*[relaySize]byte) //nolint:forcetypeassert // the pool has nothing else
 	_, err := io.CopyBuffer(toClient(write), response.Body, buffer[:])
 	buffers.Put(buffer)
-	whole := end()
+	x.relayed(ctx, err, end())
+}
+
+// relayed records how a relay ended. If the answer broke off, the client must see that.
+func (x *exchange) relayed(ctx context.Context, err error, whole bool) {
 	switch cause := context.Cause(ctx); {
 	case err == nil || errors.Is(err, errClientSlow) || errors.Is(cause, errClientSlow) || errors.Is(cause, errClientGone):
 		return
@@ -77,8 +81,15 @@ func (x *exchange) begin(response *http.Response, slow func()) (write func([]byt
 type toClient func([]byte) error
 
 func (write toClient) Write(data []byte) (int, error) {
-	if err := write(data); err != nil {
-		return 0, errors.Join(errClientSlow, err)
+	if err := write.send(data); err != nil {
+		return 0, err
 	}
 	return len(data), nil
+}
+
+func (write toClient) send(data []byte) error {
+	if err := write(data); err != nil {
+		return errors.Join(errClientSlow, err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 )
 
 // call is a request of the client that the server has not answered yet.
@@ -15,9 +16,10 @@ type call struct {
 	tag       any    // Message.Tag
 	failed    string // how it failed, once it has an answer
 	stream    *stream
-	since     time.Time // when the client sent it, or cancelled it
-	task      bool      // it asks for a task
-	tool      bool      // it calls a tool
+	filter    *rules.ListFilter // of the answer; nil if the client may see all of it
+	since     time.Time         // when the client sent it, or cancelled it
+	task      bool              // it asks for a task
+	tool      bool              // it calls a tool
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
 }
@@ -58,6 +60,9 @@ func (s *Session) newestCallLocked() (newest *call, only bool) {
 
 // removeLocked removes a call: an answer to it no longer finds it.
 func (s *Session) removeLocked(c *call) {
+	if c.filter != nil {
+		s.filtered.Add(-1)
+	}
 	delete(s.calls, c.key)
 	s.live = without(s.live, c)
 }

@@ -13,6 +13,9 @@ const progressMethod = "notifications/progress"
 // message unless the message is Owned. Deliver blocks while more waits for the client than
 // the session may hold. That stops only the server of this session.
 func (s *Session) Deliver(message Message) {
+	if s.filtered.Load() > 0 {
+		s.filter(&message)
+	}
 	e := &message.Envelope
 	event := Event{Message: message.Bytes, kind: e.Kind}
 	s.mu.Lock()
@@ -41,6 +44,21 @@ func (s *Session) Deliver(message Message) {
 	case rpc.Notification:
 		s.deliverNoticeLocked(message, event)
 	}
+}
+
+// filter replaces the answer to a request for a list by what the client may see of it.
+func (s *Session) filter(message *Message) {
+	if message.Envelope.Kind != rpc.Response {
+		return
+	}
+	s.mu.Lock()
+	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
+	s.mu.Unlock()
+	if c == nil || c.filter == nil {
+		return
+	}
+	message.GiveRoom()
+	message.Bytes, message.Envelope = c.filter.Apply(message.Bytes, []byte(c.id))
 }
 
 // takeRoomLocked takes room for an event of the server. It waits until there is room, and

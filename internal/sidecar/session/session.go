@@ -140,7 +140,8 @@ type Session struct {
 	timer  *time.Timer // calls tick
 	tickAt time.Time   // when the timer fires; zero if it does not run
 
-	sending atomic.Int64 // bytes of messages that the server has not read yet
+	sending  atomic.Int64 // bytes of messages that the server has not read yet
+	filtered atomic.Int64 // calls in flight whose answers the client may see only in part
 
 	ended chan struct{}
 }
@@ -278,6 +279,9 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		c.id, c.key = idAndKey(id)
 		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
 		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
+		if c.filter = request.From.Rights().ListFilter(request.Envelope.Method); c.filter != nil {
+			s.filtered.Add(1)
+		}
 		s.useLocked(request.Envelope.Method)
 		s.calls[c.key] = c
 		s.live = append(s.live, c)

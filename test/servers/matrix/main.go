@@ -1,6 +1,6 @@
 // Command matrix is an MCP server of the official SDK that has every feature of the
 // protocol, for the matrix of eras: on standard input and output, where it speaks both
-// eras, or over HTTP in one of three ways, where it speaks one.
+// eras, or over HTTP in one of four ways, where it speaks one.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	http := flag.String("http", "", "serve at a free port of loopback, which is said on the first line of output: legacy, modern or sse")
+	http := flag.String("http", "", "serve at a free port of loopback, which is said on the first line of output: legacy, json, modern or sse")
 	state := flag.String("state", "", "file that keeps what calls did, which processes may share")
 	flag.Parse()
 	if err := run(*http, *state); err != nil {
@@ -55,6 +55,9 @@ func newHandler(mode string, events journal) (http.Handler, error) {
 	case "legacy":
 		server := newServer(events, legacy)
 		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil), nil
+	case "json":
+		server := newServer(events, legacy)
+		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{JSONResponse: true}), nil
 	case "modern":
 		server := newServer(events, []string{modernVersion})
 		return refuseInitialize(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },

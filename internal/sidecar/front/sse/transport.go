@@ -91,6 +91,9 @@ func (t *Transport) find(w http.ResponseWriter, r *edge.Request) (*connection, b
 	found, ok := t.connections[token]
 	t.mu.Unlock()
 	if !ok || !found.session.Owner.Is(&r.Caller) {
+		if ok {
+			r.NoteForeign()
+		}
 		front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, noConnection)
 		return nil, false
 	}

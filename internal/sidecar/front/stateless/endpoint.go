@@ -65,13 +65,14 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	filter := r.Caller.Rights().ListFilter(message.Envelope.Method)
 	c, err := e.options.Server.Serve(r.Context(), *message, (*admission)(r))
 	if err != nil {
 		e.refuse(w, r, err)
 		return
 	}
 	r.Drop()
-	e.reply(w, r, c)
+	e.reply(w, r, c, filter)
 }
 
 // refuse answers a request that the server does not get.

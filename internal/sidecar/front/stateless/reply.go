@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
@@ -19,13 +20,14 @@ type reply struct {
 	w        http.ResponseWriter
 	r        *edge.Request
 	call     *sessionless.Call
-	timer    *time.Timer   // until the next deadline
-	rest     time.Duration // until the call times out, after that; negative for a subscription, which does not
-	last     bool          // nothing follows what was gathered
-	failed   string        // how the call failed, if it has ended
+	filter   *rules.ListFilter // of the answer; nil if the client may see all of it
+	timer    *time.Timer       // until the next deadline
+	rest     time.Duration     // until the call times out, after that; negative for a subscription, which does not
+	last     bool              // nothing follows what was gathered
+	failed   string            // how the call failed, if it has ended
 }
 
-func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.Call) {
+func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.Call, filter *rules.ListFilter) {
 	defer c.Release()
 	commit, rest := e.options.CommitAfter, time.Duration(-1)
 	if !c.IsSubscription() {
@@ -34,7 +36,7 @@ func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.
 	}
 	timer := e.startTimer(commit)
 	defer e.stopTimer(timer)
-	p := reply{endpoint: e, w: w, r: r, call: c, timer: timer, rest: rest}
+	p := reply{endpoint: e, w: w, r: r, call: c, filter: filter, timer: timer, rest: rest}
 	p.run()
 }
 
@@ -55,7 +57,7 @@ func (e *Endpoint) stopTimer(timer *time.Timer) {
 
 func (p *reply) run() {
 	for {
-		next, ok := p.call.Next()
+		next, ok := p.next()
 		switch {
 		case ok && next.Last:
 			p.writeJSON(next)
@@ -77,6 +79,20 @@ func (p *reply) run() {
 			return
 		}
 	}
+}
+
+// next returns the next message of the call, as the client may see it.
+func (p *reply) next() (sessionless.Event, bool) {
+	next, ok := p.call.Next()
+	if !ok || !next.Last || p.filter == nil || next.Code != 0 {
+		return next, ok
+	}
+	shown, envelope := p.filter.Apply(next.Message, p.call.ID())
+	next.Message = shown
+	if envelope.Error.Present() {
+		next.Code, next.Failed = rpc.CodeInternal, rpc.ErrorTypeOf(rpc.CodeInternal)
+	}
+	return next, true
 }
 
 // isLate says whether the call has timed out, when the timer has fired. It starts the timer
@@ -125,7 +141,7 @@ func (p *reply) append(to *front.Events, e sessionless.Event) {
 // Gather is that of front.Source.
 func (p *reply) Gather(to *front.Events) (more bool) {
 	for !p.last && !to.Full() {
-		next, ok := p.call.Next()
+		next, ok := p.next()
 		if !ok {
 			break
 		}

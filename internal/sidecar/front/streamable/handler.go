@@ -99,6 +99,9 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	}
 	found, ok := h.Sessions.Find(name).(*session.Session)
 	if !ok || !owns(r, found) {
+		if ok {
+			r.NoteForeign()
+		}
 		h.refuseSession(w, r, name)
 		return nil, false
 	}

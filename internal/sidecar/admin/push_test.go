@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
@@ -21,6 +22,7 @@ type push struct {
 	key      adapterapi.Key
 	subject  adapterapi.Subject
 	at       time.Time
+	path     string
 	sealed   string // that the seal is for
 	body     string
 	noProof  bool
@@ -31,7 +33,7 @@ type push struct {
 
 func (p *push) send(h http.Handler) {
 	asked, header := adapterapi.NewProof(p.key, p.subject, p.at)
-	r := httptest.NewRequest(http.MethodPut, adapterapi.PathSettings, strings.NewReader(p.body))
+	r := httptest.NewRequest(http.MethodPut, p.path, strings.NewReader(p.body))
 	if !p.noProof {
 		r.Header.Set(adapterapi.HeaderProof, header)
 	}
@@ -47,7 +49,7 @@ func (p *push) serve(h http.Handler, r *http.Request, asked adapterapi.Proof) {
 	p.signed = asked.Opens(p.response.Header().Get(adapterapi.HeaderAnswer), adapterapi.Answer{Status: p.response.Code, Body: p.response.Body.Bytes()})
 }
 
-func document(t *testing.T, generation int64, host string) adapterapi.Document {
+func textOf(t *testing.T, generation int64, host string) adapterapi.Document {
 	t.Helper()
 	d, err := adapterapi.Settings{Version: adapterapi.SettingsVersion, Generation: generation, AllowedHosts: []string{host}}.Encode()
 	if err != nil {
@@ -57,14 +59,14 @@ func document(t *testing.T, generation int64, host string) adapterapi.Document {
 }
 
 func newPush(text string) *push {
-	return &push{key: serverKey, subject: adapterapi.SettingsSubject(podUID), at: time.Now(), sealed: text, body: text}
+	return &push{key: serverKey, subject: adapterapi.SettingsSubject(podUID), at: time.Now(), path: adapterapi.PathSettings, sealed: text, body: text}
 }
 
 func settingsHandler(t *testing.T, held *keys.Keys) (http.Handler, *settings.Live) {
 	t.Helper()
 	live := settings.New(settings.Options{})
 	return Handler(Options{
-		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Metrics: http.NotFoundHandler(),
+		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Access: access.New(access.Options{}), Metrics: http.NotFoundHandler(),
 	}), live
 }
 
@@ -78,7 +80,7 @@ func sharedKeys(t *testing.T) *keys.Keys {
 }
 
 func TestPush(t *testing.T) {
-	has, next := document(t, 5, "five"), document(t, 6, "six")
+	has, next := textOf(t, 5, "five"), textOf(t, 6, "six")
 	for name, test := range map[string]struct {
 		spoil  func(p *push)
 		status int
@@ -97,9 +99,9 @@ func TestPush(t *testing.T) {
 		"another body's seal":   {func(p *push) { p.sealed = has.Text }, 401, true, "is not that of this body"},
 		"too large":             {func(p *push) { p.body = strings.Repeat(" ", adapterapi.MaxSettingsBytes+1); p.sealed = p.body }, 413, true, "at most 524288 bytes"},
 		"broken":                {func(p *push) { p.body = `{"version":1,"generation":6}`; p.sealed = p.body }, 422, true, "allowedHosts is empty"},
-		"older":                 {func(p *push) { p.body = document(t, 4, "four").Text; p.sealed = p.body }, 409, true, has.Digest},
+		"older":                 {func(p *push) { p.body = textOf(t, 4, "four").Text; p.sealed = p.body }, 409, true, has.Digest},
 		"what it has":           {func(p *push) { p.body, p.sealed = has.Text, has.Text }, 200, true, has.Digest},
-		"what no header can be": {func(p *push) { p.body = document(t, 6, "a/b").Text; p.sealed = p.body }, 422, true, "can never match"},
+		"what no header can be": {func(p *push) { p.body = textOf(t, 6, "a/b").Text; p.sealed = p.body }, 422, true, "can never match"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, live := settingsHandler(t, sharedKeys(t))
@@ -126,7 +128,7 @@ func TestPush(t *testing.T) {
 // What was seen on the network can be shown again for a while, and then undoes nothing.
 func TestReplayedPush(t *testing.T) {
 	h, live := settingsHandler(t, sharedKeys(t))
-	old, present := newPush(document(t, 5, "five").Text), newPush(document(t, 6, "six").Text)
+	old, present := newPush(textOf(t, 5, "five").Text), newPush(textOf(t, 6, "six").Text)
 	asked, header := adapterapi.NewProof(serverKey, old.subject, old.at)
 	for _, step := range []struct {
 		push   *push
@@ -169,7 +171,7 @@ func TestPushWithoutAKeyIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := settingsHandler(t, own)
-	p := newPush(document(t, 1, "one").Text)
+	p := newPush(textOf(t, 1, "one").Text)
 	p.send(h)
 	if p.response.Code != http.StatusNotFound {
 		t.Errorf("got %d", p.response.Code)
@@ -191,7 +193,7 @@ func TestReportHasTheSettings(t *testing.T) {
 	if diff := cmp.Diff(&adapterapi.SettingsState{Version: 1}, before.Settings); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
-	d := document(t, 3, "three")
+	d := textOf(t, 3, "three")
 	if err := live.Take([]byte(d.Text)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,157 @@
+package access
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/token"
+	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+)
+
+// Grant is what a document says of a caller. It is immutable, and shared by all requests with the same
+// token.
+type Grant struct {
+	Identity *identity.Identity // nil for a caller without a verified token
+	// Principal is how the adapter tells verified callers apart. It is the User with a prefix that no
+	// caller without a verified token can have. It is empty without an Identity.
+	Principal  string
+	Rights     *rules.Rights // nil allows everything
+	Generation int64         // of the document; 0 if there is none
+}
+
+// Probe returns the grant of the manager's probe.
+func (g *Gate) Probe() *Grant { return &Grant{Rights: rules.Probe(), Generation: g.generation()} }
+
+// Refusal is an answer to a request that the Gate does not let pass.
+type Refusal struct {
+	Status     int
+	Code       int // of JSON-RPC
+	Text       string
+	Challenge  string // WWW-Authenticate; may be empty
+	RetryAfter int    // seconds; 0 for none
+	Reason     string // for metrics and audits
+}
+
+// ungranted are the rights of callers while there is no document, and none is required.
+var ungranted = &Grant{}
+
+// leeway is how far the clocks of issuer and adapter may be apart. It is that of package token.
+const leeway = token.Leeway
+
+// Admit says who makes a request, by its Authorization headers, its Host and its query. It looks at nothing
+// else. If it returns a Refusal, the request must not pass.
+func (g *Gate) Admit(authorization []string, host, query string) (*Grant, *Refusal) {
+	now := g.current.Load()
+	switch {
+	case now == nil && g.options.Required:
+		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: ErrNoDocument.Error(), RetryAfter: retryAfter, Reason: "no_document"})
+	case now == nil:
+		return ungranted, nil
+	case now.access.Mode != adapterapi.AccessRequired:
+		return now.anonymous, nil
+	}
+	if grant := now.known(authorization, query); grant != nil {
+		return grant, nil
+	}
+	return g.admitUnknown(now, authorization, host, query)
+}
+
+// retryAfter is how long a client waits before it tries again with a token whose key is not known yet.
+const retryAfter = 5
+
+// known returns the grant of a token that was verified before. It is what nearly every request needs.
+func (p *policy) known(authorization []string, query string) *Grant {
+	if len(authorization) != 1 || query != "" && namesToken(query) {
+		return nil
+	}
+	grant := p.verdicts.grantOf(digestOf(authorization[0]))
+	if grant == nil || time.Since(grant.Identity.Expires) >= leeway {
+		return nil
+	}
+	return grant
+}
+
+// digestOf hashes an Authorization header without a copy on the heap, unless the header is long.
+func digestOf(header string) [sha256.Size]byte {
+	var buffer [2 << 10]byte
+	return sha256.Sum256(append(buffer[:0], header...))
+}
+
+// namesToken reports whether a query string has a token, however it is spelled. Tokens in URLs end up in
+// logs, so none counts.
+func namesToken(query string) bool {
+	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if strings.EqualFold(name, "access_token") {
+			return true
+		}
+	}
+	return false
+}
+
+// admitUnknown verifies a token.
+func (g *Gate) admitUnknown(now *policy, authorization []string, host, query string) (*Grant, *Refusal) {
+	challenge := now.challengeFor(host)
+	if namesToken(query) {
+		return nil, g.count(challenge.malformed("a token must be in the header Authorization, and not in the URL"))
+	}
+	shown, problem := token.Bearer(authorization)
+	switch problem {
+	case token.None:
+		return nil, g.count(challenge.missing(now.access.Scopes))
+	case token.Invalid:
+		return nil, g.count(challenge.malformed("the header Authorization must be one bearer token of at most " + strconv.Itoa(token.MaxBytes) + " bytes"))
+	}
+	digest := digestOf(authorization[0])
+	if now.verdicts.isRefused(digest, time.Now()) {
+		return nil, g.count(challenge.invalid(now.access.Scopes, "refused_before"))
+	}
+	if !g.enter() {
+		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: "the adapter verifies as many tokens as it can", RetryAfter: 1, Reason: "busy"})
+	}
+	who, err := now.tokens.Verify(shown, time.Now())
+	g.leave()
+	if err != nil {
+		return nil, g.count(g.refuseToken(now, &challenge, digest, err))
+	}
+	grant := &Grant{Identity: who, Principal: "user " + who.User, Rights: now.rules.For(who), Generation: now.access.Generation}
+	now.verdicts.grant(digest, grant)
+	g.metrics.verified.Add(1)
+	return grant, nil
+}
+
+// verifications is how many tokens the adapter verifies at a time. More would take the processors from
+// callers with known tokens.
+func verifications() int { return runtime.GOMAXPROCS(0) }
+
+// mostWaiting bounds the requests that wait for a verification.
+const mostWaiting = 64
+
+// enter waits for a turn to verify a token. It returns false if too many wait.
+func (g *Gate) enter() bool {
+	select {
+	case g.verifying <- struct{}{}:
+		return true
+	default:
+	}
+	if g.waiting.Add(1) > mostWaiting {
+		g.waiting.Add(-1)
+		return false
+	}
+	g.verifying <- struct{}{}
+	g.waiting.Add(-1)
+	return true
+}
+
+func (g *Gate) leave() { <-g.verifying }

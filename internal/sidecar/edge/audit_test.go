@@ -1,0 +1,162 @@
+package edge
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// line is what tests look at of an audit line.
+type line struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+		Tool        string `json:"tool"`
+	} `json:"objectRef"`
+	SourceIPs      []string `json:"sourceIPs"`
+	UserAgent      string   `json:"userAgent"`
+	Session        any      `json:"session"`
+	ResponseStatus struct {
+		Code    int `json:"code"`
+		JSONRPC int `json:"jsonrpc"`
+	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// told ends the log, and returns its lines.
+func (h *house) told() (lines []line) {
+	h.t.Helper()
+	if err := h.audit.Log.Close(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
+	for text := range strings.Lines(h.lines.text.String()) {
+		var one line
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			h.t.Fatalf("%s: %v", text, err)
+		}
+		lines = append(lines, one)
+	}
+	return lines
+}
+
+// brief is a line in a few words.
+func (l *line) brief() string {
+	answer := []string{l.Annotations["authorization"]}
+	for _, name := range []string{"reason", "rule"} {
+		if value := l.Annotations[name]; value != "" {
+			answer = append(answer, name, value)
+		}
+	}
+	status, err := json.Marshal(l.ResponseStatus)
+	if err != nil {
+		panic(err)
+	}
+	return strings.Join([]string{l.Verb, l.User.Username, l.ObjectRef.Subresource, l.ObjectRef.Tool, string(status), strings.Join(answer, " ")}, "|")
+}
+
+func TestAuditedRequests(t *testing.T) {
+	tests := map[string]struct {
+		user, method, body string
+		want               []string
+	}{
+		"a call":               {user: "bob", body: callSearch, want: []string{`tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`}},
+		"a call, escaped":      {user: "bob", body: message("tools/call", `{"name":"sea\u0072ch"}`), want: []string{`tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`}},
+		"a prompt":             {user: "bob", body: message("prompts/get", `{"name":"p"}`), want: []string{`prompts/get|corp:bob|prompts||{"code":204,"jsonrpc":0}|allow rule 0`}},
+		"a list":               {user: "bob", body: message("tools/list", `{}`)},
+		"a ping":               {user: "bob", body: message("ping", `{}`)},
+		"a notification":       {user: "bob", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`},
+		"a stream":             {user: "bob", method: "GET"},
+		"no rule":              {user: "bob", body: callDelete, want: []string{`tools/call|corp:bob|tools|delete|{"code":403,"jsonrpc":403}|deny reason no_rule`}},
+		"no scope":             {user: "bob", body: message("tools/call", `{"name":"create_issue"}`), want: []string{`tools/call|corp:bob|tools|create_issue|{"code":403,"jsonrpc":403}|deny reason scope`}},
+		"blocked":              {user: "mallory", body: message("ping", `{}`), want: []string{`ping|corp:mallory|||{"code":403,"jsonrpc":403}|deny reason blocked`}},
+		"a stream, and eve":    {user: "eve", method: "GET", want: []string{`http/get|corp:eve|||{"code":403,"jsonrpc":403}|deny reason no_rule`}},
+		"no token":             {body: callSearch, want: []string{`http/post|system:anonymous|||{"code":401,"jsonrpc":401}|deny reason missing`}},
+		"no token, DELETE":     {method: "DELETE", want: []string{`http/delete|system:anonymous|||{"code":401,"jsonrpc":401}|deny reason missing`}},
+		"a method nobody has":  {user: "bob", body: message("secret/do", `{}`), want: []string{`_OTHER|corp:bob|||{"code":403,"jsonrpc":403}|deny reason method`}},
+		"a batch":              {user: "bob", body: "[" + callSearch + "," + callSearch + "]", want: []string{`tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`, `tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`}},
+		"a batch that is none": {user: "bob", body: "[" + callSearch + "," + callDelete + "]", want: []string{`tools/call|corp:bob|tools|search|{"code":403,"jsonrpc":403}|deny reason no_rule rule 0`, `tools/call|corp:bob|tools|delete|{"code":403,"jsonrpc":403}|deny reason no_rule`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			_, _ = h.ask(orText(test.method, "POST"), "/mcp", h.as(test.user), test.body)
+			lines := h.told()
+			var got []string
+			for i := range lines {
+				got = append(got, lines[i].brief())
+				one := &lines[i]
+				if one.ObjectRef.Namespace != "demo" || one.ObjectRef.Name != "echo" || cmp.Diff([]string{"192.0.2.1"}, one.SourceIPs) != "" || one.UserAgent != "tester/1" || one.Annotations["access"] != "g1" {
+					t.Errorf("the line has %+v", one)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAuditIsOff(t *testing.T) {
+	h := newHouse(t, func(a *adapterapi.Access) { a.Audit.Level = adapterapi.AuditNone })
+	_, _ = h.ask("POST", "/mcp", h.as("bob"), callSearch)
+	_, _ = h.ask("POST", "/mcp", "", callSearch)
+	h.audit.SessionBegan(&session.Identity{Number: "17"})
+	if lines := h.told(); lines != nil {
+		t.Errorf("the log has %+v", lines)
+	}
+}
+
+// What to do while nobody reads the lines is for the document to say.
+func TestAuditIsFull(t *testing.T) {
+	for whenFull, want := range map[adapterapi.AuditWhenFull]int{adapterapi.AuditDrop: 204, adapterapi.AuditRefuse: 503} {
+		t.Run(string(whenFull), func(t *testing.T) {
+			h := newHouse(t, func(a *adapterapi.Access) { a.Audit.WhenFull = whenFull })
+			if w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch); w.Code != 204 {
+				t.Errorf("got %d %s while there is room", w.Code, w.Body)
+			}
+			h.lines.stuck.Lock()
+			for !h.audit.Log.Full() {
+				h.audit.Log.Add(&audit.Event{Verb: "tools/call", Name: strings.Repeat("x", 200), UserAgent: strings.Repeat("x", 200)})
+			}
+			w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch)
+			if w.Code != want || want == 503 && (w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"id":7,"error":{"code":-32603`)) {
+				t.Errorf("got %d %v %s, want %d", w.Code, w.Header(), w.Body, want)
+			}
+			h.lines.stuck.Unlock()
+			_ = h.told()
+		})
+	}
+}
+
+func TestAuditedSessions(t *testing.T) {
+	h := newHouse(t)
+	_, _ = h.ask("POST", "/mcp", h.as("bob"), message("tools/list", `{}`))
+	about := &session.Identity{Number: "17", Owner: caller.NewOwner(&h.seen[0])}
+	h.audit.SessionBegan(about)
+	h.audit.SessionEnded(about)
+	var got []string
+	lines := h.told()
+	for i := range lines {
+		got = append(got, lines[i].Verb+" of "+lines[i].User.Username)
+		if lines[i].Session == nil {
+			t.Error("the line does not name the session")
+		}
+	}
+	if diff := cmp.Diff([]string{"session/begin of corp:bob", "session/end of corp:bob"}, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
