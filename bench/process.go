@@ -29,7 +29,8 @@ type running struct {
 	bridge  *process // nil for the pipe
 	helper  *process // the launcher, if there is one
 	address string
-	command string // the server's, for the pipe
+	issuer  *issuer // of the tokens that it asks for; nil if it asks for none
+	command string  // the server's, for the pipe
 	first   *load.Remote
 }
 
@@ -151,7 +152,7 @@ func freePort(ctx context.Context) (int, error) {
 // would leave under way is not to be measured with something else.
 func (r *running) settle() (err error) {
 	if r.bridge != nil {
-		r.first, err = load.Open(r.address)
+		r.first, err = load.OpenAs(r.address, r.issuer.token())
 	}
 	return err
 }
@@ -161,7 +162,7 @@ func (r *running) open(ctx context.Context) (load.Session, error) {
 	if r.bridge == nil {
 		return load.Start(ctx, r.command)
 	}
-	return load.Open(r.address)
+	return load.OpenAs(r.address, r.issuer.token())
 }
 
 // stopPatience is for an orderly end.

@@ -26,6 +26,7 @@ const (
 	launcherCold    = "adapter-launcher-no-spare"
 	adapterShared   = "adapter-shared"
 	adapterNoReplay = "adapter-no-replay"
+	adapterAuth     = "adapter-auth"
 	sdkBridge       = "sdk-bridge"
 	supergateway    = "supergateway"
 	mcpProxy        = "mcp-proxy"
@@ -50,6 +51,7 @@ var systems = []system{
 	{report.System{Name: launcherCold, Title: "adapter and launcher, no spare", Kind: report.Ours}, sidecarAndLauncher("--warm", "0")},
 	{report.System{Name: adapterShared, Title: "adapter, Shared", Kind: report.Ours}, sidecar("--isolation", "Shared")},
 	{report.System{Name: adapterNoReplay, Title: "adapter, no replay", Kind: report.Ours}, sidecar("--limit-replay-bytes", "0")},
+	{report.System{Name: adapterAuth, Title: "adapter, auth", Kind: report.Ours}, sidecarWithAuth},
 	{report.System{Name: sdkBridge, Title: "bridge on the Go SDK", Kind: report.Control}, program("sdkbridge", true)},
 	{report.System{Name: supergateway, Title: "supergateway", Kind: report.Peer}, startSupergateway},
 	{report.System{Name: mcpProxy, Title: "mcp-proxy, no store", Kind: report.Peer}, startMCPProxy("--no-eventStore")},

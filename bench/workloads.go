@@ -79,15 +79,15 @@ var workloads = []workload{
 	{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, noise, also(4, pipe, netHTTP, sdkBridge)},
+		participants: []participants{goalSystems, noise, also(2, adapterAuth), also(4, pipe, netHTTP, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
 		run:      calls(8), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
+		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher, adapterAuth), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, noise, also(4, netHTTP, adapterShared, sdkBridge)},
+		participants: []participants{goalSystems, noise, also(2, adapterAuth), also(4, netHTTP, adapterShared, sdkBridge)},
 	}, oneCore(workload{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12,
@@ -170,6 +170,12 @@ var workloads = []workload{
 		Workload: report.Workload{Name: "slow-same", Title: "A client that does not read one of its calls, and makes others in the same session", Metrics: slowMetrics},
 		run:      slowReaderSame, rounds: 5, quick: 1,
 		participants: []participants{also(1, adapter), also(5, sdkBridge, supergateway)},
+	}, {
+		Workload: report.Workload{Name: "bad-tokens", Title: "Clients with forged tokens, beside 8 with good ones", Metrics: metrics(
+			report.Metric{Key: "change", Title: "p99 with, less 1 ms, ÷ without"}, again, report.Metric{Key: "before", Title: "p99 without, µs"},
+			report.Metric{Key: "p99", Title: "p99 with, µs"}, report.Metric{Key: "refused", Title: "forged tokens/s", More: true})},
+		run: badTokens, rounds: 6, quick: 1,
+		participants: []participants{also(1, adapterAuth)},
 	}, {
 		Workload: report.Workload{Name: "churn", Title: "Sessions that call once", Metrics: metrics(
 			report.Metric{Key: "rate", Title: "sessions/s", More: true, Ratio: true}, report.Metric{Key: "p50", Title: "p50 ms"},

@@ -21,6 +21,7 @@ type Session interface {
 // Remote is a session over HTTP, on one connection.
 type Remote struct {
 	address, id string
+	token       string // may be empty
 	conn        *conn
 	used        time.Time // when the connection was, last
 	deadline    time.Time // of Limit
@@ -36,7 +37,7 @@ const staleAfter = time.Second
 func (r *Remote) refresh() error {
 	now := time.Now()
 	if now.Sub(r.used) > staleAfter && !r.used.IsZero() {
-		fresh, err := dial(r.address)
+		fresh, err := dial(r.address, r.token)
 		if err != nil {
 			return err
 		}
@@ -53,10 +54,13 @@ func (r *Remote) refresh() error {
 }
 
 // Open opens a session at an address: initialize, and the notification after it.
-func Open(address string) (*Remote, error) {
-	r := &Remote{address: address}
+func Open(address string) (*Remote, error) { return OpenAs(address, "") }
+
+// OpenAs opens a session whose requests all have a token, if it is not empty.
+func OpenAs(address, token string) (*Remote, error) {
+	r := &Remote{address: address, token: token}
 	var err error
-	if r.conn, err = dial(address); err != nil {
+	if r.conn, err = dial(address, token); err != nil {
 		return nil, err
 	}
 	if err := r.Initialize(); err != nil {
@@ -67,7 +71,7 @@ func Open(address string) (*Remote, error) {
 
 // Dial connects, for Initialize to be measured alone.
 func Dial(address string) (*Remote, error) {
-	c, err := dial(address)
+	c, err := dial(address, "")
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +177,7 @@ func (e *StatusError) Error() string {
 // Listen opens a GET stream, on a connection of its own, and returns when the bridge has
 // begun to answer. What comes is handed over until the stream is closed.
 func (r *Remote) Listen(each func(message []byte)) (io.Closer, error) {
-	c, err := dial(r.address)
+	c, err := dial(r.address, r.token)
 	if err != nil {
 		return nil, err
 	}
@@ -229,14 +233,21 @@ func (r *Remote) Limit(d time.Duration) error {
 
 // Another is the same session on another connection.
 func (r *Remote) Another() (*Remote, error) {
-	c, err := dial(r.address)
+	c, err := dial(r.address, r.token)
 	if err != nil {
 		return nil, err
 	}
-	return &Remote{address: r.address, id: r.id, conn: c}, nil
+	return &Remote{address: r.address, id: r.id, token: r.token, conn: c}, nil
 }
 
 // Begin sends a call and does not read its answer.
 func (r *Remote) Begin(call *Call) error {
 	return r.conn.send("POST", r.address, r.id, call.append(nil))
+}
+
+// Present sends a call outside of any session with another token, and returns the status of the answer.
+func (r *Remote) Present(token string, call *Call) (status int, err error) {
+	r.conn.token = token
+	h, _, err := r.post(call.append(r.request[:0]))
+	return h.status, err
 }

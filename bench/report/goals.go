@@ -66,6 +66,10 @@ var goals = []goal{
 	{workload: "slow-reader", system: "adapter", metric: "change", comparison: byItself, want: 1.1},
 	{workload: "slow-reader", system: "adapter", metric: "lost", comparison: byItself, want: 0},
 	{workload: "slow-same", system: "adapter", metric: "lost", comparison: byItself, want: 0},
+	{workload: "calls-1", system: "adapter-auth", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "calls-8", system: "adapter-auth", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "calls-64", system: "adapter-auth", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "bad-tokens", system: "adapter-auth", metric: "change", comparison: byItself, want: 1.3},
 	{workload: "calls-8", system: "adapter-launcher", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
 	{workload: "progress", system: "adapter-launcher", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
 }
