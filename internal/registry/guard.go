@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
+
+	"github.com/slipway-mcp/slipway/internal/addresspolicy"
 )
 
 const (
@@ -23,51 +23,14 @@ const (
 	maxBodyBytes = 16 << 20
 )
 
-// metadata are the addresses that clouds answer at with credentials of the machine,
-// apart from those which are link-local.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"),   // AWS
-	netip.MustParseAddr("fd20:ce::254"),    // Google
-	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("168.63.129.16"),   // Azure
-	netip.MustParseAddr("192.0.0.192"),     // Oracle
-}
-
-// nat64 is the prefix under which a network without IPv4 has the IPv4 addresses.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// refused says whether an address is never dialled. Loopback and private addresses are
-// not among them: that is where registries inside a cluster are.
-func refused(address netip.Addr) bool {
-	address = address.Unmap().WithZone("")
-	if nat64.Contains(address) {
-		bytes := address.As16()
-		address = netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	return slices.Contains(metadata, address) || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified()
-}
-
-// refuseAddress is what a dialer asks before it connects, when names have become
-// addresses.
-func refuseAddress(_, address string, _ syscall.RawConn) error {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return &refusedError{"leads to an address that cannot be read"}
-	}
-	if refused(parsed.Addr()) {
-		return neverAsked(parsed.Addr())
-	}
-	return nil
-}
+// addresses are those that are dialed. Loopback and private ones are among them: that is where registries
+// inside a cluster are.
+var addresses = addresspolicy.Policy{AllowLoopback: true}
 
 // refusedError is that a registry leads to a place that is never asked.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
-
-func neverAsked(address netip.Addr) error {
-	return &refusedError{"leads to " + address.String() + ": link-local addresses and those of cloud metadata are never asked"}
-}
 
 // guard watches over the requests for one image. Registries are not trusted: they say
 // where to get tokens and blobs, and how much to read.
@@ -85,7 +48,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if g.requests.Add(1) > maxRequests {
 		return nil, errTooMany
 	}
-	if err := checkHost(request.URL); err != nil {
+	if err := addresses.CheckHost(request.URL); err != nil {
 		return nil, err
 	}
 	if err := g.checkRedirect(request); err != nil {
@@ -161,19 +124,10 @@ func checkNamed(response *http.Response) error {
 	}
 	for _, place := range places {
 		if parsed, err := url.Parse(place); err == nil {
-			if err := checkHost(parsed); err != nil {
+			if err := addresses.CheckHost(parsed); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// checkHost refuses a host that is written as an address which is never dialled. The
-// dialer would do so as well, unless there is a proxy.
-func checkHost(target *url.URL) error {
-	if address, err := netip.ParseAddr(target.Hostname()); err == nil && refused(address) {
-		return neverAsked(address)
 	}
 	return nil
 }

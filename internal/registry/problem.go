@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/slipway-mcp/slipway/internal/addresspolicy"
 )
 
 // answerError is an answer that is of no use, in our own words.
@@ -40,6 +42,10 @@ func asAnswer(err error) error {
 // the next, such as ports and times: it becomes part of a status.
 func explain(ref name.Reference, err error) *Error {
 	host := hostOf(err, ref.Context().RegistryStr())
+	if refusal, ok := errors.AsType[*addresspolicy.RefusedError](err); ok {
+		return &Error{Kind: Refused, Detail: "registry " + ref.Context().RegistryStr() + " leads to " + refusal.Address.String() +
+			": link-local addresses and those of cloud metadata are never asked"}
+	}
 	if refusal, ok := errors.AsType[*refusedError](err); ok {
 		return &Error{Kind: Refused, Detail: "registry " + ref.Context().RegistryStr() + " " + refusal.text}
 	}

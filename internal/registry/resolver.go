@@ -68,7 +68,7 @@ type Resolver struct {
 
 // New returns a Resolver.
 func New(options Options) *Resolver {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: options.DNS, Control: refuseAddress}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: options.DNS, Control: addresses.Control}
 	return &Resolver{
 		architecture: cmp.Or(options.Architecture, runtime.GOARCH),
 		timeout:      cmp.Or(options.Timeout, defaultTimeout),

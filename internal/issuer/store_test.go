@@ -1,0 +1,489 @@
+package issuer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// scripted stands in for the network. It notes when it was asked.
+type scripted struct {
+	mu     sync.Mutex
+	begin  time.Time
+	keys   []string
+	err    error
+	asked  []time.Duration // since the begin
+	served []string
+}
+
+func (s *scripted) fetch(_ context.Context, source Source) (Keys, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.served = append(s.asked, time.Since(s.begin)), append(s.served, source.URL)
+	if s.err != nil {
+		return Keys{}, s.err
+	}
+	keys := Keys{Issuer: source.URL}
+	for _, key := range s.keys {
+		keys.Keys = append(keys.Keys, json.RawMessage(key))
+	}
+	return keys, nil
+}
+
+func (s *scripted) set(err error, keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.keys = err, keys
+}
+
+// times are those since the last call.
+func (s *scripted) times() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	times := s.asked
+	s.asked = nil
+	return times
+}
+
+// bench is a Store in a bubble, which runs until the test ends.
+type bench struct {
+	*Store
+	*scripted
+
+	mu       sync.Mutex
+	notified []string
+}
+
+func newBench(t *testing.T, options Options) *bench {
+	t.Helper()
+	b := &bench{scripted: &scripted{begin: time.Now(), keys: []string{"one"}}}
+	options.Notify = func(server types.NamespacedName) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.notified = append(b.notified, server.Name)
+	}
+	b.Store = New(options)
+	b.Store.fetch = b.scripted.fetch
+	return b
+}
+
+func (b *bench) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// notices are the servers that were notified since the last call.
+func (b *bench) notices() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	notices := b.notified
+	b.notified = nil
+	slices.Sort(notices)
+	return notices
+}
+
+func server(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "team", Name: name}
+}
+
+var corp = Source{Name: "corp", URL: "https://login.example.com"}
+
+// pass lets time pass, and then waits until everything rests.
+func pass(d time.Duration) {
+	time.Sleep(d) // in a bubble
+	synctest.Wait()
+}
+
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		for i := range 1000 {
+			source := corp
+			source.Name = fmt.Sprintf("name-%d", i)
+			b.Follow(server(fmt.Sprintf("echo-%d", i)), []Source{source})
+		}
+		if _, known := b.Get(corp); known {
+			t.Error("keys are known before anybody was asked")
+		}
+		b.run(t)
+		synctest.Wait()
+		if got := b.times(); len(got) != 1 {
+			t.Errorf("asked %d times for 1000 servers", len(got))
+		}
+		if got := b.notices(); len(got) != 1000 {
+			t.Errorf("%d servers were notified", len(got))
+		}
+		keys, known := b.Get(corp)
+		if diff := cmp.Diff(Keys{Issuer: corp.URL, Keys: []json.RawMessage{json.RawMessage("one")}}, keys); !known || diff != "" {
+			t.Errorf("Get: %t (-want +got):\n%s", known, diff)
+		}
+
+		// Another bundle may lead to another answer.
+		other := corp
+		other.CABundle = "other"
+		b.Follow(server("echo-0"), []Source{corp, corp, other})
+		synctest.Wait()
+		if got := b.times(); len(got) != 1 {
+			t.Errorf("asked %d times for another bundle", len(got))
+		}
+		if got := b.notices(); !cmp.Equal(got, []string{"echo-0"}) {
+			t.Errorf("notified %v", got)
+		}
+	})
+}
+
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		b.Follow(server("b"), []Source{corp, {Cluster: true, URL: "ignored"}})
+		pass(time.Minute)
+		b.times()
+		b.Follow(server("a"), nil)
+		b.Follow(server("b"), []Source{{Cluster: true}})
+		if _, known := b.Get(corp); known {
+			t.Error("keys are known that nobody needs")
+		}
+		if _, known := b.Get(Source{Cluster: true, Name: "kubernetes"}); !known {
+			t.Error("keys are forgotten that somebody needs")
+		}
+		b.Refresh(corp) // of nothing
+		pass(interval)
+		if got := b.times(); len(got) != 1 {
+			t.Errorf("asked at %v, want once", got)
+		}
+		b.Follow(server("b"), nil)
+		b.Follow(server("c"), nil)
+		pass(time.Hour)
+		if got := b.times(); len(got) != 0 || len(b.servers) != 0 || len(b.sources) != 0 {
+			t.Errorf("asked at %v, with %d servers and %d sources", got, len(b.servers), len(b.sources))
+		}
+	})
+}
+
+// At rest an issuer is asked every five minutes, and nobody is notified.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		b.notices()
+		before := b.times()[0]
+		pass(24 * time.Hour)
+		times := b.times()
+		if len(times) < 288 || len(times) > 320 {
+			t.Errorf("asked %d times a day", len(times))
+		}
+		pauses := map[time.Duration]bool{}
+		for _, at := range times {
+			if pause := at - before; pause < interval*9/10 || pause > interval {
+				t.Errorf("a pause of %s", pause)
+			}
+			pauses[at-before], before = true, at
+		}
+		if len(pauses) < 10 {
+			t.Errorf("only %d different pauses: all issuers would be asked at once", len(pauses))
+		}
+		if got := b.notices(); got != nil {
+			t.Errorf("notified %v, and nothing has changed", got)
+		}
+
+		b.set(nil, "one", "two")
+		pass(interval)
+		if got := b.notices(); !cmp.Equal(got, []string{"a"}) {
+			t.Errorf("notified %v of new keys", got)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.set(statusError(500))
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		pass(time.Hour)
+		keys, known := b.Get(corp)
+		if want := (Keys{Issuer: corp.URL, Err: "answers with status 500"}); !known || !cmp.Equal(keys, want) {
+			t.Errorf("Get: %+v, %t", keys, known)
+		}
+		if got := b.notices(); !cmp.Equal(got, []string{"a"}) {
+			t.Errorf("notified %v of one failure", got)
+		}
+		times := b.times()
+		for i, seconds := range []int{5, 10, 20, 40, 80, 160, 300, 300, 300} {
+			want := time.Duration(seconds) * time.Second
+			if pause := times[i+1] - times[i]; pause > want || pause < want*9/10 {
+				t.Errorf("pause %d is %s, want %s", i, pause, want)
+			}
+		}
+
+		b.set(statusError(404)) // another reason is news
+		pass(lastPause)
+		if got := b.notices(); !cmp.Equal(got, []string{"a"}) {
+			t.Errorf("notified %v of another failure", got)
+		}
+		b.set(nil, "one")
+		pass(lastPause)
+		if keys, _ := b.Get(corp); keys.Err != "" || len(keys.Keys) != 1 {
+			t.Errorf("Get: %+v", keys)
+		}
+		b.set(statusError(500)) // the pauses begin anew
+		b.times()
+		pass(interval + firstPause)
+		if got := b.times(); len(got) < 2 || got[1]-got[0] > firstPause {
+			t.Errorf("asked at %v", got)
+		}
+	})
+}
+
+// The last good keys stay, and only after a day somebody hears of it.
+func TestLastGoodKeysStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		b.notices()
+		good, _ := b.Get(corp)
+		b.set(context.DeadlineExceeded)
+		pass(23 * time.Hour)
+		if got, _ := b.Get(corp); !cmp.Equal(got, good) || b.notices() != nil {
+			t.Errorf("Get: %+v, want %+v", got, good)
+		}
+		pass(2 * time.Hour)
+		stale := good
+		stale.Warnings = []string{warningStale}
+		if got, _ := b.Get(corp); !cmp.Equal(got, stale) {
+			t.Errorf("Get: %+v, want %+v", got, stale)
+		}
+		pass(48 * time.Hour)
+		if got := b.notices(); !cmp.Equal(got, []string{"a"}) {
+			t.Errorf("notified %v, want once", got)
+		}
+		b.set(nil, "one")
+		pass(lastPause)
+		if got, _ := b.Get(corp); !cmp.Equal(got, good) || !cmp.Equal(b.notices(), []string{"a"}) {
+			t.Errorf("Get: %+v, want %+v", got, good)
+		}
+	})
+}
+
+// An issuer that withdraws its keys has answered.
+func TestWithdrawnKeysGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		b.set(errNoKeys)
+		pass(interval)
+		if got, _ := b.Get(corp); !cmp.Equal(got, Keys{Issuer: corp.URL, Err: string(errNoKeys)}) {
+			t.Errorf("Get: %+v", got)
+		}
+	})
+}
+
+// Run ends when its fetches have ended, also those that are slow to notice.
+func TestRunWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		var ended atomic.Bool
+		b.Store.fetch = func(ctx context.Context, _ Source) (Keys, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second) // in a bubble
+			ended.Store(true)
+			return Keys{}, ctx.Err()
+		}
+		b.Follow(server("a"), []Source{corp})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Run(ctx); err != nil || !ended.Load() {
+			t.Errorf("Run: %v, with the fetch ended: %t", err, ended.Load())
+		}
+		if got := b.notices(); got != nil {
+			t.Errorf("notified %v of a fetch that the end has interrupted", got)
+		}
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Refresh(corp) // before anybody follows it
+		b.Follow(server("a"), []Source{corp})
+		b.Refresh(corp) // before it was asked
+		synctest.Wait()
+		for range 100 {
+			b.Refresh(corp)
+		}
+		pass(refreshPause - time.Nanosecond)
+		if got := b.times(); len(got) > 2 {
+			t.Errorf("asked at %v, want no more than two", got)
+		}
+		pass(time.Minute)
+		b.times()
+
+		b.Refresh(corp)
+		b.Refresh(corp)
+		synctest.Wait()
+		if got := b.times(); len(got) != 1 {
+			t.Errorf("asked at %v, want at once", got)
+		}
+		for range 600 { // somebody sends bad tokens for ten minutes
+			pass(time.Second)
+			b.Refresh(corp)
+		}
+		times := b.times()
+		for i := range times[1:] {
+			if pause := times[i+1] - times[i]; pause < refreshPause {
+				t.Errorf("a pause of %s", pause)
+			}
+		}
+		if len(times) < 15 || len(times) > 20 {
+			t.Errorf("asked %d times in ten minutes", len(times))
+		}
+
+		b.set(errors.New("surprise")) // a refresh makes no failure wait longer than without
+		pass(refreshPause + time.Second)
+		b.times()
+		pass(firstPause * 2)
+		b.Refresh(corp)
+		if got := b.times(); len(got) == 0 {
+			t.Error("nobody tried again")
+		}
+	})
+}
+
+// Issuers that do not answer hold up each other only.
+func TestSilentIssuersShareTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		var now, most atomic.Int32
+		b.Store.fetch = func(ctx context.Context, source Source) (Keys, error) {
+			if source.URL == corp.URL {
+				return b.scripted.fetch(ctx, source)
+			}
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			limited, cancel := context.WithTimeout(ctx, fetchTimeout)
+			defer cancel()
+			<-limited.Done()
+			return Keys{}, limited.Err()
+		}
+		b.run(t)
+		for i := range 1000 {
+			b.Follow(server(fmt.Sprintf("silent-%d", i)), []Source{{URL: fmt.Sprintf("https://silent-%d", i)}})
+		}
+		pass(time.Hour)
+		if got := most.Swap(0); got > fetches+slowFetches {
+			t.Errorf("%d fetches at a time", got)
+		}
+		b.Follow(server("good"), []Source{corp})
+		synctest.Wait()
+		if _, known := b.Get(corp); !known {
+			t.Error("the good issuer waits for silent ones")
+		}
+		pass(time.Minute)
+		if got := most.Load(); got > slowFetches {
+			t.Errorf("%d fetches of silent issuers at a time", got)
+		}
+	})
+}
+
+func TestAllowedIssuers(t *testing.T) {
+	options := &Options{Allowed: []string{"https://login.example.com", "https://sso.example.com/realms/*"}}
+	tests := map[string]string{
+		"https://login.example.com":                   "",
+		"https://login.example.com/":                  errNotAllowed,
+		"https://login.example.com.evil":              errNotAllowed,
+		"https://login.example.com/x":                 errNotAllowed,
+		"https://sso.example.com/realms/main":         "",
+		"https://sso.example.com/realms/a/b":          "",
+		"https://sso.example.com/realms":              errNotAllowed,
+		"https://sso.example.com/realmsx":             errNotAllowed,
+		"https://sso.example.com/realms/../admin":     string(errURL),
+		"https://sso.example.com/realms/%2e%2e/admin": string(errURL),
+		"https://sso.example.com/realms//x":           string(errURL),
+		"http://sso.example.com/realms/main":          string(errURL),
+		"https://sso.example.com@evil/realms/main":    string(errURL),
+	}
+	for issuer, want := range tests {
+		if got := options.forbids(Source{URL: issuer}); got != want {
+			t.Errorf("%s: %q, want %q", issuer, got, want)
+		}
+	}
+	if got := options.forbids(Source{Cluster: true}); got != "" {
+		t.Errorf("the cluster: %q", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, *options)
+		b.run(t)
+		evil := Source{Name: "evil", URL: "https://evil"}
+		b.Follow(server("a"), []Source{evil, corp})
+		synctest.Wait()
+		keys, known := b.Get(evil)
+		if want := (Keys{Issuer: evil.URL, Err: errNotAllowed, Forbidden: true}); !known || !cmp.Equal(keys, want) {
+			t.Errorf("Get: %+v, %t", keys, known)
+		}
+		if !cmp.Equal(b.served, []string{corp.URL}) {
+			t.Errorf("asked %v", b.served)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		b := newBench(t, Options{Registry: registry})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		b.set(errors.New("surprise"))
+		pass(interval)
+		b.set(errors.New("surprise"))
+		age := b.oldest(time.Now())
+		b.mu.Lock()
+		failures := len(b.asked) - 1
+		b.mu.Unlock()
+		want := fmt.Sprintf(`
+# HELP slipway_issuer_fetches_total Times that the keys of a token issuer were fetched, or could not be.
+# TYPE slipway_issuer_fetches_total counter
+slipway_issuer_fetches_total{result="failure"} %d
+slipway_issuer_fetches_total{result="success"} 1
+# HELP slipway_issuer_keys_age_seconds How long ago the oldest keys of a token issuer that are in use were fetched.
+# TYPE slipway_issuer_keys_age_seconds gauge
+slipway_issuer_keys_age_seconds %v
+`, failures, age.Seconds())
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+		if age != interval {
+			t.Errorf("the keys are %s old, want %s", age, interval)
+		}
+	})
+}
