@@ -50,6 +50,9 @@ type Manager struct {
 	// registry says which registries are asked what images run.
 	Registry Registry `json:"registry"`
 
+	// auth says which MCPServers must authenticate callers, and by whose tokens they may.
+	Auth Auth `json:"auth"`
+
 	// pods says how the pods of MCPServers are made.
 	Pods Pods `json:"pods"`
 
@@ -268,6 +271,7 @@ func Default() Manager {
 		Adapter:       Adapter{ImagePullPolicy: corev1.PullIfNotPresent},
 		Rollouts:      Rollouts{MaxConcurrent: defaultMaxConcurrent, OnOperatorUpgrade: RolloutIgnore},
 		Registry:      Registry{Mode: RegistryEnabled},
+		Auth:          Auth{Require: RequireNone},
 		Pods:          Pods{RunAsUser: RunAsUserFixed},
 		ClusterDomain: "cluster.local",
 	}

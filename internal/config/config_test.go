@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -51,6 +52,14 @@ func TestLoadFull(t *testing.T) {
 		Rollouts: Rollouts{MaxConcurrent: 3, OnOperatorUpgrade: RolloutRestart},
 		Registry: Registry{
 			Mode: RegistryDisabled, AllowedHosts: []string{"docker.io", "*.registry.example:5000"}, CertificateAuthorityFile: "/etc/slipway/ca.crt",
+		},
+		Auth: Auth{
+			Require: RequireSelector,
+			NamespaceSelector: metav1.LabelSelector{
+				MatchLabels:      map[string]string{"team": "payments"},
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"sandbox"}}},
+			},
+			AllowedIssuers: []string{"https://login.example.com", "https://sso.example.com/realms/*"},
 		},
 		Concurrency: Concurrency{Reconciliations: 32, Probes: 64},
 		Pods:        Pods{RunAsUser: RunAsUserAssigned},
@@ -151,6 +160,16 @@ func TestDecode(t *testing.T) {
 			file: header + "concurrency: {probes: 100}\n",
 			want: func(m *Manager) { m.Concurrency.Probes = 100 },
 		},
+		"everybody must authenticate": {
+			file: header + "auth: {require: All}\n",
+			want: func(m *Manager) { m.Auth.Require = RequireAll },
+		},
+		"issuers with a path, a port or a slash": {
+			file: header + "auth: {allowedIssuers: ['https://a.example:8443', 'https://a.example/', 'https://a.example/*', 'https://a.example/b/']}\n",
+			want: func(m *Manager) {
+				m.Auth.AllowedIssuers = []string{"https://a.example:8443", "https://a.example/", "https://a.example/*", "https://a.example/b/"}
+			},
+		},
 		"JSON": {
 			file: `{"apiVersion": "config.slipway.dev/v1alpha1", "kind": "ManagerConfiguration", "logging": {"level": 2}}`,
 			want: func(m *Manager) { m.Logging.Level = 2 },
@@ -218,6 +237,23 @@ func TestDecodeRefuses(t *testing.T) {
 		"hosts that are none": {
 			header + "registry: {allowedHosts: [ghcr.io, 'https://ghcr.io', ghcr.io/team, '*', 'a.*.b', '']}\n", []string{
 				`registry.allowedHosts[1]: "https://ghcr.io" is no registry`, "allowedHosts[2]", "allowedHosts[3]", "allowedHosts[4]", "allowedHosts[5]",
+			},
+		},
+		"an unknown requirement":      {header + "auth: {require: true}\n", []string{"auth.require must be a string, not bool"}},
+		"another requirement":         {header + "auth: {require: Some}\n", []string{`auth.require must be None or All or Selector, not "Some"`}},
+		"a selector of nothing":       {header + "auth: {require: Selector}\n", []string{"auth.namespaceSelector must select something", "use All"}},
+		"a selector that is not used": {header + "auth: {require: All, namespaceSelector: {matchLabels: {a: b}}}\n", []string{"auth.namespaceSelector must not be set with auth.require All"}},
+		"a selector without a mode":   {header + "auth: {namespaceSelector: {matchLabels: {a: b}}}\n", []string{"auth.namespaceSelector must not be set with auth.require None"}},
+		"a selector that is none": {
+			header + "auth: {require: Selector, namespaceSelector: {matchLabels: {a: 'b c'}, matchExpressions: [{key: d, operator: Exists, values: [e]}]}}\n",
+			[]string{"auth.namespaceSelector.matchLabels", "auth.namespaceSelector.matchExpressions[0].values"},
+		},
+		"a misspelled selector": {header + "auth: {namespaceSelector: {matchLables: {}}}\n", []string{`unknown field "auth.namespaceSelector.matchLables"`}},
+		"issuers that are none": {
+			header + "auth: {allowedIssuers: [https://a.example, 'http://b.example', c.example, 'https://*.example', 'https://d.example?x', 'https://e@f', 'https://g.example/a/../b', https://a.example, '*', 'https:///*']}\n",
+			[]string{
+				`auth.allowedIssuers[1]: "http://b.example" is no issuer`, "allowedIssuers[2]", "allowedIssuers[3]", "allowedIssuers[4]", "allowedIssuers[5]",
+				"allowedIssuers[6]: \"https://g.example/a/../b\" must not have dots", "auth.allowedIssuers[7]: https://a.example is there twice", "allowedIssuers[8]", "allowedIssuers[9]",
 			},
 		},
 		"a default that is not a quantity": {header + "servers: {defaults: {resources: {limits: {memory: much}}}}\n", []string{`servers.defaults.resources.limits.memory must be a quantity such as 500m or 64Mi, not "much"`}},

@@ -40,6 +40,7 @@ func (c Manager) Validate() error {
 		c.Concurrency.validate(),
 		c.Rollouts.validate(),
 		c.Registry.validate(),
+		c.Auth.validate(),
 		oneOf("pods.runAsUser", c.Pods.RunAsUser, RunAsUserFixed, RunAsUserAssigned),
 		c.Servers.validate(),
 		clusterDomain(c.ClusterDomain),
