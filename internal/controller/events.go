@@ -30,6 +30,9 @@ const (
 	reasonAdapterOld        = "AdapterOld"
 	reasonKindNotServed     = "KindNotServed"
 	reasonImageLate         = "ImageLate"
+	reasonIssuerTrouble     = "IssuerTrouble"
+	reasonExposed           = "ExposedWithoutAuth"
+	reasonPlaintextTokens   = "PlaintextTokens"
 	noteBytes               = 1000
 )
 

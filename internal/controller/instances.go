@@ -35,7 +35,7 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 			Interval: orDefault(s.server.Spec.Verification.Interval, defaultInterval),
 			Timeout:  orDefault(s.server.Spec.Verification.Timeout, defaultTimeout),
 			Stored:   storedCatalog(s),
-			Settings: s.settings,
+			Settings: s.settings, Access: s.access,
 		})
 	}
 	r.Prober.Watch(s.name, instances)

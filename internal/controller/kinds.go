@@ -80,6 +80,15 @@ func watchedKinds(owned []workload.Owned) []watchedKind {
 	return kinds
 }
 
+// watchedKinds are those of the Reconciler: namespaces, too, if it has to look at their labels.
+func (r *Reconciler) watchedKinds() []watchedKind {
+	kinds := watchedKinds(r.Owned)
+	if r.selectsNamespaces() {
+		kinds = append(kinds, watchedKind{kind: namespaceKind, resource: "namespaces", object: metadataOf(namespaceKind), handler: r.namespaceHandler()})
+	}
+	return kinds
+}
+
 // CacheByObject says what of each kind the manager's cache holds: what belongs to MCPServers, and
 // of pods only what a status is computed from.
 func CacheByObject(owned []workload.Owned) map[client.Object]cache.ByObject {
@@ -113,7 +122,7 @@ func Uncached(owned []workload.Owned) []client.Object {
 // first, and a manager that waits there serves no health check and ignores signals.
 func (r *Reconciler) startInformers(ctx context.Context, objects cache.Cache) error {
 	informers := map[schema.GroupVersionKind]cache.Informer{}
-	for _, kind := range watchedKinds(r.Owned) {
+	for _, kind := range r.watchedKinds() {
 		if kind.isIndexed {
 			if err := objects.IndexField(ctx, kind.object, serverIndex, serverLabel); err != nil {
 				return fmt.Errorf("index %s by server: %w", kind.resource, err)
@@ -141,7 +150,7 @@ func serverLabel(object client.Object) []string {
 func (r *Reconciler) Unsynced() []string {
 	var names []string
 	informers := r.informers.Load()
-	for _, kind := range watchedKinds(r.Owned) {
+	for _, kind := range r.watchedKinds() {
 		if informers == nil || !(*informers)[kind.kind].HasSynced() {
 			names = append(names, kind.resource)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -15,8 +16,10 @@ import (
 type memory struct {
 	applied map[workload.ObjectID]applied // what was applied last, and what came of it
 	keys    knownKeys
-	warned  map[string]bool      // reasons of warning Events, until the reason is gone
-	refused map[types.UID]uint64 // refusals of each pod that were told
+	access  knownAccess
+	bundles map[mcpv1alpha1.ConfigMapKey]knownBundle // certificates of issuers
+	warned  map[string]bool                          // reasons of warning Events, until the reason is gone
+	refused map[types.UID]uint64                     // refusals of each pod that were told
 
 	sessionsAt time.Time // when their number was published
 	processes  publishedProcesses

@@ -39,6 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, s *state) error {
 	if err := r.observePods(ctx, s); err != nil {
 		return err
 	}
+	if err := r.observeNamespace(ctx, s); err != nil {
+		return err
+	}
 	if err := r.observeRevisions(ctx, s); err != nil {
 		return err
 	}

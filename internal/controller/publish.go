@@ -26,7 +26,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		Deployment: s.deployment(), Applied: s.applied[workload.ObjectDeployment].Generation, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: r.resolvedImage(s), PodTemplate: templateStatus(s), CatalogConfigMap: catalogConfigMap(s),
 		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s), HasAffinity: hasAffinity(s),
-		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s),
+		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s), Access: accessOf(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
 	}
@@ -35,6 +35,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	}
 	before := s.server.Status.DeepCopy()
 	next := status.Compute(observed)
+	r.tellOfExposure(s)
 	r.tellOfFlapping(s)
 	r.tellOfRefusals(s)
 	r.tellOfCrashes(s, status.Crashes(observed))

@@ -28,7 +28,11 @@ var rights = map[string]map[string]string{
 		"mcp.slipway.dev/mcpservers":                "get list watch",
 		"mcp.slipway.dev/mcpservers/finalizers":     "update",
 		"mcp.slipway.dev/mcpservers/status":         "patch",
+		"namespaces":                                "list watch", // for their labels, with auth.require Selector
 		"pods":                                      "get list watch",
+		// What Kubernetes lets every ServiceAccount read: the keys of ServiceAccount tokens.
+		"URL /.well-known/openid-configuration": "get",
+		"URL /openid/v1/jwks":                   "get",
 	},
 	"Role manager-role": {
 		"coordination.k8s.io/leases": "create get update",
@@ -65,10 +69,13 @@ func TestRights(t *testing.T) {
 		}
 		granted := map[string]string{}
 		for _, rule := range role.Rules {
-			if len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
+			if len(rule.ResourceNames) > 0 {
 				t.Errorf("a rule of another shape: %+v", rule)
 			}
 			slices.Sort(rule.Verbs)
+			for _, url := range rule.NonResourceURLs {
+				granted["URL "+url] = strings.Join(rule.Verbs, " ")
+			}
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					granted[strings.TrimPrefix(group+"/"+resource, "/")] = strings.Join(rule.Verbs, " ")

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -53,6 +54,8 @@ type Options struct {
 	Images ImageResolver
 	// Prober looks after the instances.
 	Prober Prober
+	// Issuers has the keys of issuers of tokens.
+	Issuers Issuers
 	// Registries are those that may be asked.
 	Registries registry.Policy
 	// Owned is what servers may have, in the order in which it is applied.
@@ -71,6 +74,9 @@ type Options struct {
 	Defaults workload.Defaults
 	// Bounds are what specs may ask for.
 	Bounds workload.Bounds
+	// RequireAuth selects the namespaces, by their labels, whose MCPServers must have spec.auth. Nil
+	// selects none. A selector that selects everything looks at no namespace.
+	RequireAuth labels.Selector
 	// Namespaces are the only ones whose MCPServers are looked at; none means all.
 	Namespaces []string
 	// ClusterDomain is what the names of Services end with.
@@ -185,8 +191,10 @@ func isTerminating(err error) bool {
 // ones and the status need.
 func (r *Reconciler) steps(ctx context.Context, s *state) error {
 	for _, step := range []func(context.Context, *state) error{
+		r.requireAuth, // first, because the first reason counts
 		r.planSettings,
 		r.ensureKeys,
+		r.planAccess,
 		r.watchInstances, // before anything that can fail: what runs is looked after
 		r.applySettings,
 		r.checkSpec,
@@ -194,6 +202,7 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 		r.planTemplate,
 		r.apply,
 		r.prune,
+		r.checkIssuers,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err
@@ -207,6 +216,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.Prober.Watch(name, nil)
 	r.memories.forget(name)
 	r.images.forget(name)
+	r.Issuers.Follow(name, nil)
 	r.endCreation(name)
 	r.noteRollout(name, time.Time{}, r.Now())
 	r.references.forget(name, r.unfollow)

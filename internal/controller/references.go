@@ -33,15 +33,16 @@ type reference struct {
 	Key      string // empty: all of it
 	Optional bool
 	Where    string // for people
+	// OfIssuer is true of what the operator reads, and not the pods.
+	OfIssuer bool
 }
 
-// referencesOf lists what a spec refers to and the pods read: everything but the
-// credentials of the registry.
+// referencesOf lists what a spec refers to: everything but the credentials of the registry.
 func referencesOf(spec *mcpv1alpha1.MCPServerSpec) []reference {
 	var found []reference
 	add := func(kind, name, key string, optional *bool, where string) {
 		if name != "" {
-			found = append(found, reference{objectRef{kind, name}, key, optional != nil && *optional, where})
+			found = append(found, reference{objectRef{kind, name}, key, optional != nil && *optional, where, false})
 		}
 	}
 	if spec.ServiceAccountName != "" {
@@ -61,6 +62,20 @@ func referencesOf(spec *mcpv1alpha1.MCPServerSpec) []reference {
 	}
 	for i := range spec.Volumes {
 		addVolume(&spec.Volumes[i], add)
+	}
+	return append(found, issuerReferences(spec.Auth)...)
+}
+
+// issuerReferences are the certificates of issuers.
+func issuerReferences(auth *mcpv1alpha1.Auth) []reference {
+	if auth == nil {
+		return nil
+	}
+	var found []reference
+	for i := range auth.Issuers {
+		if bundle := auth.Issuers[i].CABundle; bundle != nil {
+			found = append(found, reference{objectRef{"ConfigMap", bundle.Name}, bundle.Key, false, "auth.issuers " + auth.Issuers[i].Name, true})
+		}
 	}
 	return found
 }
@@ -147,14 +162,14 @@ func (r *Reconciler) versionsOf(ctx context.Context, namespace string, reference
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&text, "%s %q %q %t %s\n", ref.Kind, ref.Name, ref.Key, ref.Optional, version)
+		fmt.Fprintf(&text, "%s %q %q %t %t %s\n", ref.Kind, ref.Name, ref.Key, ref.Optional, ref.OfIssuer, version)
 	}
 	return text.String(), nil
 }
 
 // checkedReferences is what reading the referenced objects has brought.
 type checkedReferences struct {
-	digest  string
+	digest  string   // of what pods read; empty if they read nothing
 	missing []string // what is not there, and what to do
 }
 
@@ -179,13 +194,16 @@ func (r *Reconciler) readReferences(ctx context.Context, s *state, references []
 			continue
 		}
 		for key, value := range content {
-			if ref.Key == "" || ref.Key == key {
+			if !ref.OfIssuer && (ref.Key == "" || ref.Key == key) {
 				used[ref.String()+"\x00"+key] = value
 			}
 		}
 	}
 	slices.Sort(checked.missing)
 	checked.missing = slices.Compact(checked.missing)
+	if !slices.ContainsFunc(references, func(ref reference) bool { return !ref.OfIssuer }) {
+		return checked, nil // pods do not read the certificates of issuers, so none is replaced for them
+	}
 	canonical, err := json.Marshal(used) // with sorted keys
 	if err != nil {
 		return checkedReferences{}, fmt.Errorf("encode references of MCPServer %s: %w", s.name, err)

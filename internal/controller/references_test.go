@@ -3,11 +3,16 @@ package controller
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -39,18 +44,23 @@ func TestReferencesOf(t *testing.T) {
 			}}}},
 			{Name: "v4", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		},
+		Auth: &mcpv1alpha1.Auth{Issuers: []mcpv1alpha1.Issuer{
+			{Name: "known", URL: "https://known.example"},
+			{Name: "corp", URL: "https://corp.example", CABundle: &mcpv1alpha1.ConfigMapKey{Name: "c5", Key: "ca.crt"}},
+		}},
 	}
 	want := []reference{
-		{objectRef{"ServiceAccount", "robot"}, "", false, "serviceAccountName"},
-		{objectRef{"Secret", "s1"}, "k", false, "env A"},
-		{objectRef{"ConfigMap", "c1"}, "k", true, "env B"},
-		{objectRef{"Secret", "s2"}, "", false, "envFrom[0]"},
-		{objectRef{"ConfigMap", "c2"}, "", false, "envFrom[1]"},
-		{objectRef{"Secret", "s3"}, "", false, "volume v1"},
-		{objectRef{"ConfigMap", "c3"}, "a", false, "volume v2"},
-		{objectRef{"ConfigMap", "c3"}, "b", false, "volume v2"},
-		{objectRef{"Secret", "s4"}, "", true, "volume v3"},
-		{objectRef{"ConfigMap", "c4"}, "", false, "volume v3"},
+		{objectRef{"ServiceAccount", "robot"}, "", false, "serviceAccountName", false},
+		{objectRef{"Secret", "s1"}, "k", false, "env A", false},
+		{objectRef{"ConfigMap", "c1"}, "k", true, "env B", false},
+		{objectRef{"Secret", "s2"}, "", false, "envFrom[0]", false},
+		{objectRef{"ConfigMap", "c2"}, "", false, "envFrom[1]", false},
+		{objectRef{"Secret", "s3"}, "", false, "volume v1", false},
+		{objectRef{"ConfigMap", "c3"}, "a", false, "volume v2", false},
+		{objectRef{"ConfigMap", "c3"}, "b", false, "volume v2", false},
+		{objectRef{"Secret", "s4"}, "", true, "volume v3", false},
+		{objectRef{"ConfigMap", "c4"}, "", false, "volume v3", false},
+		{objectRef{"ConfigMap", "c5"}, "ca.crt", false, "auth.issuers corp", true},
 	}
 	if diff := cmp.Diff(want, referencesOf(spec), cmpopts.EquateComparable(reference{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -106,5 +116,37 @@ func TestKeyedDigest(t *testing.T) {
 	}
 	if one != keyedDigest(key, []byte("content")) {
 		t.Error("the same gives another digest")
+	}
+}
+
+// The certificates of an issuer must be there, and are nothing that pods are replaced for.
+func TestReferencesOfIssuers(t *testing.T) {
+	configMap := func(name, content string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"k": content}}
+	}
+	ofPods := reference{objectRef{"ConfigMap", "settings"}, "", false, "envFrom[0]", false}
+	ofIssuer := reference{objectRef{"ConfigMap", "ca"}, "k", false, "auth.issuers corp", true}
+	key := adapterapi.NewKey()
+	read := func(references []reference, objects ...client.Object) checkedReferences {
+		r := New(Options{Live: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()})
+		s := newState(&mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}, time.Now())
+		s.keys = &serverKeys{references: key}
+		checked, err := r.readReferences(t.Context(), s, references)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return checked
+	}
+	alone := read([]reference{ofPods}, configMap("settings", "a"))
+	one := read([]reference{ofPods, ofIssuer}, configMap("settings", "a"), configMap("ca", "one"))
+	other := read([]reference{ofPods, ofIssuer}, configMap("settings", "a"), configMap("ca", "other"))
+	if alone.digest == "" || one.digest != alone.digest || other.digest != alone.digest || len(one.missing) > 0 {
+		t.Errorf("got %+v, %+v, %+v", alone, one, other)
+	}
+	if only := read([]reference{ofIssuer}, configMap("ca", "one")); only.digest != "" {
+		t.Errorf("pods read nothing, and the digest is %q", only.digest)
+	}
+	if missing := read([]reference{ofIssuer}); len(missing.missing) != 1 {
+		t.Errorf("nothing is missing: %+v", missing)
 	}
 }

@@ -12,13 +12,13 @@ func (r *Reconciler) planSettings(_ context.Context, s *state) (err error) {
 	return err
 }
 
-// applySettings keeps that in a ConfigMap, for adapters that start. Adapters that run are
+// applySettings keeps that and the access document in a ConfigMap, for adapters that start. Adapters that run are
 // sent it by the prober, and neither waits for the other. A server that is refused has it
 // all the same: who takes an origin off the list wants that to hold, whatever else is
 // wrong with the spec.
 func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
-	if s.keys == nil { // what would use it cannot be there
+	if s.keys == nil || s.access.Digest == "" { // what would use it cannot be there, or must not lose the document that it has
 		return nil
 	}
-	return r.applyOne(ctx, s, r.desired(s, workload.ObjectSettings, workload.Parts{Server: s.server, Settings: s.settings}))
+	return r.applyOne(ctx, s, r.desired(s, workload.ObjectSettings, workload.Parts{Server: s.server, Settings: s.settings, Access: s.access}))
 }

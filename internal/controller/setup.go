@@ -97,7 +97,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("mcpserver").
 		For(&mcpv1alpha1.MCPServer{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})))
-	for _, kind := range watchedKinds(r.Owned) {
+	for _, kind := range r.watchedKinds() {
 		watches.Watches(kind.object, kind.handler)
 	}
 	err = watches.

@@ -46,6 +46,27 @@ func (r *Reconciler) tellOfFlapping(s *state) {
 	s.unwarn(reasonCatalogFlapping)
 }
 
+// tellOfExposure says once for each spec what others may see or do. After a restart of the manager there is
+// nothing new to say of a spec that it has seen before.
+func (r *Reconciler) tellOfExposure(s *state) {
+	if s.server.Status.ObservedGeneration == s.server.Generation {
+		return
+	}
+	auth := s.server.Spec.Auth
+	if auth == nil && !s.lacksAuth && s.server.Spec.Service.Type == corev1.ServiceTypeLoadBalancer {
+		r.warnOnce(s, reasonExposed, actionReconcile,
+			"the Service is a load balancer and spec.auth is not set, so anyone who can reach the load balancer can call every tool: set spec.auth, or have something in front that asks for credentials")
+	} else {
+		s.unwarn(reasonExposed)
+	}
+	if auth != nil && auth.Mode != mcpv1alpha1.AuthModeServer {
+		r.warnOnce(s, reasonPlaintextTokens, actionReconcile,
+			"tokens reach the pods over plain HTTP, so anyone who can read the cluster's network traffic can use them: have a service mesh encrypt the traffic, and keep the lifetime of tokens short")
+	} else {
+		s.unwarn(reasonPlaintextTokens)
+	}
+}
+
 // tellOfCrashes says once that processes of a server end by themselves.
 func (r *Reconciler) tellOfCrashes(s *state, crashes string) {
 	if crashes == "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -99,5 +100,49 @@ func TestProcessCounts(t *testing.T) {
 		if got.Crashed != step.want || got.Ended != step.want || got.OutOfMemory != step.want || s.requeueAfter != step.again {
 			t.Errorf("after %s: got %+v, again after %s, want %d and %s", step.passed, got, s.requeueAfter, step.want, step.again)
 		}
+	}
+}
+
+// What others may see or do is one Event for a spec, also with another manager.
+func TestExposureIsToldOnce(t *testing.T) {
+	const exposed, plain = "Warning ExposedWithoutAuth", "Warning PlaintextTokens"
+	auth := &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeRequired}
+	for name, test := range map[string]struct {
+		service corev1.ServiceType
+		auth    *mcpv1alpha1.Auth
+		seen    bool // by an earlier manager
+		want    string
+	}{
+		"in the cluster":                  {corev1.ServiceTypeClusterIP, nil, false, ""},
+		"load balancer":                   {corev1.ServiceTypeLoadBalancer, nil, false, exposed},
+		"load balancer that was there":    {corev1.ServiceTypeLoadBalancer, nil, true, ""},
+		"load balancer with auth":         {corev1.ServiceTypeLoadBalancer, auth, false, plain},
+		"auth":                            {"", auth, false, plain},
+		"auth that was there":             {"", auth, true, ""},
+		"the server checks tokens itself": {corev1.ServiceTypeLoadBalancer, &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(10)
+			r, kept := New(Options{Events: recorder}), &memory{}
+			server := &mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", Generation: 2}}
+			server.Spec.Service.Type, server.Spec.Auth = test.service, test.auth
+			server.Status.ObservedGeneration = 1
+			if test.seen {
+				server.Status.ObservedGeneration = 2
+			}
+			for range 2 {
+				s := newState(server, time.Unix(1700000000, 0))
+				s.memory = kept
+				r.tellOfExposure(s)
+			}
+			close(recorder.Events)
+			var told []string
+			for event := range recorder.Events {
+				told = append(told, event)
+			}
+			if test.want == "" && len(told) > 0 || test.want != "" && (len(told) != 1 || !strings.HasPrefix(told[0], test.want)) {
+				t.Errorf("told %q, want %q", told, test.want)
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/addresspolicy"
 	"github.com/slipway-mcp/slipway/internal/config"
 	"github.com/slipway-mcp/slipway/internal/controller"
 	"github.com/slipway-mcp/slipway/internal/prober"
@@ -47,6 +48,9 @@ type Options struct {
 	Build version.Info
 	// Metrics is where the operator registers its metrics.
 	Metrics prometheus.Registerer
+	// IssuerAddresses are those that the keys of token issuers are fetched from. The zero value is right;
+	// tests allow loopback.
+	IssuerAddresses addresspolicy.Policy
 	// Adjust changes what the configuration has no field for; it may be nil.
 	Adjust func(*manager.Options)
 }
@@ -77,6 +81,10 @@ func New(server *rest.Config, o Options) (manager.Manager, error) {
 // register adds everything that the manager runs or serves.
 func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error {
 	cfg := o.Config
+	requireAuth, err := cfg.Auth.RequiredIn()
+	if err != nil {
+		return err
+	}
 	reconciler := controller.New(controller.Options{
 		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Events:     mgr.GetEventRecorder("slipway"),
@@ -89,7 +97,7 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 		Defaults: workload.Defaults{
 			Resources: cfg.Servers.Defaults.Resources, AdapterResources: cfg.Servers.Defaults.Adapter.Resources, Limits: cfg.Servers.Defaults.Adapter.Limits,
 		},
-		Bounds: workload.Bounds(cfg.Servers.Bounds),
+		Bounds: workload.Bounds(cfg.Servers.Bounds), RequireAuth: requireAuth,
 	})
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{
@@ -97,7 +105,10 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 		Notify:  reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: o.Metrics,
 	})
 	reconciler.Prober = probes
+	issuers, err := newIssuers(mgr, o, reconciler.Notify)
+	reconciler.Issuers = issuers
 	problems := []error{
+		err,
 		reconciler.SetupWithManager(mgr),
 		mgr.Add(probes),
 		mgr.Add(readiness),

@@ -121,6 +121,7 @@ type reply struct {
 	report    Report
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
+	access    *adapterapi.AccessState   // the same
 }
 
 // errNoRoom means that too much is being read already. It says nothing of the one who
@@ -318,7 +319,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 		Ready: report.Ready, Reason: text.Line(string(report.Reason), maxReason), Error: text.Block(report.Error, maxWords),
 		Failures: min(max(report.Failures, 0), maxFailures),
 	}
-	answer.settings = report.Settings
+	answer.settings, answer.access = report.Settings, report.Access
 	var err error
 	switch {
 	case len(report.Catalog) == 0 || string(report.Catalog) == "null":

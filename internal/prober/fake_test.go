@@ -58,7 +58,7 @@ type world struct {
 	told    []time.Duration
 	verifyF func(ctx context.Context, i Instance) error
 	fetchF  func(ctx context.Context, i Instance, tag string) (reply, error)
-	pushF   func(ctx context.Context, i Instance) (adapterapi.SettingsState, error)
+	pushF   func(ctx context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error)
 }
 
 // inWorld runs a test in which time passes only when everybody waits.
@@ -92,12 +92,12 @@ func inWorld(t *testing.T, options Options, test func(t *testing.T, w *world)) {
 			}
 			return r, err
 		}
-		w.push = func(ctx context.Context, i Instance) (adapterapi.SettingsState, error) {
-			w.note(i.UID, kindPush, "")
+		w.push = func(ctx context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error) {
+			w.note(i.UID, documents[kind].name, "")
 			w.mu.Lock()
 			push := w.pushF
 			w.mu.Unlock()
-			return push(ctx, i)
+			return push(ctx, i, kind)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)

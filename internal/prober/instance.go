@@ -51,10 +51,8 @@ type instance struct {
 	verifiedAt  time.Time // when it was last asked through its client port
 	verifyAt    time.Time // not before this it is asked there again
 
-	inEffect  *adapterapi.SettingsState // what its adapter last said; nil before, and if it takes none
-	pushFails int                       // in a row
-	pushAt    time.Time                 // not before this it is sent its settings again
-	pushed    bool                      // since its adapter was last asked
+	pushes [documentKinds]pushing
+	pushed bool // since its adapter was last asked
 
 	etag string
 	vain int // times in a row that a whole answer said nothing new
@@ -83,7 +81,9 @@ func (i *instance) trigger(now time.Time) {
 	i.verifyAt = later(now, i.verifiedAt.Add(betweenVerifications))
 	i.verifyFails, i.softFails, i.askFails, i.asks = 0, 0, 0, 0
 	i.askNext, i.noRoom, i.suspect = false, 0, false
-	i.pushFails, i.pushAt = 0, now
+	for kind := range i.pushes {
+		i.pushes[kind].fails, i.pushes[kind].at = 0, now
+	}
 }
 
 // wantsVerify says whether it is to be asked through its client port. While its
@@ -100,10 +100,11 @@ func (i *instance) verifyNow(now time.Time) bool {
 
 // next is when to ask.
 func (i *instance) next(now time.Time) time.Time {
-	if i.lags() {
-		return earlier(later(now, i.pushAt), i.nextAsk(now))
+	next := i.nextAsk(now)
+	for _, kind := range i.lagging() {
+		next = earlier(next, later(now, i.pushes[kind].at))
 	}
-	return i.nextAsk(now)
+	return next
 }
 
 func (i *instance) nextAsk(now time.Time) time.Time {
@@ -201,13 +202,15 @@ func (i *instance) answered(answer reply, now time.Time) {
 	before := i.result
 	switch {
 	case !answer.unchanged:
-		i.etag, i.inEffect = answer.etag, answer.settings
+		i.etag = answer.etag
+		i.takeState(settingsDocument, asAccess(answer.settings))
+		i.takeState(accessDocument, answer.access)
 		i.reported(answer.report, now)
 		if answer.catalog != nil {
 			i.offered(answer, now)
 		}
 		switch {
-		case before.Report != i.result.Report || before.Catalog != i.result.Catalog:
+		case before.Report != i.result.Report || before.Catalog != i.result.Catalog || differ(before, i.result):
 			i.vain = 0
 		case !i.pushed: // that alone makes another answer
 			i.vain++

@@ -11,9 +11,10 @@ import (
 
 // The kinds of questions, as a label.
 const (
-	kindVerify  = "verify"
-	kindCatalog = "catalog"
-	kindPush    = "settings"
+	kindVerify   = "verify"
+	kindCatalog  = "catalog"
+	kindSettings = "settings"
+	kindAccess   = "access"
 )
 
 // metrics have no label that a server could choose.

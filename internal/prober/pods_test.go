@@ -22,6 +22,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
@@ -96,7 +97,7 @@ func adapter(state keeper.State) http.Handler {
 		Processes: func() adapterapi.Processes {
 			return adapterapi.Processes{Ended: 2, Crashed: 1, OutOfMemory: 1, Cause: "out of memory"}
 		},
-		Keys: held, Settings: settings.New(settings.Options{}), Metrics: http.NotFoundHandler(),
+		Keys: held, Settings: settings.New(settings.Options{}), Access: access.New(access.Options{}), Metrics: http.NotFoundHandler(),
 	})
 }
 

@@ -4,6 +4,8 @@
 package prober
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +15,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -79,6 +82,8 @@ type Instance struct {
 	// Settings are what its adapter is to go by. An adapter that takes settings and goes
 	// by others is sent these, at once and again until it has them.
 	Settings adapterapi.Document
+	// Access is the same of who may call what.
+	Access adapterapi.Document
 }
 
 // Outcome is what came of asking an instance through its client port.
@@ -120,6 +125,40 @@ type Result struct {
 	// Flapping is true while the catalogue changes so often that not every change
 	// is followed.
 	Flapping bool
+	// Access says which access document the adapter enforces; nil before the first report, and of an
+	// adapter that enforces none.
+	Access *Access
+}
+
+// Access says which access document an adapter enforces.
+type Access struct {
+	// Version is the newest version of documents that the adapter reads.
+	Version int
+	// Generation and Digest are those of the document; zero and empty while there is none.
+	Generation int64
+	Digest     string
+	// UnknownKeys are the names of issuers of tokens whose keys the adapter does not have, with a blank
+	// between them.
+	UnknownKeys string
+}
+
+const (
+	maxUnknownKeys = 9  // as many issuers as a spec can have
+	maxIssuerName  = 63 // characters
+	maxDigest      = 64
+)
+
+// boundAccess is what is kept of an adapter's word.
+func boundAccess(state *adapterapi.AccessState) *Access {
+	if state == nil {
+		return nil
+	}
+	var unknown []string
+	for _, name := range state.UnknownKeys[:min(len(state.UnknownKeys), maxUnknownKeys)] {
+		unknown = append(unknown, text.Line(name, maxIssuerName))
+	}
+	slices.Sort(unknown)
+	return &Access{Version: state.Version, Generation: state.Generation, Digest: text.Line(state.Digest, maxDigest), UnknownKeys: strings.Join(unknown, " ")}
 }
 
 // Report is what an adapter says of its server.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,84 +20,166 @@ import (
 // firstPushRetry is soon: people wait for what they have changed.
 const firstPushRetry = 500 * time.Millisecond
 
-// lags says whether the adapter takes settings and goes by others than it should. One
+// documentKind is one of the documents that adapters take while they run.
+type documentKind int
+
+// The kinds, in the order in which an adapter is sent them: who may call what comes first.
+const (
+	accessDocument documentKind = iota
+	settingsDocument
+	documentKinds
+)
+
+// documents are how each kind is sent.
+var documents = [documentKinds]struct {
+	name    string // of the kind of question, and for people
+	path    string
+	subject func(podUID string) adapterapi.Subject
+}{
+	accessDocument:   {kindAccess, adapterapi.PathAccess, adapterapi.AccessPushSubject},
+	settingsDocument: {kindSettings, adapterapi.PathSettings, adapterapi.SettingsSubject},
+}
+
+// document is what the adapter is to go by.
+func (i *Instance) document(kind documentKind) adapterapi.Document {
+	if kind == accessDocument {
+		return i.Access
+	}
+	return i.Settings
+}
+
+// pushing is how far an adapter is with one kind of document.
+type pushing struct {
+	inEffect *adapterapi.AccessState // what its adapter last said; nil before, and if it takes none
+	fails    int                     // in a row
+	at       time.Time               // not before this it is sent the document again
+}
+
+// asAccess is the state of settings in the type that is for both kinds.
+func asAccess(state *adapterapi.SettingsState) *adapterapi.AccessState {
+	if state == nil {
+		return nil
+	}
+	return &adapterapi.AccessState{Version: state.Version, Generation: state.Generation, Digest: state.Digest}
+}
+
+// lags says whether the adapter takes documents of a kind and goes by another one than it should. One
 // that takes none is of a template that has everything in flags.
-func (i *instance) lags() bool { return i.inEffect != nil && i.inEffect.Lacks(i.Settings) }
+func (i *instance) lags(kind documentKind) bool {
+	inEffect := i.pushes[kind].inEffect
+	return inEffect != nil && inEffect.Lacks(i.document(kind))
+}
 
-// pushNow says whether it is to be sent its settings.
-func (i *instance) pushNow(now time.Time) bool { return i.lags() && !now.Before(i.pushAt) }
+// lagging are the kinds of documents of which the adapter should go by another one.
+func (i *instance) lagging() []documentKind {
+	var kinds []documentKind
+	for kind := range documentKinds {
+		if i.lags(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
 
-// send sends an instance its settings, before it is asked anything, and says whether that
+// pushNow are the kinds of documents that it is to be sent.
+func (i *instance) pushNow(now time.Time) []documentKind {
+	return slices.DeleteFunc(i.lagging(), func(kind documentKind) bool { return now.Before(i.pushes[kind].at) })
+}
+
+// pushAnswer is what came of sending a document.
+type pushAnswer struct {
+	kind  documentKind
+	sent  string // digest of what was
+	state adapterapi.AccessState
+	err   error
+}
+
+// send sends an instance its documents, before it is asked anything, and says whether that
 // was all: who does not answer in time is not asked for more by the same job.
 func (p *Prober) send(ctx context.Context, j *job, a *answer) (over bool) {
 	ctx, cancel := context.WithTimeout(ctx, j.asks.Timeout)
 	defer cancel()
-	a.pushed, a.sent = true, j.asks.Settings.Digest
-	a.pushErr = p.metrics.timed(kindPush, func() (err error) {
-		a.state, err = p.push(ctx, j.asks)
-		return err
-	})
-	a.late = errors.Is(ctx.Err(), context.DeadlineExceeded) && silent(a.pushErr)
-	return a.late
+	for _, kind := range j.pushes {
+		pushed := pushAnswer{kind: kind, sent: j.asks.document(kind).Digest}
+		pushed.err = p.metrics.timed(documents[kind].name, func() (err error) {
+			pushed.state, err = p.push(ctx, j.asks, kind)
+			return err
+		})
+		a.pushes = append(a.pushes, pushed)
+		if a.late = errors.Is(ctx.Err(), context.DeadlineExceeded) && silent(pushed.err); a.late {
+			return true
+		}
+	}
+	return false
 }
 
-// settlePush takes in what came of sending settings.
-func (p *Prober) settlePush(i *instance, a answer, now time.Time) {
+// settlePush takes in what came of sending a document.
+func (p *Prober) settlePush(i *instance, a answer, pushed pushAnswer, now time.Time) {
+	document, pushing := i.document(pushed.kind), &i.pushes[pushed.kind]
 	log := p.options.Log.WithValues("MCPServer", klog.KRef(i.server.name.Namespace, i.server.name.Name),
-		"Pod", klog.KRef(i.Pod.Namespace, i.Pod.Name), "generation", i.Settings.Generation)
-	present := a.sent == i.Settings.Digest // or else others are wanted by now, and are sent next
-	if a.pushErr != nil {
+		"Pod", klog.KRef(i.Pod.Namespace, i.Pod.Name), "document", documents[pushed.kind].name, "generation", document.Generation)
+	present := pushed.sent == document.Digest // or else another one is wanted by now, and is sent next
+	if pushed.err != nil {
 		if !present {
 			return
 		}
-		i.pushFails++
-		i.pushAt = now.Add(jitter(backOff(firstPushRetry, i.pushFails, lastRetry)))
-		if i.pushFails == patience {
-			log.Info("An adapter does not take its settings; they reach it by its volume when the kubelet brings that up to date", "reason", a.pushErr.Error())
+		pushing.fails++
+		pushing.at = now.Add(jitter(backOff(firstPushRetry, pushing.fails, lastRetry)))
+		if pushing.fails == patience {
+			log.Info("An adapter does not take its "+documents[pushed.kind].name+" document; the document reaches it by its volume when the kubelet brings that up to date",
+				"reason", pushed.err.Error())
 		}
 		return
 	}
 	i.pushed = true
 	if present {
-		i.pushFails, i.pushAt = 0, now.Add(firstRetry) // should it lose them
+		pushing.fails, pushing.at = 0, now.Add(firstRetry) // should it lose it
 	}
 	if !a.asked || a.askErr != nil { // or else it was asked since, which tells more
-		i.inEffect, i.etag = &a.state, ""
+		i.takeState(pushed.kind, &pushed.state)
+		i.etag = ""
 	}
-	log.V(1).Info("Sent an adapter its settings", "inEffect", a.state.Generation)
+	log.V(1).Info("Sent an adapter a document", "inEffect", pushed.state.Generation)
 }
 
-// pushFailure is failure for a push.
-func pushFailure(class mcpprobe.Class, status int, detail string) error {
-	return &mcpprobe.Error{Class: class, Op: "settings", Status: status, Detail: detail}
+// takeState takes in by which document the adapter goes.
+func (i *instance) takeState(kind documentKind, state *adapterapi.AccessState) {
+	i.pushes[kind].inEffect = state
+	if kind == accessDocument {
+		i.result.Access = boundAccess(state)
+	}
 }
 
-// push sends an adapter its settings, and returns what it goes by then. That can be
+// push sends an adapter a document, and returns what it goes by then. That can be
 // newer than what was sent.
-func (a *asker) push(ctx context.Context, i Instance) (adapterapi.SettingsState, error) {
-	var state adapterapi.SettingsState
-	url := "http://" + address(i.IP, a.adminPort) + adapterapi.PathSettings
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(i.Settings.Text))
+func (a *asker) push(ctx context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error) {
+	var state adapterapi.AccessState
+	pushFailure := func(class mcpprobe.Class, status int, detail string) error {
+		return &mcpprobe.Error{Class: class, Op: documents[kind].name, Status: status, Detail: detail}
+	}
+	content := i.document(kind).Text
+	url := "http://" + address(i.IP, a.adminPort) + documents[kind].path
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(content))
 	if err != nil {
 		return state, pushFailure(mcpprobe.Protocol, 0, "the pod has no address that can be asked")
 	}
-	proof, header := adapterapi.NewProof(i.Key, adapterapi.SettingsSubject(string(i.UID)), time.Now())
+	proof, header := adapterapi.NewProof(i.Key, documents[kind].subject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
-	request.Header.Set(adapterapi.HeaderBody, proof.SealBody([]byte(i.Settings.Text)))
+	request.Header.Set(adapterapi.HeaderBody, proof.SealBody([]byte(content)))
 	response, err := a.http.Do(request)
 	if err != nil {
-		return state, lostPush(ctx, err)
+		return state, lostPush(ctx, kind, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
-		return state, lostPush(ctx, err)
+		return state, lostPush(ctx, kind, err)
 	}
 	status := response.StatusCode
 	if !proof.Opens(response.Header.Get(adapterapi.HeaderAnswer), adapterapi.Answer{Status: status, Body: body}) {
 		return state, pushFailure(mcpprobe.Unreachable, status, "the answer does not carry the adapter's signature")
 	}
-	if status != http.StatusOK && status != http.StatusConflict { // which is that it has newer ones
+	if status != http.StatusOK && status != http.StatusConflict { // which is that it has a newer one
 		return state, pushFailure(mcpprobe.Protocol, status, text.Line(string(body), maxWords))
 	}
 	if err := json.Unmarshal(body, &state); err != nil {
@@ -106,13 +189,15 @@ func (a *asker) push(ctx context.Context, i Instance) (adapterapi.SettingsState,
 }
 
 // lostPush is for a push without an answer.
-func lostPush(ctx context.Context, err error) error {
+func lostPush(ctx context.Context, kind documentKind, err error) error {
+	lost := &mcpprobe.Error{Class: mcpprobe.Unreachable, Op: documents[kind].name}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return pushFailure(mcpprobe.Canceled, 0, "")
+		lost.Class = mcpprobe.Canceled
 	case ctx.Err() != nil || isTimeout(err):
-		return pushFailure(mcpprobe.Timeout, 0, "")
+		lost.Class = mcpprobe.Timeout
 	default:
-		return pushFailure(mcpprobe.Unreachable, 0, innermost(err))
+		lost.Detail = innermost(err)
 	}
+	return lost
 }

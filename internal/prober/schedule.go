@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type Prober struct {
 	// What asks; tests put something else here.
 	verify func(context.Context, Instance) error
 	fetch  func(context.Context, Instance, question) (reply, error)
-	push   func(context.Context, Instance) (adapterapi.SettingsState, error)
+	push   func(context.Context, Instance, documentKind) (adapterapi.AccessState, error)
 	close  func()
 
 	wake chan struct{} // there may be something to do
@@ -44,7 +45,7 @@ type Prober struct {
 type job struct {
 	instance *instance
 	asks     Instance // as it was when the job began
-	push     bool
+	pushes   []documentKind
 	verify   bool
 	question question
 	suspect  bool
@@ -54,11 +55,8 @@ type job struct {
 
 // answer is what came of a job.
 type answer struct {
-	pushed    bool   // it was tried
-	sent      string // digest of what was
-	state     adapterapi.SettingsState
-	pushErr   error
-	verified  bool // it was tried
+	pushes    []pushAnswer // those that were tried
+	verified  bool         // it was tried
 	verifyErr error
 	asked     bool // it was tried
 	reply     reply
@@ -160,7 +158,7 @@ func (p *Prober) dispatch(ctx context.Context) (time.Duration, bool) {
 func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &job{
-		instance: i, asks: i.Instance, push: i.pushNow(now), verify: i.verifyNow(now), question: i.question(now), suspect: i.suspect, cancel: cancel,
+		instance: i, asks: i.Instance, pushes: i.pushNow(now), verify: i.verifyNow(now), question: i.question(now), suspect: i.suspect, cancel: cancel,
 	}
 	if j.verify {
 		i.verifiedAt = now
@@ -180,7 +178,7 @@ func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
 // ask does what a job is about, within its deadline.
 func (p *Prober) ask(ctx context.Context, j *job) answer {
 	var a answer
-	if j.push && p.send(ctx, j, &a) {
+	if len(j.pushes) > 0 && p.send(ctx, j, &a) {
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.asks.Timeout)
@@ -240,7 +238,7 @@ func (p *Prober) end(j *job, a answer) {
 }
 
 func canceled(a answer) bool {
-	return a.pushErr != nil && mcpprobe.ClassOf(a.pushErr) == mcpprobe.Canceled ||
+	return slices.ContainsFunc(a.pushes, func(p pushAnswer) bool { return p.err != nil && mcpprobe.ClassOf(p.err) == mcpprobe.Canceled }) ||
 		a.verifyErr != nil && mcpprobe.ClassOf(a.verifyErr) == mcpprobe.Canceled ||
 		a.askErr != nil && mcpprobe.ClassOf(a.askErr) == mcpprobe.Canceled
 }
@@ -269,8 +267,8 @@ func (p *Prober) enqueue(i *instance) {
 func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 	before := i.result
 	i.suspect = a.late
-	if a.pushed {
-		p.settlePush(i, a, now)
+	for _, pushed := range a.pushes {
+		p.settlePush(i, a, pushed, now)
 	}
 	if a.verified {
 		i.verified(i.meshed(a), now)
@@ -347,6 +345,7 @@ type substance struct {
 	crashes                   int64 // as with failures
 	offered, tooLarge, stored bool
 	digest                    string
+	access                    Access // zero if there is none
 }
 
 func substanceOf(r Result) substance {
@@ -358,6 +357,9 @@ func substanceOf(r Result) substance {
 	if r.Catalog != nil {
 		s.offered, s.digest = true, r.Catalog.Summary.Catalog.Digest
 		s.tooLarge, s.stored = r.Catalog.Summary.TooLarge != "", r.Catalog.Stored == nil
+	}
+	if r.Access != nil {
+		s.access = *r.Access
 	}
 	return s
 }

@@ -111,14 +111,24 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 			i.running.cancel()
 		}
 		p.reschedule(i, i.next(now))
-	case was.Settings != want.Settings && i.lags():
-		i.pushFails, i.pushAt = 0, now
+	case i.hurry(was, now):
 		p.reschedule(i, now) // if it is being asked, it is sent them right after
 	case i.lost(was.Stored):
 		p.reschedule(i, earlier(i.at, now.Add(jitter(firstAsk))))
 	case was.Interval != want.Interval:
 		p.reschedule(i, earlier(i.at, i.next(now)))
 	}
+}
+
+// hurry says whether there are other documents than before that the adapter lacks. Those are sent at once.
+func (i *instance) hurry(was Instance, now time.Time) (hurries bool) {
+	for _, kind := range i.lagging() {
+		if was.document(kind) != i.document(kind) {
+			i.pushes[kind].fails, i.pushes[kind].at = 0, now
+			hurries = true
+		}
+	}
+	return hurries
 }
 
 // lost says whether the cluster no longer has the catalogue that it had, and that is

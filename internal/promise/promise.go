@@ -20,6 +20,9 @@ const (
 	// running pods go by it.
 	Settings = 2 * time.Second
 
+	// Access is from the change of auth, access or audit until running pods enforce it.
+	Access = 10 * time.Second
+
 	// Failover is from the loss of the leading manager until another one reconciles.
 	Failover = 30 * time.Second
 

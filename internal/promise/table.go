@@ -22,6 +22,7 @@ func rows() []row {
 		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{endToEnd}},
 		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
 		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
+		{"`auth`, `access` or `audit` changed → enforced in running pods, none restarted", atMost(Access), []string{endToEnd}},
 		{"allowed hosts, allowed origins or verbosity changed → in effect in running pods, none restarted", atMost(Settings), []string{endToEnd}},
 		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},
 		{"nothing changes → no write to the API server", "watched for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},

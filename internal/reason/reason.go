@@ -37,7 +37,7 @@ func Advice(condition, reason string) string {
 // AdviceForReady is Advice for a reason that Ready has taken over from another condition.
 func AdviceForReady(reason string) string {
 	for _, condition := range []string{
-		mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ConditionAvailable, mcpv1alpha1.ConditionVerified, mcpv1alpha1.ConditionReconciling,
+		mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ConditionAvailable, mcpv1alpha1.ConditionVerified, mcpv1alpha1.ConditionAccessEnforced, mcpv1alpha1.ConditionReconciling,
 	} {
 		if advice := Advice(condition, reason); advice != "" {
 			return advice

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the tables into the documentation
 // The documentation has what the table says.
 func TestTablesInTheDocumentation(t *testing.T) {
 	for _, condition := range []string{
-		mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ConditionAvailable, mcpv1alpha1.ConditionVerified, mcpv1alpha1.ConditionReconciling,
+		mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ConditionAvailable, mcpv1alpha1.ConditionVerified, mcpv1alpha1.ConditionAccessEnforced, mcpv1alpha1.ConditionReconciling,
 	} {
 		var table strings.Builder
 		table.WriteString("| reason | status | what it means | what to do |\n|---|---|---|---|\n")

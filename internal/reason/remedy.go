@@ -15,6 +15,9 @@ const (
 	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have credentials"
 	SkipRegistry     Remedy = "set spec.command, so that the operator need not ask the registry"
 	DeleteOther      Remedy = "delete it, or give the MCPServer another name"
+	AddAuth          Remedy = "add spec.auth, which says whose tokens count, and spec.access.rules, which say who may call what"
+	ReachIssuer      Remedy = "check the url and caBundle in spec.auth.issuers, and that the operator can reach the issuer"
+	ReplacePods      Remedy = "replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh"
 	DeleteKeys       Remedy = "delete it and the Secret NAME-sessions, and the operator makes new ones"
 
 	CorrectImage     Remedy = "correct spec.image"
@@ -45,7 +48,7 @@ const (
 
 // remedies are all of them.
 var remedies = []Remedy{
-	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys,
+	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys, AddAuth, ReachIssuer, ReplacePods,
 	CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter, CorrectImage,
 	CheckCommand, MoreMemory, MoreProcesses, CorrectServer, CheckEndpoint, CheckTransport, CheckPort, CheckPortLater,
 	OtherPorts, MoreAdapterMemory, MoreSessions, LetManagerIn,

@@ -1,10 +1,14 @@
 package reason
 
-import mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+import (
+	"slices"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+)
 
 // Table is the whole table, in the order of the documentation.
 func Table() []Row {
-	return append(append(append(accepted(), available()...), verified()...), reconciling()...)
+	return slices.Concat(accepted(), available(), verified(), enforced(), reconciling())
 }
 
 func accepted() []Row {
@@ -13,13 +17,18 @@ func accepted() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAccepted}, "True", "the spec and what it refers to make sense", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonInvalidSpec}, "False, Stalled",
-			"the API server refuses an object that the spec leads to; the message has its words",
+			"the API server refuses an object that the spec leads to, and the message has its words; or two issuers in `auth` have the same url",
 			"Correct the field that the message names.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonBoundExceeded}, "False, Stalled",
 			"the spec asks for more than the manager's configuration allows; the message names the field and what is allowed: [Defaults and bounds](install.md#defaults-and-bounds)",
 			"Ask for less, or ask your platform team for more.",
+		},
+		{
+			condition, []string{mcpv1alpha1.ReasonAuthRequired}, "False, Stalled; Ready is False",
+			"the manager's configuration requires `auth` in this namespace, and the spec has none; no pods are made, and those that run refuse every client: [Authentication](install.md#authentication)",
+			anyOf(AddAuth),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonReferenceNotFound}, "False, Stalled",
@@ -40,6 +49,12 @@ func accepted() []Row {
 			condition, []string{mcpv1alpha1.ReasonCommandUnknown}, "False, Stalled",
 			"`command` was left out, and the image names no program or the operator may not ask its registry",
 			anyOf(SetCommand),
+		},
+		{
+			condition, []string{mcpv1alpha1.ReasonIssuerUnavailable}, "False, Stalled",
+			"the operator has never got the keys of an issuer in `auth`, so none of its tokens count; the message says which one and why; " +
+				"everything else of the spec holds, and tokens of other issuers count",
+			anyOf(ReachIssuer),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonNameConflict}, "False, Stalled",
@@ -142,6 +157,23 @@ func verified() []Row {
 			"Do nothing, if clients have them.",
 		},
 		{condition, []string{mcpv1alpha1.ReasonSuspended, mcpv1alpha1.ReasonScaledToZero}, "Unknown", "there is no pod to ask", ""},
+	}
+}
+
+func enforced() []Row {
+	const condition = mcpv1alpha1.ConditionAccessEnforced
+	return []Row{
+		{condition, []string{mcpv1alpha1.ReasonAccessEnforced}, "True", "every ready pod enforces the current `auth`, `access` and `audit`", ""},
+		{
+			condition, []string{mcpv1alpha1.ReasonAccessPending}, "Unknown",
+			"no pod is ready, or the current rules have not reached every ready pod, or the operator cannot ask a pod; pods without them enforce those that they have",
+			"Wait. If it lasts, see Verified, whose message says why a pod cannot be asked.",
+		},
+		{
+			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
+			"a ready pod has an adapter that is too old to enforce rules, so anyone who can reach it can call every tool",
+			anyOf(ReplacePods),
+		},
 	}
 }
 

@@ -167,11 +167,15 @@ func objectParts(t *testing.T, in Input) Parts {
 	if err != nil {
 		t.Fatal(err)
 	}
+	access, err := accessOf(in).Sign(testKey(t, "00"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	template, err := PodTemplate(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Parts{Server: in.Server, Template: template, Settings: document, Catalog: &Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}}
+	return Parts{Server: in.Server, Template: template, Settings: document, Access: access, Catalog: &Catalog{Digest: "sha256:ab", JSON: []byte(`{"tools":[]}`)}}
 }
 
 // build builds every object of a case that is applied.
@@ -207,7 +211,7 @@ func TestGolden(t *testing.T) {
 			parts := objectParts(t, in)
 			for _, owned := range AllOwned() {
 				// What depends on little of the spec is looked at with all of it, and with the longest name.
-				if owned.Build != nil && (!owned.HasStep || name == "everything" || name == "long-name") {
+				if owned.Build != nil && (!owned.HasStep || name == "everything" || name == "long-name" || in.Server.Spec.Auth != nil) {
 					golden(t, file(string(owned.ID)+".yaml"), owned.Build(parts), kindOf(owned.Kind))
 				}
 			}

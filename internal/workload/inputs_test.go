@@ -204,6 +204,7 @@ func TestZeroSpecIsEmpty(t *testing.T) {
 // version of its types may bring more.
 func TestSchemaDefaultsAreKnown(t *testing.T) {
 	want := []string{
+		`auth.mode: "Required"`, // auth is not in the content
 		`envFrom[].configMapRef.name: ""`,
 		`envFrom[].secretRef.name: ""`,
 		`env[].valueFrom.configMapKeyRef.name: ""`,

@@ -67,6 +67,7 @@ type Parts struct {
 	// Template is nil while there is none.
 	Template *corev1ac.PodTemplateSpecApplyConfiguration
 	Settings adapterapi.Document
+	Access   adapterapi.Document
 	// Catalog is nil while no instance has said what it offers.
 	Catalog *Catalog
 }
@@ -100,8 +101,8 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectSettings, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: SettingsName, HasStep: true,
-			Purpose: "settings that adapters apply without a restart, see [below](#what-changes-without-a-restart); mounted into their container",
-			Build:   func(p Parts) runtime.ApplyConfiguration { return SettingsConfigMap(p.Server, p.Settings) },
+			Purpose: "settings and access rules that adapters apply without a restart, see [below](#what-changes-without-a-restart); mounted into their container",
+			Build:   func(p Parts) runtime.ApplyConfiguration { return SettingsConfigMap(p.Server, p.Settings, p.Access) },
 		},
 		{
 			ID: ObjectServiceAccount, Kind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Resource: "serviceaccounts", Name: serverName,

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -46,6 +48,35 @@ func TestSettingsAreNotInTheTemplate(t *testing.T) {
 	}
 	if nextInputs, next := template(); nextInputs.Hash != inputs.Hash || !bytes.Equal(pods, next) {
 		t.Errorf("inputs %s after %s; template (-before +after):\n%s", nextInputs.Content, inputs.Content, cmp.Diff(string(pods), string(next)))
+	}
+}
+
+// Clients that log in at a URL of auth.resources ask for its host, so it is allowed. No resource allows all.
+func TestHostsOfResources(t *testing.T) {
+	server := &mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "echo"}}
+	service := allowedHosts(server, "")
+	tests := map[string]struct {
+		resources []mcpv1alpha1.ResourceURL
+		hosts     []mcpv1alpha1.Host
+		want      []string
+	}{
+		"none":             {nil, nil, nil},
+		"a name":           {[]mcpv1alpha1.ResourceURL{"https://echo.example.com/mcp"}, nil, []string{"echo.example.com"}},
+		"with a port":      {[]mcpv1alpha1.ResourceURL{"https://Echo.example.com:8443/mcp"}, nil, []string{"echo.example.com"}},
+		"the Service":      {[]mcpv1alpha1.ResourceURL{"http://echo.team.svc:8080/mcp"}, nil, nil},
+		"twice":            {[]mcpv1alpha1.ResourceURL{"https://a.example", "https://a.example/mcp"}, []mcpv1alpha1.Host{"a.example", "b.example"}, []string{"a.example", "b.example"}},
+		"everything":       {[]mcpv1alpha1.ResourceURL{"https://*/mcp", "https://*.example/mcp"}, nil, nil},
+		"an address":       {[]mcpv1alpha1.ResourceURL{"http://10.0.0.1:80/mcp", "http://[fd00::1]/mcp"}, nil, nil},
+		"no URL after all": {[]mcpv1alpha1.ResourceURL{"https://a%zz/mcp", "https://:80/mcp"}, nil, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server.Spec.Auth = &mcpv1alpha1.Auth{Resources: test.resources}
+			server.Spec.Adapter.AllowedHosts = test.hosts
+			if diff := cmp.Diff(append(slices.Clone(service), test.want...), allowedHosts(server, "")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

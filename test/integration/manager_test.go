@@ -220,6 +220,27 @@ func TestManagerKeepsToItsNamespaces(t *testing.T) {
 		}).WithTimeout(hang.Guard).Should(ContainSubstring("check that its ClusterRole may list and watch mcpservers"))
 		manager.stop()
 	})
+	t.Run("not ready without the labels of namespaces", func(t *testing.T) {
+		// No RoleBinding can give the right to list namespaces. A manager that does not know their labels must
+		// not take a server for one that may be open, so it waits, and says for what.
+		g := NewWithT(t)
+		manager := startManager(t, team, "namespaces: ["+team+"]\nauth: {require: Selector, namespaceSelector: {matchLabels: {stage: production}}}\n")
+		g.Eventually(manager.stderr.String).WithTimeout(hang.Guard).Should(ContainSubstring("namespaces is forbidden"))
+		g.Eventually(func() (string, error) {
+			_, reason, err := manager.probe("/readyz/cache")
+			return reason, err
+		}).WithTimeout(hang.Guard).Should(ContainSubstring("check that its ClusterRole may list and watch namespaces"))
+		reader := metav1.ObjectMeta{Name: team + "-namespaces"}
+		create(t, shared, &rbacv1.ClusterRole{
+			ObjectMeta: reader, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}}},
+		})
+		create(t, shared, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: reader, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: reader.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: team}},
+		})
+		g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
+		manager.stop()
+	})
 }
 
 // holder is who holds the lease; nobody when it is empty.

@@ -33,9 +33,10 @@ func (d verdict) isTrue() bool { return d.status == metav1.ConditionTrue }
 func conditionsOf(v *view, catalog *mcpv1alpha1.Catalog) []metav1.Condition {
 	accepted, available := v.accepted(), v.available()
 	verified, asking := v.verified()
+	enforced, spreading := v.enforced()
 	var conditions []metav1.Condition
 	if !v.isStopped() {
-		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionReady, v.readiness(accepted, available, verified, catalog)))
+		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionReady, v.readiness(accepted, available, verified, enforced, catalog)))
 	}
 	// The column Reason of kubectl get shows the first, so Available comes next.
 	conditions = append(conditions,
@@ -43,7 +44,13 @@ func conditionsOf(v *view, catalog *mcpv1alpha1.Catalog) []metav1.Condition {
 		v.condition(mcpv1alpha1.ConditionAccepted, accepted),
 		v.condition(mcpv1alpha1.ConditionVerified, verified),
 	)
+	if v.Access != nil {
+		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionAccessEnforced, enforced))
+	}
 	name, why := v.progress(available, verified, asking)
+	if name == "" && v.Access != nil {
+		name, why = enforcing(enforced, spreading)
+	}
 	if name == "" && isOlder(conditions, v.Server.Generation) {
 		name, why = mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "not everything is known of the newest spec yet"}
 	}
@@ -104,8 +111,8 @@ func (v *view) accepted() verdict {
 var followsAvailable = []string{mcpv1alpha1.ReasonUnauthorized, mcpv1alpha1.ReasonFull, mcpv1alpha1.ReasonUnreachable}
 
 // readiness says whether clients can use the server now. Whether its spec is accepted matters only
-// where there is nothing to use.
-func (v *view) readiness(accepted, available, verified verdict, catalog *mcpv1alpha1.Catalog) verdict {
+// where there is nothing to use, or where nobody may use it.
+func (v *view) readiness(accepted, available, verified, enforced verdict, catalog *mcpv1alpha1.Catalog) verdict {
 	because := func(d verdict) verdict { return verdict{metav1.ConditionFalse, d.reason, d.message, d.generation} }
 	switch {
 	case v.off != "":
@@ -114,6 +121,10 @@ func (v *view) readiness(accepted, available, verified verdict, catalog *mcpv1al
 		return because(accepted)
 	case !available.isTrue():
 		return because(available)
+	case enforced.reason == mcpv1alpha1.ReasonAccessNotEnforced:
+		return because(enforced)
+	case accepted.reason == mcpv1alpha1.ReasonAuthRequired:
+		return because(accepted)
 	case verified.isTrue():
 		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonReady, offers(catalog) + v.podsReady() + v.notes(), verified.generation}
 	case slices.Contains(followsAvailable, verified.reason):

@@ -22,7 +22,7 @@ import (
 )
 
 func TestInvariants(t *testing.T) {
-	const histories, steps = 300, 5
+	const histories, steps = 400, 5
 	seen := map[string]bool{}
 	for seed := range uint64(histories) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -58,6 +58,8 @@ func TestInvariants(t *testing.T) {
 		"Verified=True/Verified", "Verified=Unknown/ProbePending", "Verified=False/ProbeFailed", "Verified=Unknown/Unreachable",
 		"Verified=Unknown/Full", "Verified=Unknown/Unauthorized", "Verified=True/CatalogTooLarge", "Verified=True/InstancesDisagree",
 		"Reconciling=True/Progressing", "Reconciling=True/ImageUnresolved", "Reconciling=True/Retrying", "Stalled=True/ServerExits", "Reconciling=True/ServerExits", "Reconciling=True/ProbeFailed",
+		"AccessEnforced=True/AccessEnforced", "AccessEnforced=Unknown/AccessPending", "AccessEnforced=False/AccessNotEnforced",
+		"Ready=False/AccessNotEnforced", "Stalled=True/AccessNotEnforced", "Reconciling=True/AccessPending",
 	} {
 		if !seen[reason] {
 			t.Errorf("%s never came up: the observations are not random enough", reason)
@@ -184,13 +186,16 @@ func randomObserved(random *rand.Rand) Observed {
 	o.Server.Spec.Transport.Type = oneOf(random, mcpv1alpha1.TransportStdio, mcpv1alpha1.TransportSSE)
 	want := int32(random.IntN(4))
 	if random.IntN(6) == 0 {
-		o.Refusal = &Obstacle{oneOf(random, mcpv1alpha1.ReasonNameConflict, mcpv1alpha1.ReasonInvalidSpec), strings.Repeat("x", 1+random.IntN(9000))}
+		o.Refusal = &Obstacle{oneOf(random, mcpv1alpha1.ReasonNameConflict, mcpv1alpha1.ReasonInvalidSpec, mcpv1alpha1.ReasonAuthRequired), strings.Repeat("x", 1+random.IntN(9000))}
 	}
 	if random.IntN(6) == 0 {
 		o.Waiting = &Obstacle{oneOf(random, mcpv1alpha1.ReasonRetrying, mcpv1alpha1.ReasonImageUnresolved, mcpv1alpha1.ReasonProgressing), "x" + words(random)}
 	}
 	if random.IntN(4) == 0 {
 		o.Processes = adapterapi.Processes{Ended: random.Int64N(20), Crashed: random.Int64N(9), OutOfMemory: random.Int64N(9), Unstartable: random.Int64N(3), Cause: "exit code 3"}
+	}
+	if random.IntN(2) == 0 {
+		o.Access = &Access{Digest: oneOf(random, "d", "e"), Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}}}
 	}
 	var pods []corev1.Pod
 	o.Results = map[types.UID]prober.Result{}
@@ -264,6 +269,9 @@ func randomResult(random *rand.Rand) prober.Result {
 	if random.IntN(3) > 0 {
 		result.Catalog = answered(oneOf(random, "sha256:1", "sha256:2")).Catalog
 		result.Catalog.Summary.TooLarge = oneOf(random, "", "", "", words(random))
+	}
+	if random.IntN(4) > 0 {
+		result.Access = &prober.Access{Version: oneOf(random, 0, 1, 1, 1), Digest: oneOf(random, "d", "d", "e")}
 	}
 	return result
 }

@@ -50,9 +50,17 @@ type Observed struct {
 	Sessions *int32
 	// SessionsLimit is how many there may be, or 0 when it is not known.
 	SessionsLimit int32
-	URL           string // empty while the server has no Service of its own
-	Selector      string
-	Now           metav1.Time
+	// Access is what the adapters are to enforce; nil if the spec asks for nothing of that.
+	Access   *Access
+	URL      string // empty while the server has no Service of its own
+	Selector string
+	Now      metav1.Time
+}
+
+// Access is the access document that the adapters are to enforce.
+type Access struct {
+	Digest  string
+	Issuers []mcpv1alpha1.IssuerStatus
 }
 
 // Obstacle is something in the way, as a condition tells it.
@@ -72,6 +80,9 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	if o.URL != "" {
 		next.Address = &mcpv1alpha1.Address{URL: o.URL}
 		next.Addresses = []mcpv1alpha1.NamedAddress{{Name: mcpv1alpha1.AddressCluster, URL: o.URL}}
+	}
+	if o.Access != nil {
+		next.Access = &mcpv1alpha1.AccessStatus{Digest: o.Access.Digest, Issuers: o.Access.Issuers}
 	}
 	next.Instances = instancesOf(v)
 	next.Sessions = o.Sessions

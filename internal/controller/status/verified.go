@@ -139,11 +139,7 @@ func disagreement(good []*instance) string {
 	}
 	var parts []string
 	for digest, names := range pods {
-		text := strings.Join(names[:min(len(names), podsNamed)], ", ")
-		if more := len(names) - podsNamed; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		parts = append(parts, text+" have "+digest)
+		parts = append(parts, listPods(names)+" have "+digest)
 	}
 	slices.Sort(parts)
 	if more := len(parts) - catalogsNamed; more > 0 {

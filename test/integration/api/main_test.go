@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -25,6 +26,7 @@ var (
 
 	// apiServer is what the tests talk to; TestMain starts it.
 	apiServer  client.Client
+	restConfig *rest.Config
 	kubeconfig string
 	kubeCache  string // what kubectl keeps of another API server at this address is not for this one
 	assets     = os.Getenv("KUBEBUILDER_ASSETS")
@@ -50,6 +52,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("start API server: %w", err)
 	}
+	restConfig = config
 
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -72,6 +72,7 @@ type operatorOptions struct {
 	users       workload.UserPolicy
 	owned       []workload.Owned
 	servers     config.Servers
+	auth        config.Auth
 }
 
 // configuration is that of a manager which looks at one namespace, alone and without ports.
@@ -88,6 +89,9 @@ func (o *operatorOptions) configuration() config.Manager {
 	}
 	c.Pods.RunAsUser = config.RunAsUser(o.users)
 	c.Servers = o.servers
+	if o.auth.Require != "" {
+		c.Auth = o.auth
+	}
 	return c
 }
 

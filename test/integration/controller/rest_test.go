@@ -97,7 +97,8 @@ func serversOf(all map[string]string) map[string]string {
 	return all
 }
 
-// settledServers are one that works, one that does not, and two that are suspended: from the start, and later.
+// settledServers are one that works, one with auth, one that does not work, and two that are suspended: from
+// the start, and later.
 func settledServers(t *testing.T) (operator *operator, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -110,7 +111,9 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	suspended := newServer(namespace, "suspended")
 	suspended.Spec.Suspend = true
 	stopped := newServer(namespace, "stopped") // after it has run, so it has a Deployment
-	create(t, two, broken, suspended, stopped)
+	private := newServer(namespace, "private")
+	private.Spec.Auth, private.Spec.Access = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}, accessFor("system:authenticated")
+	create(t, two, broken, suspended, stopped, private)
 	eventually(t, stopped, "Ready", "True Ready")
 	change(t, stopped, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	eventually(t, two, "Ready", "True Ready", "Reconciling", "absent")
@@ -122,6 +125,8 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	g.Eventually(func() int32 { return status(t, two).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	g.Eventually(instances(broken)).WithTimeout(hang.Guard).Should(HaveExactElements(HaveField("Message", ContainSubstring("exit code 3"))))
 	eventually(t, broken, "Ready", "False ServerExits", "Stalled", "True ServerExits", "Reconciling", "absent")
+	eventually(t, private, "Accepted", "True Accepted", "Available", "True Available")
+	g.Eventually(instances(private)).WithTimeout(hang.Guard).Should(HaveExactElements(verified))
 	for _, server := range []*mcpv1alpha1.MCPServer{suspended, stopped} {
 		eventually(t, server, "Available", "False Suspended", "Ready", "absent", "Reconciling", "absent")
 	}

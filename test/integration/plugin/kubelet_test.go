@@ -27,7 +27,7 @@ type kubelet struct {
 	node string
 
 	mu   sync.Mutex
-	pods map[string]net.Addr // what the admin port of a pod leads to, by namespace and name
+	pods map[string]net.Addr // what a port of a pod leads to, by namespace, name and port
 }
 
 // startKubelet adds a node whose kubelet is a stand-in.
@@ -63,12 +63,18 @@ func (k *kubelet) addPod(t *testing.T, namespace, server, name string, handler h
 		t.Fatal(err)
 	}
 	if handler != nil {
-		backend := httptest.NewServer(handler)
-		t.Cleanup(backend.Close)
-		k.mu.Lock()
-		k.pods[namespace+"/"+name] = backend.Listener.Addr()
-		k.mu.Unlock()
+		k.serve(t, namespace+"/"+name, mcpv1alpha1.AdapterAdminPort, handler)
 	}
+}
+
+// serve has a port of a pod lead to a handler.
+func (k *kubelet) serve(t *testing.T, pod string, port int, handler http.Handler) {
+	t.Helper()
+	backend := httptest.NewServer(handler)
+	t.Cleanup(backend.Close)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[pod+":"+strconv.Itoa(port)] = backend.Listener.Addr()
 }
 
 func remove(t *testing.T, object client.Object) {
@@ -116,11 +122,11 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 // forward carries a connection.
 func (k *kubelet) forward(ctx context.Context, pod string, data, problems httpstream.Stream) {
 	defer func() { _, _ = data.Close(), problems.Close() }()
-	k.mu.Lock()
-	address := k.pods[pod]
-	k.mu.Unlock()
 	port := data.Headers().Get(corev1.PortHeader)
-	if address == nil || port != strconv.Itoa(mcpv1alpha1.AdapterAdminPort) {
+	k.mu.Lock()
+	address := k.pods[pod+":"+port]
+	k.mu.Unlock()
+	if address == nil {
 		_, _ = fmt.Fprintf(problems, "dial tcp4 127.0.0.1:%s: connect: connection refused", port)
 		return
 	}

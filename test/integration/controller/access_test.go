@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+// accessText is the access document in the server's ConfigMap; empty if there is none.
+func accessText(t *testing.T, server client.Object) string {
+	t.Helper()
+	config := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: server.GetNamespace(), Name: server.GetName() + "-adapter"}
+	if err := shared.client.Get(t.Context(), name, config); err != nil {
+		return ""
+	}
+	return config.Data[adapterapi.AccessFile]
+}
+
+// accessOf is the access document, if it has the signature of the server's key; zero if not.
+func accessOf(t *testing.T, server client.Object) adapterapi.Access {
+	t.Helper()
+	secret := &corev1.Secret{}
+	name := types.NamespacedName{Namespace: server.GetNamespace(), Name: server.GetName() + "-keys"}
+	if err := shared.client.Get(t.Context(), name, secret); err != nil {
+		return adapterapi.Access{}
+	}
+	ring, err := adapterapi.ParseKeyring(string(secret.Data[adapterapi.KeysCurrent]), string(secret.Data[adapterapi.KeysAccepted]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := ring.OpenAccess([]byte(accessText(t, server)))
+	if err != nil {
+		return adapterapi.Access{}
+	}
+	return access
+}
+
+// accessFor lets a group call every tool.
+func accessFor(group string) *mcpv1alpha1.Access {
+	return &mcpv1alpha1.Access{Rules: []mcpv1alpha1.AccessRule{{
+		Subjects: []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindGroup, Name: group}}, Tools: []mcpv1alpha1.NamePattern{"*"},
+	}}}
+}
+
+// Who may call what changes without a restart, and nothing else changes the document: neither the spec, nor
+// another manager, nor people.
+func TestAccessChangesWithoutRestart(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	old := startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "absent")
+	pods, template := podNames(t, namespace), templateOf(t, server)
+	first, text := accessOf(t, server), accessText(t, server)
+	g.Expect(first).To(And(HaveField("Mode", adapterapi.AccessNone), HaveField("Server", adapterapi.AccessServer{Namespace: namespace, Name: "echo"})))
+
+	config := &corev1.ConfigMap{}
+	g.Expect(shared.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "echo-adapter"}, config)).To(Succeed())
+	change(t, config, func(c *corev1.ConfigMap) { c.Data[adapterapi.AccessFile] = "{}" })
+	g.Eventually(accessText).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(text))
+	change(t, config, func(c *corev1.ConfigMap) { delete(c.Data, adapterapi.AccessFile) })
+	g.Eventually(accessText).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(text))
+	g.Expect(shared.client.Delete(t.Context(), config)).To(Succeed())
+	g.Eventually(accessText).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(text))
+
+	old.stop()
+	startOperator(t, namespace, nil)
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Verbosity = new(int32(1)) })
+	g.Eventually(func() int { return settingsOf(t, server).Verbosity }).WithTimeout(hang.Guard).Should(Equal(1))
+	g.Expect(accessText(t, server)).To(Equal(text))
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.Access = &mcpv1alpha1.Access{Hidden: []mcpv1alpha1.NamePattern{"admin_*"}}
+		s.Spec.Audit = &mcpv1alpha1.Audit{Level: mcpv1alpha1.AuditLevelMetadata}
+	})
+	g.Eventually(accessOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(And(
+		HaveField("Generation", BeNumerically(">", first.Generation)), HaveField("Hidden", ConsistOf("admin_*")), HaveField("Audit.Level", adapterapi.AuditMetadata)))
+	g.Eventually(says).WithArguments(t, server, "AccessEnforced").WithTimeout(hang.Guard).ShouldNot(Equal("absent"))
+	g.Eventually(func() string { return status(t, server).Access.Digest }).WithTimeout(hang.Guard).Should(Equal(adapterapi.SettingsDigest([]byte(accessText(t, server)))))
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.Auth = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}
+		s.Spec.Access = &mcpv1alpha1.Access{Rules: []mcpv1alpha1.AccessRule{{
+			Subjects: []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindServiceAccount, Namespace: "agents", Name: "triage"}}, Tools: []mcpv1alpha1.NamePattern{"*"},
+		}}}
+	})
+	g.Eventually(accessOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(And(
+		HaveField("Mode", adapterapi.AccessRequired), HaveField("Resources", ConsistOf("http://echo."+namespace+".svc/mcp")),
+		HaveField("Issuers", ConsistOf(And(HaveField("Name", adapterapi.KubernetesIssuer), HaveField("Keys", Not(BeEmpty())))))))
+	g.Eventually(func() []mcpv1alpha1.IssuerStatus { return status(t, server).Access.Issuers }).WithTimeout(hang.Guard).Should(
+		ConsistOf(And(HaveField("Name", adapterapi.KubernetesIssuer), HaveField("Keys", BeNumerically(">", 0)))))
+	eventually(t, server, "Accepted", "True Accepted")
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Auth, s.Spec.Access, s.Spec.Audit = nil, nil, nil })
+	g.Eventually(accessOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(HaveField("Mode", adapterapi.AccessNone))
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "absent", "Reconciling", "absent")
+	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
+	g.Expect(templateOf(t, server)).To(Equal(template))
+}
+
+// A server that is refused for another reason enforces what its spec says all the same. The certificates of
+// an issuer are a reference as others are, and none for which pods are replaced.
+func TestAccessOfRefusedServer(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace, server := readyServer(t)
+	pods := podNames(t, namespace)
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		s.Spec.Auth = &mcpv1alpha1.Auth{Issuers: []mcpv1alpha1.Issuer{{
+			Name: "corp", URL: "https://corp.invalid", CABundle: &mcpv1alpha1.ConfigMapKey{Name: "corp-ca", Key: "ca.crt"},
+		}}}
+		s.Spec.Access = accessFor("corp:sre")
+	})
+	eventually(t, server, "Accepted", "False ReferenceNotFound")
+	g.Eventually(accessOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(And(
+		HaveField("Mode", adapterapi.AccessRequired), HaveField("Issuers", ConsistOf(And(HaveField("Name", "corp"), HaveField("Keys", BeEmpty()))))))
+
+	create(t, &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "corp-ca"), Data: map[string]string{"ca.crt": "none"}})
+	eventually(t, server, "Accepted", "False IssuerUnavailable")
+	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
+}
