@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func (e *environment) call() *cobra.Command {
 	}
 	command.Flags().StringVar(&file, "json", "", "`file` with the arguments, as one JSON object; - is standard input")
 	e.outputFlag(command, "json or yaml")
-	return command
+	return e.calling(command)
 }
 
 // atLeast is a rule for arguments.
@@ -69,7 +68,7 @@ func (e *environment) callTool(ctx context.Context, name, tool string, words []s
 		return err
 	}
 	defer session.end()
-	session.status.Store(0) // of what was refused before
+	session.refusal.Store(nil) // of what was refused before
 	params := &mcp.CallToolParams{Name: tool, Arguments: values}
 	params.SetProgressToken("kubectl-mcp")
 	result, err := session.CallTool(ctx, params)
@@ -92,7 +91,7 @@ func named(server *mcpv1alpha1.MCPServer) string { return "-n " + server.Namespa
 // a code for it.
 func (c *conversation) failed(err error, server *mcpv1alpha1.MCPServer, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
-	if status := c.status.Load(); isAnswer(err) && status != http.StatusUnauthorized && status != http.StatusForbidden {
+	if isAnswer(err) && !c.refusal.Load().isAboutCaller() {
 		return &failure{exitTool, wrapped, "See what the server offers: kubectl mcp tools " + named(server) +
 			". It may offer some of that only to clients that it can ask something, as by sampling, roots or elicitation on a terminal."}
 	}

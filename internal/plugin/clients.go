@@ -12,14 +12,14 @@ import (
 	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/bearer"
 )
 
 // printClient prints how a client on this machine reaches a server.
-func (e *environment) printClient(name, server string, port int) error {
-	namespace, err := e.namespace()
-	if err != nil {
-		return err
-	}
+func (e *environment) printClient(name string, of *mcpv1alpha1.MCPServer, port int) error {
+	namespace, server := of.Namespace, of.Name
 	at := fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
 	if port == 0 {
 		return fail(exitUnexpected, "Name the port that kubectl mcp connect is to use.", "--print needs a port that stays")
@@ -34,8 +34,11 @@ func (e *environment) printClient(name, server string, port int) error {
 	}
 	clients := map[string]func() (string, error){
 		"claude-code": func() (string, error) {
-			return fmt.Sprintf("claude mcp add %s -- %s\n", shellWords([]string{server}), shellWords(append([]string{program}, start...))) +
-				fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, shellWords([]string{server}), port, shellWords([]string{server}), at), nil
+			added := fmt.Sprintf("claude mcp add %s -- %s\n", shellWords([]string{server}), shellWords(append([]string{program}, start...)))
+			if wantsToken(of) || e.account != "" {
+				return added, nil // not every system keeps a port of the machine private at an address that stays
+			}
+			return added + fmt.Sprintf("# or, while %s connect -n %s %s --port %d runs:\nclaude mcp add --transport http %s %s\n", e.called(), namespace, shellWords([]string{server}), port, shellWords([]string{server}), at), nil
 		},
 		"claude-desktop": func() (string, error) {
 			return e.configuration("claude_desktop_config.json", "mcpServers", server, map[string]any{"command": program, "args": start})
@@ -55,6 +58,9 @@ func (e *environment) printClient(name, server string, port int) error {
 	if err != nil {
 		return err
 	}
+	if wantsToken(of) && e.account == "" {
+		_, _ = fmt.Fprintf(e.ErrOut, "The server wants a token. Use --%s here, or have the client set %s.\n", accountFlag, bearer.Variable)
+	}
 	_, err = fmt.Fprint(e.Out, out)
 	return err
 }
@@ -67,6 +73,9 @@ func (e *environment) startOf(context, namespace, server string) (program string
 		return "", nil, fmt.Errorf("find the program: %w", err)
 	}
 	args = []string{"connect", "--context", context, "-n", namespace, server, "--stdio"}
+	if e.account != "" {
+		args = append(args, "--"+accountFlag, e.account)
+	}
 	config := *e.flags.KubeConfig
 	if config == "" {
 		config = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)

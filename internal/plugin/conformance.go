@@ -53,7 +53,7 @@ func (e *environment) conformance() *cobra.Command {
 	command.Flags().StringVar(&options.log, "log", "", "`file` to write the whole output of the suite to, which must not exist")
 	command.Flags().BoolVarP(&options.verbose, "verbose", "v", false, "show the whole output of the suite, on standard error")
 	e.outputFlag(command, "json or yaml")
-	return command
+	return e.calling(command)
 }
 
 // checkConformance refuses what cannot run, before anything does.
@@ -76,11 +76,14 @@ func (e *environment) testConformance(ctx context.Context, name string, options 
 		return err
 	}
 	defer line.close()
+	if err := needToken(line.server, line.tokens); err != nil {
+		return err
+	}
 	if serves := line.server.Status.ProtocolVersions; options.revision != "" && len(serves) > 0 && !slices.Contains(serves, options.revision) {
 		return fail(exitUnexpected, "Leave out --requirements, or name one that it serves.", "MCPServer %s serves %s, and not %s", name, strings.Join(serves, ", "), options.revision)
 	}
 	sessions := &openSessions{RoundTripper: line.transport()}
-	local, err := listen(ctx, sessions, 0)
+	local, err := listen(ctx, sessions, 0, line.tokens != nil)
 	if err != nil {
 		return err
 	}

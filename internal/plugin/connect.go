@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/netip"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/bearer"
 	"github.com/slipway-mcp/slipway/internal/plugin/bridge"
 	"github.com/slipway-mcp/slipway/internal/plugin/link"
 	"github.com/slipway-mcp/slipway/internal/text"
@@ -39,10 +36,11 @@ func (e *environment) connect() *cobra.Command {
 		Args:    exactlyOne("name a server, as in kubectl mcp connect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if forClient != "" {
-				if _, _, err := e.server(command.Context(), args[0]); err != nil {
+				_, server, err := e.server(command.Context(), args[0])
+				if err != nil {
 					return err // rather now than in the client
 				}
-				return e.printClient(forClient, args[0], port)
+				return e.printClient(forClient, server, port)
 			}
 			return e.serveLocally(command.Context(), args[0], port, stdio)
 		},
@@ -50,7 +48,7 @@ func (e *environment) connect() *cobra.Command {
 	command.Flags().IntVar(&port, "port", mcpv1alpha1.AdapterPort, "port of this machine; 0 picks a free one")
 	command.Flags().BoolVar(&stdio, "stdio", false, "speak on standard input and output instead")
 	command.Flags().StringVar(&forClient, "print", "", "print how to configure a `client` and end: claude-code, claude-desktop, cursor or vscode")
-	return command
+	return e.calling(command)
 }
 
 // serveLocally serves a server until ctx ends.
@@ -61,96 +59,30 @@ func (e *environment) serveLocally(ctx context.Context, name string, port int, s
 	}
 	defer line.close()
 	if stdio {
+		if err := needToken(line.server, line.tokens); err != nil {
+			return err // a client on standard input has no token of its own
+		}
 		b := &bridge.Bridge{Client: &http.Client{Transport: line.transport()}, Endpoint: endpoint}
 		return b.Run(ctx, e.In, e.Out)
 	}
-	local, err := listen(ctx, line.transport(), port)
+	local, err := listen(ctx, line.transport(), port, line.tokens != nil)
 	if err != nil {
 		return err
 	}
 	defer local.close()
-	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at %s until you press Ctrl+C.\n", name, local.url)
+	line.announce(local)
 	return local.wait(ctx)
 }
 
-// loopback is a port of this machine that leads to a server.
-type loopback struct {
-	url    string
-	server *http.Server
-	ended  chan error // has room for why it serves no more
-}
-
-// listen serves what a transport leads to at a port of this machine; 0 is a free one.
-func listen(ctx context.Context, transport http.RoundTripper, port int) (*loopback, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return nil, fail(exitUnexpected, "Choose another port: --port 0 picks a free one.", "listen: %w", err)
+// announce says where a server is, and what its clients need.
+func (l *lifeline) announce(local *loopback) {
+	_, _ = fmt.Fprintf(l.ErrOut, "Serving MCPServer %s at %s until you press Ctrl+C.\n", l.server.Name, local.url)
+	switch {
+	case l.tokens != nil:
+		_, _ = fmt.Fprintf(l.ErrOut, "Requests get the token of %s, in place of any that a client sends.\n", l.tokens)
+	case wantsToken(l.server):
+		_, _ = fmt.Fprintf(l.ErrOut, "The server wants a token, so clients must send one with every request, unless you stop and:\n%s\n", text.Block(howToGetToken(l.server), errorBytes))
 	}
-	local := &loopback{
-		url:    "http://" + listener.Addr().String() + "/mcp",
-		server: &http.Server{Handler: guard(proxy(transport)), ReadHeaderTimeout: time.Minute},
-		ended:  make(chan error, 1),
-	}
-	go func() { local.ended <- local.server.Serve(listener) }()
-	return local, nil
-}
-
-// wait returns when ctx ends, or when the port serves no more.
-func (l *loopback) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-l.ended:
-		return fmt.Errorf("serve: %w", err)
-	}
-}
-
-func (l *loopback) close() { _ = l.server.Close() }
-
-// proxy passes every request on to the server.
-func proxy(transport http.RoundTripper) http.Handler {
-	target := &url.URL{Scheme: "http", Host: "127.0.0.1"}
-	return &httputil.ReverseProxy{
-		Rewrite: func(request *httputil.ProxyRequest) {
-			request.SetURL(target)
-			request.Out.Host = target.Host
-		},
-		Transport: transport, FlushInterval: -1, // events are passed on as they come
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, text.Line("kubectl mcp: "+err.Error(), errorBytes), http.StatusBadGateway)
-		},
-	}
-}
-
-// guard refuses requests for other hosts: a page in a browser could otherwise reach the server by a name
-// that leads to this machine.
-func guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		host, _, err := net.SplitHostPort(request.Host)
-		if err != nil {
-			host = request.Host
-		}
-		address, err := netip.ParseAddr(host)
-		if host != "localhost" && (err != nil || !address.IsLoopback()) {
-			http.Error(w, "kubectl mcp serves localhost only", http.StatusForbidden)
-			return
-		}
-		if origin := request.Header.Get("Origin"); origin != "" && !isLocal(origin) {
-			http.Error(w, "kubectl mcp serves no pages of other hosts", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, request)
-	})
-}
-
-// isLocal says whether a page comes from this machine, as that of an inspector does.
-func isLocal(origin string) bool {
-	parsed, err := url.Parse(origin)
-	if err != nil {
-		return false
-	}
-	address, err := netip.ParseAddr(parsed.Hostname())
-	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
 // lifeline is a connection to a pod of a server. When the pod goes, the next request finds another.
@@ -164,6 +96,8 @@ type lifeline struct {
 	current *link.Pod
 	to      *corev1.Pod // that current leads to
 	past    []*link.Pod
+
+	tokens bearer.Source // nil if requests get none
 }
 
 // lifeline opens one. A server that is not there is told at once.
@@ -177,12 +111,17 @@ func (e *environment) lifeline(ctx context.Context, name string) (*lifeline, err
 		return nil, err
 	}
 	l := &lifeline{environment: e, api: api, config: config, server: server, turn: make(chan struct{}, 1)}
+	if l.tokens, err = e.tokens(ctx, api, server); err != nil {
+		return nil, err
+	}
 	l.current, l.to, err = e.openPod(ctx, api, config, server)
 	return l, err
 }
 
 // transport is for requests to the server.
-func (l *lifeline) transport() *http.Transport { return &http.Transport{DialContext: l.dial} }
+func (l *lifeline) transport() http.RoundTripper {
+	return withTokens(&http.Transport{DialContext: l.dial}, l.tokens)
+}
 
 // patience is how long a request waits for a pod, as long as a rollout takes that needs no pull.
 const patience = 30 * time.Second

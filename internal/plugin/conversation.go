@@ -1,8 +1,11 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 
@@ -10,19 +13,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/plugin/bearer"
 	"github.com/slipway-mcp/slipway/internal/plugin/link"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/version"
 )
 
 // conversation is an MCP session with a server, through the API server.
 type conversation struct {
 	*mcp.ClientSession
-	pod    *link.Pod
-	status atomic.Int64 // of the last answer that refused a request
+	pod     *link.Pod
+	tokens  bearer.Source           // nil if requests carry no token
+	refusal atomic.Pointer[refusal] // the last one; nil for none
 }
 
-// converse opens a session with a server, with the caller's own rights.
+// converse opens a session with a server, with the caller's own rights, and the token that the server wants.
 func (e *environment) converse(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer) (*conversation, error) {
+	tokens, err := e.tokens(ctx, api, server)
+	if err != nil {
+		return nil, err
+	}
+	return e.converseWith(ctx, api, server, tokens)
+}
+
+func (e *environment) converseWith(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer, tokens bearer.Source) (*conversation, error) {
 	config, err := e.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -31,9 +45,9 @@ func (e *environment) converse(ctx context.Context, api client.Client, server *m
 	if err != nil {
 		return nil, err
 	}
-	c := &conversation{pod: pod}
+	c := &conversation{pod: pod, tokens: tokens}
 	transport := pod.Client(mcpv1alpha1.AdapterPort)
-	transport.Transport = &watched{transport.Transport, &c.status}
+	transport.Transport = &watched{withTokens(transport.Transport, tokens), &c.refusal}
 	options := &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{}, // no roots
 		ProgressNotificationHandler: e.showProgress,
@@ -58,11 +72,12 @@ func (c *conversation) end() {
 
 // explain gives an error of the session its exit code.
 func (c *conversation) explain(err error, server *mcpv1alpha1.MCPServer) error {
-	switch c.status.Load() {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return &failure{exitCredentials, err, "The server wants credentials that kubectl mcp does not send."}
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return &failure{exitUnreachable, err, "A limit is reached. Try again later, or raise spec.session.maxPerPod or spec.replicas."}
+	refused := c.refusal.Load()
+	switch {
+	case refused.isAboutCaller():
+		return refused.explain(err, server, c.tokens)
+	case refused != nil && (refused.status == http.StatusServiceUnavailable || refused.status == http.StatusTooManyRequests):
+		return &failure{exitUnreachable, refused.inWords(err), "Try again later. If a limit is reached, raise spec.session.maxPerPod or spec.replicas."}
 	}
 	next := "See why: kubectl mcp doctor " + named(server)
 	if problem := problemOf(server); problem != "" {
@@ -71,17 +86,37 @@ func (c *conversation) explain(err error, server *mcpv1alpha1.MCPServer) error {
 	return &failure{exitUnreachable, err, next}
 }
 
-// watched notes the status of answers that refuse a request.
+// watched notes answers that refuse a request.
 type watched struct {
 	http.RoundTripper
-	status *atomic.Int64
+	refusal *atomic.Pointer[refusal]
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *watched) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.RoundTripper.RoundTrip(request)
 	if err == nil && response.StatusCode >= http.StatusBadRequest {
-		w.status.Store(int64(response.StatusCode))
+		w.refusal.Store(refusalOf(response))
 	}
 	return response, err
+}
+
+// refusalOf reads an answer that refuses a request, and leaves it as it is.
+func refusalOf(response *http.Response) *refusal {
+	const mostBytes = 64 << 10
+	content, err := io.ReadAll(io.LimitReader(response.Body, mostBytes))
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(content), response.Body), response.Body}
+	found := &refusal{status: response.StatusCode, challenge: response.Header.Get("WWW-Authenticate")}
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err == nil && json.Unmarshal(content, &answer) == nil {
+		found.words = text.Line(answer.Error.Message, errorBytes)
+	}
+	return found
 }

@@ -47,7 +47,7 @@ func (e *environment) doctor() *cobra.Command {
 	e.outputFlag(command, "json or yaml")
 	command.Flags().BoolVarP(&e.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
 	command.Flags().BoolVar(&deep, "deep", false, "open a session with each server, and list its tools")
-	return command
+	return e.calling(command)
 }
 
 // examine looks at everything.
@@ -159,10 +159,14 @@ func (e *environment) lookDeep(ctx context.Context, api client.Client, server *m
 	about := server.Namespace + "/" + server.Name
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	session, err := e.converse(ctx, api, server)
+	session, err := e.converseDeep(ctx, api, server)
 	if err != nil {
 		failed := explain(err)
-		return doctor.Finding{Level: doctor.Fail, About: about, Text: failed.Error(), Fix: failed.next}
+		level := doctor.Fail
+		if isRefused(err) {
+			level = doctor.Warn // the server works, for others
+		}
+		return doctor.Finding{Level: level, About: about, Text: failed.Error(), Fix: failed.next}
 	}
 	defer session.end()
 	tools, err := countTools(ctx, session.ListTools)
@@ -170,10 +174,29 @@ func (e *environment) lookDeep(ctx context.Context, api client.Client, server *m
 		return doctor.Finding{Level: doctor.Fail, About: about, Text: "list tools: " + err.Error()}
 	}
 	found := doctor.Finding{Level: doctor.OK, About: about, Text: fmt.Sprintf("a session was opened, and lists %d tools", tools)}
-	if catalog := server.Status.Catalog; catalog != nil && int(catalog.Counts.Tools) > tools {
+	switch catalog := server.Status.Catalog; {
+	case catalog == nil || int(catalog.Counts.Tools) <= tools:
+	case session.tokens != nil:
+		found.Text += fmt.Sprintf(" to %s; the catalog has %d", session.tokens, catalog.Counts.Tools)
+	default:
 		found.Text += fmt.Sprintf("; the catalog has %d, because the server offers some only to clients that it can ask something, as by sampling", catalog.Counts.Tools)
 	}
 	return found
+}
+
+// converseDeep opens a session with one of several servers, of which some want a token.
+func (e *environment) converseDeep(ctx context.Context, api client.Client, server *mcpv1alpha1.MCPServer) (*conversation, error) {
+	if server.Spec.Auth == nil {
+		return e.converseWith(ctx, api, server, nil)
+	}
+	tokens, err := e.tokens(ctx, api, server)
+	if err == nil {
+		err = needToken(server, tokens)
+	}
+	if err != nil {
+		return nil, &refusedError{err}
+	}
+	return e.converseWith(ctx, api, server, tokens)
 }
 
 // maxPages bounds how many pages of a list a server is asked for.

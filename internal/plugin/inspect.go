@@ -46,7 +46,7 @@ func (e *environment) inspect() *cobra.Command {
 	command.Flags().IntVar(&options.port, "port", 0, "port of this machine for the server; 0 picks a free one")
 	command.Flags().BoolVar(&options.commandLine, "cli", false, "run the Inspector without its page, with the arguments behind --; none are --method tools/list")
 	command.Flags().BoolVar(&options.opens, "open", false, "open the link in your browser")
-	return command
+	return e.calling(command)
 }
 
 // inspectInBrowser serves a server and an Inspector until ctx ends.
@@ -58,12 +58,12 @@ func (e *environment) inspectInBrowser(ctx context.Context, name string, options
 	defer line.close()
 	sessions := &openSessions{RoundTripper: line.transport()}
 	defer sessions.end(ctx)
-	local, err := listen(ctx, sessions, options.port)
+	local, err := listen(ctx, sessions, options.port, line.tokens != nil)
 	if err != nil {
 		return err
 	}
 	defer local.close()
-	_, _ = fmt.Fprintf(e.ErrOut, "Serving MCPServer %s at %s until you press Ctrl+C.\n", name, local.url)
+	line.announce(local)
 	if err := node.Check(ctx, inspector.Package); err != nil {
 		return e.inspectElsewhere(ctx, local, err)
 	}
@@ -128,7 +128,7 @@ func (e *environment) inspectByArguments(ctx context.Context, name string, port 
 	defer line.close()
 	sessions := &openSessions{RoundTripper: line.transport()}
 	defer sessions.end(ctx) // the Inspector leaves its own open
-	local, err := listen(ctx, sessions, port)
+	local, err := listen(ctx, sessions, port, line.tokens != nil)
 	if err != nil {
 		return err
 	}

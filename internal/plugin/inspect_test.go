@@ -36,7 +36,7 @@ func TestInspectElsewhere(t *testing.T) {
 	e.Out = in
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	local, err := listen(ctx, toServer{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}, 0)
+	local, err := listen(ctx, toServer{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}

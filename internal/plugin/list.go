@@ -60,7 +60,7 @@ func (e *environment) nothingIn(namespace string) string {
 func (e *environment) printServers(servers *mcpv1alpha1.MCPServerList, now time.Time) error {
 	header := []string{"NAME", "READY", "FROM", "TOOLS", "SESSIONS", "REVISIONS", "AGE"}
 	if e.output == outputWide {
-		header = append(header, "REPLICAS", "TRANSPORT", "ADAPTER", "URL")
+		header = append(header, "REPLICAS", "TRANSPORT", "AUTH", "ADAPTER", "URL")
 	}
 	if e.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -73,7 +73,7 @@ func (e *environment) printServers(servers *mcpv1alpha1.MCPServerList, now time.
 			revisionsOf(server), age(server.CreationTimestamp, now),
 		}
 		if e.output == outputWide {
-			cells = append(cells, fmt.Sprintf("%d/%d", server.Status.ReadyReplicas, server.Status.Replicas), string(server.Spec.Transport.Type), adapterOf(server), urlOf(server))
+			cells = append(cells, fmt.Sprintf("%d/%d", server.Status.ReadyReplicas, server.Status.Replicas), string(server.Spec.Transport.Type), authOf(server), adapterOf(server), urlOf(server))
 		}
 		if e.allNamespaces {
 			cells = append([]string{server.Namespace}, cells...)
@@ -162,6 +162,19 @@ func revisionsOf(server *mcpv1alpha1.MCPServer) string {
 	default:
 		return all[len(all)-1] + " … " + all[0]
 	}
+}
+
+// authOf says who checks the tokens of callers, and whether that is in effect.
+func authOf(server *mcpv1alpha1.MCPServer) string {
+	if server.Spec.Auth == nil {
+		return "-"
+	}
+	mode := string(cmp.Or(server.Spec.Auth.Mode, mcpv1alpha1.AuthModeRequired))
+	isStopped := meta.FindStatusCondition(server.Status.Conditions, mcpv1alpha1.ConditionReady) == nil
+	if isStopped || meta.IsStatusConditionTrue(server.Status.Conditions, mcpv1alpha1.ConditionAccessEnforced) {
+		return mode
+	}
+	return mode + " (not enforced)"
 }
 
 func adapterOf(server *mcpv1alpha1.MCPServer) string {

@@ -59,6 +59,7 @@ type environment struct {
 	flags         *genericclioptions.ConfigFlags
 	output        string
 	allNamespaces bool
+	account       string // ServiceAccount to call servers as, as the user names it
 }
 
 func (e *environment) root() *cobra.Command {

@@ -40,7 +40,7 @@ func (e *environment) read() *cobra.Command {
 		},
 	}
 	e.outputFlag(command, "json, yaml or name")
-	return command
+	return e.calling(command)
 }
 
 func (e *environment) prompt() *cobra.Command {
@@ -82,7 +82,7 @@ func (e *environment) prompt() *cobra.Command {
 		},
 	}
 	e.outputFlag(command, "json, yaml or name")
-	return command
+	return e.calling(command)
 }
 
 // ask has one exchange with a server.

@@ -48,6 +48,7 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 	if len(server.Status.Conditions) > 0 && server.Generation != server.Status.ObservedGeneration {
 		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
 	}
+	access(server, add)
 	workload(server, add)
 	if tools := longTools(server); len(tools) > 0 {
 		add(Warn, fmt.Sprintf("the names of %d tools have more than %d characters, so some clients cannot use them: %s", len(tools), longName, strings.Join(tools, ", ")),
@@ -55,6 +56,9 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 	}
 	if len(all) == 0 {
 		add(OK, summary(server), "")
+	}
+	if words := required(server); words != "" {
+		add(OK, words, "")
 	}
 	return all
 }
@@ -136,8 +140,8 @@ func workload(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 	if spec.Replicas != nil && *spec.Replicas > 1 {
 		add(Warn, fmt.Sprintf("it has %d replicas, and sessions are not shared between them", *spec.Replicas), "Clients behind one address, as behind an ingress, all reach one pod.")
 	}
-	if kind := spec.Service.Type; kind == corev1.ServiceTypeLoadBalancer || kind == corev1.ServiceTypeNodePort {
-		add(Warn, "its Service is of type "+string(kind)+", and no client is authenticated", "Put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.")
+	if kind := spec.Service.Type; spec.Auth == nil && (kind == corev1.ServiceTypeLoadBalancer || kind == corev1.ServiceTypeNodePort) {
+		add(Warn, "its Service is of type "+string(kind)+", and no client is authenticated", "Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.")
 	}
 }
 

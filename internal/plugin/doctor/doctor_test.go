@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,14 @@ func healthy() *mcpv1alpha1.MCPServer {
 		Template: &mcpv1alpha1.TemplateStatus{AdapterVersion: "v0.1.0"},
 	}
 	return server
+}
+
+const needsToken = "auth.mode is Required: who has no valid token for this server gets 401, and who may not do something by spec.access gets 403"
+
+// protect gives a server auth.
+func protect(server *mcpv1alpha1.MCPServer, status metav1.ConditionStatus, reason string) {
+	server.Spec.Auth = &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeRequired, Kubernetes: &mcpv1alpha1.KubernetesAuth{}}
+	server.Status.Conditions = append(server.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionAccessEnforced, Status: status, Reason: reason})
 }
 
 func TestServer(t *testing.T) {
@@ -83,8 +92,50 @@ func TestServer(t *testing.T) {
 		}, []string{
 			"warn the operator would render the pods differently now; they have adapter v0.1.0 | Replace them when it suits you: kubectl mcp refresh -n support tickets",
 			"warn it has 2 replicas, and sessions are not shared between them | Clients behind one address, as behind an ingress, all reach one pod.",
-			"warn its Service is of type LoadBalancer, and no client is authenticated | Put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.",
+			"warn its Service is of type LoadBalancer, and no client is authenticated | Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.",
 		}},
+		"auth": {func(s *mcpv1alpha1.MCPServer) { protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced) }, []string{
+			"ok Ready, 14 tools, 1 of 1 pods", "ok " + needsToken + "; every pod enforces this",
+		}},
+		"auth, and open": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
+			s.Spec.Service.Type = corev1.ServiceTypeLoadBalancer
+		}, []string{"ok Ready, 14 tools, 1 of 1 pods", "ok " + needsToken + "; every pod enforces this"}},
+		"auth of the server": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
+			s.Spec.Auth = &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}
+		}, []string{"ok Ready, 14 tools, 1 of 1 pods", "ok auth.mode is Server: the server checks tokens itself, and each 401 or 403 is its own"}},
+		"auth that is not everywhere yet": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionUnknown, mcpv1alpha1.ReasonAccessPending)
+		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, see Verified, whose message says why a pod cannot be asked.", "ok " + needsToken}},
+		"auth that is not enforced, and Ready says so": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
+			s.Status.Conditions[0] = metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonAccessNotEnforced}
+		}, []string{"fail AccessNotEnforced | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
+		"auth that is not enforced": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
+		}, []string{"fail not every pod enforces spec.auth and spec.access: AccessNotEnforced | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
+		"auth that the operator does not know": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Auth = &mcpv1alpha1.Auth{} }, []string{
+			"fail the operator does not say that the pods enforce spec.auth | If it stays so, the operator is older than spec.auth: upgrade it.", "ok " + needsToken,
+		}},
+		"auth of a stopped server": {func(s *mcpv1alpha1.MCPServer) {
+			s.Spec.Auth = &mcpv1alpha1.Auth{}
+			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonSuspended})
+		}, []string{"ok is stopped, as its spec says; to start it, run: kubectl mcp resume -n support tickets"}},
+		"an issuer without keys, and short tokens": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
+			s.Spec.Auth.Kubernetes = &mcpv1alpha1.KubernetesAuth{MaxLifetime: &metav1.Duration{Duration: 5 * time.Minute}}
+			s.Status.Access = &mcpv1alpha1.AccessStatus{Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}, {Name: "kubernetes", Keys: 1}}}
+		}, []string{
+			"warn the operator has no keys of corp, so adapters answer 401 to their tokens | Check spec.auth.issuers, and that the operator can reach them.",
+			"warn spec.auth.kubernetes.maxLifetime is 5m0s, and no ServiceAccount token is valid for less than 10m0s, so all of them get 401 | Set it to 10m or more.",
+			"ok " + needsToken + "; every pod enforces this",
+		}},
+		"an issuer without keys, and Stalled says so": {func(s *mcpv1alpha1.MCPServer) {
+			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
+			s.Status.Access = &mcpv1alpha1.AccessStatus{Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}}}
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonIssuerUnavailable, Message: "corp: refused"})
+		}, []string{"warn IssuerUnavailable: corp: refused | Check the url and caBundle in spec.auth.issuers, and that the operator can reach the issuer.", "ok " + needsToken + "; every pod enforces this"}},
 		"a long name": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Catalog.Tools = append(s.Status.Catalog.Tools, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("x", 35)}, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("y", 34)})
 		}, []string{"warn the names of 1 tools have more than 34 characters, so some clients cannot use them: " + strings.Repeat("x", 35) + " | Give them shorter names in the server."}},

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/plugin/bearer"
 )
 
 // grace is how long a program that is told to end has to do so.
@@ -113,7 +115,7 @@ func Start(ctx context.Context, of Package, settings []string, streams Streams, 
 	line := slices.Concat(runner(npx), []string{"-y", "--workspaces=false", of.String()}, args)
 	command := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // the package is pinned; see runner for who reads the arguments
 	command.Dir = directory
-	command.Env = environment(os.Environ(), settings)
+	command.Env = environment(os.Environ(), append(slices.Clone(settings), bearer.Variable)) // the token is not for programs of others
 	command.Stdout, command.Stderr = streams.Out, streams.ErrOut
 	command.WaitDelay = grace
 	group(command)

@@ -1,0 +1,3 @@
+// Package peer finds out whether a connection within this machine comes from a process of the user who runs
+// this one.
+package peer
