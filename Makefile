@@ -125,8 +125,8 @@ test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end t
 	  go test -count=1 -v -tags e2e -timeout 40m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: conformance
-conformance: ## Run the official suite, a server from npm and clients of every revision against the adapter (needs npm).
-	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/...
+conformance: ## Run the official suite, a server from npm, clients of every revision and their logins against the adapter (needs npm).
+	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/... ./test/flows/...
 
 # A count, not a duration: with a duration, Go before 1.27 reports its own deadline as a failure on a busy machine (golang/go#75804).
 FUZZ_RUNS ?= 15000x
@@ -160,6 +160,8 @@ fmt: ## Format the Go code.
 lint: ## Look for mistakes in the Go code.
 	$(TOOL) golangci-lint run
 	cd hack/kube && go tool -modfile=../tools/go.mod golangci-lint run --config ../../.golangci.yml --fast-only # types would take it through all of Kubernetes
+	cd test/idp && go tool -modfile=../../hack/tools/go.mod golangci-lint run --config ../../.golangci.yml --fast-only # or of dex
+	cd test/idp && CGO_ENABLED=0 go vet . # with the compiled packages that test/dex builds it of
 
 .PHONY: tidy
 tidy: ## Bring every go.mod in line with the imports.
@@ -167,6 +169,7 @@ tidy: ## Bring every go.mod in line with the imports.
 	cd hack/tools && go mod tidy
 	cd hack/kube && go mod tidy
 	cd internal/rpc/testdata/segmentio && go mod tidy
+	cd test/idp && go mod tidy
 
 .PHONY: verify
 verify: generate fmt tidy lint crd-compat ## Check generated files, formatting, modules, lint and the API; fails on a dirty tree.

@@ -23,32 +23,43 @@ func TestRequired(t *testing.T) {
 	}
 	url := adapter.Serve(t, tool(t, "everything-server"))
 	// Twice, so that each era has been there before the other.
-	for _, run := range []struct {
-		revision  string
-		scenarios int
-		extra     []string // that are not required, and pass all the same
-	}{
-		{"2025-11-25", 30, nil},
-		{"2026-07-28", 37, []string{"http-header-validation", "http-custom-header-server-validation"}},
-		{"2025-11-25", 30, nil},
-	} {
-		t.Run(run.revision, func(t *testing.T) {
-			report, err := suite.Run(t.Context(), url, run.revision)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(report.Failed) != 0 || len(report.Passed) != run.scenarios {
-				t.Errorf("%d scenarios passed and %q failed, want %d and none; the suite says:\n%s",
-					len(report.Passed), report.Failed, run.scenarios, report.Text)
-			}
-			for _, name := range run.extra {
-				if !slices.Contains(report.Extra, name) {
-					t.Errorf("%s did not pass; the suite says:\n%s", name, report.Text)
-				}
-			}
-			t.Logf("%d scenarios passed, %d failed; not required, passed: %q", len(report.Passed), len(report.Failed), report.Extra)
-		})
+	for _, revision := range []string{legacy, modern, legacy} {
+		t.Run(revision, func(t *testing.T) { require(t, suite, url, revision) })
 	}
+}
+
+const (
+	legacy = "2025-11-25"
+	modern = "2026-07-28"
+)
+
+// required is what passes of each revision.
+var required = map[string]struct {
+	scenarios int
+	extra     []string // that are not required, and pass all the same
+}{
+	legacy: {scenarios: 30},
+	modern: {scenarios: 37, extra: []string{"http-header-validation", "http-custom-header-server-validation"}},
+}
+
+// require runs what a revision requires, all of which passes.
+func require(t *testing.T, suite Suite, url, revision string) {
+	t.Helper()
+	report, err := suite.Run(t.Context(), url, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := required[revision]
+	if len(report.Failed) != 0 || len(report.Passed) != want.scenarios {
+		t.Errorf("%d scenarios passed and %q failed, want %d and none; the suite says:\n%s",
+			len(report.Passed), report.Failed, want.scenarios, report.Text)
+	}
+	for _, name := range want.extra {
+		if !slices.Contains(report.Extra, name) {
+			t.Errorf("%s did not pass; the suite says:\n%s", name, report.Text)
+		}
+	}
+	t.Logf("%d scenarios passed, %d failed; not required, passed: %q", len(report.Passed), len(report.Failed), report.Extra)
 }
 
 // Servers of one era serve the clients of theirs as those of both do, and those of the
@@ -69,16 +80,16 @@ func TestOneEra(t *testing.T) {
 		passed   int
 		failed   []string
 	}{
-		"legacy, with sessions": {"legacy", "2025-11-25", 30, nil},
-		"modern, without":       {"modern", "2026-07-28", 37, nil},
+		"legacy, with sessions": {"legacy", legacy, 30, nil},
+		"modern, without":       {"modern", modern, 37, nil},
 		// The first wants a question by the name that the server has for it in its other
 		// era, and a server with sessions names none. In the second the server's own shim
 		// for older clients asks once only, and leaves the next question in its result.
-		"legacy, without sessions": {"legacy", "2026-07-28", 35, []string{"input-required-result-basic-elicitation", "input-required-result-multi-round"}},
+		"legacy, without sessions": {"legacy", modern, 35, []string{"input-required-result-basic-elicitation", "input-required-result-multi-round"}},
 		// Their tools ask the client by a request, and the server refuses to make one to
 		// a client without a session, which is what it takes ours for. Those that ask by
 		// their result are tested in test/eras.
-		"modern, with sessions": {"modern", "2025-11-25", 26, []string{"elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling"}},
+		"modern, with sessions": {"modern", legacy, 26, []string{"elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := adapter.ServeWith(t, []string{"--offer-roots", "--stateless-clients", "Translate"}, filter, run.era, tool(t, "everything-server"))
