@@ -29,7 +29,7 @@ type imageSet struct {
 func buildPrograms(ctx context.Context) *imageSet {
 	GinkgoHelper()
 	set := &imageSet{programs: GinkgoT().TempDir(), refs: map[string]string{}}
-	for _, program := range []string{"echo", "hostile", "era"} {
+	for _, program := range []string{"echo", "hostile", "era", "agent"} {
 		buildStatic(ctx, filepath.Join(set.programs, program), "./test/servers/"+program)
 	}
 	buildStatic(ctx, filepath.Join(set.programs, "everything-server"), "-modfile=hack/tools/go.mod",
@@ -44,7 +44,7 @@ func buildStatic(ctx context.Context, output string, args ...string) {
 }
 
 // servers is an image with the echo server as its command, and /hostile and
-// /everything-server beside it, and /era, which takes one of its eras away.
+// /everything-server beside it, /era, which takes one of its eras away, and /agent, a client.
 func (s *imageSet) servers(ctx context.Context) string {
 	GinkgoHelper()
 	return s.variant(ctx, "servers", func(*imagebuild.Spec) {})
@@ -55,7 +55,7 @@ func (s *imageSet) variant(ctx context.Context, name string, change func(*imageb
 	GinkgoHelper()
 	return s.image(ctx, name, func() imagebuild.Spec {
 		spec := imagebuild.Spec{Entrypoint: []string{"/echo"}}
-		for _, program := range []string{"echo", "hostile", "era", "everything-server"} {
+		for _, program := range []string{"echo", "hostile", "era", "agent", "everything-server"} {
 			spec.Files = append(spec.Files, imagebuild.File{Path: "/" + program, Source: filepath.Join(s.programs, program), Mode: 0o755})
 		}
 		change(&spec)
