@@ -122,6 +122,26 @@ func TestOddListsOfHTTPServers(t *testing.T) {
 	}
 }
 
+// A list that cannot be filtered does not mean that the server was away and has lost the session. So the status
+// 400 of a later answer does not end the session.
+func TestOddListsEndNoSession(t *testing.T) {
+	t.Parallel()
+	server := &scripted{sessionsOnly: true, odd: map[string]func(http.ResponseWriter, *http.Request, string){
+		"undecodable": oddLists["undecodable event"].answer, "refused": oddLists["status 400"].answer,
+	}}
+	g := newGuard(t, nil)
+	url := startScripted(t, g, server, config.StreamableHTTP)
+	s := &sessionSpeaker{guard: g, url: url, token: g.token("alice", nil), revision: "2025-11-25"}
+	if status := s.open(); status != 200 {
+		t.Fatalf("alice connects: %d", status)
+	}
+	listWith(g, s, "undecodable")
+	listWith(g, s, "refused")
+	if got := s.ask("tools/list", ""); got.status != 200 || !strings.Contains(got.message, `"echo"`) {
+		t.Errorf("alice lists: %d %s", got.status, got.message)
+	}
+}
+
 // isLegible reports whether an answer is a message, or events that all are messages or empty.
 func isLegible(text string) bool {
 	if json.Valid([]byte(text)) {

@@ -42,7 +42,9 @@ func (x *exchange) relayed(ctx context.Context, err error, whole bool) {
 	case errors.Is(cause, errTimeout):
 		x.timedOut(ctx)
 	case cause == nil:
-		x.proxy.noteOutage()
+		if !errors.Is(err, errUnfiltered) { // the server is there
+			x.proxy.noteOutage()
+		}
 		x.proxy.Metrics.Broken.Inc()
 	}
 	x.r.Record.Answered(edge.Broken)
