@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -133,10 +132,10 @@ func (r *Reconciler) issuerKeys(ctx context.Context, s *state) (map[string]workl
 		switch {
 		case len(known.Keys) > 0:
 			keys[source.Name] = workload.IssuerKeys{Issuer: known.Issuer, Keys: known.Keys}
-		case len(had.Keys) > 0 && (!asked || known.Err != "" && !known.Forbidden): // or else it has withdrawn all of them
+		case len(had.Keys) > 0 && (!asked || !known.Forbidden && !known.Withdrawn): // it does not answer
 			keys[source.Name] = had
 		case asked:
-			s.unavailable = append(s.unavailable, fmt.Sprintf("issuer %s: %s", source.Name, cmp.Or(known.Err, "it has no keys")))
+			s.unavailable = append(s.unavailable, fmt.Sprintf("issuer %s: %s", source.Name, known.Err))
 		default:
 			s.unasked = append(s.unasked, source.Name)
 		}

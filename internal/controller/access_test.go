@@ -242,8 +242,8 @@ func TestIssuers(t *testing.T) {
 		}, "issuer corp: not allowed", "", map[string]int{"kubernetes": 1, "corp": 0}},
 		"one has withdrawn its keys": {func(w *accessWorld) {
 			had(w)
-			w.answers.keys["corp"] = issuer.Keys{Issuer: "https://corp.example"}
-		}, "issuer corp: it has no keys", "", map[string]int{"kubernetes": 1, "corp": 0}},
+			w.answers.keys["corp"] = issuer.Keys{Issuer: "https://corp.example", Err: "it publishes no key", Withdrawn: true}
+		}, "issuer corp: it publishes no key", "", map[string]int{"kubernetes": 1, "corp": 0}},
 		"one is another now": {func(w *accessWorld) {
 			had(w)
 			w.server.Spec.Auth.Issuers[0].URL = "https://other.example"

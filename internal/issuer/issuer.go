@@ -42,12 +42,15 @@ type Keys struct {
 	// Forbidden is true if the manager's configuration does not allow the issuer. Then keys from before do
 	// not count either.
 	Forbidden bool
+	// Withdrawn is true if the issuer has answered, and publishes no key any more. Then keys from before do
+	// not count either.
+	Withdrawn bool
 	// Warnings are sentences about an issuer whose keys are known and which still makes trouble.
 	Warnings []string
 }
 
 func (k Keys) equal(other Keys) bool {
-	return k.Issuer == other.Issuer && k.Err == other.Err && slices.Equal(k.Warnings, other.Warnings) &&
+	return k.Issuer == other.Issuer && k.Err == other.Err && k.Withdrawn == other.Withdrawn && slices.Equal(k.Warnings, other.Warnings) &&
 		slices.EqualFunc(k.Keys, other.Keys, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 }
 

@@ -261,7 +261,7 @@ func (s *Store) learn(f *followed, got Keys, err error, took time.Duration, now 
 func (f *followed) afterFailure(got Keys, class string, now time.Time) Keys {
 	f.fails++
 	if len(f.known.Keys) == 0 || class == errNoKeys.Error() {
-		got.Issuer, got.Keys, got.Err = f.issuer(got), nil, class
+		got.Issuer, got.Keys, got.Err, got.Withdrawn = f.issuer(got), nil, class, class == errNoKeys.Error()
 		return got
 	}
 	last := f.known

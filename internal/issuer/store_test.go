@@ -301,7 +301,7 @@ func TestWithdrawnKeysGo(t *testing.T) {
 		synctest.Wait()
 		b.set(errNoKeys)
 		pass(interval)
-		if got, _ := b.Get(corp); !cmp.Equal(got, Keys{Issuer: corp.URL, Err: string(errNoKeys)}) {
+		if got, _ := b.Get(corp); !cmp.Equal(got, Keys{Issuer: corp.URL, Err: string(errNoKeys), Withdrawn: true}) {
 			t.Errorf("Get: %+v", got)
 		}
 	})

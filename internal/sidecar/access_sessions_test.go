@@ -148,3 +148,19 @@ func TestHostileTokens(t *testing.T) {
 		t.Errorf("the answers tell the tokens apart: %v", texts)
 	}
 }
+
+// Callers without a token cannot make the adapter read a body.
+func TestMetadataReadsNoBody(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, nil)
+	_, url := startAdapter(t, g.guarded(nil))
+	for _, path := range []string{access.MetadataPath, access.MetadataPath + Path} {
+		at := strings.TrimSuffix(url, Path) + path
+		if got := g.ask(http.MethodPost, at, "", "this is no JSON"); got.status != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %d, want 405", path, got.status)
+		}
+		if got := g.ask(http.MethodGet, at, "", ""); got.status != http.StatusOK {
+			t.Errorf("GET %s: %d, want 200", path, got.status)
+		}
+	}
+}

@@ -12,28 +12,27 @@ import (
 const metadataMethods = "GET, HEAD"
 
 // publishMetadata adds the routes at which clients learn how to get a token (RFC 9728). A server that checks
-// tokens itself has routes of its own there, which count as long as the adapter verifies none.
+// tokens itself has routes of its own there, which count as long as the adapter verifies none. Check answers
+// everything else, because the Door reads no body before it: these callers need no token.
 func (a *Adapter) publishMetadata(routes map[string]edge.Route) {
 	for _, path := range []string{access.MetadataPath, access.MetadataPath + Path} {
 		ofServer, has := routes[path]
 		routes[path] = edge.Route{
 			Methods: metadataMethods, Public: true,
 			Check: func(w http.ResponseWriter, r *edge.Request) bool {
-				if has && !a.env.Access.Verifies() {
-					return ofServer.Check(w, r)
-				}
-				return true
-			},
-			Serve: func(w http.ResponseWriter, r *edge.Request) {
 				switch document, ok := a.env.Access.Metadata(path, r.Host); {
 				case ok:
 					writeMetadata(w, r.Request, document)
-				case has && !a.env.Access.Verifies():
-					ofServer.Serve(w, r)
-				default:
+				case !has || a.env.Access.Verifies():
 					a.elsewhere(w, r.Request)
+				case a.env.Access.Ready() != nil:
+					front.RefusePlain(w, http.StatusServiceUnavailable, access.ErrNoDocument.Error())
+				default:
+					return ofServer.Check(w, r)
 				}
+				return false
 			},
+			Serve: ofServer.Serve,
 		}
 	}
 }

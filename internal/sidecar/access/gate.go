@@ -126,7 +126,7 @@ func (g *Gate) compile(text []byte) (*policy, error) {
 			return nil, fmt.Errorf("compile access document: %w", err)
 		}
 	}
-	next.anonymous = &Grant{Rights: next.rules.For(nil), Generation: access.Generation}
+	next.anonymous = &Grant{Rights: next.rules.For(nil), Generation: access.Generation, policy: next}
 	return next, nil
 }
 

@@ -25,6 +25,14 @@ type Grant struct {
 	Principal  string
 	Rights     *rules.Rights // nil allows everything
 	Generation int64         // of the document; 0 if there is none
+
+	policy *policy // nil if there is no document
+}
+
+// IsOutdated reports whether another document has taken effect since the grant was made, or the token has
+// expired. A client may send the body of a request long after its headers.
+func (g *Gate) IsOutdated(grant *Grant) bool {
+	return grant.policy != g.current.Load() || grant.Identity != nil && time.Since(grant.Identity.Expires) >= leeway
 }
 
 // Probe returns the grant of the manager's probe.
@@ -125,7 +133,7 @@ func (g *Gate) admitUnknown(now *policy, authorization []string, host, query str
 	if err != nil {
 		return nil, g.count(g.refuseToken(now, &challenge, digest, err))
 	}
-	grant := &Grant{Identity: who, Principal: "user " + who.User, Rights: now.rules.For(who), Generation: now.access.Generation}
+	grant := &Grant{Identity: who, Principal: "user " + who.User, Rights: now.rules.For(who), Generation: now.access.Generation, policy: now}
 	now.verdicts.grant(digest, grant)
 	g.metrics.verified.Add(1)
 	return grant, nil

@@ -59,6 +59,9 @@ func (g *Guarded) Authorize(r *Request) (over func(), refused *Refusal) {
 	if refused := g.Audit.refuses(); refused != nil {
 		return nil, refused
 	}
+	if refused := g.again(r); refused != nil {
+		return nil, refused
+	}
 	if refused := g.decide(r); refused != nil {
 		return nil, refused
 	}
@@ -68,6 +71,19 @@ func (g *Guarded) Authorize(r *Request) (over func(), refused *Refusal) {
 	ctx, over := g.Gate.Listen(r.Context(), r.Caller.Grant)
 	r.Request = r.WithContext(ctx)
 	return over, nil
+}
+
+// again authenticates the caller once more if the rules have changed, or the token has expired, while the body
+// came. A client that sends it slowly must not keep rights that it had when it began.
+func (g *Guarded) again(r *Request) *Refusal {
+	if r.Caller.Grant == nil || r.Caller.Probe || !g.Gate.IsOutdated(r.Caller.Grant) {
+		return nil
+	}
+	from, refused := g.Authenticate(r.Request)
+	if refused == nil {
+		r.Caller = from
+	}
+	return refused
 }
 
 func (g *Guarded) decide(r *Request) *Refusal {

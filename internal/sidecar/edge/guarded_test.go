@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -261,4 +262,55 @@ func TestGuardedStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// changing is a body that has something happen before its first byte.
+type changing struct {
+	io.Reader
+	before func()
+}
+
+func (c *changing) Read(into []byte) (int, error) {
+	if c.before != nil {
+		c.before()
+		c.before = nil
+	}
+	return c.Reader.Read(into)
+}
+
+// A message is judged by the rules of when it has come, and not of when its sender began to send it.
+func TestGuardedSlowBodies(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*adapterapi.Access)
+		want   int
+	}{
+		"nothing changes":    {nil, http.StatusNoContent},
+		"the rule is gone":   {func(a *adapterapi.Access) { a.Rules = a.Rules[1:] }, http.StatusForbidden},
+		"bob is blocked":     {func(a *adapterapi.Access) { a.Blocked[0].Name = "corp:bob" }, http.StatusForbidden},
+		"the key is gone":    {func(a *adapterapi.Access) { a.Issuers[0].Keys = nil }, http.StatusServiceUnavailable},
+		"auth is turned off": {func(a *adapterapi.Access) { *a = open(a) }, http.StatusNoContent},
+		"another rule":       {func(a *adapterapi.Access) { a.Rules[1].Scopes = nil }, http.StatusNoContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			body := &changing{strings.NewReader(callSearch), func() {
+				if test.change != nil {
+					h.take(func(a *adapterapi.Access) { a.Generation = 2 }, test.change)
+				}
+			}}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", body)
+			r.Header.Set("Content-Type", front.TypeJSON)
+			r.Header.Set("Authorization", h.as("bob"))
+			w := httptest.NewRecorder()
+			h.door.ServeHTTP(w, r)
+			if w.Code != test.want {
+				t.Errorf("got %d: %s, want %d", w.Code, w.Body, test.want)
+			}
+		})
+	}
+}
+
+// open is a document without auth.
+func open(from *adapterapi.Access) adapterapi.Access {
+	return adapterapi.Access{Version: from.Version, Generation: from.Generation, Server: from.Server, Mode: adapterapi.AccessNone, Audit: from.Audit}
 }

@@ -13,7 +13,7 @@ const progressMethod = "notifications/progress"
 // message unless the message is Owned. Deliver blocks while more waits for the client than
 // the session may hold. That stops only the server of this session.
 func (s *Session) Deliver(message Message) {
-	if s.filtered.Load() > 0 {
+	if s.filtered.Load() > 0 || s.strayed.Load() != nil {
 		s.filter(&message)
 	}
 	e := &message.Envelope
@@ -54,11 +54,16 @@ func (s *Session) filter(message *Message) {
 	s.mu.Lock()
 	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
 	s.mu.Unlock()
-	if c == nil || c.filter == nil {
-		return
+	strayed := s.strayed.Load()
+	switch {
+	case c == nil:
+	case c.filter != nil:
+		message.GiveRoom()
+		message.Bytes, message.Envelope = c.filter.Apply(message.Bytes, []byte(c.id))
+	case strayed != nil:
+		message.GiveRoom()
+		message.Bytes, message.Envelope = strayed.ApplyAny(message.Bytes, []byte(c.id))
 	}
-	message.GiveRoom()
-	message.Bytes, message.Envelope = c.filter.Apply(message.Bytes, []byte(c.id))
 }
 
 // takeRoomLocked takes room for an event of the server. It waits until there is room, and

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
@@ -142,6 +143,9 @@ type Session struct {
 
 	sending  atomic.Int64 // bytes of messages that the server has not read yet
 	filtered atomic.Int64 // calls in flight whose answers the client may see only in part
+	// strayed is the filter of such a call whose answer may still come, after the session has forgotten
+	// the call. Then a newer call with the same id gets that answer. It is nil for most sessions.
+	strayed atomic.Pointer[rules.ListFilter]
 
 	ended chan struct{}
 }

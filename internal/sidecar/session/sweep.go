@@ -48,6 +48,9 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		if c.cancelled {
 			limit = s.limits.CancelGrace
 		}
+		if c.filter != nil && now.Sub(c.since) >= limit {
+			s.strayed.Store(c.filter)
+		}
 		switch {
 		case now.Sub(c.since) < limit:
 		case c.over:

@@ -37,6 +37,19 @@ func (f *ListFilter) Apply(answer, id []byte) ([]byte, rpc.Envelope) {
 	return shown, e
 }
 
+// ApplyAny is Apply for an answer that may be to another request than the one with this id.
+func (f *ListFilter) ApplyAny(answer, id []byte) ([]byte, rpc.Envelope) {
+	e, err := rpc.ScanLenient(answer)
+	if err != nil || e.Kind != rpc.Response {
+		return unreadable(id)
+	}
+	shown := f.rights.FilterAny(answer, &e)
+	if e, err = rpc.ScanLenient(shown); err != nil {
+		return unreadable(id)
+	}
+	return shown, e
+}
+
 func unreadable(id []byte) ([]byte, rpc.Envelope) {
 	text := rpc.AppendError(nil, id, rpc.CodeInternal, "the server's list cannot be filtered for you: it is not a valid answer", nil)
 	e, err := rpc.Scan(text)

@@ -84,6 +84,7 @@ func (e *Endpoint) refuse(w http.ResponseWriter, r *edge.Request, reason error) 
 	case isRefusal:
 		refused.write(w, id)
 	case errors.Is(reason, sessionless.ErrForeign):
+		r.NoteForeign()
 		refuseForeign(request).write(w, id)
 	case errors.Is(reason, sessionless.ErrSessionsOnly):
 		refuseSessionsOnly(request, e.options.TranslateSetting).write(w, id)
