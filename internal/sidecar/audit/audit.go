@@ -19,7 +19,7 @@ import (
 type Event struct {
 	Received  time.Time
 	Completed time.Time
-	Verb      string             // the method of the message, or session/begin, session/end, authenticate
+	Verb      string             // the method of the message, session/begin, session/end, or http/post and the like before a message is read
 	Identity  *identity.Identity // nil for a caller without a verified token
 	Namespace string             // of the MCPServer
 	Server    string             // its name

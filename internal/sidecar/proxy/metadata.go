@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
@@ -18,7 +19,7 @@ import (
 
 // MetadataPath is where a server that checks tokens itself names the authorization servers that it
 // trusts (RFC 9728).
-const MetadataPath = "/.well-known/oauth-protected-resource"
+const MetadataPath = access.MetadataPath
 
 const (
 	metadataMethods   = "GET, HEAD"
