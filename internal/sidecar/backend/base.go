@@ -38,11 +38,11 @@ type base struct {
 
 	endpoint *stateless.Endpoint // of clients without sessions
 	// statelessClients runs the requests of these.
-	statelessClients *sessionless.Server
+	statelessClients *sessionless.Principals
 	// translatedSessions runs requests of sessions with a server that has none. Where the
 	// server is a process, it is the same.
-	translatedSessions *sessionless.Server
-	servers            []*sessionless.Server // the two, or the one
+	translatedSessions *sessionless.Principals
+	servers            []*sessionless.Principals // the two, or the one
 
 	toModern *tomodern.Server // serves clients without sessions by servers with sessions
 
@@ -54,16 +54,17 @@ type base struct {
 type acquireSession func(context.Context, *caller.Caller) (mux.Server, error)
 
 // newBase returns a base that serves clients without sessions by servers of acquire. If the
-// server has sessions only, and translation is on, it serves them by servers of withSession.
-func newBase(env *Env, era sessionless.Era, acquire func(context.Context) (mux.Server, error), withSession acquireSession) *base {
+// server has sessions only, and translation is on, it serves them by servers of withSession. The bound is
+// for processes of verified principals, which share none if it is not zero.
+func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire func(context.Context) (mux.Server, error), withSession acquireSession) *base {
 	b := &base{Env: env, era: era}
 	b.toModern = b.newToModern(withSession)
 	options := b.sessionlessOptions(era, acquire)
 	if env.Translates() {
 		options.Translate = func() sessionless.Translator { return b.toModern }
 	}
-	b.statelessClients = sessionless.New(options)
-	b.translatedSessions, b.servers = b.statelessClients, []*sessionless.Server{b.statelessClients}
+	b.statelessClients = sessionless.NewPrincipals(options, bound)
+	b.translatedSessions, b.servers = b.statelessClients, []*sessionless.Principals{b.statelessClients}
 	b.endpoint = stateless.New(stateless.Options{
 		Server: b.statelessClients, TranslateSetting: b.Names.Of(option.StatelessClients), CallTimeout: b.CallTimeout,
 		CommitAfter: stateless.CommitAfter, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
@@ -206,7 +207,7 @@ func (e *Env) newSession(server session.Server) *session.Session {
 
 // modernServer is the server of translated sessions.
 type modernServer struct {
-	server     *sessionless.Server
+	server     *sessionless.Principals
 	lastCaller *atomic.Pointer[caller.Caller]
 }
 

@@ -44,11 +44,11 @@ func NewProxy(env *Env) Backend {
 		Calls: sessionless.MaxCalls + sessionless.MaxListens + ownCalls,
 	})}
 	p.support.ask, p.support.log = p.server.Initializes, env.Log
-	p.base = newBase(env, sessionless.Legacy, nil, p.server.DialStateful)
+	p.base = newBase(env, sessionless.Legacy, sessionless.Bound{}, nil, p.server.DialStateful)
 	translated := p.sessionlessOptions(sessionless.Modern, p.server.DialStateless)
-	translated.Limits.Processes = 1 // there is one server, however many connections
-	translated.ManyListens = true   // each with the token of its client
-	p.translatedSessions = sessionless.New(translated)
+	translated.Limits.Processes = 1                                                   // there is one server, however many connections
+	translated.ManyListens = true                                                     // each with the token of its client
+	p.translatedSessions = sessionless.NewPrincipals(translated, sessionless.Bound{}) // the server is one for all
 	p.servers = append(p.servers, p.translatedSessions)
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,

@@ -31,7 +31,7 @@ func NewSSE(env *Env) Backend {
 		URL: env.UpstreamURL, MessageBytes: env.LineBytes, Memory: env.Memory, SendTimeout: mux.SendTimeout,
 		Calls: env.CallsPerSession, AcceptTimeout: env.CallTimeout,
 	})}
-	s.base = newBase(env, sessionless.Legacy, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
+	s.base = newBase(env, sessionless.Legacy, sessionless.Bound{}, nil, func(ctx context.Context, from *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(s.open(ctx, from))
 	})
 	return s

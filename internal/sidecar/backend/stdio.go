@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -47,8 +48,8 @@ func newPool(env *Env, starter child.Starter, processes int, sendTimeout time.Du
 	})
 }
 
-func newProcesses(env *Env, pool *child.Pool, withSession acquireSession) processes {
-	return processes{newBase(env, env.Era, func(ctx context.Context) (mux.Server, error) {
+func newProcesses(env *Env, pool *child.Pool, bound sessionless.Bound, withSession acquireSession) processes {
+	return processes{newBase(env, env.Era, bound, func(ctx context.Context) (mux.Server, error) {
 		server, err := acquire(ctx, pool)
 		if err != nil {
 			return nil, err
@@ -56,6 +57,13 @@ func newProcesses(env *Env, pool *child.Pool, withSession acquireSession) proces
 		server.Tentative() // the first request is server/discover
 		return server, nil
 	}, withSession), pool}
+}
+
+// ofPrincipals bounds the processes of verified principals without sessions. A server that has them needs
+// no process to translate, so the pool has the room.
+func (e *Env) ofPrincipals() sessionless.Bound {
+	full := fault.Busy(fmt.Sprintf("every server process that %s allows serves another caller: it is %d", e.Names.Of(option.MaxSessions), e.MaxSessions))
+	return sessionless.Bound{Processes: e.MaxSessions, Full: full, Patience: e.Patience}
 }
 
 // acquire takes a process of the pool. Clients see the error.
@@ -88,14 +96,16 @@ func (p processes) Metrics() []metrics.Metric {
 }
 
 // open opens a session: with the server, if it has sessions, and else a translated one.
-func (p processes) open(ctx context.Context, native func() (*session.Session, error)) (*session.Session, error) {
+func (p processes) open(ctx context.Context, from *caller.Caller, native func() (*session.Session, error)) (*session.Session, error) {
+	var opener atomic.Pointer[caller.Caller]
+	opener.Store(from.Lasting())
 	switch hasSessions, err := p.hasSessions(ctx); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", notStarted, err)
 	case hasSessions:
 		return native()
 	default:
-		return p.numbered(p.openTranslated(nil, p.newSession), nil)
+		return p.numbered(p.openTranslated(&opener, p.newSession), nil)
 	}
 }
 
@@ -191,16 +201,16 @@ func connectError(err error) error {
 }
 
 // NewProcesses returns a backend with a process for each session, one for each server that
-// serves clients without sessions by translation, one for the keeper, and one for the
-// manager's probe.
+// serves clients without sessions by translation, or as many for verified principals without
+// sessions, one for the keeper, and one for the manager's probe.
 func NewProcesses(env *Env, starter child.Starter) Backend {
 	pool := newPool(env, starter, 2*env.MaxSessions+2, mux.SendTimeout)
-	return newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) })
+	return newProcesses(env, pool, env.ofPrincipals(), func(ctx context.Context, _ *caller.Caller) (mux.Server, error) { return acquire(ctx, pool) })
 }
 
 // Open implements Backend.
-func (p processes) Open(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
-	return p.open(ctx, func() (*session.Session, error) {
+func (p processes) Open(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+	return p.open(ctx, from, func() (*session.Session, error) {
 		server, err := acquire(ctx, p.pool)
 		if err != nil {
 			return nil, p.crowded(err)
@@ -246,14 +256,14 @@ func NewShared(env *Env, starter child.Starter) Backend {
 		Calls: shared.MaxCalls, Subscriptions: shared.MaxSubscriptions, InputBytes: session.PendingBytes, BacklogBytes: env.LineBytes,
 		StartTimeout: env.StartTimeout, SendTimeout: mux.SendTimeout, StuckTimeout: mux.StuckTimeout, Log: env.Log,
 	})
-	return &sharedProcess{newProcesses(env, pool, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
+	return &sharedProcess{newProcesses(env, pool, sessionless.Bound{}, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(process.Open(ctx))
 	}), process}
 }
 
 // Open implements Backend.
-func (s *sharedProcess) Open(ctx context.Context, _ *caller.Caller) (*session.Session, error) {
-	return s.open(ctx, func() (*session.Session, error) {
+func (s *sharedProcess) Open(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+	return s.open(ctx, from, func() (*session.Session, error) {
 		opened, err := s.process.Open(ctx)
 		if err != nil {
 			return nil, notOpened(notStarted, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
 // The client of a server that the keeper learns nothing of waits for the keeper for half of
@@ -19,7 +20,7 @@ func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.Log = logr.Discard()
 		env := &Env{Config: cfg, Keeper: keeper.New(keeper.Options{})} // which does not run
-		server := newProcesses(env, newPool(env, nil, 1, time.Second), nil)
+		server := newProcesses(env, newPool(env, nil, 1, time.Second), sessionless.Bound{}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), cfg.StartTimeout)
 		defer cancel()
 		began := time.Now()

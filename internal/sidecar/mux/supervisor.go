@@ -178,6 +178,15 @@ func (s *Supervisor[T]) Current() (process T, ok bool) {
 	return s.current, s.current != none
 }
 
+// IsUnused reports whether there is neither a process nor a start, and the next start need not wait.
+func (s *Supervisor[T]) IsUnused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkLocked()
+	var none T
+	return s.current == none && s.starting == nil && s.backOff.Wait() <= 0
+}
+
 // Context returns a context that ends with Close.
 func (s *Supervisor[T]) Context() context.Context { return s.ctx }
 

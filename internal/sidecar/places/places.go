@@ -80,7 +80,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return e.Err.Error() + ", and no session has been idle for long enough to end"
+	return e.Err.Error() + ", and none has been idle for long enough to end"
 }
 
 func (e *FullError) Unwrap() error { return e.Err }
@@ -154,6 +154,19 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 	return p.await(ctx, w)
+}
+
+// TryTake is Take that does not wait.
+func (p *Places) TryTake(key string) (*Place, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed != nil:
+		return nil, p.closed
+	case len(p.taken) < p.options.Max:
+		return p.giveLocked(key), nil
+	}
+	return nil, p.refuseLocked(key)
 }
 
 // await waits for a place.

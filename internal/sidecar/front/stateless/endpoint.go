@@ -24,7 +24,10 @@ const CommitAfter = 10 * time.Second
 
 // Options are how an Endpoint behaves.
 type Options struct {
-	Server *sessionless.Server
+	// Server takes the requests, as a sessionless.Server does.
+	Server interface {
+		Serve(ctx context.Context, request session.Message, admission sessionless.Admission) (*sessionless.Call, error)
+	}
 	// TranslateSetting is the user's name of the setting that has the Server translate.
 	TranslateSetting string
 
@@ -90,7 +93,7 @@ func (e *Endpoint) refuse(w http.ResponseWriter, r *edge.Request, reason error) 
 		refuseSessionsOnly(request, e.options.TranslateSetting).write(w, id)
 	case errors.Is(reason, fault.ErrBusy):
 		e.metrics.Refused.Inc()
-		front.Unavailable(w, id, reason.Error())
+		front.RefuseSession(w, r.Request, id, reason)
 	case r.Context().Err() == nil: // else the client has gone
 		if !fault.IsLimit(reason) {
 			front.NoteFailure(w)

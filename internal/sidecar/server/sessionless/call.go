@@ -30,6 +30,7 @@ type Call struct {
 	id        []byte           // as the client spelled it
 	token     []byte           // of its progress, as the client spelled it
 	principal caller.Principal // of the client
+	owned     bool             // what the call begins belongs to the principal
 	internal  bool             // the adapter makes it, for a session that it translates
 	own       bool             // the adapter makes it for itself
 	listen    bool             // it is a subscription

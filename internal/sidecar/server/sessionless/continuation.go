@@ -3,6 +3,7 @@ package sessionless
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"sync"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -42,6 +43,26 @@ func continued(request session.Message) []byte {
 		return nil
 	}
 	return decoded(request.Bytes, found[0])
+}
+
+// watched are the tasks of which a subscription wants to hear. It returns an error if parsers may
+// disagree on them.
+func watched(request session.Message) (tasks [][]byte, err error) {
+	if string(request.Envelope.Method) != methodListen {
+		return nil, nil
+	}
+	filter, err := rpc.Find(request.Bytes, request.Envelope.Params, "notifications")
+	if err != nil {
+		return nil, err
+	}
+	found, err := rpc.Find(request.Bytes, filter[0], "taskIds")
+	if err != nil {
+		return nil, err
+	}
+	for task := range rpc.Members(request.Bytes, found[0]) {
+		tasks = append(tasks, decoded(request.Bytes, task.Value))
+	}
+	return tasks, nil
 }
 
 // decoded is a value as its reader understands it: a client may spell a string differently.
@@ -90,7 +111,8 @@ func (p *process) recordStartedLocked(c *Call, answer session.Message, task bool
 		p.idle = nil // the process works on, and does not say until when
 	}
 	if started := startedBy(answer); len(started) > 0 {
-		p.continuations.record(started, origin{process: p, owner: c.principal, owned: !c.internal && !c.aboutTask}) // a task has an owner already
+		p.continued = true
+		p.continuations.record(started, origin{process: p, owner: c.principal, owned: c.owned && !c.aboutTask}) // a task has an owner already
 	}
 }
 
@@ -106,15 +128,16 @@ type origin struct {
 type continuations struct {
 	mu      sync.Mutex
 	origins map[continuation]origin
-	order   []continuation // oldest first
+	order   map[caller.Principal][]continuation // of each owner, oldest first
 }
 
-// record remembers what a process has started. The first owner stays the owner.
+// record remembers what a process has started. The first owner stays the owner. When there are too many,
+// it forgets the oldest of the owner that has most, so that no owner can make it forget those of others.
 func (s *continuations) record(started []continuation, by origin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.origins == nil {
-		s.origins = map[continuation]origin{}
+		s.origins, s.order = map[continuation]origin{}, map[caller.Principal][]continuation{}
 	}
 	for _, one := range started {
 		entry := by
@@ -122,14 +145,50 @@ func (s *continuations) record(started []continuation, by origin) {
 		case ok && known.owned:
 			entry.owner, entry.owned = known.owner, true
 		case ok:
-		case len(s.order) == maxContinuations:
-			delete(s.origins, s.order[0])
-			s.order = append(s.order[1:], one)
+			s.removeLocked(one, known.owner) // it has an owner now
+			fallthrough
 		default:
-			s.order = append(s.order, one)
+			if len(s.origins) == maxContinuations {
+				s.dropOldestLocked()
+			}
+			s.order[entry.owner] = append(s.order[entry.owner], one)
 		}
 		s.origins[one] = entry
 	}
+}
+
+func (s *continuations) dropOldestLocked() {
+	var most caller.Principal
+	for owner, all := range s.order {
+		if len(all) > len(s.order[most]) {
+			most = owner
+		}
+	}
+	s.removeLocked(s.order[most][0], most)
+}
+
+func (s *continuations) removeLocked(one continuation, owner caller.Principal) {
+	delete(s.origins, one)
+	at := slices.Index(s.order[owner], one)
+	if s.order[owner] = slices.Delete(s.order[owner], at, at+1); len(s.order[owner]) == 0 {
+		delete(s.order, owner)
+	}
+}
+
+// isForeign reports whether a request, with the token of what it continues, names something that another
+// principal has started. Servers cannot tell their clients apart, so for other principals it must not exist.
+func (s *continuations) isForeign(request session.Message, token []byte) bool {
+	tokens, err := watched(request)
+	if err != nil && request.From.Identity() != nil {
+		return true
+	}
+	if token != nil {
+		tokens = append(tokens, token)
+	}
+	return slices.ContainsFunc(tokens, func(token []byte) bool {
+		by := s.find(token)
+		return by.owned && by.owner != request.From.Principal
+	})
 }
 
 // forget is for a process that has ended. What it has started keeps its owner.

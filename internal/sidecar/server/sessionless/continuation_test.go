@@ -44,7 +44,7 @@ func TestContinuations(t *testing.T) {
 	known.record(named("one more"), anna)
 	want("a", origin{})
 	want("b", origin{owner: "bert", owned: true})
-	if len(known.origins) != maxContinuations || len(known.order) != maxContinuations {
+	if len(known.origins) != maxContinuations || len(known.order["anna"])+len(known.order["bert"]) != maxContinuations {
 		t.Errorf("%d continuations are known, and %d in order", len(known.origins), len(known.order))
 	}
 }

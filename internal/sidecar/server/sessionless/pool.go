@@ -40,10 +40,7 @@ func (pl *pool) choose(first *process, request session.Message) *process {
 		return first
 	}
 	if token := continued(request); token != nil {
-		if by := first.continuations.find(token).process; by != nil && by.takesRequests() {
-			return by
-		}
-		return first
+		return first.startedOr(token)
 	}
 	limits := &first.options.Limits
 	load := first.load()
@@ -65,6 +62,15 @@ func (pl *pool) choose(first *process, request session.Message) *process {
 	return best
 }
 
+// startedOr returns the process of the same Server that has started what a token names. It returns the first
+// process if that one takes no more requests.
+func (p *process) startedOr(token []byte) *process {
+	if by := p.continuations.find(token).process; by != nil && by.shared == p.shared && by.takesRequests() {
+		return by
+	}
+	return p
+}
+
 func (pl *pool) mayStartLocked(limits *Limits) bool {
 	return !pl.closed && !pl.starting && len(pl.others)+1 < limits.Processes && pl.backOff.Wait() <= 0
 }
@@ -74,7 +80,7 @@ func (pl *pool) start() {
 	common := &pl.server.shared
 	ctx, cancel := context.WithTimeout(pl.server.primary.Context(), common.options.Limits.StartTimeout)
 	defer cancel()
-	server, err := common.options.Acquire(ctx)
+	server, place, err := pl.server.acquire(ctx, false)
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	pl.starting = false
@@ -85,10 +91,13 @@ func (pl *pool) start() {
 		return
 	case pl.closed:
 		server.Close()
+		if place != nil {
+			place.Leave()
+		}
 		return
 	}
 	common.metrics.Starts.Inc()
-	pl.others = append(pl.others, newProcess(server, nil, common, pl.remove))
+	pl.others = append(pl.others, newProcess(server, place, common, pl.remove))
 	if first, ok := pl.server.primary.Current(); ok {
 		for _, c := range first.subscribed() {
 			pl.mirrorLocked(c)

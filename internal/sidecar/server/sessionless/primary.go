@@ -3,6 +3,8 @@ package sessionless
 import (
 	"context"
 	"errors"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
 // first returns the process that serves all clients, and starts it if there is none.
@@ -31,22 +33,23 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 	case s.options.Translate == nil:
 		return nil, ErrSessionsOnly
 	default:
-		return newProcess(nil, s.options.Translate(), &s.shared, s.primary.Ended), nil
+		return newTranslated(s.options.Translate(), &s.shared, s.primary.Ended), nil
 	}
 }
 
 // launch starts a process that has not been sent anything.
 func (s *Server) launch(ctx context.Context) (*process, error) {
-	server, err := s.options.Acquire(ctx)
+	server, place, err := s.acquire(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	return newProcess(server, nil, &s.shared, s.primary.Ended), nil
+	return newProcess(server, place, &s.shared, s.primary.Ended), nil
 }
 
 // isHarmless is for ends that are no failure of the process: the adapter did not need it.
 func isHarmless(reason error) bool {
-	return errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle)
+	_, full := errors.AsType[*places.FullError](reason)
+	return full || errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle) || errors.Is(reason, errYielded)
 }
 
 func (s *Server) logEnd(reason error) {

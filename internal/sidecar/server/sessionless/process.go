@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
@@ -33,8 +34,9 @@ type process struct {
 	mux.Conn[*Call] // guarded by mu
 	*shared
 
-	server     mux.Server // nil if there is a translator
-	translator Translator // nil if there is a server
+	server     mux.Server    // nil if there is a translator
+	translator Translator    // nil if there is a server
+	place      *places.Place // nil if the process needs none
 	ended      func(*process, error)
 	started    time.Time
 	tools      toolLists
@@ -52,23 +54,36 @@ type process struct {
 	drained       chan struct{}   // closed when no client has an open request; nil before drain
 	retired       bool            // it takes no more requests, and ends when it has none
 	idle          *time.Timer     // runs while nothing is open; nil for a translator, which ends processes itself
+	unused        time.Time       // since when, if nothing is open
+	continued     bool            // it has begun what a later request may continue
 }
 
-func newProcess(server mux.Server, translator Translator, common *shared, ended func(*process, error)) *process {
-	p := &process{
-		server: server, translator: translator, shared: common, ended: ended, started: time.Now(),
-		open: map[*Call]struct{}{},
-	}
-	limits := &common.options.Limits
-	p.account = limits.Memory.Account(p.giveWay)
-	p.Init(server, &p.mu, mux.Options{StuckTimeout: limits.StuckTimeout, Fail: p.fail})
-	if translator == nil {
-		p.mu.Lock() // the timer may fire before the field is set
-		p.idle = time.AfterFunc(limits.IdleTimeout, p.endIdle)
-		p.mu.Unlock()
-		p.Serve(p.receive, p.fail)
+// newProcess returns a process of the server, which leaves its place when it ends. The place may be nil.
+func newProcess(server mux.Server, place *places.Place, common *shared, ended func(*process, error)) *process {
+	p := &process{server: server, place: place, shared: common, ended: ended}
+	p.init()
+	p.mu.Lock() // the timer may fire before the field is set
+	p.idle = time.AfterFunc(common.options.Limits.IdleTimeout, p.endIdle)
+	p.mu.Unlock()
+	p.Serve(p.receive, p.fail)
+	if place != nil {
+		place.Fill(p)
 	}
 	return p
+}
+
+// newTranslated returns a Translator as a process.
+func newTranslated(translator Translator, common *shared, ended func(*process, error)) *process {
+	p := &process{translator: translator, shared: common, ended: ended}
+	p.init()
+	return p
+}
+
+func (p *process) init() {
+	limits := &p.options.Limits
+	p.started, p.unused, p.open = time.Now(), time.Now(), map[*Call]struct{}{}
+	p.account = limits.Memory.Account(p.giveWay)
+	p.Init(p.server, &p.mu, mux.Options{StuckTimeout: limits.StuckTimeout, Fail: p.fail})
 }
 
 func (p *process) isRetired() bool {
@@ -101,7 +116,9 @@ func (p *process) endIdle() {
 	p.failIf(errIdle, func() bool { return p.idle != nil && !p.neededLocked() })
 }
 
-func (p *process) failIf(reason error, condition func() bool) {
+// failIf is fail on a condition, which is checked with the lock. It reports whether it has ended the
+// process.
+func (p *process) failIf(reason error, condition func() bool) bool {
 	if errors.Is(reason, mux.ErrUnread) {
 		reason = errStuck
 	}
@@ -109,7 +126,7 @@ func (p *process) failIf(reason error, condition func() bool) {
 	p.mu.Lock()
 	if !condition() || !p.EndLocked(reason) {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	if p.idle != nil {
 		p.idle.Stop()
@@ -120,6 +137,9 @@ func (p *process) failIf(reason error, condition func() bool) {
 	} else {
 		p.server.Close()
 	}
+	if p.place != nil {
+		p.place.Leave()
+	}
 	p.continuations.forget(p)
 	p.ended(p, reason)
 	p.mu.Lock()
@@ -127,14 +147,15 @@ func (p *process) failIf(reason error, condition func() bool) {
 	for c := range p.open {
 		c.failLocked(reason.Error())
 	}
+	return true
 }
 
 // call makes a request of a client, or of a session that the adapter translates. A process
 // gets no subscription as it stands, if the adapter understands all of its filter.
 func (p *process) call(ctx context.Context, request session.Message, internal bool) (*Call, error) {
 	c := newCall(p, request)
-	if c.internal = internal; !internal {
-		c.principal = request.From.Principal
+	if c.internal = internal; !internal || request.From.Identity() != nil {
+		c.principal, c.owned = request.From.Principal, true
 	}
 	if c.listen && p.translator == nil && !p.options.ManyListens {
 		if f, more, err := subscription.Parse(request.Bytes, request.Envelope.Params); err == nil && !more {
@@ -278,6 +299,7 @@ func (p *process) closeLocked(c *Call) {
 	p.takenLocked(c, c.buffered)
 	c.inbox, c.writing = nil, 0
 	p.countLocked(c, -1)
+	p.unused = time.Now()
 	switch {
 	case p.clientsLocked() > 0 || c.own && c.listen:
 	case p.drained != nil:

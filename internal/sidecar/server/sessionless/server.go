@@ -2,8 +2,8 @@
 // Requests of many clients share a few processes of a server that speaks the revision. For a
 // server that has sessions only, they go to a Translator.
 //
-// One process serves all clients, since nothing in the revision belongs to a connection; the
-// pool has more processes while that one is busy. At a process, each request has a number of
+// One process serves all clients of a Server, since nothing in the revision belongs to a connection; the
+// pool has more processes while that one is busy. Principals has a Server for each verified principal. At a process, each request has a number of
 // the adapter's own in place of its id and progress token, and each subscription has one in
 // place of its id. The adapter routes messages of the process by that number and puts the
 // client's spelling back. All else in a message passes byte for byte.
@@ -29,6 +29,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -94,7 +95,7 @@ var (
 type shared struct {
 	options       Options
 	metrics       *Metrics
-	continuations continuations
+	continuations *continuations
 }
 
 // Server is a server as clients of the stateless revision see it.
@@ -104,11 +105,16 @@ type Server struct {
 	era      atomic.Uint32             // an Era
 	pool     pool
 	refusing atomic.Bool
+
+	places *places.Places // of processes; nil if it has as many as its limits say
+	share  string         // of the places
 }
 
 // New returns a Server. Its first process starts with the first request.
-func New(options Options) *Server {
-	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{})}}
+func New(options Options) *Server { return newServer(options, &continuations{}) }
+
+func newServer(options Options, known *continuations) *Server {
+	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{}), continuations: known}}
 	s.era.Store(uint32(options.Era))
 	s.pool.server = s
 	s.primary = mux.NewSupervisor(mux.Policy[*process]{
@@ -186,12 +192,10 @@ type Admission interface {
 // ErrSessionsOnly, or ErrForeign. It wraps fault.ErrBusy if a limit is reached. After any
 // other error the client may try again later.
 func (s *Server) Serve(ctx context.Context, request session.Message, admission Admission) (*Call, error) {
-	if token := continued(request); token != nil {
-		// Servers cannot tell their clients apart: for other principals it does not exist.
-		if by := s.continuations.find(token); by.owned && by.owner != request.From.Principal {
-			return nil, ErrForeign
-		}
-	} else if s.refusing.Load() { // another instance can take it
+	switch token := continued(request); {
+	case s.continuations.isForeign(request, token):
+		return nil, ErrForeign
+	case token == nil && s.refusing.Load(): // another instance can take it
 		return nil, fault.ErrDraining
 	}
 	return s.begin(ctx, request, admission)
