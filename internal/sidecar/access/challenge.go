@@ -158,7 +158,7 @@ func (g *Gate) refuseToken(now *policy, c *challenge, shown digest, err error) *
 	if wrong.Off > 0 {
 		g.noteClock(wrong)
 	}
-	now.verdicts.refuse(shown, at)
+	now.verdicts.refuse(shown, wrong.Reason, at)
 	return c.invalid(now.access.Scopes, string(wrong.Reason))
 }
 

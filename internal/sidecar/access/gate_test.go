@@ -307,7 +307,7 @@ func TestMetrics(t *testing.T) {
 		_, _ = g.Admit(nil, host, "")
 	}
 	wantRefusal(t, g, "abc", 401, "malformed")
-	wantRefusal(t, g, "abc", 401, "refused_before")
+	wantRefusal(t, g, "abc", 401, "malformed")
 	g.Forbid(&rules.Decision{Denied: rules.DeniedRule, Kind: rules.Tools}, host)
 	g.Forbid(&rules.Decision{Denied: rules.DeniedRule, Kind: rules.Tools}, host)
 	g.Forbid(&rules.Decision{Denied: rules.DeniedBlock}, host)
@@ -321,9 +321,8 @@ slipway_adapter_access_denied_total{kind="tools",reason="no_rule"} 2
 slipway_adapter_access_generation 7
 # HELP slipway_adapter_auth_total Tokens that the adapter verified, and requests that it refused before it read them, by result. A token that is known is not verified again.
 # TYPE slipway_adapter_auth_total counter
-slipway_adapter_auth_total{result="malformed"} 1
+slipway_adapter_auth_total{result="malformed"} 2
 slipway_adapter_auth_total{result="missing"} 3
-slipway_adapter_auth_total{result="refused_before"} 1
 slipway_adapter_auth_total{result="verified"} 1
 `
 	if err := testutil.CollectAndCompare(g, strings.NewReader(want)); err != nil {

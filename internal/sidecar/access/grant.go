@@ -122,8 +122,8 @@ func (g *Gate) admitUnknown(now *policy, authorization []string, host, query str
 		return nil, g.count(challenge.malformed("the header Authorization must be one bearer token of at most " + strconv.Itoa(token.MaxBytes) + " bytes"))
 	}
 	digest := digestOf(authorization[0])
-	if now.verdicts.isRefused(digest, time.Now()) {
-		return nil, g.count(challenge.invalid(now.access.Scopes, "refused_before"))
+	if reason := now.verdicts.reasonAgainst(digest, time.Now()); reason != "" {
+		return nil, g.count(challenge.invalid(now.access.Scopes, string(reason)))
 	}
 	if !g.enter() {
 		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: "the adapter verifies as many tokens as it can", RetryAfter: 1, Reason: "busy"})

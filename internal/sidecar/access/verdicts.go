@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/token"
 )
 
 // Bounds of what the adapter remembers of tokens.
@@ -29,20 +31,26 @@ type digest = [sha256.Size]byte
 type verdicts struct {
 	mu       sync.RWMutex
 	grants   map[digest]*Grant
-	refused  map[digest]time.Time // until when
+	refused  map[digest]refused
 	unknown  map[digest]time.Time // since when the key of the token is not known
 	issuers  map[string]time.Time // when a token of the issuer last had an unknown key
 	expiries time.Time            // when expired grants were last dropped
 }
 
-func (v *verdicts) grantOf(token digest) *Grant {
+// refused is a token that the adapter refuses again without looking at it.
+type refused struct {
+	until  time.Time
+	reason token.Reason
+}
+
+func (v *verdicts) grantOf(shown digest) *Grant {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.grants[token]
+	return v.grants[shown]
 }
 
 // grant remembers a verified token.
-func (v *verdicts) grant(token digest, grant *Grant) {
+func (v *verdicts) grant(shown digest, grant *Grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.grants == nil {
@@ -51,17 +59,17 @@ func (v *verdicts) grant(token digest, grant *Grant) {
 	if len(v.grants) >= mostGrants {
 		v.makeRoomLocked()
 	}
-	v.grants[token] = grant
-	delete(v.unknown, token)
+	v.grants[shown] = grant
+	delete(v.unknown, shown)
 }
 
 // makeRoomLocked drops grants of expired tokens, at most once a second, or else any one.
 func (v *verdicts) makeRoomLocked() {
 	if now := time.Now(); now.Sub(v.expiries) > time.Second {
 		v.expiries = now
-		for token, grant := range v.grants {
+		for shown, grant := range v.grants {
 			if now.After(grant.Identity.Expires) {
-				delete(v.grants, token)
+				delete(v.grants, shown)
 			}
 		}
 	}
@@ -79,36 +87,40 @@ func dropOne[K comparable, V any](from map[K]V, most int) {
 	}
 }
 
-func (v *verdicts) isRefused(token digest, now time.Time) bool {
+// reasonAgainst returns why the adapter refuses a token again; nothing if it has to verify the token.
+func (v *verdicts) reasonAgainst(shown digest, now time.Time) token.Reason {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return now.Before(v.refused[token])
+	if known := v.refused[shown]; now.Before(known.until) {
+		return known.reason
+	}
+	return ""
 }
 
 // refuse remembers a token that does not count.
-func (v *verdicts) refuse(token digest, now time.Time) {
+func (v *verdicts) refuse(shown digest, reason token.Reason, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.refused == nil {
-		v.refused = map[digest]time.Time{}
+		v.refused = map[digest]refused{}
 	}
 	dropOne(v.refused, mostRefusals)
-	v.refused[token] = now.Add(refusedFor)
+	v.refused[shown] = refused{now.Add(refusedFor), reason}
 }
 
 // mayBecomeKnown remembers a token whose key the adapter does not have. It returns false once the manager
 // has had the time to fetch the key.
-func (v *verdicts) mayBecomeKnown(token digest, issuer string, now time.Time) bool {
+func (v *verdicts) mayBecomeKnown(shown digest, issuer string, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.unknown == nil {
 		v.unknown, v.issuers = map[digest]time.Time{}, map[string]time.Time{}
 	}
 	v.issuers[issuer] = now // as many as the document has, at most
-	since, known := v.unknown[token]
+	since, known := v.unknown[shown]
 	if !known {
 		dropOne(v.unknown, mostRefusals)
-		v.unknown[token] = now
+		v.unknown[shown] = now
 		return true
 	}
 	return now.Sub(since) < unknownFor
