@@ -114,8 +114,12 @@ func sidecarWithAuth(ctx context.Context, t *tools) (*running, error) {
 	return r, err
 }
 
-// badTokens has eight sessions at work, and others that present one forged token after the other.
-func badTokens(ctx context.Context, c *cell) (values, error) {
+// badTokens has eight sessions at work, and so many forgers that present one token after the other.
+func badTokens(forgers int) func(context.Context, *cell) (values, error) {
+	return func(ctx context.Context, c *cell) (values, error) { return c.besideForgers(ctx, forgers) }
+}
+
+func (c *cell) besideForgers(ctx context.Context, forgers int) (values, error) {
 	const active = 8
 	sessions, err := c.openAll(ctx, active)
 	if err != nil {
@@ -128,7 +132,7 @@ func badTokens(ctx context.Context, c *cell) (values, error) {
 	for _, with := range []bool{false, true, true, false} {
 		flood := new(flood)
 		if with {
-			if err := flood.begin(c.address, c.issuer.token()); err != nil {
+			if err := flood.begin(c.address, c.issuer.token(), forgers); err != nil {
 				return nil, err
 			}
 		}
@@ -160,10 +164,13 @@ type flood struct {
 	failed  error
 }
 
-// forgers are how many present tokens at a time: more than an adapter verifies.
-const forgers = 4
+// How many forgers there are: more than an adapter verifies at a time, and more than it makes wait.
+const (
+	fewForgers  = 4
+	manyForgers = 256
+)
 
-func (f *flood) begin(address, good string) error {
+func (f *flood) begin(address, good string, forgers int) error {
 	for n := range forgers {
 		client, err := load.Dial(address)
 		if err != nil {

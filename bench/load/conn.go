@@ -46,6 +46,7 @@ type head struct {
 	length  int // -1 when it is not said
 	chunked bool
 	events  bool
+	closes  bool // the server closes the connection
 }
 
 // send writes a request. A small one is one write.
@@ -126,6 +127,8 @@ func (h *head) take(line []byte) (err error) {
 		} else if bytes.EqualFold(name, []byte("Mcp-Session-Id")) {
 			h.session = string(value)
 		}
+	case len("Connection"):
+		h.closes = h.closes || bytes.EqualFold(name, []byte("Connection")) && bytes.EqualFold(value, []byte("close"))
 	case len("Content-Type"):
 		if bytes.EqualFold(name, []byte("Content-Type")) {
 			h.events = bytes.HasPrefix(value, []byte("text/event-stream"))

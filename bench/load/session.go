@@ -245,9 +245,15 @@ func (r *Remote) Begin(call *Call) error {
 	return r.conn.send("POST", r.address, r.id, call.append(nil))
 }
 
-// Present sends a call outside of any session with another token, and returns the status of the answer.
+// Present sends a call outside of any session with another token, and returns the status of the answer. It connects
+// again if the server closes the connection.
 func (r *Remote) Present(token string, call *Call) (status int, err error) {
 	r.conn.token = token
 	h, _, err := r.post(call.append(r.request[:0]))
+	if err != nil || !h.closes {
+		return h.status, err
+	}
+	_ = r.conn.Close() // the server closes it, too
+	r.conn, err = dial(r.address, "")
 	return h.status, err
 }

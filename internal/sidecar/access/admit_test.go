@@ -107,7 +107,7 @@ func TestAdmit(t *testing.T) {
 				test.change(document)
 			}
 			g := newGate(t, document)
-			grant, refusal := g.Admit(test.authorization, or(test.host, host), test.query)
+			grant, refusal := g.Admit(Head{Authorization: test.authorization, Host: or(test.host, host), Query: test.query})
 			if diff := cmp.Diff(test.want, refusal); diff != "" {
 				t.Errorf("refusal (-want +got):\n%s", diff)
 			}
@@ -236,7 +236,7 @@ func TestAdmitWithoutTokens(t *testing.T) {
 			if test.document != nil {
 				take(t, g, test.document)
 			}
-			grant, refusal := g.Admit(stale, host, "")
+			grant, refusal := g.Admit(Head{Authorization: stale, Host: host})
 			if diff := cmp.Diff(test.want, refusal); diff != "" {
 				t.Errorf("refusal (-want +got):\n%s", diff)
 			}

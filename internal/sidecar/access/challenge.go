@@ -142,8 +142,8 @@ func (*challenge) malformed(text string) *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Code: rpc.CodeInvalidRequest, Text: text, Challenge: `Bearer error="invalid_request"`, Reason: "malformed"}
 }
 
-// refuseToken answers a request whose token was verified in vain.
-func (g *Gate) refuseToken(now *policy, c *challenge, shown digest, err error) *Refusal {
+// refusalOf answers a request whose token was verified in vain.
+func (g *Gate) refusalOf(now *policy, c *challenge, shown digest, err error) *Refusal {
 	wrong, ok := errors.AsType[*token.Error](err)
 	if !ok {
 		return c.invalid(now.access.Scopes, "other")

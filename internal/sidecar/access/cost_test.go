@@ -34,7 +34,7 @@ func TestKnownTokenAllocatesNothing(t *testing.T) {
 	authorization := []string{"Bearer " + token}
 	for name, query := range map[string]string{"no query": "", "a query": "session=17&tab=2"} {
 		if n := testing.AllocsPerRun(100, func() {
-			grant, refusal := g.Admit(authorization, host, query)
+			grant, refusal := g.Admit(Head{Authorization: authorization, Host: host, Query: query})
 			if refusal != nil || grant.Rights.Decide(message, &envelope).Denied != rules.Allowed {
 				t.Fatal("refused")
 			}
@@ -57,7 +57,7 @@ func BenchmarkAdmit(b *testing.B) {
 	b.Run("known token", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			grant, refusal := g.Admit(known, host, "")
+			grant, refusal := g.Admit(Head{Authorization: known, Host: host})
 			if refusal != nil || grant.Rights.Decide(message, &envelope).Denied != rules.Allowed {
 				b.Fatal("refused")
 			}
@@ -68,7 +68,7 @@ func BenchmarkAdmit(b *testing.B) {
 		open := newGate(b, documentOf(b, corp, func(a *adapterapi.Access) { a.Mode, a.Rules = adapterapi.AccessNone, nil }))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, refusal := open.Admit(known, host, ""); refusal != nil {
+			if _, refusal := open.Admit(Head{Authorization: known, Host: host}); refusal != nil {
 				b.Fatal("refused")
 			}
 		}
@@ -86,7 +86,7 @@ func BenchmarkAdmit(b *testing.B) {
 					g = newGate(b, documentOf(b, corp))
 					b.StartTimer()
 				}
-				_, _ = g.Admit(tokens[i%len(tokens)], host, "")
+				_, _ = g.Admit(Head{Authorization: tokens[i%len(tokens)], Host: host})
 			}
 		})
 	}

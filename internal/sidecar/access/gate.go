@@ -44,6 +44,7 @@ type Gate struct {
 
 	verifying chan struct{} // bounds how many tokens are verified at a time
 	waiting   atomic.Int64  // requests that wait for that
+	forgeries forgeries
 
 	metrics Metrics
 }

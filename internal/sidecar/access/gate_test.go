@@ -304,7 +304,7 @@ func TestMetrics(t *testing.T) {
 	token := corp.Mint(claimsOf("alice"))
 	for range 3 {
 		wantGrant(t, g, token, "corp:alice")
-		_, _ = g.Admit(nil, host, "")
+		_, _ = g.Admit(Head{Host: host})
 	}
 	wantRefusal(t, g, "abc", 401, "malformed")
 	wantRefusal(t, g, "abc", 401, "malformed")

@@ -46,6 +46,18 @@ type Refusal struct {
 	Challenge  string // WWW-Authenticate; may be empty
 	RetryAfter int    // seconds; 0 for none
 	Reason     string // for metrics and audits
+	// Delay is how long the answer has to wait. It may come earlier if the client goes away.
+	Delay time.Duration
+	// Close closes the connection after the answer.
+	Close bool
+}
+
+// Head is what a Gate looks at of a request.
+type Head struct {
+	Authorization []string // all headers of this name
+	Host          string
+	Query         string
+	Client        string // its address, without the port
 }
 
 // ungranted are the rights of callers while there is no document, and none is required.
@@ -54,9 +66,8 @@ var ungranted = &Grant{}
 // leeway is how far the clocks of issuer and adapter may be apart. It is that of package token.
 const leeway = token.Leeway
 
-// Admit says who makes a request, by its Authorization headers, its Host and its query. It looks at nothing
-// else. If it returns a Refusal, the request must not pass.
-func (g *Gate) Admit(authorization []string, host, query string) (*Grant, *Refusal) {
+// Admit says who makes a request. If it returns a Refusal, the request must not pass.
+func (g *Gate) Admit(head Head) (*Grant, *Refusal) {
 	now := g.current.Load()
 	switch {
 	case now == nil && g.options.Required:
@@ -66,10 +77,10 @@ func (g *Gate) Admit(authorization []string, host, query string) (*Grant, *Refus
 	case now.access.Mode != adapterapi.AccessRequired:
 		return now.anonymous, nil
 	}
-	if grant := now.known(authorization, query); grant != nil {
+	if grant := now.known(head.Authorization, head.Query); grant != nil {
 		return grant, nil
 	}
-	return g.admitUnknown(now, authorization, host, query)
+	return g.admitUnknown(now, &head)
 }
 
 // retryAfter is how long a client waits before it tries again with a token whose key is not known yet.
@@ -109,21 +120,24 @@ func namesToken(query string) bool {
 }
 
 // admitUnknown verifies a token.
-func (g *Gate) admitUnknown(now *policy, authorization []string, host, query string) (*Grant, *Refusal) {
-	challenge := now.challengeFor(host)
-	if namesToken(query) {
+func (g *Gate) admitUnknown(now *policy, head *Head) (*Grant, *Refusal) {
+	challenge := now.challengeFor(head.Host)
+	if namesToken(head.Query) {
 		return nil, g.count(challenge.malformed("a token must be in the header Authorization, and not in the URL"))
 	}
-	shown, problem := token.Bearer(authorization)
+	shown, problem := token.Bearer(head.Authorization)
 	switch problem {
 	case token.None:
 		return nil, g.count(challenge.missing(now.access.Scopes))
 	case token.Invalid:
 		return nil, g.count(challenge.malformed("the header Authorization must be one bearer token of at most " + strconv.Itoa(token.MaxBytes) + " bytes"))
 	}
-	digest := digestOf(authorization[0])
+	digest, client := digestOf(head.Authorization[0]), clientOf(head.Client)
 	if reason := now.verdicts.reasonAgainst(digest, time.Now()); reason != "" {
-		return nil, g.count(challenge.invalid(now.access.Scopes, string(reason)))
+		return nil, g.refuseToken(challenge.invalid(now.access.Scopes, string(reason)), client)
+	}
+	if g.forgeries.refuses(client, time.Now()) {
+		return nil, g.count(tooManyForgeries())
 	}
 	if !g.enter() {
 		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: "the adapter verifies as many tokens as it can", RetryAfter: 1, Reason: "busy"})
@@ -131,7 +145,7 @@ func (g *Gate) admitUnknown(now *policy, authorization []string, host, query str
 	who, err := now.tokens.Verify(shown, time.Now())
 	g.leave()
 	if err != nil {
-		return nil, g.count(g.refuseToken(now, &challenge, digest, err))
+		return nil, g.refuseToken(g.refusalOf(now, &challenge, digest, err), client)
 	}
 	grant := &Grant{Identity: who, Principal: "user " + who.User, Rights: now.rules.For(who), Generation: now.access.Generation, policy: now}
 	now.verdicts.grant(digest, grant)
@@ -139,9 +153,9 @@ func (g *Gate) admitUnknown(now *policy, authorization []string, host, query str
 	return grant, nil
 }
 
-// verifications is how many tokens the adapter verifies at a time. More would take the processors from
-// callers with known tokens.
-func verifications() int { return runtime.GOMAXPROCS(0) }
+// verifications is how many tokens the adapter verifies at a time. One processor is left to callers with known
+// tokens, if there is more than one.
+func verifications() int { return max(runtime.GOMAXPROCS(0)-1, 1) }
 
 // mostWaiting bounds the requests that wait for a verification.
 const mostWaiting = 64

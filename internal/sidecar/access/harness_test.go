@@ -16,6 +16,7 @@ const (
 	host      = "echo.example.com"
 	metadata  = "https://echo.example.com/.well-known/oauth-protected-resource/mcp"
 	inCluster = "http://echo.demo.svc/mcp"
+	client    = "192.0.2.7"
 )
 
 // Tokens are verified by ES256 where it does not matter: making them takes less time.
@@ -91,7 +92,7 @@ func take(t testing.TB, g *Gate, document *adapterapi.Access) {
 
 // admit asks with one token.
 func admit(g *Gate, token string) (*Grant, *Refusal) {
-	return g.Admit([]string{"Bearer " + token}, host, "")
+	return g.Admit(Head{Authorization: []string{"Bearer " + token}, Host: host, Client: client})
 }
 
 // wantGrant fails unless the token is that of the user.

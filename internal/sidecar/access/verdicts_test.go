@@ -31,10 +31,10 @@ func TestKnownToken(t *testing.T) {
 		if again := wantGrant(t, g, token, "corp:alice"); again != first || verifiedBy(g) != 1 {
 			t.Errorf("the token was verified %d times", verifiedBy(g))
 		}
-		if _, refusal := g.Admit([]string{"Bearer " + token}, host, "access_token=x"); refusal == nil || refusal.Status != 400 {
+		if _, refusal := g.Admit(Head{Authorization: []string{"Bearer " + token}, Host: host, Query: "access_token=x"}); refusal == nil || refusal.Status != 400 {
 			t.Errorf("a known token, and another in the URL: %+v", refusal)
 		}
-		if _, refusal := g.Admit([]string{"Bearer " + token, "Bearer " + token}, host, ""); refusal == nil || refusal.Status != 400 {
+		if _, refusal := g.Admit(Head{Authorization: []string{"Bearer " + token, "Bearer " + token}, Host: host}); refusal == nil || refusal.Status != 400 {
 			t.Errorf("a known token, twice: %+v", refusal)
 		}
 		renewed := wantGrant(t, g, corp.Mint(claimsOf("alice")), "corp:alice")
@@ -184,8 +184,8 @@ func TestVerificationsAreBounded(t *testing.T) {
 		g := newGate(t, documentOf(t, corp))
 		known := corp.Mint(claimsOf("known"))
 		wantGrant(t, g, known, "corp:known")
-		if got := cap(g.verifying); got != runtime.GOMAXPROCS(0) {
-			t.Fatalf("%d tokens at a time, want %d", got, runtime.GOMAXPROCS(0))
+		if got, most := cap(g.verifying), max(1, runtime.GOMAXPROCS(0)-1); got != most {
+			t.Fatalf("%d tokens at a time, want %d", got, most)
 		}
 		for range cap(g.verifying) { // as many are being verified
 			g.verifying <- struct{}{}

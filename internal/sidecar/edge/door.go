@@ -172,7 +172,22 @@ func (d *Door) authenticate(w http.ResponseWriter, r *Request) bool {
 // deny answers a request that its caller may not make, and records why.
 func (r *Request) deny(w http.ResponseWriter, refused *Refusal) {
 	r.toAudit().denied = refused.Reason
+	r.wait(refused.Delay)
 	refused.write(w, r.idOfSole())
+}
+
+// wait holds an answer back. It ends early if the client goes away, or the adapter drains.
+func (r *Request) wait(delay time.Duration) {
+	if delay <= 0 {
+		return
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	case <-r.door.options.Closing:
+	}
 }
 
 // Refusal says why a stage refuses a request.
@@ -184,6 +199,8 @@ type Refusal struct {
 	// Reason is why the caller may not do what it asks for, for audits. It is empty if the request is
 	// refused for another reason.
 	Reason string
+	// Delay is how long the answer waits, for a client that would try again at once and for ever.
+	Delay time.Duration
 	// Close closes the connection. It is for a body that the Door has not read to its end:
 	// reading the rest costs more than a new connection.
 	Close bool

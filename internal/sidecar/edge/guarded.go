@@ -28,7 +28,8 @@ func (g *Guarded) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 		from.Grant = g.Gate.Probe()
 		return from, nil
 	}
-	grant, refusal := g.Gate.Admit(r.Header["Authorization"], r.Host, r.URL.RawQuery)
+	address := addressOf(r.RemoteAddr)
+	grant, refusal := g.Gate.Admit(access.Head{Authorization: r.Header["Authorization"], Host: r.Host, Query: r.URL.RawQuery, Client: address})
 	switch {
 	case refusal != nil:
 		return caller.Caller{}, refusalOf(refusal)
@@ -38,7 +39,7 @@ func (g *Guarded) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 		return from, nil
 	}
 	return caller.Caller{
-		Principal: caller.Principal(grant.Principal), Address: addressOf(r.RemoteAddr), Trace: traceOf(r.Header), Grant: grant,
+		Principal: caller.Principal(grant.Principal), Address: address, Trace: traceOf(r.Header), Grant: grant,
 	}, nil
 }
 
@@ -50,7 +51,9 @@ func refusalOf(refusal *access.Refusal) *Refusal {
 	if refusal.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(refusal.RetryAfter))
 	}
-	return &Refusal{Status: refusal.Status, Code: refusal.Code, Text: refusal.Text, Header: header, Reason: refusal.Reason}
+	return &Refusal{
+		Status: refusal.Status, Code: refusal.Code, Text: refusal.Text, Header: header, Reason: refusal.Reason, Delay: refusal.Delay, Close: refusal.Close,
+	}
 }
 
 // Authorize asks the rules about every message. One message that they do not allow refuses all of a batch:
