@@ -7,6 +7,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 const metadataMethods = "GET, HEAD"
@@ -62,11 +63,15 @@ func writeMetadata(w http.ResponseWriter, r *http.Request, document []byte) {
 	}
 }
 
-// recheckSessions ends the sessions of callers to whom a new access document leaves nothing.
+// recheckSessions ends the sessions of callers to whom a new access document leaves nothing, and tells the others
+// which lists have changed for them. Sessions that an HTTP server has itself are left out: only the server writes
+// into their streams.
 func (a *Adapter) recheckSessions() {
 	for _, member := range a.env.Sessions.OfClients() {
 		if !a.env.Access.Keeps(member.About().Owner.Identity()) {
 			member.End(access.ErrRevoked)
+		} else if own, ok := member.(*session.Session); ok {
+			own.RulesChanged()
 		}
 	}
 }

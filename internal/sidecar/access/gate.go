@@ -37,6 +37,8 @@ type Gate struct {
 	options Options
 	mount   document.Mount
 	current atomic.Pointer[policy] // nil before the first document
+	// ungranted is the grant of all callers while there is no document, and none is required.
+	ungranted *Grant
 
 	taking  sync.Mutex // held while a document is taken
 	streams streams
@@ -59,11 +61,13 @@ type policy struct {
 	anonymous  *Grant
 	challenges []challenge // by resource
 	verdicts   verdicts
+	replaced   chan struct{} // closed when another document has taken effect
 }
 
 // New returns a Gate. It reads the mounted document, if there is one.
 func New(options Options) *Gate {
 	g := &Gate{options: options, verifying: make(chan struct{}, verifications())}
+	g.ungranted = &Grant{gate: g}
 	g.mount = document.Mount{Path: options.File, Name: "access document", Take: func(text []byte) error { return g.take(text, "mounted") }, Log: options.Log}
 	g.mount.Reload()
 	return g
@@ -97,6 +101,9 @@ func (g *Gate) take(text []byte, how string) error {
 		return fmt.Errorf("take access document: %w: generation %d after %d", document.ErrOlder, next.access.Generation, now.access.Generation)
 	}
 	g.current.Store(next)
+	if now != nil {
+		close(now.replaced)
+	}
 	g.streams.recheck(g)
 	if g.changed != nil {
 		g.changed()
@@ -118,7 +125,7 @@ func (g *Gate) compile(text []byte) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := &policy{access: access, digest: adapterapi.SettingsDigest(text), challenges: challengesOf(&access)}
+	next := &policy{access: access, digest: adapterapi.SettingsDigest(text), challenges: challengesOf(&access), replaced: make(chan struct{})}
 	if next.rules, err = rules.Compile(&access); err != nil {
 		return nil, fmt.Errorf("compile access document: %w", err)
 	}
@@ -127,7 +134,7 @@ func (g *Gate) compile(text []byte) (*policy, error) {
 			return nil, fmt.Errorf("compile access document: %w", err)
 		}
 	}
-	next.anonymous = &Grant{Rights: next.rules.For(nil), Generation: access.Generation, policy: next}
+	next.anonymous = g.grant(next, nil)
 	return next, nil
 }
 

@@ -26,7 +26,42 @@ type Grant struct {
 	Rights     *rules.Rights // nil allows everything
 	Generation int64         // of the document; 0 if there is none
 
+	gate   *Gate   // nil if no document changes the grant
 	policy *policy // nil if there is no document
+}
+
+// grant returns what a document says of a caller.
+func (g *Gate) grant(by *policy, who *identity.Identity) *Grant {
+	grant := &Grant{Identity: who, Rights: by.rules.For(who), Generation: by.access.Generation, gate: g, policy: by}
+	if who != nil {
+		grant.Principal = "user " + who.User
+	}
+	return grant
+}
+
+// Now returns what the document in effect says of the caller. It is for what lasts longer than a request. The
+// result is the grant itself, unless another document has taken effect since it was made.
+func (g *Grant) Now() *Grant {
+	if g == nil || g.gate == nil {
+		return g
+	}
+	current := g.gate.current.Load()
+	if current == g.policy {
+		return g
+	}
+	return g.gate.grant(current, g.Identity)
+}
+
+// IsOfDocument reports whether another grant is by the same document.
+func (g *Grant) IsOfDocument(of *Grant) bool { return of != nil && g.policy == of.policy }
+
+// Replaced returns a channel that is closed when another document has taken effect. It is nil if no document
+// changes the grant.
+func (g *Grant) Replaced() <-chan struct{} {
+	if g == nil || g.policy == nil {
+		return nil
+	}
+	return g.policy.replaced
 }
 
 // IsOutdated reports whether another document has taken effect since the grant was made, or the token has
@@ -60,9 +95,6 @@ type Head struct {
 	Client        string // its address, without the port
 }
 
-// ungranted are the rights of callers while there is no document, and none is required.
-var ungranted = &Grant{}
-
 // leeway is how far the clocks of issuer and adapter may be apart. It is that of package token.
 const leeway = token.Leeway
 
@@ -73,7 +105,7 @@ func (g *Gate) Admit(head Head) (*Grant, *Refusal) {
 	case now == nil && g.options.Required:
 		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: ErrNoDocument.Error(), RetryAfter: retryAfter, Reason: "no_document"})
 	case now == nil:
-		return ungranted, nil
+		return g.ungranted, nil
 	case now.access.Mode != adapterapi.AccessRequired:
 		return now.anonymous, nil
 	}
@@ -147,7 +179,7 @@ func (g *Gate) admitUnknown(now *policy, head *Head) (*Grant, *Refusal) {
 	if err != nil {
 		return nil, g.refuseToken(g.refusalOf(now, &challenge, digest, err), client)
 	}
-	grant := &Grant{Identity: who, Principal: "user " + who.User, Rights: now.rules.For(who), Generation: now.access.Generation, policy: now}
+	grant := g.grant(now, who)
 	now.verdicts.grant(digest, grant)
 	g.metrics.verified.Add(1)
 	return grant, nil

@@ -20,6 +20,7 @@ type call struct {
 	since     time.Time         // when the client sent it, or cancelled it
 	task      bool              // it asks for a task
 	tool      bool              // it calls a tool
+	opens     bool              // it is initialize
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
 }

@@ -198,6 +198,9 @@ func (s *Session) deliverAnswerLocked(message Message, event Event) {
 	if message.Envelope.Result.Present() {
 		s.noteTaskLocked(c)
 	}
+	if c.opens {
+		s.noteInitializeLocked(event.Message)
+	}
 	c.failed = rpc.ErrorType(message.Bytes, &message.Envelope, c.tool)
 	event.call = c
 	s.enqueueLocked(c.stream, event)

@@ -137,6 +137,7 @@ type Session struct {
 	serverRequests map[string]*serverRequest // by the key of the id
 	requestBytes   int                       // length of their ids
 	replies        replies
+	rights
 
 	timer  *time.Timer // calls tick
 	tickAt time.Time   // when the timer fires; zero if it does not run
@@ -282,7 +283,9 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		}
 		c.id, c.key = idAndKey(id)
 		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
-		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == "tools/call"
+		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == rpc.MethodCallTool
+		c.opens = string(request.Envelope.Method) == rpc.MethodInitialize
+		s.fromLocked(request)
 		if c.filter = request.From.Rights().ListFilter(request.Envelope.Method); c.filter != nil {
 			s.filtered.Add(1)
 		}
@@ -355,6 +358,7 @@ func (s *Session) Tell(ctx context.Context, message Message) error {
 	}
 	s.touched = time.Now()
 	s.useLocked(message.Envelope.Method)
+	s.fromLocked(&message)
 	answered, forward := s.noteLocked(message)
 	s.mu.Unlock()
 	if !forward {

@@ -25,6 +25,7 @@ type reply struct {
 	rest     time.Duration     // until the call times out, after that; negative for a subscription, which does not
 	last     bool              // nothing follows what was gathered
 	failed   string            // how the call failed, if it has ended
+	listens  *listening        // nil unless the call is a subscription
 }
 
 func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.Call, filter *rules.ListFilter) {
@@ -37,6 +38,9 @@ func (e *Endpoint) reply(w http.ResponseWriter, r *edge.Request, c *sessionless.
 	timer := e.startTimer(commit)
 	defer e.stopTimer(timer)
 	p := reply{endpoint: e, w: w, r: r, call: c, filter: filter, timer: timer, rest: rest}
+	if c.IsSubscription() && r.Caller.Grant != nil {
+		p.listens = &listening{grant: r.Caller.Grant}
+	}
 	p.run()
 }
 
@@ -84,6 +88,9 @@ func (p *reply) run() {
 // next returns the next message of the call, as the client may see it.
 func (p *reply) next() (sessionless.Event, bool) {
 	next, ok := p.call.Next()
+	if ok && p.listens != nil {
+		p.listens.note(&next)
+	}
 	if !ok || !next.Last || p.filter == nil || next.Code != 0 {
 		return next, ok
 	}
@@ -158,6 +165,8 @@ func (p *reply) Wait(ctx context.Context, to *front.Events) {
 		if p.isLate() {
 			p.append(to, p.timedOut())
 		}
+	case <-p.listens.replaced():
+		p.listens.tellChanges(to, p.call.ID())
 	case <-ctx.Done():
 	}
 }

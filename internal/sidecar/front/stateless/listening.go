@@ -1,0 +1,47 @@
+package stateless
+
+import (
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+)
+
+// listening is what the reply to a subscription knows of its client.
+type listening struct {
+	grant *access.Grant // what the client may do, as far as the lists that it knows show
+	// honored are the lists whose changes the server reports to the client. There are none before the
+	// server has acknowledged the subscription.
+	honored subscription.Set
+}
+
+// replaced is closed when the access document has changed, and the client may have to know. It is nil for a call.
+func (l *listening) replaced() <-chan struct{} {
+	if l == nil || l.honored == (subscription.Set{}) {
+		return nil
+	}
+	return l.grant.Replaced()
+}
+
+// note reads the acknowledgement among the messages of a subscription.
+func (l *listening) note(message *sessionless.Event) {
+	if e, err := rpc.ScanLenient(message.Message); err == nil && string(e.Method) == subscription.MethodAcknowledged {
+		if honored, _, err := subscription.Parse(message.Message, e.Params); err == nil {
+			l.honored = honored.Lists
+		}
+	}
+}
+
+// tellChanges announces the lists that look different to the client since the access document has changed.
+func (l *listening) tellChanges(to *front.Events, id []byte) {
+	now := l.grant.Now()
+	differ := rules.Changed(l.grant.Rights, now.Rights)
+	l.grant = now
+	for list := range differ {
+		if differ[list] && l.honored[list] {
+			to.Append(rpc.Event{Data: subscription.Notification(subscription.Lists[list].Method, "", subscription.Tag(id))})
+		}
+	}
+}
