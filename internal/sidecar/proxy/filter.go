@@ -27,11 +27,25 @@ func (x *exchange) filter(header http.Header) filter {
 	case rights == nil:
 		return nil
 	case x.method != "" && rights.Filters([]byte(x.method)):
-		return func(answer []byte, e *rpc.Envelope) []byte { return rights.Filter(x.method, answer, e) }
+		return func(answer []byte, e *rpc.Envelope) []byte { return filterBoth(rights, x.method, answer, e) }
 	case !rights.FiltersAny(), x.r.Method == http.MethodPost && !remote.IsEvents(header) && !asksForList(x.r, rights):
 		return nil
 	}
 	return rights.FilterAny
+}
+
+// filterBoth filters the answer to a list. The caller may see all of that list, and only a part of another one
+// that the server puts into the same answer, or onto the same stream.
+func filterBoth(rights *rules.Rights, method string, answer []byte, e *rpc.Envelope) []byte {
+	if rights.FiltersAny() {
+		answer = rights.FilterAny(answer, e)
+		filtered, err := rpc.ScanLenient(answer)
+		if err != nil { // only if the filter is wrong
+			return rpc.AppendError(nil, nil, rpc.CodeInternal, errUnfiltered.Error(), nil)
+		}
+		e = &filtered
+	}
+	return rights.Filter(method, answer, e)
 }
 
 func asksForList(r *edge.Request, rights *rules.Rights) bool {
