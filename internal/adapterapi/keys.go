@@ -60,6 +60,7 @@ const (
 	UseSettings   Use = "settings v1"    // the manager's pushes to the admin port, and their answers
 	UseAccess     Use = "access v1"      // the signature of access documents, the manager's pushes of them, and their answers
 	UseSessions   Use = "sessions v1"    // requests of users to list and end sessions, and their answers
+	UseStates     Use = "states v1"      // the adapter's, to prove to whom it gave the state of a request
 
 	useID Use = "key id v1"
 )

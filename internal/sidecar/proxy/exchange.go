@@ -33,6 +33,9 @@ type exchange struct {
 
 // run forwards the request and its answer.
 func (x *exchange) run() {
+	if !x.claims() {
+		return
+	}
 	ctx, cancel := x.context()
 	defer cancel(nil)
 	defer context.AfterFunc(x.r.Context(), func() { cancel(errClientGone) })()
@@ -51,6 +54,9 @@ func (x *exchange) run() {
 	if shown := x.filter(response.Header); shown != nil {
 		x.relayFiltered(ctx, cancel, response, shown)
 		return
+	}
+	if x.binds() {
+		x.bindBody(response)
 	}
 	x.relay(ctx, cancel, response)
 }

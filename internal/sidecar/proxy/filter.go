@@ -15,13 +15,27 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
-// filter is what the client may see of an answer. It is nil if the client may see all of it.
+// filter is what the client may see of an answer. It is nil if the answer needs no reading.
 type filter func(answer []byte, e *rpc.Envelope) []byte
 
-// filter returns the filter of an exchange for an answer with this header. Lists need one, and every stream
-// of events: a server may repeat the answer to a list when a client resumes a stream, or put it on the stream
-// of another request.
+// filter returns the filter of an exchange for an answer with this header. It hides what the caller may not
+// see of lists, and then binds handles.
 func (x *exchange) filter(header http.Header) filter {
+	lists := x.filterLists(header)
+	switch {
+	case !x.binds():
+		return lists
+	case lists != nil:
+		return func(answer []byte, e *rpc.Envelope) []byte { return x.rebind(lists(answer, e)) }
+	case remote.IsEvents(header):
+		return x.bind
+	}
+	return nil
+}
+
+// filterLists returns the filter of lists. Lists need one, and every stream of events: a server may repeat the
+// answer to a list when a client resumes a stream, or put it on the stream of another request.
+func (x *exchange) filterLists(header http.Header) filter {
 	rights := x.r.Caller.Rights()
 	switch {
 	case rights == nil:
@@ -99,8 +113,8 @@ func (x *exchange) apply(text []byte, shown filter) ([]byte, bool) {
 	if !rpc.IsBatch(text) {
 		return applyTo(text, shown)
 	}
-	if x.method != "" {
-		return nil, false // a batch is no answer to one request
+	if x.r.Caller.Rights().Filters([]byte(x.method)) {
+		return nil, false // a batch is no answer to one request for a list
 	}
 	batch := []byte{'['}
 	err := rpc.Batch(text, func(message []byte) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -25,7 +26,7 @@ type Limits struct {
 	Single  int // POST requests in flight that belong to no session
 	Listens int // streams in flight that belong to none
 
-	AnswerBytes int64 // largest answer to initialize
+	AnswerBytes int64 // largest answer that the proxy reads: that to initialize, and those that it filters
 
 	MaxLifetime  time.Duration // of a stream
 	OpenTimeout  time.Duration // for the server to answer initialize
@@ -56,6 +57,8 @@ type Options struct {
 	// Initialize opens a session in the server's place. It returns false if the server is to open
 	// it; may be nil.
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
+	// Handles belong to the verified callers that got them from the server.
+	Handles *handle.Binder
 	Limits
 }
 

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
+)
+
+// binds reports whether handles in this exchange belong to its caller: the adapter has verified who that is,
+// and the server has not learned it.
+func (x *exchange) binds() bool { return x.r.Caller.Identity() != nil }
+
+// claims checks the handles that the caller names. If one is not the caller's, it answers as servers do to one
+// that they do not know, and the server gets nothing.
+func (x *exchange) claims() bool {
+	if !x.binds() {
+		return true
+	}
+	for i := range x.r.Messages {
+		message := &x.r.Messages[i]
+		if err := x.proxy.Handles.Claim(x.r.Caller.Principal, message.Bytes, &message.Envelope); err != nil {
+			x.r.NoteForeign()
+			status := http.StatusOK
+			if x.id == nil { // there is no request for the error to answer
+				status = http.StatusBadRequest
+			}
+			front.Refuse(x.w, status, x.id, rpc.CodeInvalidParams, err.Error())
+			return false
+		}
+	}
+	return true
+}
+
+// bind is a filter that hides nothing, and binds handles to the caller.
+func (x *exchange) bind(answer []byte, e *rpc.Envelope) []byte {
+	return x.proxy.Handles.Bind(x.r.Caller.Principal, answer, e)
+}
+
+// rebind is bind for an answer that a filter may have changed.
+func (x *exchange) rebind(answer []byte) []byte {
+	if !handle.Mentions(answer) {
+		return answer
+	}
+	e, err := rpc.ScanLenient(answer)
+	if err != nil { // only if the filter is wrong
+		return rpc.AppendError(nil, nil, rpc.CodeInternal, errUnfiltered.Error(), nil)
+	}
+	return x.bind(answer, &e)
+}
+
+// bindBody binds the handles in an answer that is no stream. An answer that is too large, or no message,
+// passes as it is: if there is a handle in it, the adapter refuses that later.
+func (x *exchange) bindBody(response *http.Response) {
+	if !isJSON(response.Header) || response.Header.Get("Content-Encoding") != "" {
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, x.proxy.AnswerBytes+1))
+	whole := err == nil && int64(len(body)) <= x.proxy.AnswerBytes
+	if whole && handle.Mentions(body) {
+		if bound, ok := x.apply(body, x.bind); ok {
+			body = bound
+			response.ContentLength = int64(len(body))
+			response.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		}
+	}
+	rest := io.Reader(response.Body)
+	if err != nil {
+		rest = broken{err}
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), rest), response.Body}
+}
+
+// broken is the rest of an answer that breaks off.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func isJSON(header http.Header) bool {
+	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	return err == nil && mediaType == front.TypeJSON
+}
