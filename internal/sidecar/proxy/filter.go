@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // filter is what the client may see of an answer. It is nil if the answer needs no reading.
@@ -27,8 +30,8 @@ func (x *exchange) filter(header http.Header) filter {
 		return lists
 	case lists != nil:
 		return func(answer []byte, e *rpc.Envelope) []byte { return x.rebind(lists(answer, e)) }
-	case remote.IsEvents(header):
-		return x.bind
+	case remote.IsEvents(header), asks(x.r, handle.MethodListTasks):
+		return x.bind // and nothing passes unread
 	}
 	return nil
 }
@@ -60,6 +63,11 @@ func filterBoth(rights *rules.Rights, method string, answer []byte, e *rpc.Envel
 		e = &filtered
 	}
 	return rights.Filter(method, answer, e)
+}
+
+// asks reports whether a message of the request has the method.
+func asks(r *edge.Request, method string) bool {
+	return slices.ContainsFunc(r.Messages, func(m session.Message) bool { return string(m.Envelope.Method) == method })
 }
 
 func asksForList(r *edge.Request, rights *rules.Rights) bool {

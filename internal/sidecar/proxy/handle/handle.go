@@ -13,26 +13,48 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // Binder binds handles to principals. Goroutines may call its methods at the same time.
 type Binder struct {
-	ring func() adapterapi.Keyring
+	ring  func() adapterapi.Keyring
+	tasks tasks
 }
 
 // New returns a Binder. The ring has the server's keys, which all replicas share.
 func New(ring func() adapterapi.Keyring) *Binder { return &Binder{ring: ring} }
 
-// ErrState says that a state is not the caller's. Servers answer with such a text to one that they do not know.
-var ErrState = errors.New("requestState invalid or expired; call again")
+// The errors say that a handle is not the caller's. Servers answer with such texts to one that they do not know.
+var (
+	ErrState = errors.New("requestState invalid or expired; call again")
+	ErrTask  = errors.New("there is no such task")
+)
 
-const memberState = "requestState"
+// MethodListTasks asks for all tasks. Other methods with the same beginning name one task.
+const (
+	MethodListTasks = tasksPrefix + "list"
+	tasksPrefix     = "tasks/"
+)
+
+const (
+	memberState = "requestState"
+	memberTask  = "taskId"
+	memberTasks = "tasks"
+)
 
 // Claim checks the handles in a message that rpc.Scan has accepted, and removes from them what Bind has added.
-// It overwrites the message, but moves nothing in it. The text of the error is for the client.
+// It overwrites the message, but moves nothing in it. The error is ErrState or ErrTask.
 func (b *Binder) Claim(by caller.Principal, message []byte, e *rpc.Envelope) error {
-	if e.Kind == rpc.Response || !e.Params.IsObject(message) {
+	switch {
+	case e.Kind == rpc.Response, string(e.Method) == MethodListTasks:
 		return nil
+	case bytes.HasPrefix(e.Method, []byte(tasksPrefix)):
+		if !b.ownsTask(by, message, e.Params) {
+			return ErrTask
+		}
+	case string(e.Method) == subscription.MethodListen:
+		return b.claimSubscription(by, message, e)
 	}
 	return b.claimState(by, message, e)
 }
@@ -47,7 +69,7 @@ func (b *Binder) claimState(by caller.Principal, message []byte, e *rpc.Envelope
 		return ErrState
 	}
 	state := found[0]
-	if !state.Present() || string(state.Of(message)) == "null" {
+	if isAbsent(message, state) {
 		return nil
 	}
 	if !b.opens(by, message, state) {
@@ -57,25 +79,78 @@ func (b *Binder) claimState(by caller.Principal, message []byte, e *rpc.Envelope
 	return nil
 }
 
+// claimSubscription checks the tasks that a caller wants to hear of.
+func (b *Binder) claimSubscription(by caller.Principal, message []byte, e *rpc.Envelope) error {
+	params, err := rpc.Find(message, e.Params, "notifications")
+	if err != nil {
+		return ErrTask
+	}
+	filter, err := rpc.Find(message, params[0], "taskIds")
+	switch ids := filter[0]; {
+	case err != nil:
+		return ErrTask
+	case isAbsent(message, ids):
+		return nil
+	case message[ids.Start] != '[':
+		return ErrTask
+	default:
+		for id := range rpc.Members(message, ids) {
+			if !b.isTask(by, message, id.Value) {
+				return ErrTask
+			}
+		}
+	}
+	return nil
+}
+
+func isAbsent(message []byte, value rpc.Span) bool {
+	return !value.Present() || string(value.Of(message)) == "null"
+}
+
+// ownsTask reports whether an object has the id of a task of the principal.
+func (b *Binder) ownsTask(principal caller.Principal, message []byte, object rpc.Span) bool {
+	found, err := rpc.Find(message, object, memberTask)
+	return err == nil && b.isTask(principal, message, found[0])
+}
+
+func (b *Binder) isTask(principal caller.Principal, message []byte, id rpc.Span) bool {
+	text := taskID(message, id)
+	return text != nil && b.tasks.has(principal, text)
+}
+
+// taskID returns the id of a task, or nil if the value is none. An id that is too long is not decoded.
+func taskID(message []byte, id rpc.Span) []byte {
+	if id.End-id.Start > longestTask*len(`\u0000`) {
+		return nil
+	}
+	return rpc.Text(message, id)
+}
+
 // Mentions reports whether a text may have a handle that Bind looks for. It is much faster than a scan. A
 // server that spells the name of a handle with escapes gives the client one that Claim refuses.
 func Mentions(text []byte) bool {
-	return bytes.Contains(text, []byte(`"`+memberState+`"`))
+	return bytes.Contains(text, []byte(`"`+memberState+`"`)) ||
+		bytes.Contains(text, []byte(`"`+memberTask+`"`)) || bytes.Contains(text, []byte(`"`+memberTasks+`"`))
 }
 
-// Bind returns an answer with its handles bound to the principal that gets it. The answer is a response that
-// rpc.ScanLenient has accepted. Bind may overwrite it, and the envelope does not fit what Bind returns. An
-// answer in which parsers may find different handles becomes an error.
+// Bind returns an answer with its handles bound to the principal that gets it, and without tasks of others. The
+// answer is a response that rpc.ScanLenient has accepted. Bind may overwrite it, and the envelope does not fit
+// what Bind returns. An answer in which parsers may find different handles becomes an error.
 func (b *Binder) Bind(to caller.Principal, answer []byte, e *rpc.Envelope) []byte {
 	if !e.Result.IsObject(answer) || !Mentions(e.Result.Of(answer)) {
 		return answer
 	}
-	found, err := rpc.Find(answer, e.Result, memberState)
+	found, err := rpc.Find(answer, e.Result, memberState, "resultType", memberTask, "task", memberTasks)
 	if err != nil {
 		return unbound(answer, e, err.Error())
 	}
+	state, kind, id, task, list := found[0], found[1], found[2], found[3], found[4]
+	b.recordTask(to, answer, kind, id, task)
 	var edits rpc.Edits
-	if state := found[0]; state.Present() && answer[state.Start] == '"' {
+	if list.Present() && answer[list.Start] == '[' {
+		edits.Filter(answer, list, func(entry rpc.Member) bool { return b.shows(to, answer, entry.Value) })
+	}
+	if state.Present() && answer[state.Start] == '"' {
 		seal, ok := b.seal(to, answer, state)
 		if !ok {
 			return unbound(answer, e, "its requestState is too long")
@@ -86,6 +161,27 @@ func (b *Binder) Bind(to caller.Principal, answer []byte, e *rpc.Envelope) []byt
 		return answer
 	}
 	return edits.EditedInPlace(answer)
+}
+
+// recordTask remembers the task that an answer begins: result.task in 2025-11-25, and a result of that type
+// in 2026-07-28.
+func (b *Binder) recordTask(to caller.Principal, answer []byte, kind, id, task rpc.Span) {
+	if string(rpc.Text(answer, kind)) != "task" {
+		inner, err := rpc.Find(answer, task, memberTask)
+		if err != nil {
+			return
+		}
+		id = inner[0]
+	}
+	if text := taskID(answer, id); text != nil {
+		b.tasks.record(to, text)
+	}
+}
+
+// shows reports whether the principal may see an entry of a list of tasks. One without an id is no task.
+func (b *Binder) shows(to caller.Principal, answer []byte, entry rpc.Span) bool {
+	found, err := rpc.Find(answer, entry, memberTask)
+	return err == nil && (!found[0].Present() || b.isTask(to, answer, found[0]))
 }
 
 // unbound is the answer in the place of one whose handles cannot be bound.
