@@ -79,8 +79,8 @@ const (
 
 	// ReasonInvalidSpec: the API server refuses an object that the spec leads to,
 	// such as a volume mount without a volume, and the message has its words; or an
-	// issuer of spec.auth has the url of another, or of the cluster's own issuer.
-	// Accepted is False, and Stalled is True.
+	// issuer of spec.auth has the url of another, or of the cluster's own issuer; or
+	// the rules are too large for adapters. Accepted is False, and Stalled is True.
 	ReasonInvalidSpec = "InvalidSpec"
 
 	// ReasonBoundExceeded: the spec asks for more than the manager's configuration
@@ -214,8 +214,10 @@ const (
 	// AccessEnforced is Unknown.
 	ReasonAccessPending = "AccessPending"
 
-	// ReasonAccessNotEnforced: a ready pod has an adapter that is too old to enforce rules.
-	// AccessEnforced and Ready are False, until the pod is replaced.
+	// ReasonAccessNotEnforced: a ready pod has an adapter that is too old to enforce rules, and
+	// serves everyone until it is replaced; or adapters cannot be told the rules of the spec,
+	// for instance because they are too large, and enforce the last ones. AccessEnforced and
+	// Ready are False.
 	ReasonAccessNotEnforced = "AccessNotEnforced"
 )
 

@@ -160,6 +160,9 @@ type signedAccess struct {
 	Access json.RawMessage `json:"access"`
 }
 
+// ErrAccessTooLarge refuses to sign a document that adapters would not take for its size.
+var ErrAccessTooLarge = errors.New("the document is too large")
+
 // Sign makes the document that adapters with the key take. The same Access and key always make the same
 // text.
 func (a Access) Sign(key Key) (Document, error) {
@@ -172,7 +175,7 @@ func (a Access) Sign(key Key) (Document, error) {
 	text.Write(plain)
 	text.WriteString("\n}\n")
 	if text.Len() > MaxAccessBytes {
-		return Document{}, fmt.Errorf("encode access: %d bytes, want at most %d: use fewer rules or keys", text.Len(), MaxAccessBytes)
+		return Document{}, fmt.Errorf("encode access: %w: %d bytes, want at most %d", ErrAccessTooLarge, text.Len(), MaxAccessBytes)
 	}
 	return Document{a.Generation, SettingsDigest(text.Bytes()), text.String()}, nil
 }
@@ -219,7 +222,7 @@ func DecodeAccess(text []byte) (Access, error) {
 	if err := decodeWhole(text, &access); err != nil {
 		return Access{}, fmt.Errorf("decode access: %w", err)
 	}
-	if err := access.check(); err != nil {
+	if err := access.Check(); err != nil {
 		return Access{}, fmt.Errorf("decode access: %w", err)
 	}
 	return access, nil
@@ -238,7 +241,8 @@ func decodeWhole(text []byte, into any) error {
 	return nil
 }
 
-func (a *Access) check() error {
+// Check says why no adapter takes a document; nil if it makes sense to all that read its version.
+func (a *Access) Check() error {
 	problems := []error{
 		a.checkWords(),
 		a.checkIssuers(),

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/issuer"
 	"github.com/slipway-mcp/slipway/internal/reason"
+	"github.com/slipway-mcp/slipway/internal/text"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -54,21 +56,45 @@ func (r *Reconciler) planAccess(ctx context.Context, s *state) error {
 		access = workload.ClosedAccess(s.server)
 	}
 	s.dropTwins(&access)
-	access.Generation = s.memory.access.generation
-	document, err := access.Sign(s.keys.ring.Current)
-	last := lastGeneration(s, document.Digest)
-	if err == nil && (document.Digest != s.memory.access.digest || last > access.Generation) {
-		access.Generation = max(last+1, s.now.UnixMilli())
-		document, err = access.Sign(s.keys.ring.Current)
-	}
+	document, err := signAccess(s, &access)
 	if err != nil {
-		// The last document stays in effect, because no other takes its place.
-		s.refuse(mcpv1alpha1.ReasonInvalidSpec, fmt.Sprintf("adapters cannot be told who may call what: %s", err))
+		s.refuseAccess(err)
 		return nil
 	}
 	s.memory.access = knownAccess{true, access.Generation, document.Digest, access.Issuers}
 	s.access, s.issuers = document, access.Issuers
 	return nil
+}
+
+// signAccess signs a document that adapters take. Its generation is that of the last one if both say the
+// same.
+func signAccess(s *state, access *adapterapi.Access) (adapterapi.Document, error) {
+	access.Generation = max(1, s.memory.access.generation)
+	if err := access.Check(); err != nil {
+		return adapterapi.Document{}, err
+	}
+	document, err := access.Sign(s.keys.ring.Current)
+	last := lastGeneration(s, document.Digest)
+	if err != nil || document.Digest == s.memory.access.digest && last <= access.Generation {
+		return document, err
+	}
+	access.Generation = max(last+1, s.now.UnixMilli())
+	return access.Sign(s.keys.ring.Current)
+}
+
+// problemBytes leaves room for what to do in the message of a condition.
+const problemBytes = 512
+
+// refuseAccess notes that the spec leads to a document that no adapter takes. The last one stays in effect,
+// because no other takes its place.
+func (s *state) refuseAccess(err error) {
+	remedy := reason.CorrectAccess
+	if errors.Is(err, adapterapi.ErrAccessTooLarge) {
+		remedy = reason.ShrinkAccess
+	}
+	s.accessProblem = fmt.Sprintf("auth, access and audit of this spec are not in effect, and pods keep those that they have, because adapters cannot be told the new ones: %s; %s",
+		text.Line(err.Error(), problemBytes), remedy)
+	s.refuse(mcpv1alpha1.ReasonInvalidSpec, s.accessProblem)
 }
 
 // recallAccess reads the last document from the ConfigMap, once after the manager has started: the next
@@ -90,9 +116,9 @@ func (r *Reconciler) recallAccess(ctx context.Context, s *state) error {
 	if configMap == nil || !ownedBy(configMap, s.server) {
 		return nil
 	}
-	text := []byte(configMap.Data[adapterapi.AccessFile])
-	if stored, err := s.keys.ring.OpenAccess(text); err == nil {
-		s.memory.access = knownAccess{true, stored.Generation, adapterapi.SettingsDigest(text), stored.Issuers}
+	document := []byte(configMap.Data[adapterapi.AccessFile])
+	if stored, err := s.keys.ring.OpenAccess(document); err == nil {
+		s.memory.access = knownAccess{true, stored.Generation, adapterapi.SettingsDigest(document), stored.Issuers}
 	}
 	return nil
 }
@@ -256,10 +282,10 @@ func (r *Reconciler) checkIssuers(_ context.Context, s *state) error {
 
 // accessOf is what the status says of the document; nil if there is nothing that adapters could enforce.
 func accessOf(s *state) *status.Access {
-	if !workload.HasAccess(s.server) && !s.lacksAuth || s.access.Digest == "" {
+	if !workload.HasAccess(s.server) && !s.lacksAuth {
 		return nil
 	}
-	access := &status.Access{Digest: s.access.Digest}
+	access := &status.Access{Digest: s.access.Digest, Problem: s.accessProblem}
 	for _, one := range s.issuers {
 		access.Issuers = append(access.Issuers, mcpv1alpha1.IssuerStatus{Name: one.Name, Keys: int32(min(len(one.Keys), 1<<20))})
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,10 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	controllerstatus "github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/issuer"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -328,22 +331,58 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A document that is too large is the user's to correct. The adapters keep the one that they have.
-func TestAccessThatIsTooLarge(t *testing.T) {
-	w := newAccessWorld(t)
-	rule := w.server.Spec.Access.Rules[0]
+// tooManyRules are more than an access document has room for, and no more than the API server takes.
+func tooManyRules(rule mcpv1alpha1.AccessRule) []mcpv1alpha1.AccessRule {
 	for range 128 {
 		rule.Resources = append(rule.Resources, mcpv1alpha1.URIPattern(strings.Repeat("x", 1024)))
 	}
-	for range 63 {
-		w.server.Spec.Access.Rules = append(w.server.Spec.Access.Rules, rule)
-	}
-	s := newState(w.server, w.now)
-	s.keys = w.keys
-	if err := w.r.planAccess(t.Context(), s); err != nil || s.refusal == nil || s.refusal.Reason != mcpv1alpha1.ReasonInvalidSpec || s.access.Digest != "" {
-		t.Errorf("got %v, %+v, %q", err, s.refusal, s.access.Digest)
-	}
-	if err := w.r.applySettings(t.Context(), s); err != nil || len(s.applied) > 0 {
-		t.Errorf("the ConfigMap was applied without the document: %v", err)
+	return slices.Repeat([]mcpv1alpha1.AccessRule{rule}, 64)
+}
+
+// A document that no adapter takes is the user's to correct. The adapters keep the one that they have, and the
+// status does not claim that the spec is in effect.
+func TestAccessThatNoAdapterTakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*mcpv1alpha1.MCPServerSpec)
+		problem string
+		remedy  reason.Remedy
+	}{
+		"too large": {func(spec *mcpv1alpha1.MCPServerSpec) { spec.Access.Rules = tooManyRules(spec.Access.Rules[0]) },
+			"encode access: the document is too large: ", reason.ShrinkAccess},
+		"of an older CRD": {func(spec *mcpv1alpha1.MCPServerSpec) { spec.Access.Rules = nil }, "mode Required needs rules", reason.CorrectAccess},
+		"of an older CRD, with much to complain about": {func(spec *mcpv1alpha1.MCPServerSpec) {
+			spec.Access.Rules = slices.Repeat([]mcpv1alpha1.AccessRule{{}}, 64)
+		}, "rules[0].subjects is empty", reason.CorrectAccess},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newAccessWorld(t)
+			w.answer("kubernetes", "https://cluster.example", "one")
+			w.answer("corp", "https://corp.example", "two")
+			first, _ := w.plan()
+			s := newState(w.server.DeepCopy(), w.now)
+			s.keys, s.memory = w.keys, w.memory
+			test.change(&s.server.Spec)
+			if err := w.r.planAccess(t.Context(), s); err != nil || s.access != (adapterapi.Document{}) {
+				t.Errorf("got %v, and the document %q", err, s.access.Digest)
+			}
+			if err := w.r.applySettings(t.Context(), s); err != nil || len(s.applied) > 0 {
+				t.Errorf("the ConfigMap was applied without the document: %v", err)
+			}
+			want := &controllerstatus.Obstacle{Reason: mcpv1alpha1.ReasonInvalidSpec, Message: s.accessProblem}
+			if diff := cmp.Diff(want, s.refusal); diff != "" {
+				t.Errorf("refusal (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(s.accessProblem, test.problem) || !strings.HasSuffix(s.accessProblem, "; "+string(test.remedy)) || len(s.accessProblem) > 1024 {
+				t.Errorf("the status says %q", s.accessProblem)
+			}
+			if diff := cmp.Diff(&controllerstatus.Access{Problem: s.accessProblem}, accessOf(s)); diff != "" {
+				t.Errorf("access (-want +got):\n%s", diff)
+			}
+
+			// Nothing was lost: the spec from before leads to the document from before.
+			if again, _ := w.plan(); again.access != first.access || again.accessProblem != "" {
+				t.Errorf("got %q with the problem %q, want %q", again.access.Digest, again.accessProblem, first.access.Digest)
+			}
+		})
 	}
 }

@@ -33,19 +33,21 @@ type state struct {
 	lacksAuth bool // the manager's configuration requires spec.auth, and there is none
 
 	// What was decided.
-	keys        *serverKeys // nil as long as there are none
-	settings    adapterapi.Document
-	access      adapterapi.Document       // zero as long as there is none
-	issuers     []adapterapi.AccessIssuer // of the access document
-	unasked     []string                  // issuers that have yet to answer
-	unavailable []string                  // issuers that were never reached, and why
-	references  string                    // keyed digest of what the spec refers to
-	rendered    *workload.Rendered
-	outdated    bool
-	undecided   bool             // which template the spec leads to is not known yet
-	hold        bool             // the caches are behind: nothing is applied or deleted
-	refusal     *status.Obstacle // the user must act
-	waiting     *status.Obstacle // time will tell
+	keys     *serverKeys // nil as long as there are none
+	settings adapterapi.Document
+	access   adapterapi.Document       // zero as long as there is none
+	issuers  []adapterapi.AccessIssuer // of the access document
+	// accessProblem is why no document can be made of the spec; empty if one was, or may be.
+	accessProblem string
+	unasked       []string // issuers that have yet to answer
+	unavailable   []string // issuers that were never reached, and why
+	references    string   // keyed digest of what the spec refers to
+	rendered      *workload.Rendered
+	outdated      bool
+	undecided     bool             // which template the spec leads to is not known yet
+	hold          bool             // the caches are behind: nothing is applied or deleted
+	refusal       *status.Obstacle // the user must act
+	waiting       *status.Obstacle // time will tell
 
 	applied map[workload.ObjectID]metav1.PartialObjectMetadata // what the API server answered
 

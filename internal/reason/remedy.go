@@ -17,6 +17,8 @@ const (
 	DeleteOther      Remedy = "delete it, or give the MCPServer another name"
 	AddAuth          Remedy = "add spec.auth, which says whose tokens count, and spec.access.rules, which say who may call what"
 	ReachIssuer      Remedy = "check the url and caBundle in spec.auth.issuers, and that the operator can reach the issuer"
+	CorrectAccess    Remedy = "correct spec.auth and spec.access"
+	ShrinkAccess     Remedy = "use fewer or shorter rules in spec.access, or fewer issuers in spec.auth"
 	ReplacePods      Remedy = "replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh"
 	DeleteKeys       Remedy = "delete it and the Secret NAME-sessions, and the operator makes new ones"
 
@@ -48,7 +50,7 @@ const (
 
 // remedies are all of them.
 var remedies = []Remedy{
-	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys, AddAuth, ReachIssuer, ReplacePods,
+	SetCommand, PushImage, CheckCredentials, SkipRegistry, DeleteOther, DeleteKeys, AddAuth, ReachIssuer, CorrectAccess, ShrinkAccess, ReplacePods,
 	CheckPullSecrets, CheckRegistry, BringImage, CheckRuntime, SignImage, BringAdapter, CorrectImage,
 	CheckCommand, MoreMemory, MoreProcesses, CorrectServer, CheckEndpoint, CheckTransport, CheckPort, CheckPortLater,
 	OtherPorts, MoreAdapterMemory, MoreSessions, LetManagerIn,

@@ -48,7 +48,7 @@ func conditionsOf(v *view, catalog *mcpv1alpha1.Catalog) []metav1.Condition {
 		conditions = append(conditions, v.condition(mcpv1alpha1.ConditionAccessEnforced, enforced))
 	}
 	name, why := v.progress(available, verified, asking)
-	if name == "" && v.Access != nil {
+	if name == "" && v.Access != nil && !v.isStopped() {
 		name, why = enforcing(enforced, spreading)
 	}
 	if name == "" && isOlder(conditions, v.Server.Generation) {

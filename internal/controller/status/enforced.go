@@ -41,6 +41,18 @@ func (v *view) enforcement() enforcement {
 	return e
 }
 
+// accessOf is what the status says of the document. The last one stays where no other takes its place.
+func accessOf(v *view) *mcpv1alpha1.AccessStatus {
+	switch {
+	case v.Access == nil:
+		return nil
+	case v.Access.Digest == "":
+		return v.before.Access.DeepCopy()
+	default:
+		return &mcpv1alpha1.AccessStatus{Digest: v.Access.Digest, Issuers: v.Access.Issuers}
+	}
+}
+
 // enforced says whether every ready pod enforces the current access document, and whether the document is
 // on its way to a pod that takes it.
 func (v *view) enforced() (d verdict, spreading bool) {
@@ -54,6 +66,13 @@ func (v *view) enforced() (d verdict, spreading bool) {
 	case len(e.old) > 0:
 		return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced, "pods whose adapter is too old to enforce auth, access and audit serve everyone: " +
 			listPods(e.old) + "; " + string(reason.ReplacePods), 0}, false
+	case v.Access.Problem != "":
+		return verdict{metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced, v.Access.Problem, 0}, false
+	case v.Access.Digest == "":
+		if was, known := v.was(mcpv1alpha1.ConditionAccessEnforced); known && was.generation == v.Server.Generation {
+			return was, false
+		}
+		return pending("the operator has not worked out the rules of the newest spec yet"), false
 	case len(e.behind) > 0:
 		return pending("the current rules have not reached every ready pod: " + listPods(e.behind)), true
 	case len(e.unheard) > 0 && !e.believed:

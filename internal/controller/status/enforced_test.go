@@ -54,6 +54,22 @@ func TestAccessEnforced(t *testing.T) {
 			old(&o.Pods[1])
 			o.Deployment.Status.UpdatedReplicas = 1
 		}, "Ready=False/AccessNotEnforced" + rest + tooOld + " Reconciling=True/Progressing"},
+		"no document can be made of the spec": {func(o *Observed) {
+			two(enforcingResult("d"), enforcingResult("d"))(o)
+			o.Access = &Access{Problem: "too large; shrink it"}
+			o.Refusal = &Obstacle{mcpv1alpha1.ReasonInvalidSpec, "too large; shrink it"}
+		}, "Ready=False/AccessNotEnforced Available=True/Available Accepted=False/InvalidSpec Verified=True/Verified " + tooOld + " Stalled=True/InvalidSpec"},
+		"no document can be made of the spec, and it is stopped": {func(o *Observed) {
+			o.setPods(0)
+			o.Results = nil
+			o.Access = &Access{Problem: "too large; shrink it"}
+			o.Refusal = &Obstacle{mcpv1alpha1.ReasonInvalidSpec, "too large; shrink it"}
+		}, "Available=False/ScaledToZero Accepted=False/InvalidSpec Verified=Unknown/ScaledToZero " + tooOld},
+		"no document was made yet": {func(o *Observed) {
+			two(enforcingResult("d"), enforcingResult("d"))(o)
+			o.Access = &Access{}
+			o.Waiting = &Obstacle{mcpv1alpha1.ReasonRetrying, "the API server is away"}
+		}, "Ready=True/Ready Available=True/Available Accepted=Unknown/Retrying Verified=True/Verified " + pending + " Reconciling=True/Retrying"},
 		"auth is required": {func(o *Observed) {
 			two(enforcingResult("d"), enforcingResult("d"))(o)
 			o.Refusal = &Obstacle{mcpv1alpha1.ReasonAuthRequired, "add it"}
@@ -73,7 +89,7 @@ func TestAccessEnforced(t *testing.T) {
 			test.change(o)
 			got := o.then()
 			wantEqual(t, "conditions", test.want, sum(got))
-			if o.Access == nil {
+			if o.Access == nil || o.Access.Digest == "" {
 				wantEqual(t, "access", (*mcpv1alpha1.AccessStatus)(nil), got.Access)
 			} else {
 				wantEqual(t, "access", &mcpv1alpha1.AccessStatus{Digest: "d", Issuers: o.Access.Issuers}, got.Access)
@@ -106,6 +122,36 @@ func TestAccessEnforcedBefore(t *testing.T) {
 			if got := find(t, o.then(), mcpv1alpha1.ConditionAccessEnforced); got.Status != test.want {
 				t.Errorf("got %s: %s", got.Status, got.Message)
 			}
+		})
+	}
+}
+
+// Users asked for rules that are not in effect, so the status names the problem instead of the document
+// before. What stays is the name of the document that pods do enforce.
+func TestAccessOfSpecWithoutDocument(t *testing.T) {
+	for name, test := range map[string]struct {
+		access  Access
+		changed bool // whether the spec is another than that of the last document
+		want    string
+	}{
+		"no document can be made of the spec": {Access{Problem: "too large; shrink it"}, true, "False too large; shrink it"},
+		"it was not worked out":               {Access{}, true, "Unknown the operator has not worked out the rules of the newest spec yet"},
+		"the operator failed at the same":     {Access{}, false, "True every ready pod enforces the current rules"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := working()
+			o.Access = &Access{Digest: "d", Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp", Keys: 2}}}
+			o.Results = map[types.UID]prober.Result{"a": enforcingResult("d")}
+			before := o.then()
+			o.Access = &test.access
+			if test.changed {
+				o.Server.Generation++
+			}
+			got := o.then()
+			condition := find(t, got, mcpv1alpha1.ConditionAccessEnforced)
+			wantEqual(t, "AccessEnforced", test.want, string(condition.Status)+" "+condition.Message)
+			wantEqual(t, "generation", o.Server.Generation, condition.ObservedGeneration)
+			wantEqual(t, "access", before.Access, got.Access)
 		})
 	}
 }

@@ -92,6 +92,9 @@ func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 	if is("Ready") && (!is("Available") || meta.IsStatusConditionFalse(got.Conditions, "Verified")) {
 		t.Error("Ready, and clients cannot use it")
 	}
+	if is("Ready") && meta.IsStatusConditionFalse(got.Conditions, mcpv1alpha1.ConditionAccessEnforced) {
+		t.Error("Ready, and the rules of the spec are not in effect")
+	}
 	for _, c := range got.Conditions {
 		if c.ObservedGeneration > got.ObservedGeneration || c.ObservedGeneration < got.ObservedGeneration && !is(reconciling) && !is(stalled) {
 			t.Errorf("%s is of generation %d of %d, and the server is at rest", c.Type, c.ObservedGeneration, got.ObservedGeneration)
@@ -194,7 +197,12 @@ func randomObserved(random *rand.Rand) Observed {
 	if random.IntN(4) == 0 {
 		o.Processes = adapterapi.Processes{Ended: random.Int64N(20), Crashed: random.Int64N(9), OutOfMemory: random.Int64N(9), Unstartable: random.Int64N(3), Cause: "exit code 3"}
 	}
-	if random.IntN(2) == 0 {
+	switch random.IntN(8) {
+	case 0:
+		o.Access = &Access{Problem: "x" + words(random)}
+	case 1:
+		o.Access = &Access{}
+	case 2, 3, 4:
 		o.Access = &Access{Digest: oneOf(random, "d", "e"), Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}}}
 	}
 	var pods []corev1.Pod

@@ -59,8 +59,11 @@ type Observed struct {
 
 // Access is the access document that the adapters are to enforce.
 type Access struct {
+	// Digest is empty as long as there is no document for the spec as it is now.
 	Digest  string
 	Issuers []mcpv1alpha1.IssuerStatus
+	// Problem is why no document can be made of the spec, and what to do; empty if one was, or may be.
+	Problem string
 }
 
 // Obstacle is something in the way, as a condition tells it.
@@ -81,9 +84,7 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 		next.Address = &mcpv1alpha1.Address{URL: o.URL}
 		next.Addresses = []mcpv1alpha1.NamedAddress{{Name: mcpv1alpha1.AddressCluster, URL: o.URL}}
 	}
-	if o.Access != nil {
-		next.Access = &mcpv1alpha1.AccessStatus{Digest: o.Access.Digest, Issuers: o.Access.Issuers}
-	}
+	next.Access = accessOf(v)
 	next.Instances = instancesOf(v)
 	next.Sessions = o.Sessions
 	next.ReadyReplicas = v.ready

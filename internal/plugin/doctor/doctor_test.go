@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
 // healthy is a server with which nothing is wrong.
@@ -34,9 +35,9 @@ func healthy() *mcpv1alpha1.MCPServer {
 const needsToken = "auth.mode is Required: who has no valid token for this server gets 401, and who may not do something by spec.access gets 403"
 
 // protect gives a server auth.
-func protect(server *mcpv1alpha1.MCPServer, status metav1.ConditionStatus, reason string) {
+func protect(server *mcpv1alpha1.MCPServer, status metav1.ConditionStatus, why string) {
 	server.Spec.Auth = &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeRequired, Kubernetes: &mcpv1alpha1.KubernetesAuth{}}
-	server.Status.Conditions = append(server.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionAccessEnforced, Status: status, Reason: reason})
+	server.Status.Conditions = append(server.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionAccessEnforced, Status: status, Reason: why})
 }
 
 func TestServer(t *testing.T) {
@@ -110,11 +111,12 @@ func TestServer(t *testing.T) {
 		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, see Verified, whose message says why a pod cannot be asked.", "ok " + needsToken}},
 		"auth that is not enforced, and Ready says so": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
-			s.Status.Conditions[0] = metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonAccessNotEnforced}
-		}, []string{"fail AccessNotEnforced | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
+			s.Status.Conditions[0] = metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonAccessNotEnforced, Message: "too old: a; " + string(reason.ReplacePods)}
+		}, []string{"fail AccessNotEnforced: too old: a | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
 		"auth that is not enforced": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
-		}, []string{"fail not every pod enforces spec.auth and spec.access: AccessNotEnforced | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
+			s.Status.Conditions[len(s.Status.Conditions)-1].Message = "too large; " + string(reason.ShrinkAccess)
+		}, []string{"fail not every pod enforces spec.auth and spec.access: AccessNotEnforced: too large | Use fewer or shorter rules in spec.access, or fewer issuers in spec.auth.", "ok " + needsToken}},
 		"auth that the operator does not know": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Auth = &mcpv1alpha1.Auth{} }, []string{
 			"fail the operator does not say that the pods enforce spec.auth | If it stays so, the operator is older than spec.auth: upgrade it.", "ok " + needsToken,
 		}},

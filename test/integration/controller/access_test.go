@@ -1,15 +1,20 @@
 package controller
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -127,5 +132,38 @@ func TestAccessOfRefusedServer(t *testing.T) {
 
 	create(t, &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "corp-ca"), Data: map[string]string{"ca.crt": "none"}})
 	eventually(t, server, "Accepted", "False IssuerUnavailable")
+	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
+}
+
+// Rules that adapters cannot be told are not in effect, and the status says so. The pods keep the last ones,
+// and so does the ConfigMap for pods that start.
+func TestAccessThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace, server := readyServer(t)
+	pods := podNames(t, namespace)
+	change(t, server, authOf("triage"))
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced")
+	text, digest := accessText(t, server), status(t, server).Access.Digest
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		rule := s.Spec.Access.Rules[0]
+		for i := range 128 {
+			rule.Resources = append(rule.Resources, mcpv1alpha1.URIPattern(fmt.Sprintf("docs://%d/%s", i, strings.Repeat("x", 200))))
+		}
+		s.Spec.Access.Rules = slices.Repeat([]mcpv1alpha1.AccessRule{rule}, 32)
+	})
+	eventually(t, server, "Ready", "False AccessNotEnforced", "AccessEnforced", "False AccessNotEnforced", "Accepted", "False InvalidSpec",
+		"Available", "True Available", "Stalled", "True InvalidSpec")
+	for _, condition := range []string{"Ready", "AccessEnforced", "Accepted"} {
+		g.Expect(meta.FindStatusCondition(status(t, server).Conditions, condition)).To(HaveField("Message",
+			And(ContainSubstring("the document is too large"), HaveSuffix(string(reason.ShrinkAccess)))), condition)
+	}
+	g.Expect(accessText(t, server)).To(Equal(text))
+	g.Expect(status(t, server).Access.Digest).To(Equal(digest))
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Access.Rules = accessFor("system:authenticated").Rules })
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced", "Accepted", "True Accepted", "Stalled", "absent")
+	g.Expect(accessText(t, server)).NotTo(Equal(text))
 	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
 }
