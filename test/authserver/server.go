@@ -48,13 +48,14 @@ type User struct {
 	Scopes []string
 }
 
-// Server is an authorization server that serves.
+// Server is an authorization server.
 type Server struct {
+	http.Handler
 	Issuer string
 	CA     []byte // as PEM
 
 	options   Options
-	http      *httptest.Server
+	transport http.RoundTripper // of whom the server asks, and of HTTPClient
 	attackers func() []signingKey
 
 	mu      sync.Mutex
@@ -70,12 +71,24 @@ type Server struct {
 // Start serves at loopback until the test is over. Users are called alice until SetUser names another.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
+	listening := httptest.NewUnstartedServer(nil)
+	s := New("https://"+listening.Listener.Addr().String()+options.Path, options)
+	listening.Config.Handler = s
+	listening.StartTLS()
+	t.Cleanup(listening.Close)
+	s.transport = listening.Client().Transport
+	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listening.Certificate().Raw})
+	return s
+}
+
+// New is a server for somebody else to serve, at the URL of the issuer. It does not know the CA.
+func New(issuer string, options Options) *Server {
 	options.Lifetime = cmp.Or(options.Lifetime, 10*time.Minute)
 	if options.Algorithms == nil {
 		options.Algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 	}
 	s := &Server{
-		options: options, user: User{Subject: "alice"},
+		Issuer: issuer, options: options, user: User{Subject: "alice"},
 		clients: map[string]Client{}, codes: map[string]grant{}, refresh: map[string]grant{},
 		current:   generate(options.Algorithms),
 		attackers: sync.OnceValue(func() []signingKey { return generate(options.Algorithms) }),
@@ -83,10 +96,7 @@ func Start(t testing.TB, options Options) *Server {
 	for _, client := range options.Clients {
 		s.clients[client.ID] = client
 	}
-	s.http = httptest.NewTLSServer(s.routes())
-	t.Cleanup(s.http.Close)
-	s.Issuer = s.http.URL + options.Path
-	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
+	s.Handler = s.routes()
 	return s
 }
 
@@ -151,7 +161,7 @@ func (s *Server) Grants() []string {
 // HTTPClient trusts the server, as well as every other TLS server of httptest. It follows no redirects.
 func (s *Server) HTTPClient() *http.Client {
 	return &http.Client{
-		Transport: s.http.Client().Transport, Timeout: hang.Guard,
+		Transport: s.transport, Timeout: hang.Guard,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -43,7 +44,8 @@ import (
 var (
 	listen      = flag.String("listen", "127.0.0.1:0", "the address to serve at")
 	issuer      = flag.String("issuer", "", "the URL of the issuer, as others reach it; by default that of the address")
-	certificate = flag.String("certificate", "", "the file to write the certificate to, which signs itself")
+	pair        = flag.String("pair", "", "a directory with the certificate to serve with and its key, tls.crt and tls.key; by default the certificate signs itself")
+	certificate = flag.String("certificate", "", "the file to write a certificate to that signs itself")
 	config      = flag.String("config", "", `a JSON file: {"clients": [clients of dex], "users": [{"email", "password", "groups"}]}`)
 	rotate      = flag.Duration("rotate", 6*time.Hour, "how long a key signs tokens")
 	lifetime    = flag.Duration("lifetime", 10*time.Minute, "how long a token is valid, and its key is published")
@@ -66,7 +68,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	*issuer = cmp.Or(*issuer, "https://"+listener.Addr().String())
-	pair, err := identity(*issuer)
+	shown, err := identity(*issuer)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serving := &http.Server{Handler: provider, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}, ReadHeaderTimeout: time.Minute}
+	serving := &http.Server{Handler: provider, TLSConfig: &tls.Config{Certificates: []tls.Certificate{shown}}, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = serving.Close() })()
 	fmt.Println(*issuer) // the kernel takes connections already
 	if err := serving.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -102,7 +104,7 @@ func dex(ctx context.Context) (*server.Server, error) {
 		return nil, fmt.Errorf("set how to refresh tokens: %w", err)
 	}
 	provider, err := server.NewServer(ctx, server.Config{
-		Issuer: *issuer, Storage: stored, Signer: signing, Logger: log, RefreshTokenPolicy: refresh,
+		Issuer: *issuer, Storage: stored, Signer: signing, Logger: log, RefreshTokenPolicy: refresh, PasswordConnector: connectors.LocalConnector,
 		IDTokensValidFor: *lifetime, SkipApprovalScreen: true, PKCE: authflow.PKCEConfig{CodeChallengeMethodsSupported: []string{"S256"}},
 	})
 	if err != nil {
@@ -155,8 +157,15 @@ func known() ([]storage.Client, []storage.Password, error) {
 	return read.Clients, passwords, nil
 }
 
-// identity makes a certificate for the issuer, and writes it to its file.
+// identity reads the certificate to serve with, or makes one for the issuer and writes it to its file.
 func identity(issuer string) (tls.Certificate, error) {
+	if *pair != "" {
+		read, err := tls.LoadX509KeyPair(filepath.Join(*pair, "tls.crt"), filepath.Join(*pair, "tls.key"))
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("read certificate: %w", err)
+		}
+		return read, nil
+	}
 	parsed, err := url.Parse(issuer)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("read issuer: %w", err)

@@ -1,0 +1,127 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/authserver"
+	"github.com/slipway-mcp/slipway/test/dex"
+)
+
+const (
+	dexClient, dexSecret = "app", "hush"
+	ownClient, ownSecret = "bot", "hush-hush"
+)
+
+var (
+	alice = dex.User{Email: "alice@example.com", Password: "wonderland"}
+	bob   = dex.User{Email: "bob@example.com", Password: "builder"}
+)
+
+// issuersStory is a server with two issuers in its namespace: dex, which people use, and an authorization
+// server of our own, which knows scopes and resources.
+type issuersStory struct {
+	server   *mcpv1alpha1.MCPServer
+	dex, own *identityProvider
+}
+
+func beginIssuersStory(ctx context.Context) *issuersStory {
+	GinkgoHelper()
+	namespace := newNamespace(ctx)
+	server := stdioServer(ctx, namespace)
+	address := "http://" + server.Name + "." + namespace + ".svc/mcp"
+	s := &issuersStory{
+		server: server,
+		dex: runProvider(ctx, namespace, "dex", "/idp", dex.Config{
+			Clients: []dex.Client{
+				{ID: dexClient, Name: "App", Secret: dexSecret},
+				{ID: address, Name: "Server", Secret: "unused", TrustedPeers: []string{dexClient}},
+			},
+			Users: []dex.User{alice, bob},
+		}),
+		own: runProvider(ctx, namespace, "authserver", "/authserver", map[string]any{"clients": []authserver.Client{{ID: ownClient, Secret: ownSecret}}}),
+	}
+	s.dex.awaitServing(ctx)
+	s.own.awaitServing(ctx)
+	bot := []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindClient, Name: "own:" + ownClient}}
+	server.Spec.Auth = &mcpv1alpha1.Auth{Issuers: []mcpv1alpha1.Issuer{
+		s.dex.as("dex", mcpv1alpha1.IssuerClaims{User: "email"}), s.own.as("own", mcpv1alpha1.IssuerClaims{}),
+	}}
+	server.Spec.Access = &mcpv1alpha1.Access{Rules: []mcpv1alpha1.AccessRule{
+		{Subjects: []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindUser, Name: "dex:" + alice.Email}}, Tools: []mcpv1alpha1.NamePattern{"echo"}},
+		{Subjects: bot, Tools: []mcpv1alpha1.NamePattern{"echo"}},
+		{Subjects: bot, Tools: []mcpv1alpha1.NamePattern{"pid"}, Scopes: []mcpv1alpha1.Scope{"pid:read"}},
+	}}
+	start(ctx, server)
+	Expect(server.Status.Address.URL).To(Equal(address))
+	return s
+}
+
+// ofUser is a visitor with a new token that dex issues to a user.
+func (s *issuersStory) ofUser(ctx context.Context, user dex.User) *visitor {
+	GinkgoHelper()
+	return visitorOf(s.server, s.dex.token(ctx, url.Values{
+		"grant_type": {"password"}, "client_id": {dexClient}, "client_secret": {dexSecret}, "username": {user.Email}, "password": {user.Password},
+		"scope": {"openid email " + dex.AudienceScope(s.server.Status.Address.URL)},
+	}))
+}
+
+// ofBot is a visitor with a new token that our own authorization server issues to a client.
+func (s *issuersStory) ofBot(ctx context.Context, scope string) *visitor {
+	GinkgoHelper()
+	return visitorOf(s.server, s.own.token(ctx, url.Values{
+		"grant_type": {"client_credentials"}, "client_id": {ownClient}, "client_secret": {ownSecret},
+		"resource": {s.server.Status.Address.URL}, "scope": {scope},
+	}))
+}
+
+var _ = Describe("Issuers", Ordered, Label("sessions"), func() {
+	var story *issuersStory
+	BeforeAll(func(ctx SpecContext) { story = beginIssuersStory(ctx) })
+	BeforeEach(func() { ownNamespaces = []string{story.server.Namespace} })
+
+	It("have their users served, and nobody else", func(ctx SpecContext) {
+		server := story.server
+		Expect(server.Status.Access.Issuers).To(ConsistOf(
+			And(HaveField("Name", "dex"), HaveField("Keys", BeNumerically(">=", 1))),
+			And(HaveField("Name", "own"), HaveField("Keys", BeNumerically(">=", 1)))))
+
+		By("telling a client without a token where to log in")
+		anonymous := visitorOf(server, "")
+		Expect(anonymous.send(ctx, accessInitialize)).To(Equal(http.StatusUnauthorized))
+		challenge := regexp.MustCompile(`^Bearer resource_metadata="([^"]+)"`).FindStringSubmatch(anonymous.header.Get("WWW-Authenticate"))
+		Expect(challenge).To(HaveLen(2), anonymous.header.Get("WWW-Authenticate"))
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, challenge[1], nil)
+		Expect(err).NotTo(HaveOccurred())
+		metadata, status, err := get(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(http.StatusOK))
+		var said map[string]any
+		Expect(json.Unmarshal([]byte(metadata), &said)).To(Succeed(), metadata)
+		Expect(said).To(And(HaveKeyWithValue("resource", server.Status.Address.URL), HaveKeyWithValue("authorization_servers", ConsistOf(story.dex.issuer, story.own.issuer))))
+
+		By("serving the user of dex that a rule names")
+		user := story.ofUser(ctx, alice)
+		Expect(user.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		Expect(user.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+		Expect(user.send(ctx, accessPID)).To(Equal(http.StatusForbidden))
+		Expect(story.ofUser(ctx, bob).send(ctx, accessInitialize)).To(Equal(http.StatusForbidden))
+
+		By("asking a client for a scope, of which dex knows nothing")
+		bot := story.ofBot(ctx, "")
+		Expect(bot.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		Expect(bot.send(ctx, accessPID)).To(Equal(http.StatusForbidden))
+		Expect(bot.header.Get("WWW-Authenticate")).To(And(ContainSubstring(`error="insufficient_scope"`), ContainSubstring(`scope="pid:read"`)))
+		bot.token = story.ofBot(ctx, "pid:read").token
+		Expect(bot.send(ctx, accessPID)).To(Equal(http.StatusOK), "in the same session, with more scope")
+	})
+})
