@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,6 +19,11 @@ import (
 )
 
 const (
+	// newKeySoon is from the first token with a key that the adapter does not have until such tokens count.
+	newKeySoon = 12 * time.Second
+	// issuerPause is the least time between two questions of the manager to an issuer that answers.
+	issuerPause = 30 * time.Second
+
 	dexClient, dexSecret = "app", "hush"
 	ownClient, ownSecret = "bot", "hush-hush"
 )
@@ -32,6 +38,7 @@ var (
 type issuersStory struct {
 	server   *mcpv1alpha1.MCPServer
 	dex, own *identityProvider
+	asked    time.Time // when the manager had asked both for their keys
 }
 
 func beginIssuersStory(ctx context.Context) *issuersStory {
@@ -63,6 +70,7 @@ func beginIssuersStory(ctx context.Context) *issuersStory {
 	}}
 	start(ctx, server)
 	Expect(server.Status.Address.URL).To(Equal(address))
+	s.asked = time.Now()
 	return s
 }
 
@@ -124,4 +132,57 @@ var _ = Describe("Issuers", Ordered, Label("sessions"), func() {
 		bot.token = story.ofBot(ctx, "pid:read").token
 		Expect(bot.send(ctx, accessPID)).To(Equal(http.StatusOK), "in the same session, with more scope")
 	})
+
+	It("may be away, and come back with another key", func(ctx SpecContext) {
+		known, fresh, other := story.ofUser(ctx, alice), story.ofUser(ctx, alice), story.ofUser(ctx, bob)
+		Expect(known.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		story.dex.stop(ctx)
+		_, err := story.dex.ask(ctx, http.MethodGet, discovery, nil)
+		Expect(err).To(HaveOccurred(), "dex is still there: nothing is proven")
+		Expect(known.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+		Expect(fresh.send(ctx, accessInitialize)).To(Equal(http.StatusOK), "a token that the adapter sees for the first time")
+		Expect(fresh.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+		Expect(other.send(ctx, accessInitialize)).To(Equal(http.StatusForbidden))
+
+		By("taking the new key soon, and the old one no more")
+		story.dex.start(ctx)
+		newcomer := story.ofUser(ctx, alice)
+		story.expectNewKey(ctx, newcomer)
+		for _, withdrawn := range []*visitor{known, fresh} {
+			// The key could as well be one that the issuer has just begun to use: it takes half a minute to know better.
+			Expect(withdrawn.send(ctx, accessEcho)).To(Equal(http.StatusServiceUnavailable))
+		}
+		known.token = newcomer.token
+		Expect(known.send(ctx, accessEcho)).To(Equal(http.StatusOK), "the session goes on with a token of the new key")
+	})
+
+	It("may sign with a new key beside the old one", func(ctx SpecContext) {
+		bot := story.ofBot(ctx, "")
+		Expect(bot.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		_, err := story.own.ask(ctx, http.MethodPost, "/rotate", nil)
+		Expect(err).NotTo(HaveOccurred())
+		story.expectNewKey(ctx, story.ofBot(ctx, ""))
+		Expect(bot.send(ctx, accessEcho)).To(Equal(http.StatusOK), "the issuer still publishes the key of this token")
+	})
 })
+
+// expectNewKey expects that a token counts in time whose key the issuer has just begun to use.
+func (s *issuersStory) expectNewKey(ctx context.Context, newcomer *visitor) {
+	GinkgoHelper()
+	begin := time.Now()
+	Expect(newcomer.send(ctx, accessInitialize)).To(Equal(http.StatusServiceUnavailable), "a new login would not help")
+	Expect(newcomer.header.Get("Retry-After")).To(Equal("5"))
+	if next := s.asked.Add(issuerPause); next.After(begin) {
+		AddReportEntry("until the manager may ask the issuer again", next.Sub(begin).Round(time.Millisecond).String())
+		begin = next
+	}
+	Eventually(func() (int, error) {
+		status := newcomer.send(ctx, accessInitialize)
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
+			return status, StopTrying("the token is refused")
+		}
+		return status, nil
+	}).WithContext(ctx).WithTimeout(time.Until(begin) + newKeySoon).WithPolling(100 * time.Millisecond).Should(Equal(http.StatusOK))
+	AddReportEntry("from then until a new key counts", time.Since(begin).Round(time.Millisecond).String())
+	Expect(newcomer.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+}

@@ -46,6 +46,7 @@ const (
 	providerPort  = 8443
 	providerFiles = "/etc/provider"
 	caKey         = "ca.crt"
+	discovery     = "/.well-known/openid-configuration" // where a provider says what it has
 )
 
 // providers is an image with dex as /idp, and our own authorization server as /authserver.
@@ -109,9 +110,27 @@ func runProvider(ctx context.Context, namespace, name, program string, config an
 func (p *identityProvider) awaitServing(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() error {
-		_, err := p.ask(ctx, http.MethodGet, "/.well-known/openid-configuration", nil)
+		_, err := p.ask(ctx, http.MethodGet, discovery, nil)
 		return err
 	}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+}
+
+// stop takes the provider away, and with it its keys.
+func (p *identityProvider) stop(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, p.namespace, "scale", "deployment/"+p.name, "--replicas=0")
+	Eventually(func() ([]corev1.Pod, error) {
+		var list corev1.PodList
+		err := cluster.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.name})
+		return list.Items, err
+	}).WithContext(ctx).Should(BeEmpty())
+}
+
+// start brings a provider that was stopped back, with other keys.
+func (p *identityProvider) start(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, p.namespace, "scale", "deployment/"+p.name, "--replicas=1")
+	p.awaitServing(ctx)
 }
 
 // as is the provider as an issuer of a server.
