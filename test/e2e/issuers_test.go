@@ -12,6 +12,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/test/authserver"
@@ -45,6 +47,7 @@ func beginIssuersStory(ctx context.Context) *issuersStory {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
 	server := stdioServer(ctx, namespace)
+	server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: time.Second} // so that no spec waits for the sessions of another
 	address := "http://" + server.Name + "." + namespace + ".svc/mcp"
 	s := &issuersStory{
 		server: server,
@@ -164,7 +167,56 @@ var _ = Describe("Issuers", Ordered, Label("sessions"), func() {
 		story.expectNewKey(ctx, story.ofBot(ctx, ""))
 		Expect(bot.send(ctx, accessEcho)).To(Equal(http.StatusOK), "the issuer still publishes the key of this token")
 	})
+
+	It("have their users served while the manager is away, also by a pod that starts then", Label("disruptive"), func(ctx SpecContext) {
+		server := story.server
+		user, bot := story.ofUser(ctx, alice), story.ofBot(ctx, "")
+		Expect(user.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		DeferCleanup(func(ctx context.Context) {
+			kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=1")
+			awaitManagers(ctx, 1)
+		})
+		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=0")
+		Eventually(managers).WithContext(ctx).Should(BeEmpty())
+		Expect(user.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+		Expect(bot.send(ctx, accessInitialize)).To(Equal(http.StatusOK), "a token that the adapter sees for the first time")
+		story.expectEnforced(ctx)
+
+		By("replacing the pod")
+		old := onlyPod(ctx, server)
+		Expect(cluster.Delete(ctx, old)).To(Succeed())
+		Eventually(func(g Gomega) {
+			list := pods(ctx, server)
+			g.Expect(list).To(HaveLen(1))
+			g.Expect(list[0].UID).NotTo(Equal(old.UID))
+			g.Expect(list[0].Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func() []corev1.Pod { return allPods(ctx, server) }).WithContext(ctx).Should(HaveLen(1), "the old pod may still be the one that serves")
+		Expect(managers(ctx)).To(BeEmpty(), "a manager is there: nothing is proven")
+		story.expectEnforced(ctx)
+		before := identities(ctx, server)
+
+		By("bringing the manager back, which changes nothing")
+		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=1")
+		awaitManagers(ctx, 1)
+		awaitStatus(ctx, server, patience, WithTransform(instanceNames, ConsistOf(podNames(pods(ctx, server)))))
+		awaitCondition(ctx, server, mcpv1alpha1.ConditionAccessEnforced, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
+		story.expectEnforced(ctx)
+		Expect(identities(ctx, server)).To(Equal(before))
+	})
 })
+
+// expectEnforced expects that tokens which are new to the adapter are judged as ever.
+func (s *issuersStory) expectEnforced(ctx context.Context) {
+	GinkgoHelper()
+	for _, welcome := range []*visitor{s.ofUser(ctx, alice), s.ofBot(ctx, "")} {
+		Expect(welcome.send(ctx, accessInitialize)).To(Equal(http.StatusOK))
+		Expect(welcome.send(ctx, accessEcho)).To(Equal(http.StatusOK))
+		Expect(welcome.send(ctx, accessPID)).To(Equal(http.StatusForbidden))
+	}
+	Expect(s.ofUser(ctx, bob).send(ctx, accessInitialize)).To(Equal(http.StatusForbidden))
+	Expect(visitorOf(s.server, "").send(ctx, accessInitialize)).To(Equal(http.StatusUnauthorized))
+}
 
 // expectNewKey expects that a token counts in time whose key the issuer has just begun to use.
 func (s *issuersStory) expectNewKey(ctx context.Context, newcomer *visitor) {

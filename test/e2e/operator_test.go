@@ -39,13 +39,20 @@ func installOperator(ctx context.Context, manifest string) {
 // awaitManagers waits until just that many pods of the manager are there.
 func awaitManagers(ctx context.Context, number int) []corev1.Pod {
 	GinkgoHelper()
-	var list corev1.PodList
-	Eventually(func() ([]corev1.Pod, error) {
-		err := cluster.List(ctx, &list, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
-		return list.Items, err
+	var list []corev1.Pod
+	Eventually(func() (_ []corev1.Pod, err error) {
+		list, err = managers(ctx)
+		return list, err
 	}).WithContext(ctx).WithTimeout(takesToRollOut).Should(And(HaveLen(number), HaveEach(
 		HaveField("Status.Conditions", ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue)))))))
-	return list.Items
+	return list
+}
+
+// managers are the pods of the manager, also those that are going away.
+func managers(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := cluster.List(ctx, &list, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
+	return list.Items, err
 }
 
 var _ = Describe("The operator", Label("disruptive"), func() {
