@@ -49,10 +49,12 @@ type Log struct {
 	w      io.Writer
 	report func(error)
 
-	mu     sync.Mutex
-	filled []byte // whole lines that wait for the goroutine; its capacity never changes
-	closed bool
-	id     [16]byte // of the last line; a local variable could move to the heap
+	mu       sync.Mutex
+	filled   []byte // whole lines that wait for the goroutine; its capacity never changes
+	denied   int    // bytes of them that are about denied requests
+	reserved int    // bytes that are promised to lines of requests in flight
+	closed   bool
+	id       [16]byte // of the last line; a local variable could move to the heap
 
 	wake    chan struct{} // has room for one: the goroutine then finds filled not empty
 	closing chan struct{}
@@ -86,19 +88,47 @@ func New(w io.Writer, report func(error)) *Log {
 }
 
 // Add adds an event. It never waits for a write. It returns false, and counts the event as lost, if the
-// Log is full or closed.
-func (l *Log) Add(e *Event) bool {
+// Log is full or closed. Lines of denied requests fill half of the room at most: clients without any right
+// can cause as many as they like.
+func (l *Log) Add(e *Event) bool { return l.add(e, 0, false) }
+
+// Reserve promises room for the line of an event that is not complete yet. It returns how much, or 0 if there
+// is too little. The room must be given to AddReserved or Release.
+func (l *Log) Reserve(e *Event) (room int) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.full() {
-		l.mu.Unlock()
+		return 0
+	}
+	room = len(appendEvent(l.free(), l.id, e)) + maxOutcome
+	if l.room()-room < maxLine {
+		return 0
+	}
+	l.reserved += room
+	return room
+}
+
+// Release gives room back that no line needs.
+func (l *Log) Release(room int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserved -= room
+}
+
+// AddReserved adds an event, and gives the room back that Reserve has promised for it. Without any, which is for
+// events that no request can be refused for, it uses the room that Reserve and Add leave.
+func (l *Log) AddReserved(e *Event, room int) bool { return l.add(e, room, true) }
+
+func (l *Log) add(e *Event, room int, promised bool) bool {
+	l.mu.Lock()
+	l.reserved -= room
+	first := len(l.filled) == 0
+	added := l.addLocked(e, promised)
+	l.mu.Unlock()
+	if !added {
 		l.lost.Add(1)
 		return false
 	}
-	first := len(l.filled) == 0
-	_, _ = rand.Read(l.id[:]) // it ends the program rather than return an error
-	l.filled = appendEvent(l.filled, l.id, e)
-	l.mu.Unlock()
-
 	if first {
 		select {
 		case l.wake <- struct{}{}:
@@ -108,6 +138,29 @@ func (l *Log) Add(e *Event) bool {
 	return true
 }
 
+func (l *Log) addLocked(e *Event, promised bool) bool {
+	isDenied := e.Denied != ""
+	if l.closed || !promised && (l.full() || isDenied && l.denied >= cap(l.filled)/2) {
+		return false
+	}
+	_, _ = rand.Read(l.id[:]) // it ends the program rather than return an error
+	size := len(appendEvent(l.free(), l.id, e))
+	if size > l.room() {
+		return false
+	}
+	l.filled = l.filled[:len(l.filled)+size]
+	if isDenied {
+		l.denied += size
+	}
+	return true
+}
+
+// free returns the end of the buffer that has no lines.
+func (l *Log) free() []byte { return l.filled[len(l.filled):] }
+
+// room returns how many bytes are neither filled nor promised.
+func (l *Log) room() int { return cap(l.filled) - len(l.filled) - l.reserved }
+
 // Full reports whether the buffer has no room for an event of the largest size. Add then adds no event,
 // however small it is.
 func (l *Log) Full() bool {
@@ -116,7 +169,7 @@ func (l *Log) Full() bool {
 	return l.full()
 }
 
-func (l *Log) full() bool { return l.closed || cap(l.filled)-len(l.filled) < maxLine }
+func (l *Log) full() bool { return l.closed || l.room() < maxLine }
 
 // Lost returns how many events were lost.
 func (l *Log) Lost() uint64 { return l.lost.Load() }
@@ -169,7 +222,7 @@ func (l *Log) swap(spare []byte) []byte {
 		return nil
 	}
 	lines := l.filled
-	l.filled = spare[:0]
+	l.filled, l.denied = spare[:0], 0
 	return lines
 }
 

@@ -49,6 +49,9 @@ const (
 	maxRest = 1 << 10
 	// maxLine is more than any line has.
 	maxLine = (maxGroups+maxActors+otherTexts)*maxText + maxRest
+	// maxOutcome is more than a line grows when its request ends: by session, status, code, duration, another
+	// generation, and why the request is denied.
+	maxOutcome = 128
 )
 
 // anonymous is the caller without a verified token.

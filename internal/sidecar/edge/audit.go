@@ -34,6 +34,7 @@ type auditedMessage struct {
 	verb, name string
 	kind       rules.Kind
 	rule       int
+	room       int // that the log has promised for the line
 }
 
 // isOn reports whether the document asks for lines.
@@ -45,10 +46,23 @@ func (a *Auditor) isOn() bool {
 	return document != nil && document.Audit.Level == adapterapi.AuditMetadata
 }
 
-// refuses returns a refusal if the document asks to serve nothing that cannot be recorded, and the log is
-// full.
-func (a *Auditor) refuses() *Refusal {
-	if !a.isOn() || a.Gate.Document().Audit.WhenFull != adapterapi.AuditRefuse || !a.Log.Full() {
+// reserve has the log promise room for the lines of a request, if the document asks to serve nothing that cannot be
+// recorded. It returns a refusal if there is too little.
+func (a *Auditor) reserve(r *Request) *Refusal {
+	if !a.isOn() || a.Gate.Document().Audit.WhenFull != adapterapi.AuditRefuse {
+		return nil
+	}
+	full := a.Log.Full()
+	if noted := r.Record.audited; noted != nil && !full {
+		event := a.eventOf(&r.Record, &r.Caller)
+		for i := range noted.messages {
+			about := &noted.messages[i]
+			about.of(&event)
+			about.room = a.Log.Reserve(&event)
+			full = full || about.room == 0
+		}
+	}
+	if !full {
 		return nil
 	}
 	return &Refusal{
@@ -97,28 +111,50 @@ func (r *Request) NoteForeign() { r.toAudit().denied = deniedForeign }
 // closed writes the lines of a request that has ended.
 func (a *Auditor) closed(r *Record) {
 	noted := r.audited
-	if noted == nil || !a.isOn() {
+	if a == nil || noted == nil {
 		return
 	}
-	document := a.Gate.Document()
-	event := audit.Event{
-		Received: r.began, Completed: r.began.Add(r.Duration), Verb: r.verb(), Identity: r.Caller.Identity(),
-		Namespace: document.Server.Namespace, Server: document.Server.Name,
-		Address: r.Caller.Address, UserAgent: noted.agent, Session: r.Session,
-		Status: r.Status, Code: codeOf(r.Error), ToolError: r.Error == ToolError,
-		Denied: noted.denied, Rule: -1, Access: document.Generation, Trace: traceParent(r.Caller),
+	isOn := a.isOn()
+	var event audit.Event
+	if isOn {
+		event = a.eventOf(r, r.Caller)
 	}
-	if r.Caller.Grant != nil {
-		event.Access = r.Caller.Grant.Generation
-	}
-	if len(noted.messages) == 0 && noted.denied != "" {
+	if isOn && len(noted.messages) == 0 && noted.denied != "" {
 		a.Log.Add(&event)
 	}
 	for i := range noted.messages {
 		about := &noted.messages[i]
-		event.Verb, event.Kind, event.Name, event.Rule = about.verb, string(about.kind), about.name, about.rule
-		a.Log.Add(&event)
+		about.of(&event)
+		switch {
+		case !isOn:
+			a.Log.Release(about.room)
+		case about.room > 0:
+			a.Log.AddReserved(&event, about.room)
+		default:
+			a.Log.Add(&event)
+		}
 	}
+}
+
+// eventOf is what all lines of a request have in common.
+func (a *Auditor) eventOf(r *Record, from *caller.Caller) audit.Event {
+	document := a.Gate.Document()
+	event := audit.Event{
+		Received: r.began, Completed: r.began.Add(r.Duration), Verb: r.verb(), Identity: from.Identity(),
+		Namespace: document.Server.Namespace, Server: document.Server.Name,
+		Address: from.Address, UserAgent: r.audited.agent, Session: r.Session,
+		Status: r.Status, Code: codeOf(r.Error), ToolError: r.Error == ToolError,
+		Denied: r.audited.denied, Rule: -1, Access: document.Generation, Trace: traceParent(from),
+	}
+	if from.Grant != nil {
+		event.Access = from.Grant.Generation
+	}
+	return event
+}
+
+// of completes an event with what it says of the message.
+func (m *auditedMessage) of(event *audit.Event) {
+	event.Verb, event.Kind, event.Name, event.Rule = m.verb, string(m.kind), m.name, m.rule
 }
 
 // verb names what a request without an audited message wanted.
@@ -156,8 +192,8 @@ func (a *Auditor) session(verb string, about *session.Identity) {
 		return
 	}
 	document, now := a.Gate.Document(), time.Now()
-	a.Log.Add(&audit.Event{
+	a.Log.AddReserved(&audit.Event{
 		Received: now, Completed: now, Verb: verb, Identity: about.Owner.Identity(), Namespace: document.Server.Namespace, Server: document.Server.Name,
 		Session: about.Number, Status: http.StatusOK, Rule: -1, Access: document.Generation,
-	})
+	}, 0)
 }

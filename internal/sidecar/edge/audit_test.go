@@ -120,25 +120,103 @@ func TestAuditIsOff(t *testing.T) {
 	}
 }
 
+// stick has the log write nothing more, before its first line. The function has it go on.
+func (h *house) stick() (free func()) {
+	h.lines.stuck.Lock()
+	h.audit.Log.Add(&audit.Event{Verb: "first"})
+	<-h.lines.began
+	return h.lines.stuck.Unlock
+}
+
+// fill fills the log.
+func (h *house) fill() {
+	for h.audit.Log.Add(&audit.Event{Verb: "other"}) {
+	}
+}
+
 // What to do while nobody reads the lines is for the document to say.
 func TestAuditIsFull(t *testing.T) {
 	for whenFull, want := range map[adapterapi.AuditWhenFull]int{adapterapi.AuditDrop: 204, adapterapi.AuditRefuse: 503} {
 		t.Run(string(whenFull), func(t *testing.T) {
 			h := newHouse(t, func(a *adapterapi.Access) { a.Audit.WhenFull = whenFull })
+			free := h.stick()
 			if w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch); w.Code != 204 {
 				t.Errorf("got %d %s while there is room", w.Code, w.Body)
 			}
-			h.lines.stuck.Lock()
-			for !h.audit.Log.Full() {
-				h.audit.Log.Add(&audit.Event{Verb: "tools/call", Name: strings.Repeat("x", 200), UserAgent: strings.Repeat("x", 200)})
-			}
+			h.fill()
 			w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch)
 			if w.Code != want || want == 503 && (w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"id":7,"error":{"code":-32603`)) {
 				t.Errorf("got %d %v %s, want %d", w.Code, w.Header(), w.Body, want)
 			}
-			h.lines.stuck.Unlock()
+			free()
 			_ = h.told()
 		})
+	}
+}
+
+// A call that the adapter has let pass has its line, even if others fill the log meanwhile.
+func TestAuditedCallHasRoom(t *testing.T) {
+	off := func(a *adapterapi.Access) { a.Generation, a.Audit.Level = 2, adapterapi.AuditNone }
+	for whenFull, want := range map[adapterapi.AuditWhenFull]int{adapterapi.AuditDrop: 0, adapterapi.AuditRefuse: 1} {
+		t.Run(string(whenFull), func(t *testing.T) {
+			h := newHouse(t, func(a *adapterapi.Access) { a.Audit.WhenFull = whenFull })
+			free := h.stick()
+			h.served = func(*Request) { h.fill() }
+			if w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch); w.Code != 204 {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+			free()
+			calls := 0
+			lines := h.told()
+			for i := range lines {
+				if lines[i].Verb == "tools/call" {
+					calls++
+				}
+			}
+			if calls != want {
+				t.Errorf("%d lines about the call, want %d", calls, want)
+			}
+		})
+	}
+	t.Run("turned off meanwhile", func(t *testing.T) {
+		h := newHouse(t, func(a *adapterapi.Access) { a.Audit.WhenFull = adapterapi.AuditRefuse })
+		before := roomIn(h.audit.Log)
+		h.served = func(*Request) { h.take(off) }
+		if w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch); w.Code != 204 {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if after := roomIn(h.audit.Log); after != before {
+			t.Errorf("there is room for %d lines after the call, and for %d before", after, before)
+		}
+		_ = h.told()
+	})
+}
+
+// roomIn returns how many lines the log can promise room for.
+func roomIn(log *audit.Log) (lines int) {
+	for room := log.Reserve(&audit.Event{}); room > 0; room = log.Reserve(&audit.Event{}) {
+		lines++
+		defer log.Release(room)
+	}
+	return lines
+}
+
+// Clients without a token must not be able to make the adapter refuse others.
+func TestAnonymousFloodLeavesAuditRoom(t *testing.T) {
+	h := newHouse(t, func(a *adapterapi.Access) { a.Audit.WhenFull = adapterapi.AuditRefuse })
+	free := h.stick()
+	for h.audit.Log.Lost() == 0 {
+		if w, _ := h.ask("POST", "/mcp", "", callSearch); w.Code != 401 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+	}
+	if w, _ := h.ask("POST", "/mcp", h.as("bob"), callSearch); w.Code != 204 {
+		t.Errorf("got %d %s beside the flood", w.Code, w.Body)
+	}
+	free()
+	lines := h.told()
+	if last := lines[len(lines)-1]; last.User.Username != "corp:bob" || last.Verb != "tools/call" {
+		t.Errorf("the last line is %+v", last)
 	}
 }
 

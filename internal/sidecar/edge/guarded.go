@@ -59,14 +59,10 @@ func refusalOf(refusal *access.Refusal) *Refusal {
 // Authorize asks the rules about every message. One message that they do not allow refuses all of a batch:
 // the server gets nothing of it.
 func (g *Guarded) Authorize(r *Request) (over func(), refused *Refusal) {
-	if refused := g.Audit.refuses(); refused != nil {
-		return nil, refused
-	}
-	if refused := g.again(r); refused != nil {
-		return nil, refused
-	}
-	if refused := g.decide(r); refused != nil {
-		return nil, refused
+	for _, stage := range [...]func(*Request) *Refusal{g.again, g.decide, g.Audit.reserve} {
+		if refused := stage(r); refused != nil {
+			return nil, refused
+		}
 	}
 	if r.Caller.Grant == nil || r.Caller.Probe || !listens(r) {
 		return nothing, nil

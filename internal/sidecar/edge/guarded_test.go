@@ -28,12 +28,17 @@ const guardedResource = "https://echo.example.com/mcp"
 
 // written is what an audit log writes to. Writes wait while stuck is locked.
 type written struct {
+	began chan struct{} // has room for one: a write has begun
 	stuck sync.Mutex
 	mu    sync.Mutex
 	text  bytes.Buffer
 }
 
 func (w *written) Write(text []byte) (int, error) {
+	select {
+	case w.began <- struct{}{}:
+	default:
+	}
 	w.stuck.Lock()
 	defer w.stuck.Unlock()
 	w.mu.Lock()
@@ -56,7 +61,7 @@ type house struct {
 // newHouse lets bob call the tool search, and with a scope more create_issue. It blocks mallory.
 func newHouse(t *testing.T, changes ...func(*adapterapi.Access)) *house {
 	t.Helper()
-	h := &house{t: t, corp: authserver.Start(t, authserver.Options{Algorithms: []jose.SignatureAlgorithm{jose.ES256}}), lines: new(written)}
+	h := &house{t: t, corp: authserver.Start(t, authserver.Options{Algorithms: []jose.SignatureAlgorithm{jose.ES256}}), lines: &written{began: make(chan struct{}, 1)}}
 	h.gate = access.New(access.Options{Required: true})
 	log := audit.New(h.lines, nil)
 	t.Cleanup(func() { _ = log.Close(context.Background()) })
