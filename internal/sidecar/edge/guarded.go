@@ -59,7 +59,7 @@ func refusalOf(refusal *access.Refusal) *Refusal {
 // Authorize asks the rules about every message. One message that they do not allow refuses all of a batch:
 // the server gets nothing of it.
 func (g *Guarded) Authorize(r *Request) (over func(), refused *Refusal) {
-	for _, stage := range [...]func(*Request) *Refusal{g.again, g.decide, g.Audit.reserve} {
+	for _, stage := range [...]func(*Request) *Refusal{g.again, contradicted, g.decide, g.Audit.reserve} {
 		if refused := stage(r); refused != nil {
 			return nil, refused
 		}

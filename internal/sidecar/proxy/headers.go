@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
-	"github.com/slipway-mcp/slipway/internal/paramheader"
-	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
@@ -77,28 +75,6 @@ func withhold(header http.Header, r *edge.Request) {
 		header.Del(front.HeaderName)
 	}
 }
-
-// contradicts returns the header that names another method, or another tool, than the message that the rules
-// were asked about. It is empty if there is none. A server must compare them, too, but not all servers do.
-func contradicts(r *edge.Request) string {
-	message := &r.Messages[0]
-	if repeated := r.Header[front.HeaderMethod]; len(repeated) > 1 || len(repeated) == 1 && strings.Trim(repeated[0], blanks) != string(message.Envelope.Method) {
-		return front.HeaderMethod
-	}
-	repeated := r.Header[front.HeaderName]
-	if len(repeated) == 0 {
-		return ""
-	}
-	want, _ := rpc.NameOf(message.Bytes, &message.Envelope)
-	name, ok := paramheader.Decode(strings.Trim(repeated[0], blanks))
-	if len(repeated) > 1 || !ok || want == nil || name != string(want) {
-		return front.HeaderName
-	}
-	return ""
-}
-
-// blanks may stand around the value of a header.
-const blanks = " \t"
 
 // passHeaders sets the headers that the client gets with an answer of the server.
 func passHeaders(dst, header http.Header) {

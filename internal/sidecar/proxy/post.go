@@ -5,7 +5,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
-	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
 // post forwards messages. The edge has scanned them, so nothing malformed reaches the server. The
@@ -42,12 +41,6 @@ func (p *Proxy) newPost(w http.ResponseWriter, r *edge.Request) *exchange {
 }
 
 func (p *Proxy) passStateless(x *exchange) {
-	if x.r.Caller.Rights() != nil {
-		if header := contradicts(x.r); header != "" {
-			front.Refuse(x.w, http.StatusBadRequest, x.id, rpc.CodeHeaderMismatch, "the header "+header+" is not what the message says")
-			return
-		}
-	}
 	if x.method == "subscriptions/listen" { // its answer comes when the client stops to listen
 		x.stream, x.timeout = true, p.MaxLifetime
 	}
