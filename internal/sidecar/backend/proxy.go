@@ -54,10 +54,10 @@ func NewProxy(env *Env) Backend {
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,
 		URL: env.UpstreamURL, MintID: env.MintID, Number: env.nextNumber, Sessions: env.Sessions,
-		Handles: handle.New(env.Keys.Ring),
+		Handles: handle.New(env.Keys.Ring), Memory: env.Memory,
 		Limits: proxy.Limits{
 			Calls: env.CallsPerSession, Streams: env.StreamsPerSession, Single: sessionless.MaxCalls, Listens: sessionless.MaxListens,
-			AnswerBytes: env.BodyBytes, MaxLifetime: env.MaxLifetime,
+			AnswerBytes: env.BodyBytes, MessageBytes: env.LineBytes, MaxLifetime: env.MaxLifetime,
 			OpenTimeout: env.StartTimeout, CallTimeout: env.CallTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		},
 	})

@@ -2,14 +2,17 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
 // binds reports whether handles in this exchange belong to its caller: the adapter has verified who that is,
@@ -54,15 +57,20 @@ func (x *exchange) rebind(answer []byte) []byte {
 	return x.bind(answer, &e)
 }
 
-// bindBody binds the handles in an answer that is no stream. An answer that is too large, or no message,
-// passes as it is: if there is a handle in it, the adapter refuses that later.
-func (x *exchange) bindBody(response *http.Response) {
+// bindBody binds the handles in an answer that is no stream. An answer that is no message, that is too large,
+// or that there is no room for, passes as it is: if there is a handle in it, the adapter refuses that later.
+func (x *exchange) bindBody(response *http.Response, room *budget.Account) {
 	if !isJSON(response.Header) || response.Header.Get("Content-Encoding") != "" {
 		return
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, x.proxy.AnswerBytes+1))
-	whole := err == nil && int64(len(body)) <= x.proxy.AnswerBytes
-	if whole && handle.Mentions(body) {
+	most := x.proxy.MessageBytes
+	body, err := remote.ReadAll(io.LimitReader(response.Body, int64(most)+1), most, func(total int) error {
+		if !room.Take(total - int(room.Held())) {
+			return budget.ErrNoRoom
+		}
+		return nil
+	})
+	if err == nil && len(body) <= most && handle.Mentions(body) {
 		if bound, ok := x.apply(body, x.bind); ok {
 			body = bound
 			response.ContentLength = int64(len(body))
@@ -70,7 +78,7 @@ func (x *exchange) bindBody(response *http.Response) {
 		}
 	}
 	rest := io.Reader(response.Body)
-	if err != nil {
+	if err != nil && !errors.Is(err, budget.ErrNoRoom) {
 		rest = broken{err}
 	}
 	response.Body = struct {

@@ -51,13 +51,23 @@ func (x *exchange) run() {
 	if response.Header.Get(front.HeaderSession) != "" && x.session == nil {
 		x.endStray(ctx, response.Header.Get(front.HeaderSession))
 	}
-	if shown := x.filter(response.Header); shown != nil {
-		x.relayFiltered(ctx, cancel, response, shown)
+	x.answer(ctx, cancel, response)
+}
+
+// answer passes the server's answer on, as the caller may see it.
+func (x *exchange) answer(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response) {
+	shown := x.filter(response.Header)
+	if shown == nil && !x.binds() { // nearly always without verified callers
+		x.relay(ctx, cancel, response)
 		return
 	}
-	if x.binds() {
-		x.bindBody(response)
+	room := x.proxy.Memory.Account(nil)
+	defer func() { room.Change(-int(room.Held())) }()
+	if shown != nil {
+		x.relayFiltered(ctx, cancel, response, shown, room)
+		return
 	}
+	x.bindBody(response, room)
 	x.relay(ctx, cancel, response)
 }
 

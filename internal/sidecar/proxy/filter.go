@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
@@ -81,26 +82,35 @@ func asksForList(r *edge.Request, rights *rules.Rights) bool {
 
 var errUnfiltered = errors.New("the server's answer cannot be filtered: it is not a message, or too large")
 
+// unreadable is the beginning of errors of the adapter itself.
+const unreadable = "the adapter cannot read the server's answer: "
+
 // relayFiltered is relay for an answer that the client may see only in part. Whatever status and type the
-// answer has, nothing of it passes unread.
-func (x *exchange) relayFiltered(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter) {
+// answer has, nothing of it passes unread. What the proxy holds meanwhile takes room of the budget.
+func (x *exchange) relayFiltered(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter, room *budget.Account) {
 	response.Header.Del("Content-Length")
 	if response.Header.Get("Content-Encoding") != "" { // the server was asked for none
 		x.unfiltered()
 		return
 	}
 	if remote.IsEvents(response.Header) {
-		x.relayEvents(ctx, cancel, response, shown)
+		x.relayEvents(ctx, cancel, response, shown, room)
 		return
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, x.proxy.AnswerBytes+1))
-	if err != nil && context.Cause(ctx) != nil {
+	most := x.proxy.MessageBytes
+	body, err := remote.ReadAll(io.LimitReader(response.Body, int64(most)+1), most, func(total int) error { return room.Reach(total, ctx.Done()) })
+	switch {
+	case err != nil && context.Cause(ctx) != nil:
 		x.fail(ctx, err)
+		return
+	case errors.Is(err, budget.ErrNoRoom):
+		x.proxy.Metrics.Refused.Inc()
+		x.failInBand(unreadable + err.Error())
 		return
 	}
 	filtered, ok := x.apply(body, shown)
 	switch {
-	case err != nil || int64(len(body)) > x.proxy.AnswerBytes, !ok && response.StatusCode < http.StatusBadRequest:
+	case err != nil || len(body) > most, !ok && response.StatusCode < http.StatusBadRequest:
 		x.unfiltered()
 		return
 	case !ok: // the status says what is wrong; the body could say anything
@@ -150,15 +160,22 @@ func applyTo(message []byte, shown filter) ([]byte, bool) {
 	return message, true
 }
 
-// relayEvents filters each event of a stream. An event that is no message ends the stream, and the client
-// sees that it broke off.
-func (x *exchange) relayEvents(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter) {
+// largeEvent is the size from which on an event takes room of the budget.
+const largeEvent = 64 << 10
+
+// relayEvents filters each event of a stream. An event that is no message, or that there is no room for, ends
+// the stream.
+func (x *exchange) relayEvents(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter, room *budget.Account) {
 	write, end := x.begin(response, func() { cancel(errClientSlow) })
-	reader := rpc.NewEventReader(response.Body, int(x.proxy.AnswerBytes))
+	reader := rpc.NewEventReader(response.Body, x.proxy.MessageBytes)
 	reader.WithPriming()
+	reader.Bound(func(total int) error { return room.Reach(total, ctx.Done()) })
 	var text []byte
 	for {
 		event, err := reader.Next()
+		if size := cap(event.Data); size > largeEvent {
+			room.Change(size) // until the client has it
+		}
 		if err == nil {
 			text, err = x.appendEvent(text[:0], event, reader.Retry(), shown)
 		}
@@ -166,10 +183,25 @@ func (x *exchange) relayEvents(ctx context.Context, cancel context.CancelCauseFu
 			err = toClient(write).send(text)
 		}
 		if err != nil {
+			x.explain(ctx, write, err)
 			x.relayed(ctx, endOf(err), end())
 			return
 		}
+		if cap(text) > largeEvent {
+			text = nil
+		}
+		room.Change(-int(room.Held()))
 	}
+}
+
+// explain answers a call on its stream, if the adapter cannot hold an event, which most likely is the answer.
+func (x *exchange) explain(ctx context.Context, write toClient, err error) {
+	tooLarge := errors.Is(err, budget.ErrNoRoom) || errors.Is(err, rpc.ErrEventTooLarge)
+	if x.id == nil || !tooLarge || context.Cause(ctx) != nil {
+		return
+	}
+	answer := rpc.AppendError(nil, x.id, rpc.CodeInternal, unreadable+err.Error(), nil)
+	_ = write.send(rpc.AppendEvent(nil, rpc.Event{Data: answer})) // the client has gone otherwise
 }
 
 // appendEvent appends what the client may see of an event.

@@ -47,7 +47,7 @@ func within[T any](t *testing.T, what string, from <-chan T) T {
 }
 
 var testLimits = Limits{
-	Calls: 8, Streams: 4, Single: 8, Listens: 8, AnswerBytes: 16 << 20,
+	Calls: 8, Streams: 4, Single: 8, Listens: 8, AnswerBytes: 16 << 20, MessageBytes: 16 << 20,
 	MaxLifetime: time.Hour,
 	OpenTimeout: hang.Guard, CallTimeout: hang.Guard, WriteTimeout: hang.Guard, KeepAlive: 50 * time.Millisecond,
 }

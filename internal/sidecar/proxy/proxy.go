@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
@@ -26,7 +27,8 @@ type Limits struct {
 	Single  int // POST requests in flight that belong to no session
 	Listens int // streams in flight that belong to none
 
-	AnswerBytes int64 // largest answer that the proxy reads: that to initialize, and those that it filters
+	AnswerBytes  int64 // largest answer to initialize
+	MessageBytes int   // largest message that the proxy reads to filter it, or to bind handles
 
 	MaxLifetime  time.Duration // of a stream
 	OpenTimeout  time.Duration // for the server to answer initialize
@@ -59,6 +61,8 @@ type Options struct {
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
 	// Handles belong to the verified callers that got them from the server.
 	Handles *handle.Binder
+	// Memory has room for the messages that the proxy reads; nil is no limit.
+	Memory *budget.Budget
 	Limits
 }
 

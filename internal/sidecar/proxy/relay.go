@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
@@ -41,8 +43,10 @@ func (x *exchange) relayed(ctx context.Context, err error, whole bool) {
 		return
 	case errors.Is(cause, errTimeout):
 		x.timedOut(ctx)
+	case cause == nil && errors.Is(err, budget.ErrNoRoom):
+		x.proxy.Metrics.Refused.Inc()
 	case cause == nil:
-		if !errors.Is(err, errUnfiltered) { // the server is there
+		if !errors.Is(err, errUnfiltered) && !errors.Is(err, rpc.ErrEventTooLarge) { // the server is there
 			x.proxy.noteOutage()
 		}
 		x.proxy.Metrics.Broken.Inc()

@@ -53,6 +53,17 @@ func (s *Server) readBody(response *http.Response) ([]byte, error) {
 func (s *Server) readAll(from io.Reader) ([]byte, error) {
 	room := s.Memory.Account(nil)
 	defer func() { room.Change(-int(room.Held())) }() // the session counts the body
+	body, err := ReadAll(from, s.MessageBytes, func(total int) error { return room.Reach(total, nil) })
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// ReadAll is io.ReadAll for a body that may be large. It asks before its buffer grows, and an error ends it.
+// The buffer grows no further if the body is larger than most. ReadAll also returns what it has read before
+// an error.
+func ReadAll(from io.Reader, most int, reserve func(total int) error) ([]byte, error) {
 	body := make([]byte, 0, 512)
 	for {
 		n, err := from.Read(body[len(body):cap(body)])
@@ -61,14 +72,14 @@ func (s *Server) readAll(from io.Reader) ([]byte, error) {
 			return body, nil
 		}
 		if err != nil {
-			return nil, err
+			return body, err
 		}
 		if len(body) < cap(body) {
 			continue
 		}
-		size := min(2*cap(body), max(s.MessageBytes+bytes.MinRead, cap(body)+1))
-		if err := room.Reach(size, nil); err != nil {
-			return nil, err
+		size := min(2*cap(body), max(most+bytes.MinRead, cap(body)+1))
+		if err := reserve(size); err != nil {
+			return body, err
 		}
 		body = append(make([]byte, 0, size), body...)
 	}
