@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -148,12 +149,9 @@ func (r *Reconciler) issuerKeys(ctx context.Context, s *state) (map[string]workl
 	}
 	r.Issuers.Follow(s.name, sources)
 	r.refresh(s, sources)
-	keys := map[string]workload.IssuerKeys{}
+	keys, told := map[string]workload.IssuerKeys{}, map[string]string{}
 	for _, source := range sources {
 		known, asked := r.Issuers.Get(source)
-		for _, warning := range known.Warnings {
-			r.warnOnceAs(s, reasonIssuerTrouble+source.Name+warning, reasonIssuerTrouble, actionReconcile, fmt.Sprintf("issuer %s: %s", source.Name, warning))
-		}
 		had := s.lastKeys(source)
 		switch {
 		case len(known.Keys) > 0:
@@ -165,8 +163,30 @@ func (r *Reconciler) issuerKeys(ctx context.Context, s *state) (map[string]workl
 		default:
 			s.unasked = append(s.unasked, source.Name)
 		}
+		warnings := known.Warnings
+		if known.Stale && len(keys[source.Name].Keys) > 0 {
+			warnings = append(slices.Clone(warnings), warningStale)
+		}
+		for _, warning := range warnings {
+			told[reasonIssuerTrouble+" "+source.Name+" "+warning] = fmt.Sprintf("issuer %s: %s", source.Name, warning)
+		}
 	}
+	r.tellOfIssuers(s, told)
 	return keys, nil
+}
+
+const warningStale = "its keys could not be fetched for 24 hours: the last ones are still in use"
+
+// tellOfIssuers says once what clients may have trouble with, and again if that comes back after it was over.
+func (r *Reconciler) tellOfIssuers(s *state, trouble map[string]string) {
+	for warning := range s.memory.warned {
+		if strings.HasPrefix(warning, reasonIssuerTrouble+" ") && trouble[warning] == "" {
+			s.unwarn(warning)
+		}
+	}
+	for _, warning := range slices.Sorted(maps.Keys(trouble)) {
+		r.warnOnceAs(s, warning, reasonIssuerTrouble, actionReconcile, trouble[warning])
+	}
 }
 
 // dropTwins refuses issuers that tokens cannot tell apart. Of two with the same URL, the document has the

@@ -2,17 +2,22 @@ package controller
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,6 +27,7 @@ import (
 	controllerstatus "github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/issuer"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -56,6 +62,7 @@ type accessWorld struct {
 	reads     int
 	now       time.Time
 	results   map[types.UID]prober.Result
+	stop      func() // of the store of keys, if one runs
 }
 
 func newAccessWorld(t *testing.T) *accessWorld {
@@ -309,6 +316,100 @@ func TestTwins(t *testing.T) {
 				t.Errorf("mode %s, issuers (-want +got):\n%s", access.Mode, diff)
 			}
 		})
+	}
+}
+
+// absentAPIServer answers with keys, unless it is away.
+type absentAPIServer struct{ away atomic.Bool }
+
+func (a *absentAPIServer) Get(_ context.Context, path string) ([]byte, error) {
+	if a.away.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	if strings.HasSuffix(path, "jwks") {
+		return json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: signingKey.Public(), KeyID: "one"}}})
+	}
+	return []byte(`{"issuer":"https://cluster.example"}`), nil
+}
+
+var signingKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+
+// After a day without an issuer users hear that its last keys are still in use: once, and again if the issuer
+// came back in between. A manager that was restarted has the keys from the document.
+func TestStaleKeysAreToldOnce(t *testing.T) {
+	const told = "Warning IssuerTrouble issuer kubernetes: its keys could not be fetched for 24 hours: the last ones are still in use"
+	for name, restarted := range map[string]bool{"of this manager": false, "of an earlier manager": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, recorder, apiServer := newAccessWorld(t), events.NewFakeRecorder(10), &absentAPIServer{}
+				w.server.Spec.Auth.Issuers = nil
+				w.r.Events = recorder
+				w.run(apiServer)
+				after := func(passed time.Duration, away bool, want ...string) {
+					t.Helper()
+					apiServer.away.Store(away)
+					time.Sleep(passed) // in a bubble
+					synctest.Wait()
+					for range 2 {
+						if _, access := w.plan(); len(access.Issuers[0].Keys) != 1 {
+							t.Errorf("the document has %d keys", len(access.Issuers[0].Keys))
+						}
+					}
+					var got []string
+					for len(recorder.Events) > 0 {
+						got = append(got, <-recorder.Events)
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("Events (-want +got):\n%s", diff)
+					}
+				}
+				w.plan() // follows the issuer
+				after(time.Second, false)
+				if restarted {
+					w.restart()
+					w.run(apiServer)
+					apiServer.away.Store(true)
+					w.plan()
+				}
+				after(promise.StaleKeys-10*time.Minute, true)
+				after(20*time.Minute, true, told)
+				after(promise.StaleKeys, true)
+				after(10*time.Minute, false)
+				after(promise.StaleKeys-10*time.Minute, true)
+				after(20*time.Minute, true, told)
+			})
+		})
+	}
+}
+
+// run has the world's reconciler ask a real store of keys, until the test is over or it runs another.
+func (w *accessWorld) run(apiServer issuer.APIServer) {
+	if w.stop != nil {
+		w.stop()
+	}
+	store := issuer.New(issuer.Options{Cluster: apiServer})
+	ctx, cancel := context.WithCancel(w.t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = store.Run(ctx)
+	}()
+	w.r.Issuers = store
+	w.stop = func() {
+		cancel()
+		<-over
+	}
+	w.t.Cleanup(w.stop)
+}
+
+// No keys of an issuer that was never reached are in use. The condition says that, and no Event.
+func TestNoKeysAreStale(t *testing.T) {
+	w, recorder := newAccessWorld(t), events.NewFakeRecorder(10)
+	w.r.Events = recorder
+	w.answer("kubernetes", "https://cluster.example", "one")
+	w.answers.keys["corp"] = issuer.Keys{Err: "does not answer in time", Stale: true}
+	if s, _ := w.plan(); s.refusal == nil || s.refusal.Reason != mcpv1alpha1.ReasonIssuerUnavailable || len(recorder.Events) > 0 {
+		t.Errorf("refused for %+v, with %d Events", s.refusal, len(recorder.Events))
 	}
 }
 

@@ -45,12 +45,14 @@ type Keys struct {
 	// Withdrawn is true if the issuer has answered, and publishes no key any more. Then keys from before do
 	// not count either.
 	Withdrawn bool
+	// Stale is true if the keys could not be fetched for a day, also if there were none before.
+	Stale bool
 	// Warnings are sentences about an issuer whose keys are known and which still makes trouble.
 	Warnings []string
 }
 
 func (k Keys) equal(other Keys) bool {
-	return k.Issuer == other.Issuer && k.Err == other.Err && k.Withdrawn == other.Withdrawn && slices.Equal(k.Warnings, other.Warnings) &&
+	return k.Issuer == other.Issuer && k.Err == other.Err && k.Withdrawn == other.Withdrawn && k.Stale == other.Stale && slices.Equal(k.Warnings, other.Warnings) &&
 		slices.EqualFunc(k.Keys, other.Keys, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 }
 
@@ -86,8 +88,8 @@ const (
 	// After a failure the pauses grow from the first to the last.
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
-	// refreshPause is the least time between a fetch and one that Refresh asks for: any client can send
-	// tokens with unknown keys.
+	// refreshPause is the least time between two fetches that Refresh asks for, and between one that failed
+	// and one that Refresh asks for: any client can send tokens with unknown keys.
 	refreshPause = 30 * time.Second
 	// staleAfter is how long keys are used without a warning while they cannot be fetched again.
 	staleAfter = 24 * time.Hour
@@ -99,11 +101,7 @@ const (
 	slowAfter   = fetchTimeout / 2
 )
 
-const (
-	warningStale = "its keys could not be fetched for 24 hours: the last ones are still in use"
-
-	errNotAllowed = "is not in auth.allowedIssuers of the operator's configuration"
-)
+const errNotAllowed = "is not in auth.allowedIssuers of the operator's configuration"
 
 // forbids says why an issuer is not asked at all; empty if it is.
 func (o *Options) forbids(source Source) string {

@@ -40,8 +40,10 @@ type followed struct {
 	asked     bool
 	fails     int
 	isSlow    bool
-	reachedAt time.Time // when keys were last fetched
+	reachedAt time.Time // when keys were last fetched; before that, when the issuer was first asked
 	err       string    // the class of the last fetch's failure; empty if it succeeded
+
+	refreshedAt time.Time // the last fetch that Refresh asked for; only keep uses it
 }
 
 // New returns a Store. It fetches nothing before Run.
@@ -155,7 +157,8 @@ func (s *Store) Get(source Source) (Keys, bool) {
 	return f.known, true
 }
 
-// Refresh fetches the keys of a followed source again soon: at once, or half a minute after the last fetch.
+// Refresh fetches the keys of a followed source again soon: at once, or half a minute after the last fetch
+// that it asked for, or that failed.
 func (s *Store) Refresh(source Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,16 +178,26 @@ func (s *Store) keep(ctx context.Context, f *followed) {
 
 // rest waits until it is time for the next fetch. It is false when the context has ended.
 func (s *Store) rest(ctx context.Context, f *followed) bool {
-	last, pause := time.Now(), s.pause(f)
+	pause, failed := s.pause(f)
+	next := time.Now().Add(pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	refresh := f.refresh
 	for {
 		select {
 		case <-refresh:
-			timer.Reset(time.Until(last.Add(min(pause, refreshPause))))
+			since := f.refreshedAt
+			if failed {
+				since = next.Add(-pause)
+			}
+			if soon := since.Add(refreshPause); soon.Before(next) {
+				timer.Reset(time.Until(soon))
+			}
 			refresh = nil
-		case <-timer.C:
+		case now := <-timer.C:
+			if refresh == nil {
+				f.refreshedAt = now
+			}
 			return true
 		case <-ctx.Done():
 			return false
@@ -192,15 +205,15 @@ func (s *Store) rest(ctx context.Context, f *followed) bool {
 	}
 }
 
-// pause is the time until the next fetch.
-func (s *Store) pause(f *followed) time.Duration {
+// pause is the time until the next fetch, and whether the last one failed.
+func (s *Store) pause(f *followed) (pause time.Duration, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pause := interval
+	pause = interval
 	if f.fails > 0 {
 		pause = min(firstPause<<min(f.fails-1, 10), lastPause)
 	}
-	return pause - rand.N(pause/10) //nolint:gosec // It spreads load and protects nothing.
+	return pause - rand.N(pause/10), f.fails > 0 //nolint:gosec // It spreads load and protects nothing.
 }
 
 // update fetches the keys of a source once. It is false when the context has ended.
@@ -243,6 +256,9 @@ func (s *Store) learn(f *followed, got Keys, err error, took time.Duration, now 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.isSlow = err != nil && took >= slowAfter
+	if f.reachedAt.IsZero() {
+		f.reachedAt = now
+	}
 	if err == nil {
 		f.fails, f.reachedAt = 0, now
 	} else {
@@ -260,14 +276,13 @@ func (s *Store) learn(f *followed, got Keys, err error, took time.Duration, now 
 // issuer that withdraws all of its keys has answered: then no key is good any more.
 func (f *followed) afterFailure(got Keys, class string, now time.Time) Keys {
 	f.fails++
-	if len(f.known.Keys) == 0 || class == errNoKeys.Error() {
-		got.Issuer, got.Keys, got.Err, got.Withdrawn = f.issuer(got), nil, class, class == errNoKeys.Error()
+	if withdrawn := class == errNoKeys.Error(); withdrawn || len(f.known.Keys) == 0 {
+		got.Issuer, got.Keys, got.Err, got.Withdrawn = f.issuer(got), nil, class, withdrawn
+		got.Stale = !withdrawn && now.Sub(f.reachedAt) >= staleAfter
 		return got
 	}
 	last := f.known
-	if now.Sub(f.reachedAt) >= staleAfter && !slices.Contains(last.Warnings, warningStale) {
-		last.Warnings = append(slices.Clone(last.Warnings), warningStale)
-	}
+	last.Stale = now.Sub(f.reachedAt) >= staleAfter
 	return last
 }
 

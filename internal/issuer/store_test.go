@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/promise"
 )
 
 // scripted stands in for the network. It notes when it was asked.
@@ -276,7 +278,7 @@ func TestLastGoodKeysStay(t *testing.T) {
 		}
 		pass(2 * time.Hour)
 		stale := good
-		stale.Warnings = []string{warningStale}
+		stale.Stale = true
 		if got, _ := b.Get(corp); !cmp.Equal(got, stale) {
 			t.Errorf("Get: %+v, want %+v", got, stale)
 		}
@@ -375,6 +377,95 @@ func TestRefresh(t *testing.T) {
 		b.Refresh(corp)
 		if got := b.times(); len(got) == 0 {
 			t.Error("nobody tried again")
+		}
+	})
+}
+
+// A key that an issuer uses before it was fetched need not wait, also right after a fetch. Only the next
+// unknown one waits, because any client can send tokens with unknown keys.
+func TestNewKeyIsFetchedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		for _, since := range []time.Duration{time.Millisecond, time.Second, refreshPause - time.Millisecond, interval * 3 / 4} {
+			pass(refreshPause)
+			b.times()
+			for len(b.times()) == 0 { // until it is asked as always
+				pass(100 * time.Millisecond)
+			}
+			pass(since)
+			b.notices()
+			b.set(nil, "new after "+since.String())
+			b.Refresh(corp)
+			synctest.Wait()
+			if keys, _ := b.Get(corp); string(keys.Keys[0]) != b.keys[0] || !cmp.Equal(b.notices(), []string{"a"}) {
+				t.Errorf("%s after a fetch: the key is %s", since, keys.Keys[0])
+			}
+
+			b.set(nil, "newer after "+since.String())
+			b.Refresh(corp)
+			pass(refreshPause - time.Millisecond)
+			if keys, _ := b.Get(corp); string(keys.Keys[0]) == b.keys[0] {
+				t.Errorf("%s after a fetch: asked again within %s", since, refreshPause)
+			}
+			pass(time.Millisecond)
+			if keys, _ := b.Get(corp); string(keys.Keys[0]) != b.keys[0] {
+				t.Errorf("%s after a fetch: not asked again after %s", since, refreshPause)
+			}
+		}
+	})
+}
+
+// A key that an issuer withdraws lives no longer than until the next fetch, whatever the issuer says of caching.
+func TestWithdrawnKeyGoesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		synctest.Wait()
+		for i := range 20 { // each pause is another
+			kept := fmt.Sprintf("kept-%d", i)
+			b.set(nil, kept, "withdrawn")
+			pass(promise.WithdrawnKey)
+			if keys, _ := b.Get(corp); len(keys.Keys) != 2 {
+				t.Fatalf("%d keys, and two are published", len(keys.Keys))
+			}
+			b.times()
+			for len(b.times()) == 0 { // at worst, it was just fetched
+				pass(time.Second)
+			}
+			b.set(nil, kept)
+			b.notices()
+			pass(promise.WithdrawnKey)
+			if keys, _ := b.Get(corp); len(keys.Keys) != 1 || !cmp.Equal(b.notices(), []string{"a"}) {
+				t.Errorf("%d keys, and one was withdrawn %s ago", len(keys.Keys), promise.WithdrawnKey)
+			}
+		}
+	})
+}
+
+// A manager that has started while an issuer is away has no keys of it, and others may have them from before.
+func TestStaleWithoutKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.set(statusError(500))
+		b.run(t)
+		b.Follow(server("a"), []Source{corp})
+		pass(staleAfter - time.Second)
+		if got, _ := b.Get(corp); got.Stale {
+			t.Error("stale too soon")
+		}
+		b.notices()
+		pass(lastPause + time.Second)
+		if got, _ := b.Get(corp); !cmp.Equal(got, Keys{Issuer: corp.URL, Err: "answers with status 500", Stale: true}) || !cmp.Equal(b.notices(), []string{"a"}) {
+			t.Errorf("after a day: %+v", got)
+		}
+		b.set(errNoKeys) // which is an answer
+		pass(lastPause)
+		if got, _ := b.Get(corp); got.Stale || !got.Withdrawn {
+			t.Errorf("without keys: %+v", got)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
+	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
@@ -126,6 +127,7 @@ func TestDocumentsAreSentAtOnce(t *testing.T) {
 		if got := kinds(w.take()); got != sends(kind)+"@3 c@3 " {
 			t.Errorf("another document: %s", got)
 		}
+		w.pass(promise.AccessPushed)
 		if got := inEffect.Load().Generation; got != 2 {
 			t.Errorf("generation %d is in effect", got)
 		}
@@ -233,6 +235,36 @@ func TestAccessInResults(t *testing.T) {
 			t.Errorf("with unknown keys: %+v", got)
 		}
 	})
+}
+
+// The manager hears of an unknown key early enough to fetch it, and to send pods the document with it, within
+// what is promised. A second of that is for the fetch, the reconciliation and the push.
+func TestUnknownKeyIsToldInTime(t *testing.T) {
+	for range 20 { // each interval is another
+		inWorld(t, Options{}, func(t *testing.T, w *world) {
+			var current atomic.Pointer[adapterapi.AccessState]
+			current.Store(stateOf(accessOf(t, 1, "one")))
+			w.onFetch(func(context.Context, Instance, string) (reply, error) {
+				r, state := good("1", 0), current.Load()
+				r.etag, r.access = `"`+strings.Join(state.UnknownKeys, " ")+`"`, state
+				return r, nil
+			})
+			w.Watch(alpha, []Instance{pod("a", with(accessDocument, accessOf(t, 1, "one")))})
+			w.pass(time.Minute)
+			w.take()
+			for len(w.take()) == 0 { // at worst, it was just asked
+				w.pass(time.Millisecond)
+			}
+			w.takeTold()
+			unknown := *current.Load()
+			unknown.UnknownKeys = []string{"corp"}
+			current.Store(&unknown)
+			w.pass(promise.NewKey - time.Second)
+			if got := w.result("a").Access; got == nil || got.UnknownKeys != "corp" || w.takeTold() != 1 {
+				t.Errorf("after %s: %+v", promise.NewKey-time.Second, got)
+			}
+		})
+	}
 }
 
 // What an adapter says of its document is bounded.

@@ -23,6 +23,21 @@ const (
 	// Access is from the change of auth, access or audit until running pods enforce it.
 	Access = 10 * time.Second
 
+	// AccessPushed is how soon a change of auth, access or audit is on its way to a pod that the operator
+	// reaches. Until it is enforced, Access counts.
+	AccessPushed = time.Second
+
+	// NewKey is from the first token that an issuer has signed with a new key until pods accept it.
+	NewKey = 12 * time.Second
+
+	// WithdrawnKey is from the moment when an issuer withdraws a key until the operator sends pods a
+	// document without it.
+	WithdrawnKey = 5 * time.Minute
+
+	// StaleKeys is how long an issuer may be away until an Event says that its last keys are still in use.
+	// The Event comes with the next attempt to fetch them.
+	StaleKeys = 24 * time.Hour
+
 	// Failover is from the loss of the leading manager until another one reconciles.
 	Failover = 30 * time.Second
 

@@ -23,6 +23,12 @@ func rows() []row {
 		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
 		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"`auth`, `access` or `audit` changed → enforced in running pods, none restarted", atMost(Access), []string{endToEnd}},
+		{"the same → sent to each pod that the operator reaches", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
+		{"issuer signs with a new key → pods accept its tokens", atMost(NewKey), []string{
+			"internal/prober: TestUnknownKeyIsToldInTime", "internal/issuer: TestNewKeyIsFetchedAtOnce", "test/integration/controller: TestNewKeyCountsInTime",
+		}},
+		{"issuer withdraws a key → sent to pods", atMost(WithdrawnKey), []string{"internal/issuer: TestWithdrawnKeyGoesInTime"}},
+		{"issuer cannot be reached, and its last keys stay → an Event says so", "after " + words(StaleKeys), []string{"internal/controller: TestStaleKeysAreToldOnce"}},
 		{"allowed hosts, allowed origins or verbosity changed → in effect in running pods, none restarted", atMost(Settings), []string{endToEnd}},
 		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},
 		{"nothing changes → no write to the API server", "watched for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},
@@ -47,7 +53,7 @@ func words(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
 		name string
-	}{{time.Minute, "minute"}, {time.Second, "second"}, {time.Millisecond, "millisecond"}} {
+	}{{time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}, {time.Millisecond, "millisecond"}} {
 		switch {
 		case d == unit.size:
 			return "1 " + unit.name

@@ -7,6 +7,7 @@ import (
 
 func TestWords(t *testing.T) {
 	for want, d := range map[string]time.Duration{
+		"24 hours":         24 * time.Hour,
 		"2 minutes":        2 * time.Minute,
 		"1 minute":         time.Minute,
 		"90 seconds":       90 * time.Second,

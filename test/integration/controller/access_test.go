@@ -2,9 +2,11 @@ package controller
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +16,10 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/addresspolicy"
+	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/reason"
+	"github.com/slipway-mcp/slipway/test/authserver"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -166,4 +171,30 @@ func TestAccessThatIsTooLarge(t *testing.T) {
 	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced", "Accepted", "True Accepted", "Stalled", "absent")
 	g.Expect(accessText(t, server)).NotTo(Equal(text))
 	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
+}
+
+// An issuer signs with a key that it publishes only then, as some do, right after the manager has fetched its
+// keys. Clients are told to try again, and soon the token counts.
+func TestNewKeyCountsInTime(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace, corp := newNamespace(t), authserver.Start(t, authserver.Options{})
+	startOperator(t, namespace, func(o *operatorOptions) { o.issuers = addresspolicy.Policy{AllowLoopback: true} })
+	create(t, &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "corp-ca"), Data: map[string]string{"ca.crt": string(corp.CA)}})
+	server := newServer(namespace, "echo")
+	server.Spec.Auth = &mcpv1alpha1.Auth{Issuers: []mcpv1alpha1.Issuer{{
+		Name: "corp", URL: corp.Issuer, CABundle: &mcpv1alpha1.ConfigMapKey{Name: "corp-ca", Key: "ca.crt"},
+	}}}
+	server.Spec.Access = accessFor("system:authenticated")
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced")
+	claims := map[string]any{"sub": "alice", "aud": "http://echo." + namespace + ".svc/mcp"}
+	g.Expect(statusWith(t, namespace, corp.Mint(claims))).To(Equal(http.StatusOK))
+
+	corp.Rotate()
+	corp.Retire()
+	fresh, begin := corp.Mint(claims), time.Now()
+	g.Expect(statusWith(t, namespace, fresh)).To(Equal(http.StatusServiceUnavailable))
+	g.Eventually(statusWith).WithArguments(t, namespace, fresh).WithTimeout(hang.Guard).Should(Equal(http.StatusOK))
+	g.Expect(time.Since(begin)).To(BeNumerically("<=", promise.NewKey))
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/addresspolicy"
 	"github.com/slipway-mcp/slipway/internal/config"
 	wiring "github.com/slipway-mcp/slipway/internal/operator"
 	"github.com/slipway-mcp/slipway/internal/registry"
@@ -73,6 +74,8 @@ type operatorOptions struct {
 	owned       []workload.Owned
 	servers     config.Servers
 	auth        config.Auth
+	// issuers are the addresses that keys are fetched from.
+	issuers addresspolicy.Policy
 }
 
 // configuration is that of a manager which looks at one namespace, alone and without ports.
@@ -109,7 +112,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	log := &logBuffer{}
 	metrics := prometheus.NewRegistry()
 	mgr, err := wiring.New(o.config, wiring.Options{
-		Config: o.configuration(), Adapter: o.adapter, Owned: o.owned, Metrics: metrics,
+		Config: o.configuration(), Adapter: o.adapter, Owned: o.owned, Metrics: metrics, IssuerAddresses: o.issuers,
 		Adjust: func(options *manager.Options) {
 			options.Logger, options.Controller = log.logger(), ctrlconfig.Controller{SkipNameValidation: new(true)}
 		},

@@ -19,6 +19,12 @@ import (
 // pingStatus is the status of the answer to a client of the only pod that has no token.
 func pingStatus(t *testing.T, namespace string) int {
 	t.Helper()
+	return statusWith(t, namespace, "")
+}
+
+// statusWith is the same of a client with a token, unless that is empty.
+func statusWith(t *testing.T, namespace, token string) int {
+	t.Helper()
 	pods := listed(t, namespace, &corev1.PodList{})
 	if len(pods) != 1 {
 		t.Fatalf("%d pods", len(pods))
@@ -31,6 +37,9 @@ func pingStatus(t *testing.T, namespace string) int {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
