@@ -53,4 +53,8 @@ func (e *existing) Kill(_ context.Context, container string) error {
 		"whoever runs them has to kill a container's process there", container)
 }
 
+func (e *existing) Freeze(context.Context, bool) error {
+	return errors.New("freeze the API server: that of an existing cluster is not ours: whoever runs it has to stop it")
+}
+
 func (e *existing) Kubeconfig() string { return e.kubeconfig }

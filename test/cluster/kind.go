@@ -116,6 +116,16 @@ func (k *kind) Kill(ctx context.Context, container string) error {
 	return nil
 }
 
+// Freeze stops the process of the API server where it is, or lets it go on. The kubelet restarts it when it
+// has not answered for more than a minute.
+func (k *kind) Freeze(ctx context.Context, frozen bool) error {
+	signal := "CONT"
+	if frozen {
+		signal = "STOP"
+	}
+	return k.node(ctx, "pkill", "--exact", "--signal", signal, "kube-apiserver")
+}
+
 // node runs a program on the node.
 func (k *kind) node(ctx context.Context, command ...string) error {
 	if err := k.run(ctx, k.repository, os.Stdout, "docker", append([]string{"exec", kindNode}, command...)...); err != nil {

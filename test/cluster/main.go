@@ -31,6 +31,8 @@ const usage = `Usage: go run ./test/cluster COMMAND
   load TAR...        make images available to its nodes
   trust HOST:PORT    let its nodes pull from a registry that speaks plain HTTP
   kill CONTAINER-ID  kill the first process of a container, as a crash would
+  freeze             stop the API server where it is, so that it answers nobody
+  thaw               let it go on
   kubeconfig         print the path of its kubeconfig
 
 Environment: CLUSTER=kind|local|existing, SLIPWAY_CLUSTER_DIR, KUBECONFIG (existing)
@@ -44,6 +46,8 @@ type provider interface {
 	Load(ctx context.Context, archives ...string) error
 	Trust(ctx context.Context, registry string) error
 	Kill(ctx context.Context, container string) error
+	// Freeze stops the process of the API server where it is, or lets it go on.
+	Freeze(ctx context.Context, frozen bool) error
 	Kubeconfig() string
 }
 
@@ -151,6 +155,8 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 		return cluster.Trust(ctx, args[1])
 	case "kill":
 		return cluster.Kill(ctx, args[1])
+	case "freeze", "thaw":
+		return cluster.Freeze(ctx, args[0] == "freeze")
 	case "kubeconfig":
 		return printKubeconfig(name, cluster.Kubeconfig(), os.Stdout)
 	default:

@@ -136,6 +136,14 @@ func TestKindCommandLines(t *testing.T) {
 			run:  func(k *kind) error { return k.Kill(t.Context(), "containerd://"+containerID) },
 			want: []string{"docker exec slipway-control-plane ctr --namespace k8s.io task kill --signal SIGKILL " + containerID},
 		},
+		"freeze": {
+			run:  func(k *kind) error { return k.Freeze(t.Context(), true) },
+			want: []string{"docker exec slipway-control-plane pkill --exact --signal STOP kube-apiserver"},
+		},
+		"thaw": {
+			run:  func(k *kind) error { return k.Freeze(t.Context(), false) },
+			want: []string{"docker exec slipway-control-plane pkill --exact --signal CONT kube-apiserver"},
+		},
 		"down": {
 			run:  func(k *kind) error { return k.Down(t.Context()) },
 			want: []string{tool + "delete cluster --name slipway --kubeconfig " + kubeconfig},
@@ -243,6 +251,9 @@ func TestExisting(t *testing.T) {
 	}
 	if err := cluster.Kill(t.Context(), "containerd://1"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
 		t.Errorf("kill: %v", err)
+	}
+	if err := cluster.Freeze(t.Context(), true); err == nil || !strings.Contains(err.Error(), "whoever runs it") {
+		t.Errorf("freeze: %v", err)
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	if err := cluster.Up(t.Context()); err == nil {

@@ -130,6 +130,26 @@ func (c *connection) kill(ctx context.Context, pod *corev1.Pod, container string
 	Fail("pod " + pod.Name + " has no container " + container)
 }
 
+// withoutAPIServer does something while the API server answers nobody. It is back before a failure is explained.
+func (c *connection) withoutAPIServer(ctx context.Context, do func()) {
+	GinkgoHelper()
+	run(ctx, c.tool, "freeze")
+	begin := time.Now()
+	defer func() {
+		ctx := context.WithoutCancel(ctx)
+		run(ctx, c.tool, "thaw")
+		AddReportEntry("the API server was away for", time.Since(begin).Round(time.Millisecond).String())
+		Eventually(func() error { return c.List(ctx, &corev1.NodeList{}) }).WithContext(ctx).Should(Succeed())
+	}()
+	// The kernel stops a process on its own time: on a busy machine it still answers for a moment.
+	Eventually(func() error {
+		brief, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return c.List(brief, &corev1.NodeList{})
+	}).WithContext(ctx).WithTimeout(5*time.Second).Should(MatchError(context.DeadlineExceeded), "the API server is still there: nothing is proven")
+	do()
+}
+
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 }

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (p *identityProvider) awaitServing(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
 }
 
-// stop takes the provider away, and with it its keys.
+// stop takes the provider away, and with it its keys. When it returns, no pod is left.
 func (p *identityProvider) stop(ctx context.Context) {
 	GinkgoHelper()
 	kubectl(ctx, p.namespace, "scale", "deployment/"+p.name, "--replicas=0")
@@ -124,6 +125,16 @@ func (p *identityProvider) stop(ctx context.Context) {
 		err := cluster.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.name})
 		return list.Items, err
 	}).WithContext(ctx).Should(BeEmpty())
+}
+
+// awaitMissed waits until the manager that runs has asked the provider in vain.
+func (p *identityProvider) awaitMissed(ctx context.Context) {
+	GinkgoHelper()
+	pod := awaitManagers(ctx, 1)[0].Name
+	Eventually(func() (string, error) {
+		log, err := cluster.CoreV1().Pods(operatorNamespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
+		return string(log), err
+	}).WithContext(ctx).Should(MatchRegexp("Cannot fetch the keys of an issuer.*" + regexp.QuoteMeta(p.issuer)))
 }
 
 // start brings a provider that was stopped back, with other keys.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
@@ -111,6 +112,22 @@ func (c *Cluster) alive(name string) func() error {
 		}
 		return nil
 	}
+}
+
+// Freeze stops the process of the API server where it is, or lets it go on.
+func (c *Cluster) Freeze(_ context.Context, frozen bool) error {
+	recorded, err := c.record("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	signal := syscall.SIGCONT
+	if frozen {
+		signal = syscall.SIGSTOP
+	}
+	if err := recorded.Signal(signal); err != nil {
+		return fmt.Errorf("signal kube-apiserver: %w", err)
+	}
+	return nil
 }
 
 // waitFor waits for a condition that a component brings about.
