@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -44,6 +45,7 @@ type base struct {
 	translatedSessions *sessionless.Principals
 	servers            []*sessionless.Principals // the two, or the one
 
+	handles  *handle.Binder   // of verified callers
 	toModern *tomodern.Server // serves clients without sessions by servers with sessions
 
 	statelessMetrics sessionless.Metrics // of both
@@ -57,7 +59,7 @@ type acquireSession func(context.Context, *caller.Caller) (mux.Server, error)
 // server has sessions only, and translation is on, it serves them by servers of withSession. The bound is
 // for processes of verified principals, which share none if it is not zero.
 func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire func(context.Context) (mux.Server, error), withSession acquireSession) *base {
-	b := &base{Env: env, era: era}
+	b := &base{Env: env, era: era, handles: handle.New(env.Keys.Ring)}
 	b.toModern = b.newToModern(withSession)
 	options := b.sessionlessOptions(era, acquire)
 	if env.Translates() {
@@ -66,7 +68,7 @@ func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire fun
 	b.statelessClients = sessionless.NewPrincipals(options, bound)
 	b.translatedSessions, b.servers = b.statelessClients, []*sessionless.Principals{b.statelessClients}
 	b.endpoint = stateless.New(stateless.Options{
-		Server: b.statelessClients, TranslateSetting: b.Names.Of(option.StatelessClients), CallTimeout: b.CallTimeout,
+		Server: b.statelessClients, Handles: b.handles, TranslateSetting: b.Names.Of(option.StatelessClients), CallTimeout: b.CallTimeout,
 		CommitAfter: stateless.CommitAfter, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 	})
 	return b

@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
-	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -54,7 +53,7 @@ func NewProxy(env *Env) Backend {
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,
 		URL: env.UpstreamURL, MintID: env.MintID, Number: env.nextNumber, Sessions: env.Sessions,
-		Handles: handle.New(env.Keys.Ring), Memory: env.Memory,
+		Handles: p.handles, Memory: env.Memory,
 		Limits: proxy.Limits{
 			Calls: env.CallsPerSession, Streams: env.StreamsPerSession, Single: sessionless.MaxCalls, Listens: sessionless.MaxListens,
 			AnswerBytes: env.BodyBytes, MessageBytes: env.LineBytes, MaxLifetime: env.MaxLifetime,

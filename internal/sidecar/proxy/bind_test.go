@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
-	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
-	"github.com/slipway-mcp/slipway/internal/sidecar/proxy/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )

@@ -73,7 +73,7 @@ func otherTarget(e *rpc.Envelope) target {
 	case e.Kind == rpc.Notification && bytes.HasPrefix(e.Method, []byte("notifications/")):
 		return target{class: handshake}
 	case bytes.HasPrefix(e.Method, []byte("tasks/")):
-		return target{class: own} // packages sessionless and proxy/handle check whose task it is
+		return target{class: own} // package handle checks whose task it is
 	}
 	return target{class: unknown}
 }

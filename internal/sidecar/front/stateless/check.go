@@ -10,8 +10,10 @@ import (
 	"github.com/slipway-mcp/slipway/internal/paramheader"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // nameBytes bounds what is kept of a request: its id, and the token of its progress.
@@ -53,11 +55,11 @@ func refuseSessionsOnly(request *session.Message, setting string) *refusal {
 
 // refuseForeign answers as servers do to a task or a state that they do not know.
 func refuseForeign(request *session.Message) *refusal {
-	text := "requestState invalid or expired; call again"
-	if strings.HasPrefix(string(request.Envelope.Method), "tasks/") {
-		text = "there is no such task"
+	err := handle.ErrState
+	if method := string(request.Envelope.Method); strings.HasPrefix(method, "tasks/") || method == subscription.MethodListen {
+		err = handle.ErrTask
 	}
-	return &refusal{status: http.StatusOK, code: rpc.CodeInvalidParams, text: text}
+	return &refusal{status: http.StatusOK, code: rpc.CodeInvalidParams, text: err.Error()}
 }
 
 // check returns nil, or why a request is refused. The first reason wins, and a version that

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	Server interface {
 		Serve(ctx context.Context, request session.Message, admission sessionless.Admission) (*sessionless.Call, error)
 	}
+	// Handles belong to the verified callers that got them from the server; nil binds none.
+	Handles *handle.Binder
 	// TranslateSetting is the user's name of the setting that has the Server translate.
 	TranslateSetting string
 
@@ -68,6 +71,10 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	if !e.claims(r) {
+		e.refuse(w, r, sessionless.ErrForeign)
+		return
+	}
 	filter := r.Caller.Rights().ListFilter(message.Envelope.Method)
 	c, err := e.options.Server.Serve(r.Context(), *message, (*admission)(r))
 	if err != nil {
@@ -76,6 +83,17 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	}
 	r.Drop()
 	e.reply(w, r, c, filter)
+}
+
+// binds reports whether handles belong to the caller of a request.
+func (e *Endpoint) binds(r *edge.Request) bool {
+	return e.options.Handles != nil && r.Caller.Identity() != nil
+}
+
+// claims reports whether all handles in a request are the caller's.
+func (e *Endpoint) claims(r *edge.Request) bool {
+	message := &r.Messages[0]
+	return !e.binds(r) || e.options.Handles.Claim(r.Caller.Principal, message.Bytes, &message.Envelope) == nil
 }
 
 // refuse answers a request that the server does not get.

@@ -50,6 +50,7 @@ type stage struct {
 	endpoint *Endpoint
 	url      string
 	started  chan *script
+	change   []func(*edge.Options) // of the door
 }
 
 // newStage has an endpoint whose processes are modern and have no tools, unless they
@@ -82,7 +83,7 @@ func newStage(t *testing.T, change func(*sessionless.Options), play func(*script
 // serve does what the edge does before.
 func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 	r.Header.Set("Content-Type", front.TypeJSON)
-	edgetest.At(edge.Route{Serve: s.endpoint.Serve}).ServeHTTP(w, r)
+	edgetest.At(edge.Route{Serve: s.endpoint.Serve}, s.change...).ServeHTTP(w, r)
 }
 
 func (s *stage) process() *script {

@@ -1,6 +1,7 @@
 package stateless
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 )
 
@@ -91,15 +93,37 @@ func (p *reply) next() (sessionless.Event, bool) {
 	if ok && p.listens != nil {
 		p.listens.note(&next)
 	}
-	if !ok || !next.Last || p.filter == nil || next.Code != 0 {
+	if !ok || !next.Last || next.Code != 0 {
 		return next, ok
 	}
-	shown, envelope := p.filter.Apply(next.Message, p.call.ID())
-	next.Message = shown
-	if envelope.Error.Present() {
-		next.Code, next.Failed = rpc.CodeInternal, rpc.ErrorTypeOf(rpc.CodeInternal)
+	if p.filter != nil {
+		shown, envelope := p.filter.Apply(next.Message, p.call.ID())
+		next.Message = shown
+		noteError(&next, &envelope)
 	}
+	p.bind(&next)
 	return next, true
+}
+
+// bind binds the handles in an answer to the caller.
+func (p *reply) bind(answer *sessionless.Event) {
+	if !p.endpoint.binds(p.r) || !handle.Mentions(answer.Message) {
+		return
+	}
+	message := bytes.Clone(answer.Message) // which others may hold, and Bind overwrites
+	if envelope, err := rpc.ScanLenient(message); err == nil {
+		answer.Message = p.endpoint.options.Handles.Bind(p.r.Caller.Principal, message, &envelope)
+	}
+	if envelope, err := rpc.ScanLenient(answer.Message); err == nil {
+		noteError(answer, &envelope)
+	}
+}
+
+// noteError has an answer that has become an error count as one.
+func noteError(answer *sessionless.Event, envelope *rpc.Envelope) {
+	if envelope.Error.Present() {
+		answer.Code, answer.Failed = rpc.CodeInternal, rpc.ErrorTypeOf(rpc.CodeInternal)
+	}
 }
 
 // isLate says whether the call has timed out, when the timer has fired. It starts the timer
