@@ -100,7 +100,9 @@ func (s *state) refuseAccess(err error) {
 
 // recallAccess reads the last document from the ConfigMap, once after the manager has started: the next
 // generation is greater, a document that has not changed is not written again, and the keys of an issuer
-// stay until it has been asked again. A document without the right signature is nobody's.
+// stay until it has been asked again. A document without the right signature is nobody's. One that is not
+// the last that the status names may be an older one that somebody has put back, and its keys may be
+// withdrawn ones: only its generation counts.
 //
 // The cache has the metadata of ConfigMaps only. A server whose ConfigMap the cache does not have costs no
 // request, and any other one costs one for each start of the manager.
@@ -118,8 +120,13 @@ func (r *Reconciler) recallAccess(ctx context.Context, s *state) error {
 		return nil
 	}
 	document := []byte(configMap.Data[adapterapi.AccessFile])
-	if stored, err := s.keys.ring.OpenAccess(document); err == nil {
-		s.memory.access = knownAccess{true, stored.Generation, adapterapi.SettingsDigest(document), stored.Issuers}
+	stored, err := s.keys.ring.OpenAccess(document)
+	if err != nil {
+		return nil //nolint:nilerr // It counts for nothing, and another one takes its place.
+	}
+	s.memory.access = knownAccess{true, stored.Generation, adapterapi.SettingsDigest(document), stored.Issuers}
+	if published := s.server.Status.Access; published == nil || published.Digest != s.memory.access.digest {
+		s.memory.access.issuers = nil
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ type accessWorld struct {
 	now       time.Time
 	results   map[types.UID]prober.Result
 	stop      func() // of the store of keys, if one runs
+	old       string // a document from before
 }
 
 func newAccessWorld(t *testing.T) *accessWorld {
@@ -89,7 +90,7 @@ func newAccessWorld(t *testing.T) *accessWorld {
 	return w
 }
 
-// plan plans once, and the ConfigMap becomes what was planned.
+// plan plans once, and the ConfigMap becomes what was planned, and the status names it.
 func (w *accessWorld) plan() (*state, adapterapi.Access) {
 	w.t.Helper()
 	s := newState(w.server, w.now)
@@ -111,6 +112,7 @@ func (w *accessWorld) plan() (*state, adapterapi.Access) {
 		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.server, mcpv1alpha1.SchemeGroupVersion.WithKind("MCPServer"))}},
 		Data:       map[string]string{adapterapi.AccessFile: s.access.Text},
 	}
+	w.server.Status.Access = &mcpv1alpha1.AccessStatus{Digest: s.access.Digest}
 	return s, access
 }
 
@@ -188,6 +190,48 @@ func TestAccessOfSomebodyElse(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			if _, again := w.plan(); again.Generation != w.now.UnixMilli() {
 				t.Errorf("generation %d, want %d", again.Generation, w.now.UnixMilli())
+			}
+		})
+	}
+}
+
+// People who may edit the ConfigMap and not the MCPServer can put an older document back, just before a manager
+// starts. Its signature is right, and its keys may be withdrawn: none of them counts again.
+func TestAccessThatWasPutBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*accessWorld)
+		want   string // the key that counts until the issuers have answered
+	}{
+		"the last one":   {func(*accessWorld) {}, "new"},
+		"an older one":   {func(w *accessWorld) { w.configMap.Data[adapterapi.AccessFile] = w.old }, ""},
+		"nobody says so": {func(w *accessWorld) { w.server.Status.Access = nil }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newAccessWorld(t)
+			w.server.Spec.Auth.Issuers = nil
+			w.answer("kubernetes", "https://cluster.example", "withdrawn")
+			w.plan()
+			w.old = w.configMap.Data[adapterapi.AccessFile]
+			w.now = w.now.Add(time.Minute)
+			w.answer("kubernetes", "https://cluster.example", "new")
+			_, last := w.plan()
+			test.change(w)
+			w.restart()
+			s, access := w.plan()
+			got := ""
+			if keys := access.Issuers[0].Keys; len(keys) > 0 {
+				got = strings.TrimSpace(string(keys[0]))
+			}
+			if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+				t.Errorf("the key is %q, want %q", got, test.want)
+			}
+			if access.Generation < last.Generation || (s.waiting == nil) != (test.want != "") {
+				t.Errorf("generation %d after %d, and the manager waits for %+v", access.Generation, last.Generation, s.waiting)
+			}
+
+			w.answer("kubernetes", "https://cluster.example", "newest")
+			if _, access := w.plan(); len(access.Issuers[0].Keys) != 1 || !strings.Contains(string(access.Issuers[0].Keys[0]), "newest") {
+				t.Errorf("after the answer: %s", access.Issuers[0].Keys)
 			}
 		})
 	}
