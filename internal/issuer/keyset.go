@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 const (
@@ -18,7 +20,6 @@ const (
 	// into one access document.
 	maxKeySetBytes = 48 << 10
 	maxKeyIDBytes  = 256
-	minRSABits     = 2048 // and at most 4096, which is the library's limit here and in adapters
 )
 
 const warningPrivate = "it publishes a private key: this key does not count, because anybody can sign with it"
@@ -35,9 +36,6 @@ type publicKey struct {
 	N         string `json:"n,omitempty"`
 	E         string `json:"e,omitempty"`
 }
-
-// privateMembers are those that only the owner of a key may know.
-var privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 
 // keySet is what is kept of a JWK set.
 type keySet struct {
@@ -73,7 +71,7 @@ func readKeySet(text []byte) (keySet, error) {
 	var kept keySet
 	size := 0
 	for _, members := range set.Keys {
-		if hasPrivate(members) {
+		if adapterapi.IsPrivateJWK(members) {
 			kept.private = true
 			continue
 		}
@@ -88,10 +86,6 @@ func readKeySet(text []byte) (keySet, error) {
 	slices.SortFunc(kept.keys, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
 	kept.keys = slices.CompactFunc(kept.keys, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 	return kept, nil
-}
-
-func hasPrivate(members map[string]json.RawMessage) bool {
-	return slices.ContainsFunc(privateMembers, func(name string) bool { _, has := members[name]; return has })
 }
 
 // canonical is a key with nothing but what a verifier needs. It is false for a key that cannot verify
@@ -147,7 +141,7 @@ func usable(key jose.JSONWebKey) bool {
 	var algorithms []jose.SignatureAlgorithm
 	switch public := key.Key.(type) {
 	case *rsa.PublicKey:
-		if public.N.BitLen() < minRSABits || public.E%2 == 0 || public.E > math.MaxInt32 {
+		if public.N.BitLen() < adapterapi.MinRSABits || public.E%2 == 0 || public.E > math.MaxInt32 {
 			return false
 		}
 		algorithms = rsaAlgorithms

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 func encoded(t *testing.T, value any) []byte {
@@ -173,7 +175,7 @@ func FuzzReadKeySet(f *testing.F) {
 		}
 		for _, key := range set.keys {
 			var members map[string]json.RawMessage
-			if err := json.Unmarshal(key, &members); err != nil || hasPrivate(members) {
+			if err := json.Unmarshal(key, &members); err != nil || adapterapi.IsPrivateJWK(members) {
 				t.Errorf("%s: %v", key, err)
 			}
 		}

@@ -8,10 +8,9 @@ import (
 	"encoding/json"
 
 	"github.com/go-jose/go-jose/v4"
-)
 
-// minRSABits is the size of the smallest RSA key that counts. go-jose bounds the largest: 4096 bits.
-const minRSABits = 2048
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+)
 
 // keys are the usable keys of an issuer.
 type keys struct {
@@ -56,11 +55,8 @@ func readKey(text []byte) (key, bool) {
 	if !ok {
 		return key{}, false
 	}
-	// Whoever publishes private parts has lost the key. A symmetric key is all private.
-	for _, private := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
-		if _, has := members[private]; has {
-			return key{}, false
-		}
+	if adapterapi.IsPrivateJWK(members) {
+		return key{}, false
 	}
 	if use, has := members["use"]; has && use != "sig" {
 		return key{}, false
@@ -69,7 +65,7 @@ func readKey(text []byte) (key, bool) {
 	if err := jwk.UnmarshalJSON(text); err != nil || !jwk.Valid() || !jwk.IsPublic() {
 		return key{}, false
 	}
-	if public, isRSA := jwk.Key.(*rsa.PublicKey); isRSA && public.N.BitLen() < minRSABits {
+	if public, isRSA := jwk.Key.(*rsa.PublicKey); isRSA && public.N.BitLen() < adapterapi.MinRSABits {
 		return key{}, false
 	}
 	return key{jwk.KeyID, jwk.Algorithm, jwk.Key}, true
