@@ -12,15 +12,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
-	"github.com/slipway-mcp/slipway/internal/controller/status"
-	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -199,67 +195,6 @@ func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent b
 	return r.accepted(s, object, err)
 }
 
-// isForeign says whether an object of that name belongs to another owner. If it does, the
-// server is refused.
-func (r *Reconciler) isForeign(ctx context.Context, s *state, object desired) (bool, error) {
-	foreign, err := r.findForeign(ctx, s, object)
-	if foreign != nil {
-		s.refuseForeign(object.Kind.Kind, foreign)
-	}
-	return foreign != nil, err
-}
-
-// findForeign returns the object of that name if it belongs to another owner, or nil. The
-// cache has only objects with Slipway's label, so the API server is asked for others.
-func (r *Reconciler) findForeign(ctx context.Context, s *state, object desired) (metav1.Object, error) {
-	if object.live != nil {
-		if ownedBy(object.live, s.server) {
-			return nil, nil
-		}
-		return object.live, nil
-	}
-	if object.isOurs {
-		return nil, nil
-	}
-	found, err := find(ctx, r.Live, s.in(object.name), metadataOf(object.Kind))
-	if err != nil || found == nil || ownedBy(found, s.server) {
-		return nil, err
-	}
-	return found, nil
-}
-
-func ownedBy(object metav1.Object, server *mcpv1alpha1.MCPServer) bool {
-	return metav1.IsControlledBy(object, server)
-}
-
-func (s *state) in(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.name.Namespace, Name: name}
-}
-
-// foreignRecheck is how soon a name is looked at again that somebody else has: of
-// objects without our label no event tells.
-const foreignRecheck = 30 * time.Second
-
-// leftoverRecheck is how soon it is looked whether an earlier server's object is gone.
-const leftoverRecheck = time.Second
-
-func (s *state) refuseForeign(kind string, object metav1.Object) {
-	name := object.GetName()
-	if s.isLeftover(object) {
-		s.wait(mcpv1alpha1.ReasonProgressing, fmt.Sprintf("%s %s of an earlier MCPServer of this name is still being deleted", kind, name))
-		s.again(leftoverRecheck)
-		return
-	}
-	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: %s; it is left as it is", kind, name, reason.DeleteOther))
-	s.again(foreignRecheck)
-}
-
-// isLeftover says whether an object belongs to an earlier server of this name. It goes soon.
-func (s *state) isLeftover(object metav1.Object) bool {
-	owner := metav1.GetControllerOf(object)
-	return owner != nil && isMCPServer(owner) && owner.Name == s.name.Name
-}
-
 // causes are the API server's words, field by field.
 func causes(err error) string {
 	refused, ok := errors.AsType[*apierrors.StatusError](err)
@@ -271,46 +206,6 @@ func causes(err error) string {
 		text = append(text, cause.Field+": "+cause.Message)
 	}
 	return strings.Join(text, "; ")
-}
-
-// applyCatalog keeps what the server offers in a ConfigMap, for people and programs. The status
-// names the ConfigMap, and comes after it.
-func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
-	catalog := status.Representative(s.pods, s.results)
-	if catalog == nil || catalog.Stored == nil || storedCatalog(s) == catalog.Summary.Catalog.Digest {
-		return nil
-	}
-	object := r.desired(s, workload.ObjectCatalog, workload.Parts{Server: s.server, Catalog: catalog.Stored})
-	foreign, err := r.findForeign(ctx, s, object)
-	if err != nil {
-		return err
-	}
-	if foreign != nil { // the catalog is for information: the server works without it
-		r.warnOnce(s, reasonCatalogConflict, actionProbe, fmt.Sprintf("ConfigMap %s exists and does not belong to this MCPServer, so the catalog is not stored: %s", object.name, reason.DeleteOther))
-		s.again(foreignRecheck)
-		return nil
-	}
-	s.unwarn(reasonCatalogConflict)
-	object.isOurs = true
-	return r.applyOne(ctx, s, object)
-}
-
-// storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
-// somebody has changed it since it was applied.
-func storedCatalog(s *state) string {
-	live := s.live[workload.ObjectCatalog]
-	if live == nil || !ownedBy(live, s.server) || s.memory.isEdited(workload.ObjectCatalog, live) {
-		return ""
-	}
-	return live.GetAnnotations()[mcpv1alpha1.AnnotationCatalogDigest]
-}
-
-// catalogConfigMap is the name of the ConfigMap with the catalog, if there is one of this server.
-func catalogConfigMap(s *state) string {
-	if s.has(workload.ObjectCatalog) {
-		return workload.CatalogName(s.server)
-	}
-	return ""
 }
 
 // prune deletes what belongs to the server and is no longer wanted.
@@ -353,55 +248,4 @@ func (s *state) isRolledOut() bool {
 	d := s.deployment()
 	_, applied := s.applied[workload.ObjectDeployment]
 	return d != nil && !applied && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == d.Status.UpdatedReplicas
-}
-
-type applied struct {
-	hash    [sha256.Size]byte
-	uid     types.UID
-	version string
-}
-
-// isApplied says whether an object is as it was when the same was last applied, so that the API server
-// is not asked to do nothing.
-func (m *memory) isApplied(id workload.ObjectID, hash [sha256.Size]byte, live client.Object) bool {
-	return live != nil && m.applied[id] == applied{hash, live.GetUID(), versionOf(live)}
-}
-
-// isEdited says whether an object is not as it was left.
-func (m *memory) isEdited(id workload.ObjectID, live client.Object) bool {
-	last, ok := m.applied[id]
-	return ok && (last.uid != live.GetUID() || last.version != versionOf(live))
-}
-
-// versionOf is a text that changes when what is applied may have been changed by
-// others. Neither a status nor annotations are applied to what has a generation, so
-// that is enough, with the labels that it does not cover.
-func versionOf(object metav1.Object) string {
-	if generation := object.GetGeneration(); generation > 0 {
-		return fmt.Sprint(generation, object.GetLabels())
-	}
-	return object.GetResourceVersion()
-}
-
-// answerOf is the metadata of what the API server answered. The client has written the answer
-// into the configuration that it has applied.
-func answerOf(config runtime.ApplyConfiguration) (answer metav1.PartialObjectMetadata, err error) {
-	encoded, err := json.Marshal(config)
-	if err == nil {
-		err = json.Unmarshal(encoded, &answer)
-	}
-	return answer, err
-}
-
-// noteApplied remembers what was applied, and returns what the API server answered.
-func (m *memory) noteApplied(id workload.ObjectID, hash [sha256.Size]byte, config runtime.ApplyConfiguration) metav1.PartialObjectMetadata {
-	answer, err := answerOf(config)
-	if err != nil {
-		return answer // it will be applied again
-	}
-	if m.applied == nil {
-		m.applied = map[workload.ObjectID]applied{}
-	}
-	m.applied[id] = applied{hash, answer.UID, versionOf(&answer)}
-	return answer
 }
