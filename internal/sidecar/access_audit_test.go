@@ -30,6 +30,8 @@ type auditLine struct {
 		Code    int `json:"code"`
 		JSONRPC int `json:"jsonrpc"`
 	} `json:"responseStatus"`
+	SourceIPs   []string          `json:"sourceIPs"`
+	UserAgent   string            `json:"userAgent"`
 	Annotations map[string]string `json:"annotations"`
 }
 
@@ -90,6 +92,9 @@ func TestAuditLines(t *testing.T) {
 				}
 				if line.Object.Namespace != "demo" || line.Object.Name != "echo" {
 					t.Errorf("the line is of another server: %s", text)
+				}
+				if len(line.SourceIPs) != 1 || line.SourceIPs[0] != "127.0.0.1" || !strings.HasPrefix(line.UserAgent, "Go-http-client/") {
+					t.Errorf("the line does not say where the request came from: %s", text)
 				}
 				got = append(got, line.brief())
 			}

@@ -52,6 +52,7 @@ func (a *Adapter) routes() map[string]edge.Route {
 			Sessions: a.env.Sessions, Open: a.backend.Open, MintToken: a.env.MintID, PostTo: sse.MessagesPath,
 			OpenTimeout: c.StartTimeout, WriteTimeout: front.WriteTimeout, KeepAlive: front.KeepAliveInterval,
 		}).Routes()
+		legacy[sse.StreamPath] = namingAgent(legacy[sse.StreamPath])
 		legacy[sse.MessagesPath] = a.logInitialize(legacy[sse.MessagesPath])
 		maps.Copy(routes, legacy)
 	}

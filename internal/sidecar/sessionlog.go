@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -18,6 +19,7 @@ import (
 func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
 	begin, about := time.Now(), opened.About()
 	client, _ := ctx.Value(introductionKey{}).(introduction)
+	agent, _ := ctx.Value(agentKey{}).(string)
 	level := 0
 	if client.probe {
 		level = 1
@@ -29,11 +31,11 @@ func (a *Adapter) logSession(ctx context.Context, opened session.Member) {
 	}
 	a.env.Log.V(level).Info("Session opened", says...)
 	if !client.probe {
-		a.auditor.SessionBegan(about)
+		a.auditor.SessionBegan(about, agent)
 	}
 	opened.OnEnd(func() {
 		if !client.probe {
-			a.auditor.SessionEnded(about)
+			a.auditor.SessionEnded(about, agent)
 		}
 		lasted, reason := time.Since(begin), opened.EndedBy()
 		a.env.Log.V(1).Info("Session ended", "session", about.Number, "reason", fault.Brief(reason), "lasted", lasted.Round(time.Millisecond).String())
@@ -82,8 +84,29 @@ func introducing(route edge.Route) edge.Route {
 	serve := route.Serve
 	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
 		if client, ok := introductionIn(r); ok {
-			r.Request = r.WithContext(context.WithValue(r.Context(), introductionKey{}, client))
+			r.Request = r.WithContext(context.WithValue(withAgent(r), introductionKey{}, client))
 		}
+		serve(w, r)
+	}
+	return route
+}
+
+type agentKey struct{}
+
+// agentBytes is how much of a User-Agent the adapter keeps as long as the session.
+const agentBytes = 512
+
+// withAgent puts the User-Agent into the context in which a session is opened.
+func withAgent(r *edge.Request) context.Context {
+	agent := r.Head("User-Agent")
+	return context.WithValue(r.Context(), agentKey{}, strings.Clone(agent[:min(len(agent), agentBytes)]))
+}
+
+// namingAgent does so for a route whose requests all open sessions.
+func namingAgent(route edge.Route) edge.Route {
+	serve := route.Serve
+	route.Serve = func(w http.ResponseWriter, r *edge.Request) {
+		r.Request = r.WithContext(withAgent(r))
 		serve(w, r)
 	}
 	return route

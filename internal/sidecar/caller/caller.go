@@ -138,6 +138,7 @@ const mostTokens = 8
 type Owner struct {
 	principal Principal
 	identity  *identity.Identity // nil unless the adapter has verified one
+	address   string             // that the session was opened from
 
 	mu     sync.Mutex
 	tokens [][sha256.Size]byte // digests of those that the server has accepted, oldest first
@@ -145,7 +146,7 @@ type Owner struct {
 
 // NewOwner returns the owner of a session that the caller opens.
 func NewOwner(c *Caller) *Owner {
-	o := &Owner{principal: c.Principal, identity: c.Identity()}
+	o := &Owner{principal: c.Principal, identity: c.Identity(), address: c.Address}
 	o.Accepted(c)
 	return o
 }
@@ -156,6 +157,14 @@ func (o *Owner) Identity() *identity.Identity {
 		return nil
 	}
 	return o.identity
+}
+
+// Address returns where the session was opened from.
+func (o *Owner) Address() string {
+	if o == nil {
+		return ""
+	}
+	return o.address
 }
 
 // Is reports whether the caller has the owner's principal. A nil Owner matches no caller.

@@ -181,19 +181,23 @@ func traceParent(from *caller.Caller) string {
 	return ""
 }
 
-// SessionBegan writes a line for a session that a caller has opened.
-func (a *Auditor) SessionBegan(about *session.Identity) { a.session("session/begin", about) }
+// SessionBegan writes a line for a session that a caller has opened. agent is the User-Agent of the caller.
+func (a *Auditor) SessionBegan(about *session.Identity, agent string) {
+	a.session("session/begin", about, agent)
+}
 
-// SessionEnded writes a line for a session that has ended.
-func (a *Auditor) SessionEnded(about *session.Identity) { a.session("session/end", about) }
+// SessionEnded writes a line for a session that has ended. It says who opened the session, and not who has ended it.
+func (a *Auditor) SessionEnded(about *session.Identity, agent string) {
+	a.session("session/end", about, agent)
+}
 
-func (a *Auditor) session(verb string, about *session.Identity) {
+func (a *Auditor) session(verb string, about *session.Identity, agent string) {
 	if !a.isOn() {
 		return
 	}
 	document, now := a.Gate.Document(), time.Now()
 	a.Log.AddReserved(&audit.Event{
 		Received: now, Completed: now, Verb: verb, Identity: about.Owner.Identity(), Namespace: document.Server.Namespace, Server: document.Server.Name,
-		Session: about.Number, Status: http.StatusOK, Rule: -1, Access: document.Generation,
+		Address: about.Owner.Address(), UserAgent: agent, Session: about.Number, Status: http.StatusOK, Rule: -1, Access: document.Generation,
 	}, 0)
 }

@@ -114,7 +114,7 @@ func TestAuditIsOff(t *testing.T) {
 	h := newHouse(t, func(a *adapterapi.Access) { a.Audit.Level = adapterapi.AuditNone })
 	_, _ = h.ask("POST", "/mcp", h.as("bob"), callSearch)
 	_, _ = h.ask("POST", "/mcp", "", callSearch)
-	h.audit.SessionBegan(&session.Identity{Number: "17"})
+	h.audit.SessionBegan(&session.Identity{Number: "17"}, "")
 	if lines := h.told(); lines != nil {
 		t.Errorf("the log has %+v", lines)
 	}
@@ -224,17 +224,17 @@ func TestAuditedSessions(t *testing.T) {
 	h := newHouse(t)
 	_, _ = h.ask("POST", "/mcp", h.as("bob"), message("tools/list", `{}`))
 	about := &session.Identity{Number: "17", Owner: caller.NewOwner(&h.seen[0])}
-	h.audit.SessionBegan(about)
-	h.audit.SessionEnded(about)
+	h.audit.SessionBegan(about, "tester/1")
+	h.audit.SessionEnded(about, "tester/1")
 	var got []string
 	lines := h.told()
 	for i := range lines {
-		got = append(got, lines[i].Verb+" of "+lines[i].User.Username)
+		got = append(got, lines[i].Verb+" of "+lines[i].User.Username+" at "+strings.Join(lines[i].SourceIPs, ",")+" with "+lines[i].UserAgent)
 		if lines[i].Session == nil {
 			t.Error("the line does not name the session")
 		}
 	}
-	if diff := cmp.Diff([]string{"session/begin of corp:bob", "session/end of corp:bob"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"session/begin of corp:bob at 192.0.2.1 with tester/1", "session/end of corp:bob at 192.0.2.1 with tester/1"}, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
