@@ -47,6 +47,10 @@ func TestAdmit(t *testing.T) {
 	bearer := func(token string) []string { return []string{"Bearer " + token} }
 	kubernetes := func(a *adapterapi.Access) { a.AuthorizationServers, a.Scopes = nil, nil }
 	noScopes := func(a *adapterapi.Access) { a.Scopes = nil }
+	// The resource that is meant must not be the first, which is that of unknown hosts.
+	lastFirst := func(a *adapterapi.Access) { a.Resources = []string{inCluster, resource} }
+	withPorts := func(a *adapterapi.Access) { a.Resources = []string{inCluster, "https://echo.example.com:443/mcp"} }
+	withIPv6 := func(a *adapterapi.Access) { a.Resources = []string{inCluster, "https://[2001:db8::443]/mcp"} }
 	tokenInURL := malformed("a token must be in the header Authorization, and not in the URL")
 	now := time.Now()
 	tests := map[string]struct {
@@ -55,50 +59,56 @@ func TestAdmit(t *testing.T) {
 		change        func(*adapterapi.Access)
 		want          *Refusal
 	}{
-		"no header":                          {want: missing(askForToken)},
-		"an empty header":                    {authorization: []string{""}, want: missing(askForToken)},
-		"Bearer alone":                       {authorization: []string{"Bearer"}, want: missing(askForToken)},
-		"Bearer and a blank":                 {authorization: []string{"Bearer "}, want: missing(askForToken)},
-		"no header, of another resource":     {host: "echo.demo.svc", want: missing(`Bearer resource_metadata="http://echo.demo.svc/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
-		"no header, of a host in capitals":   {host: "ECHO.demo.SVC", want: missing(`Bearer resource_metadata="http://echo.demo.svc/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
-		"no header, of an unknown host":      {host: "evil.example.com", want: missing(askForToken)},
-		"no header, of no host":              {host: " ", want: missing(askForToken)},
-		"no header, without scopes":          {change: noScopes, want: missing(`Bearer resource_metadata="` + metadata + `"`)},
-		"no header, kubernetes only":         {change: kubernetes, want: missing(`Bearer`)},
-		"two tokens":                         {authorization: []string{"Bearer " + good, "Bearer " + good}, want: malformed(notOne)},
-		"a token and an empty header":        {authorization: []string{"Bearer " + good, ""}, want: malformed(notOne)},
-		"two tokens in a header":             {authorization: bearer(good + ", Bearer " + good), want: malformed(notOne)},
-		"another scheme":                     {authorization: []string{"Basic YTpi"}, want: malformed(notOne)},
-		"DPoP":                               {authorization: []string{"DPoP " + good}, want: malformed(notOne)},
-		"no blank":                           {authorization: []string{"Bearer" + good}, want: malformed(notOne)},
-		"bytes outside b64token":             {authorization: bearer(good + "\x00"), want: malformed(notOne)},
-		"a quoted token":                     {authorization: bearer(`"` + good + `"`), want: malformed(notOne)},
-		"too long":                           {authorization: bearer(strings.Repeat("a", token.MaxBytes+1)), want: malformed(notOne)},
-		"as long as may be":                  {authorization: bearer(strings.Repeat("a", token.MaxBytes)), want: invalid(invalidToken, token.Malformed)},
-		"in the URL":                         {query: "access_token=" + good, want: tokenInURL},
-		"in the URL, without a value":        {query: "access_token", want: tokenInURL},
-		"in the URL, in capitals":            {query: "a=b&Access_Token=" + good, want: tokenInURL},
-		"in the URL, escaped":                {query: "access%5ftoken=" + good, want: tokenInURL},
-		"in the URL, behind a semicolon":     {query: "a=b;access_token=" + good, want: tokenInURL},
-		"in the URL and in the header":       {authorization: bearer(good), query: "access_token=" + good, want: tokenInURL},
-		"no token at all":                    {authorization: bearer("abc"), want: invalid(invalidToken, token.Malformed)},
-		"of another issuer":                  {authorization: bearer(stranger.Mint(claimsOf("alice"))), want: invalid(invalidToken, token.UnknownIssuer)},
-		"of another issuer, without scopes":  {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: noScopes, want: invalid(`Bearer error="invalid_token", resource_metadata="`+metadata+`"`, token.UnknownIssuer)},
-		"of another issuer, kubernetes only": {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: kubernetes, want: invalid(`Bearer error="invalid_token"`, token.UnknownIssuer)},
-		"signed by somebody else":            {authorization: bearer(corp.Mint(claimsOf("alice"), authserver.ByAttacker())), want: invalid(invalidToken, token.Signature)},
-		"for another server":                 {authorization: with("aud", "https://other.example.com/mcp"), want: invalid(invalidToken, token.Audience)},
-		"for nobody":                         {authorization: with("aud", nil), want: invalid(invalidToken, token.Audience)},
-		"expired":                            {authorization: with("exp", now.Add(-time.Minute).Unix()), want: invalid(invalidToken, token.Claims)}, // before iat
-		"expired after a while":              {authorization: bearer(corp.Mint(map[string]any{"sub": "alice", "aud": resource, "iat": now.Add(-time.Hour).Unix(), "exp": now.Add(-time.Minute).Unix()})), want: invalid(invalidToken, token.Expired)},
-		"not yet valid":                      {authorization: with("nbf", now.Add(time.Minute).Unix()), want: invalid(invalidToken, token.NotYet)},
-		"for too long":                       {authorization: with("exp", now.Add(48*time.Hour).Unix()), want: invalid(invalidToken, token.Lifetime)},
-		"without a subject":                  {authorization: with("sub", nil), want: invalid(invalidToken, token.Claims)},
-		"bound to a key":                     {authorization: with("cnf", map[string]string{"jkt": "x"}), want: invalid(invalidToken, token.Bound)},
-		"good":                               {authorization: bearer(good)},
-		"good, for the other resource":       {authorization: with("aud", inCluster)},
-		"good, in lower case":                {authorization: []string{"bearer " + good}},
-		"good, with a query":                 {authorization: bearer(good), query: "access=1&token=2&my_access_token=3"},
-		"good, without scopes":               {authorization: with("scope", nil)}, // a message is refused, not the request
+		"no header":                              {want: missing(askForToken)},
+		"an empty header":                        {authorization: []string{""}, want: missing(askForToken)},
+		"Bearer alone":                           {authorization: []string{"Bearer"}, want: missing(askForToken)},
+		"Bearer and a blank":                     {authorization: []string{"Bearer "}, want: missing(askForToken)},
+		"no header, of another resource":         {host: "echo.demo.svc", want: missing(`Bearer resource_metadata="http://echo.demo.svc/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of a host in capitals":       {host: "ECHO.demo.SVC", want: missing(`Bearer resource_metadata="http://echo.demo.svc/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of the usual port of http":   {host: "echo.demo.svc:80", want: missing(`Bearer resource_metadata="http://echo.demo.svc/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of another port":             {host: "echo.demo.svc:443", want: missing(askForToken)},
+		"no header, of the usual port of https":  {host: "Echo.example.com:443", change: lastFirst, want: missing(askForToken)},
+		"no header, without the usual port":      {change: withPorts, want: missing(`Bearer resource_metadata="https://echo.example.com:443/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of an IPv6 address":          {host: "[2001:db8::443]", change: withIPv6, want: missing(`Bearer resource_metadata="https://[2001:db8::443]/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of an IPv6 address and port": {host: "[2001:DB8::443]:443", change: withIPv6, want: missing(`Bearer resource_metadata="https://[2001:db8::443]/.well-known/oauth-protected-resource/mcp", scope="mcp:use"`)},
+		"no header, of an unknown host":          {host: "evil.example.com", want: missing(askForToken)},
+		"no header, of no host":                  {host: " ", want: missing(askForToken)},
+		"no header, without scopes":              {change: noScopes, want: missing(`Bearer resource_metadata="` + metadata + `"`)},
+		"no header, kubernetes only":             {change: kubernetes, want: missing(`Bearer`)},
+		"two tokens":                             {authorization: []string{"Bearer " + good, "Bearer " + good}, want: malformed(notOne)},
+		"a token and an empty header":            {authorization: []string{"Bearer " + good, ""}, want: malformed(notOne)},
+		"two tokens in a header":                 {authorization: bearer(good + ", Bearer " + good), want: malformed(notOne)},
+		"another scheme":                         {authorization: []string{"Basic YTpi"}, want: malformed(notOne)},
+		"DPoP":                                   {authorization: []string{"DPoP " + good}, want: malformed(notOne)},
+		"no blank":                               {authorization: []string{"Bearer" + good}, want: malformed(notOne)},
+		"bytes outside b64token":                 {authorization: bearer(good + "\x00"), want: malformed(notOne)},
+		"a quoted token":                         {authorization: bearer(`"` + good + `"`), want: malformed(notOne)},
+		"too long":                               {authorization: bearer(strings.Repeat("a", token.MaxBytes+1)), want: malformed(notOne)},
+		"as long as may be":                      {authorization: bearer(strings.Repeat("a", token.MaxBytes)), want: invalid(invalidToken, token.Malformed)},
+		"in the URL":                             {query: "access_token=" + good, want: tokenInURL},
+		"in the URL, without a value":            {query: "access_token", want: tokenInURL},
+		"in the URL, in capitals":                {query: "a=b&Access_Token=" + good, want: tokenInURL},
+		"in the URL, escaped":                    {query: "access%5ftoken=" + good, want: tokenInURL},
+		"in the URL, behind a semicolon":         {query: "a=b;access_token=" + good, want: tokenInURL},
+		"in the URL and in the header":           {authorization: bearer(good), query: "access_token=" + good, want: tokenInURL},
+		"no token at all":                        {authorization: bearer("abc"), want: invalid(invalidToken, token.Malformed)},
+		"of another issuer":                      {authorization: bearer(stranger.Mint(claimsOf("alice"))), want: invalid(invalidToken, token.UnknownIssuer)},
+		"of another issuer, without scopes":      {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: noScopes, want: invalid(`Bearer error="invalid_token", resource_metadata="`+metadata+`"`, token.UnknownIssuer)},
+		"of another issuer, kubernetes only":     {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: kubernetes, want: invalid(`Bearer error="invalid_token"`, token.UnknownIssuer)},
+		"signed by somebody else":                {authorization: bearer(corp.Mint(claimsOf("alice"), authserver.ByAttacker())), want: invalid(invalidToken, token.Signature)},
+		"for another server":                     {authorization: with("aud", "https://other.example.com/mcp"), want: invalid(invalidToken, token.Audience)},
+		"for nobody":                             {authorization: with("aud", nil), want: invalid(invalidToken, token.Audience)},
+		"expired":                                {authorization: with("exp", now.Add(-time.Minute).Unix()), want: invalid(invalidToken, token.Claims)}, // before iat
+		"expired after a while":                  {authorization: bearer(corp.Mint(map[string]any{"sub": "alice", "aud": resource, "iat": now.Add(-time.Hour).Unix(), "exp": now.Add(-time.Minute).Unix()})), want: invalid(invalidToken, token.Expired)},
+		"not yet valid":                          {authorization: with("nbf", now.Add(time.Minute).Unix()), want: invalid(invalidToken, token.NotYet)},
+		"for too long":                           {authorization: with("exp", now.Add(48*time.Hour).Unix()), want: invalid(invalidToken, token.Lifetime)},
+		"without a subject":                      {authorization: with("sub", nil), want: invalid(invalidToken, token.Claims)},
+		"bound to a key":                         {authorization: with("cnf", map[string]string{"jkt": "x"}), want: invalid(invalidToken, token.Bound)},
+		"good":                                   {authorization: bearer(good)},
+		"good, for the other resource":           {authorization: with("aud", inCluster)},
+		"good, in lower case":                    {authorization: []string{"bearer " + good}},
+		"good, with a query":                     {authorization: bearer(good), query: "access=1&token=2&my_access_token=3"},
+		"good, without scopes":                   {authorization: with("scope", nil)}, // a message is refused, not the request
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,8 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // challenge says how a client of one resource gets a token.
 type challenge struct {
-	host     string // of the resource, with its port
+	host     string // of the resource, as canonicalHost writes it
+	scheme   string
 	path     string // of the resource
 	metadata string // URL of the metadata; empty if there is no authorization server to name
 	document []byte // the metadata
@@ -35,7 +36,7 @@ func challengesOf(access *adapterapi.Access) []challenge {
 		if err != nil {
 			continue // the API allows no such resource
 		}
-		c := challenge{host: strings.ToLower(at.Host), path: at.EscapedPath()}
+		c := challenge{host: canonicalHost(at.Host, at.Scheme), scheme: at.Scheme, path: at.EscapedPath()}
 		if len(access.AuthorizationServers) > 0 {
 			c.metadata = at.Scheme + "://" + at.Host + MetadataPath + c.path
 			c.document = metadataOf(access, resource)
@@ -65,11 +66,17 @@ func (p *policy) challengeFor(host string) challenge {
 	if len(p.challenges) == 0 {
 		return challenge{}
 	}
-	host = strings.ToLower(host)
-	if at := slices.IndexFunc(p.challenges, func(c challenge) bool { return c.host == host }); at >= 0 {
+	if at := slices.IndexFunc(p.challenges, func(c challenge) bool { return c.host == canonicalHost(host, c.scheme) }); at >= 0 {
 		return p.challenges[at]
 	}
 	return p.challenges[0]
+}
+
+// canonicalHost returns a host in lower case, and without the port that URLs of the scheme have anyway. Clients
+// send either spelling.
+func canonicalHost(host, scheme string) string {
+	port := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	return strings.TrimSuffix(strings.ToLower(host), port)
 }
 
 // Metadata returns the metadata of the resource that a client asks for by the path and its Host. It returns
