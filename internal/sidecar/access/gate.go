@@ -37,6 +37,7 @@ type Gate struct {
 	options Options
 	mount   document.Mount
 	current atomic.Pointer[policy] // nil before the first document
+	arrived chan struct{}          // closed when it is there
 	// ungranted is the grant of all callers while there is no document, and none is required.
 	ungranted *Grant
 
@@ -66,7 +67,7 @@ type policy struct {
 
 // New returns a Gate. It reads the mounted document, if there is one.
 func New(options Options) *Gate {
-	g := &Gate{options: options, verifying: make(chan struct{}, verifications())}
+	g := &Gate{options: options, arrived: make(chan struct{}), verifying: make(chan struct{}, verifications())}
 	g.ungranted = &Grant{gate: g}
 	g.mount = document.Mount{Path: options.File, Name: "access document", Take: func(text []byte) error { return g.take(text, "mounted") }, Log: options.Log}
 	g.mount.Reload()
@@ -101,7 +102,9 @@ func (g *Gate) take(text []byte, how string) error {
 		return fmt.Errorf("take access document: %w: generation %d after %d", document.ErrOlder, next.access.Generation, now.access.Generation)
 	}
 	g.current.Store(next)
-	if now != nil {
+	if now == nil {
+		close(g.arrived)
+	} else {
 		close(now.replaced)
 	}
 	g.streams.recheck(g)
@@ -148,6 +151,9 @@ func (g *Gate) Ready() error {
 	}
 	return nil
 }
+
+// Arrived returns a channel that closes when the first document takes effect.
+func (g *Gate) Arrived() <-chan struct{} { return g.arrived }
 
 // State returns which document is in effect.
 func (g *Gate) State() adapterapi.AccessState {

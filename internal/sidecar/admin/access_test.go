@@ -2,10 +2,12 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,6 +109,40 @@ func TestReadyNeedsAccess(t *testing.T) {
 	}
 	if status, text := ready(); status != http.StatusOK {
 		t.Errorf("after: %d %s", status, text)
+	}
+}
+
+// The kubelet learns at once that the first document is there, and not with its next check.
+func TestReadyWaitsForAccess(t *testing.T) {
+	tests := map[string]struct {
+		state      keeper.State
+		comes      time.Duration // the document
+		wantStatus int
+		wantAfter  time.Duration
+	}{
+		"the document comes":                    {keeper.State{Ready: true}, 2 * time.Second, http.StatusOK, 2 * time.Second},
+		"it comes too late":                     {keeper.State{Ready: true}, 6 * time.Second, http.StatusServiceUnavailable, 5 * time.Second},
+		"it comes, and the server does not run": {keeper.State{Err: errors.New("the server does not run")}, 2 * time.Second, http.StatusServiceUnavailable, 5 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				held := sharedKeys(t)
+				gate := access.New(access.Options{Ring: held.Ring, Required: true})
+				h := Handler(Options{
+					State: newSource(test.state).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held,
+					Settings: settings.New(settings.Options{}), Access: gate, Metrics: http.NotFoundHandler(),
+				})
+				document := accessOf(t, 1, serverKey).Text
+				time.AfterFunc(test.comes, func() { _ = gate.Take([]byte(document)) })
+				began, w := time.Now(), httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, adapterapi.PathReady+"?wait=5s", nil))
+				if took := time.Since(began); w.Code != test.wantStatus || took != test.wantAfter {
+					t.Errorf("%d %s after %s, want %d after %s", w.Code, w.Body, took, test.wantStatus, test.wantAfter)
+				}
+				time.Sleep(test.comes) // a document that comes too late must not come after the test
+			})
+		})
 	}
 }
 

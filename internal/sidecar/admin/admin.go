@@ -4,6 +4,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -105,17 +106,30 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 			say(w, http.StatusOK, "ok")
 			return
 		}
-		if wait == 0 || r.Context().Err() != nil || h.urgent.Add(-1) < 0 {
-			select {
-			case <-changed:
-				continue
-			case <-r.Context().Done():
-				return
-			case <-timeout.C:
-			}
+		if (wait == 0 || r.Context().Err() != nil || h.urgent.Add(-1) < 0) && h.mayBeReady(r.Context(), changed, withheld, timeout.C) {
+			continue
 		}
 		say(w, http.StatusServiceUnavailable, fault.Brief(cmp.Or(withheld, state.Err)))
 		return
+	}
+}
+
+// mayBeReady waits until the adapter may have become ready. It returns false when the time is over, or the client has
+// left.
+func (h *handler) mayBeReady(ctx context.Context, changed <-chan struct{}, withheld error, timeout <-chan time.Time) bool {
+	var arrived <-chan struct{} // the access document; nil if the adapter does not wait for one
+	if withheld != nil {
+		arrived = h.Access.Arrived()
+	}
+	select {
+	case <-changed:
+		return true
+	case <-arrived:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-timeout:
+		return false
 	}
 }
 
