@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
-	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
@@ -31,71 +30,9 @@ func accessOf(t *testing.T, generation int64, key adapterapi.Key) adapterapi.Doc
 	return d
 }
 
-func accessHandler(held *keys.Keys) (http.Handler, *access.Gate) {
-	gate := access.New(access.Options{Ring: held.Ring, Required: true})
-	return Handler(Options{
-		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held,
-		Settings: settings.New(settings.Options{}), Access: gate, Metrics: http.NotFoundHandler(),
-	}), gate
-}
-
-// pushAccess is a push of an access document.
-func pushAccess(text string) *push {
-	return &push{key: serverKey, subject: adapterapi.AccessPushSubject(podUID), at: time.Now(), path: adapterapi.PathAccess, sealed: text, body: text}
-}
-
-func TestPushAccess(t *testing.T) {
-	has, next := accessOf(t, 5, serverKey), accessOf(t, 6, serverKey)
-	put := func(text string) func(*push) { return func(p *push) { p.body, p.sealed = text, text } }
-	tests := map[string]struct {
-		spoil  func(p *push)
-		status int
-		signed bool
-		want   string // in the answer
-	}{
-		"a newer document":         {func(*push) {}, 200, true, next.Digest},
-		"no proof":                 {func(p *push) { p.noProof = true }, 401, false, "needs a proof"},
-		"another key":              {func(p *push) { p.key = adapterapi.NewKey() }, 401, false, "needs a proof"},
-		"another pod's":            {func(p *push) { p.subject.PodUID = "another" }, 401, false, "needs a proof"},
-		"a proof for settings":     {func(p *push) { p.subject = adapterapi.SettingsSubject(podUID) }, 401, false, "needs a proof"},
-		"a proof for reading":      {func(p *push) { p.subject = adapterapi.CatalogSubject(podUID) }, 401, false, "needs a proof"},
-		"expired":                  {func(p *push) { p.at = p.at.Add(-adapterapi.Window - time.Second) }, 401, false, "needs a proof"},
-		"no seal":                  {func(p *push) { p.noSeal = true }, 401, true, "is not that of this body"},
-		"another body's seal":      {func(p *push) { p.sealed = has.Text }, 401, true, "is not that of this body"},
-		"too large":                {put(strings.Repeat(" ", adapterapi.MaxAccessBytes+1)), 413, true, "an access document may have at most 458752 bytes"},
-		"broken":                   {put(`{}`), 422, true, "the signature is not that of the server's key"},
-		"signed by somebody else":  {put(accessOf(t, 6, adapterapi.NewKey()).Text), 422, true, "the signature is not that of the server's key"},
-		"settings":                 {put(textOf(t, 6, "six").Text), 422, true, "is not known to this adapter"},
-		"older":                    {put(accessOf(t, 4, serverKey).Text), 409, true, has.Digest},
-		"what it has":              {put(has.Text), 200, true, has.Digest},
-		"settings at another path": {func(p *push) { p.path = adapterapi.PathSettings }, 401, false, "needs a proof"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			h, gate := accessHandler(sharedKeys(t))
-			if err := gate.Take([]byte(has.Text)); err != nil {
-				t.Fatal(err)
-			}
-			p := pushAccess(next.Text)
-			test.spoil(p)
-			p.send(h)
-			if p.response.Code != test.status || p.signed != test.signed || !strings.Contains(p.response.Body.String(), test.want) {
-				t.Errorf("got %d %s, signed %t, want %d with %q, signed %t", p.response.Code, p.response.Body, p.signed, test.status, test.want, test.signed)
-			}
-			want := has.Digest
-			if name == "a newer document" {
-				want = next.Digest
-			}
-			if got := gate.State().Digest; got != want {
-				t.Errorf("in effect is %s, want %s", got, want)
-			}
-		})
-	}
-}
-
 // Nobody is served before the adapter knows who may call what, so it is not ready either.
 func TestReadyNeedsAccess(t *testing.T) {
-	h, gate := accessHandler(sharedKeys(t))
+	h, _, gate := pushHandler(sharedKeys(t))
 	ready := func() (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, adapterapi.PathReady, nil))
@@ -148,7 +85,7 @@ func TestReadyWaitsForAccess(t *testing.T) {
 
 // The manager sees by the report what an adapter enforces.
 func TestReportHasTheAccess(t *testing.T) {
-	h, gate := accessHandler(sharedKeys(t))
+	h, _, gate := pushHandler(sharedKeys(t))
 	report := func() (report adapterapi.Report, tag string) {
 		got := read(t, h)
 		if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,16 +59,14 @@ func textOf(t *testing.T, generation int64, host string) adapterapi.Document {
 	return d
 }
 
-func newPush(text string) *push {
-	return &push{key: serverKey, subject: adapterapi.SettingsSubject(podUID), at: time.Now(), path: adapterapi.PathSettings, sealed: text, body: text}
-}
+func newPush(text string) *push { return kinds["settings"].push(text) }
 
-func settingsHandler(t *testing.T, held *keys.Keys) (http.Handler, *settings.Live) {
-	t.Helper()
-	live := settings.New(settings.Options{})
+// pushHandler returns a handler, and where the pushed documents go.
+func pushHandler(held *keys.Keys) (http.Handler, *settings.Live, *access.Gate) {
+	live, gate := settings.New(settings.Options{}), access.New(access.Options{Ring: held.Ring, Required: true})
 	return Handler(Options{
-		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Access: access.New(access.Options{}), Metrics: http.NotFoundHandler(),
-	}), live
+		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Access: gate, Metrics: http.NotFoundHandler(),
+	}), live, gate
 }
 
 func sharedKeys(t *testing.T) *keys.Keys {
@@ -79,47 +78,113 @@ func sharedKeys(t *testing.T) *keys.Keys {
 	return held
 }
 
+// pushRow is a push that a test has spoiled, and its answer.
+type pushRow struct {
+	spoil  func(p *push)
+	status int
+	signed bool
+	want   string // in the answer
+}
+
+// pushKind is a kind of document that the manager pushes.
+type pushKind struct {
+	path     string
+	subject  func(podUID string) adapterapi.Subject
+	other    func(podUID string) adapterapi.Subject // of the other kind
+	document func(t *testing.T, generation int64) adapterapi.Document
+	most     int // bytes
+	tooLarge string
+	rows     func(t *testing.T) map[string]pushRow // of this kind alone
+}
+
+var kinds = map[string]*pushKind{
+	"settings": {
+		path: adapterapi.PathSettings, subject: adapterapi.SettingsSubject, other: adapterapi.AccessPushSubject,
+		document: func(t *testing.T, generation int64) adapterapi.Document { return textOf(t, generation, "host") },
+		most:     adapterapi.MaxSettingsBytes, tooLarge: "settings may have at most 524288 bytes",
+		rows: func(t *testing.T) map[string]pushRow {
+			return map[string]pushRow{
+				"broken":                {put(`{"version":1,"generation":6}`), 422, true, "allowedHosts is empty"},
+				"what no header can be": {put(textOf(t, 6, "a/b").Text), 422, true, "can never match"},
+			}
+		},
+	},
+	"access": {
+		path: adapterapi.PathAccess, subject: adapterapi.AccessPushSubject, other: adapterapi.SettingsSubject,
+		document: func(t *testing.T, generation int64) adapterapi.Document { return accessOf(t, generation, serverKey) },
+		most:     adapterapi.MaxAccessBytes, tooLarge: "an access document may have at most 458752 bytes",
+		rows: func(t *testing.T) map[string]pushRow {
+			return map[string]pushRow{
+				"broken":                  {put(`{}`), 422, true, "the signature is not that of the server's key"},
+				"signed by somebody else": {put(accessOf(t, 6, adapterapi.NewKey()).Text), 422, true, "the signature is not that of the server's key"},
+				"settings":                {put(textOf(t, 6, "six").Text), 422, true, "is not known to this adapter"},
+			}
+		},
+	},
+}
+
+func (k *pushKind) push(text string) *push {
+	return &push{key: serverKey, subject: k.subject(podUID), at: time.Now(), path: k.path, sealed: text, body: text}
+}
+
+// put has a push bring another text.
+func put(text string) func(*push) { return func(p *push) { p.body, p.sealed = text, text } }
+
+// allRows has a row for each answer to a push of the kind. In effect is generation 5, and generation 6 is pushed.
+func (k *pushKind) allRows(t *testing.T) map[string]pushRow {
+	has, next := k.document(t, 5), k.document(t, 6)
+	rows := map[string]pushRow{
+		"a newer document":           {func(*push) {}, 200, true, next.Digest},
+		"no proof":                   {func(p *push) { p.noProof = true }, 401, false, "needs a proof"},
+		"another key":                {func(p *push) { p.key = adapterapi.NewKey() }, 401, false, "needs a proof"},
+		"another pod's":              {func(p *push) { p.subject.PodUID = "another" }, 401, false, "needs a proof"},
+		"a proof for reading":        {func(p *push) { p.subject = adapterapi.CatalogSubject(podUID) }, 401, false, "needs a proof"},
+		"a key for reading":          {func(p *push) { p.subject.Use = adapterapi.UseCatalog }, 401, false, "needs a proof"},
+		"a proof for the other kind": {func(p *push) { p.subject = k.other(podUID) }, 401, false, "needs a proof"},
+		"a key for the other kind":   {func(p *push) { p.subject.Use = k.other(podUID).Use }, 401, false, "needs a proof"},
+		"at the other kind's path":   {func(p *push) { p.path = otherPath(p.path) }, 401, false, "needs a proof"},
+		"expired":                    {func(p *push) { p.at = p.at.Add(-adapterapi.Window - time.Second) }, 401, false, "needs a proof"},
+		"from the future":            {func(p *push) { p.at = p.at.Add(adapterapi.Window + 2*time.Second) }, 401, false, "needs a proof"},
+		"no seal":                    {func(p *push) { p.noSeal = true }, 401, true, "is not that of this body"},
+		"another body's seal":        {func(p *push) { p.sealed = has.Text }, 401, true, "is not that of this body"},
+		"too large":                  {put(strings.Repeat(" ", k.most+1)), 413, true, k.tooLarge},
+		"older":                      {put(k.document(t, 4).Text), 409, true, has.Digest},
+		"what it has":                {put(has.Text), 200, true, has.Digest},
+	}
+	maps.Copy(rows, k.rows(t))
+	return rows
+}
+
+func otherPath(path string) string {
+	if path == adapterapi.PathSettings {
+		return adapterapi.PathAccess
+	}
+	return adapterapi.PathSettings
+}
+
 func TestPush(t *testing.T) {
-	has, next := textOf(t, 5, "five"), textOf(t, 6, "six")
-	for name, test := range map[string]struct {
-		spoil  func(p *push)
-		status int
-		signed bool
-		want   string // in the answer
-	}{
-		"a newer document":      {func(*push) {}, 200, true, next.Digest},
-		"no proof":              {func(p *push) { p.noProof = true }, 401, false, "needs a proof"},
-		"another key":           {func(p *push) { p.key = adapterapi.NewKey() }, 401, false, "needs a proof"},
-		"another pod's":         {func(p *push) { p.subject.PodUID = "another" }, 401, false, "needs a proof"},
-		"a proof for reading":   {func(p *push) { p.subject = adapterapi.CatalogSubject(podUID) }, 401, false, "needs a proof"},
-		"a key for reading":     {func(p *push) { p.subject.Use = adapterapi.UseCatalog }, 401, false, "needs a proof"},
-		"expired":               {func(p *push) { p.at = p.at.Add(-adapterapi.Window - time.Second) }, 401, false, "needs a proof"},
-		"from the future":       {func(p *push) { p.at = p.at.Add(adapterapi.Window + 2*time.Second) }, 401, false, "needs a proof"},
-		"no seal":               {func(p *push) { p.noSeal = true }, 401, true, "is not that of this body"},
-		"another body's seal":   {func(p *push) { p.sealed = has.Text }, 401, true, "is not that of this body"},
-		"too large":             {func(p *push) { p.body = strings.Repeat(" ", adapterapi.MaxSettingsBytes+1); p.sealed = p.body }, 413, true, "at most 524288 bytes"},
-		"broken":                {func(p *push) { p.body = `{"version":1,"generation":6}`; p.sealed = p.body }, 422, true, "allowedHosts is empty"},
-		"older":                 {func(p *push) { p.body = textOf(t, 4, "four").Text; p.sealed = p.body }, 409, true, has.Digest},
-		"what it has":           {func(p *push) { p.body, p.sealed = has.Text, has.Text }, 200, true, has.Digest},
-		"what no header can be": {func(p *push) { p.body = textOf(t, 6, "a/b").Text; p.sealed = p.body }, 422, true, "can never match"},
-	} {
+	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
-			h, live := settingsHandler(t, sharedKeys(t))
-			if err := live.Take([]byte(has.Text)); err != nil {
-				t.Fatal(err)
-			}
-			p := newPush(next.Text)
-			test.spoil(p)
-			p.send(h)
-			if p.response.Code != test.status || p.signed != test.signed || !strings.Contains(p.response.Body.String(), test.want) {
-				t.Errorf("got %d %s, signed %t, want %d with %q, signed %t", p.response.Code, p.response.Body, p.signed, test.status, test.want, test.signed)
-			}
-			want := has.Digest
-			if name == "a newer document" {
-				want = next.Digest
-			}
-			if got := live.State().Digest; got != want {
-				t.Errorf("in effect is %s, want %s", got, want)
+			has, next := kind.document(t, 5), kind.document(t, 6)
+			for name, row := range kind.allRows(t) {
+				t.Run(name, func(t *testing.T) {
+					h, live, gate := pushHandler(sharedKeys(t))
+					kind.push(has.Text).send(h)
+					p := kind.push(next.Text)
+					row.spoil(p)
+					p.send(h)
+					if p.response.Code != row.status || p.signed != row.signed || !strings.Contains(p.response.Body.String(), row.want) {
+						t.Errorf("got %d %s, signed %t, want %d with %q, signed %t", p.response.Code, p.response.Body, p.signed, row.status, row.want, row.signed)
+					}
+					want := has.Digest
+					if name == "a newer document" {
+						want = next.Digest
+					}
+					// The other kind has no document, neither before nor after.
+					if got := live.State().Digest + gate.State().Digest; got != want {
+						t.Errorf("in effect is %s, want %s", got, want)
+					}
+				})
 			}
 		})
 	}
@@ -127,7 +192,7 @@ func TestPush(t *testing.T) {
 
 // What was seen on the network can be shown again for a while, and then undoes nothing.
 func TestReplayedPush(t *testing.T) {
-	h, live := settingsHandler(t, sharedKeys(t))
+	h, live, _ := pushHandler(sharedKeys(t))
 	old, present := newPush(textOf(t, 5, "five").Text), newPush(textOf(t, 6, "six").Text)
 	asked, header := adapterapi.NewProof(serverKey, old.subject, old.at)
 	for _, step := range []struct {
@@ -157,7 +222,7 @@ func TestReplayedPush(t *testing.T) {
 
 // A body is not read of those who cannot prove themselves.
 func TestStrangersBodyIsNotRead(t *testing.T) {
-	h, _ := settingsHandler(t, sharedKeys(t))
+	h, _, _ := pushHandler(sharedKeys(t))
 	body := strings.NewReader(strings.Repeat("x", 1000))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, adapterapi.PathSettings, body))
 	if body.Len() != 1000 {
@@ -170,7 +235,7 @@ func TestPushWithoutAKeyIsNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, _ := settingsHandler(t, own)
+	h, _, _ := pushHandler(own)
 	p := newPush(textOf(t, 1, "one").Text)
 	p.send(h)
 	if p.response.Code != http.StatusNotFound {
@@ -181,7 +246,7 @@ func TestPushWithoutAKeyIsNotTaken(t *testing.T) {
 // The report says what is in effect, so that the manager knows what to send, and has
 // another tag then.
 func TestReportHasTheSettings(t *testing.T) {
-	h, live := settingsHandler(t, sharedKeys(t))
+	h, live, _ := pushHandler(sharedKeys(t))
 	report := func() (report adapterapi.Report, tag string) {
 		got := read(t, h)
 		if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil {
