@@ -28,7 +28,7 @@ func (s *Session) Deliver(message Message) {
 		message.GiveRoom()
 		return
 	}
-	if !s.takeRoomLocked(event.cost(), &message) {
+	if !s.hearsOfLocked(e) || !s.takeRoomLocked(event.cost(), &message) {
 		message.GiveRoom()
 		return
 	}

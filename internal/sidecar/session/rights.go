@@ -34,6 +34,13 @@ func (s *Session) noteInitializeLocked(answer []byte) {
 	}
 }
 
+// hearsOfLocked reports whether the client may have a message, which it may not if that is an update of a resource
+// that it may not read. The rules may have changed since
+// the client subscribed to a resource.
+func (s *Session) hearsOfLocked(message *rpc.Envelope) bool {
+	return s.grant == nil || string(message.Method) != subscription.MethodUpdated || s.grant.Now().Rights.HearsOf(message.URI)
+}
+
 // RulesChanged tells the client of the lists that look different to it since the access document has changed,
 // if the server announces changes of these lists. It does not wait for the client.
 func (s *Session) RulesChanged() {

@@ -180,3 +180,45 @@ func TestRulesChangedInASessionThatEnds(t *testing.T) {
 		r.change(adapterapi.AccessRule{Tools: []string{"echo"}})
 	})
 }
+
+// A server may tell of a part of the resource that the client has subscribed to. The client hears of it if it may
+// read the part.
+func TestUpdatesOfParts(t *testing.T) {
+	const (
+		whole = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"d:/a"}}`
+		part  = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"d:/a/b"}}`
+		odd   = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"d:/a/../b"}}`
+		none  = `{"jsonrpc":"2.0","method":"notifications/resources/updated"}`
+	)
+	for name, test := range map[string]struct {
+		resources []string
+		want      []string
+	}{
+		"only the resource": {[]string{"d:/a"}, []string{whole}},
+		"its parts, too":    {[]string{"d:/a", "d:/a/"}, []string{whole, part}},
+		"everything":        {[]string{"*"}, []string{whole, part, odd}},
+		"nothing":           {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRuled(t, testLimits)
+				defer r.End(ErrClient)
+				r.take(adapterapi.AccessRule{Tools: []string{"echo"}, Resources: test.resources})
+				r.initialize(announcesAll)
+				general := r.open()
+				for _, update := range []string{whole, part, odd, none} {
+					r.say(update)
+				}
+				r.say(note)
+				var got []string
+				for _, text := range taken(general) {
+					got = append(got, `{"jsonrpc":"2.0",`+text+`}`)
+				}
+				expect(t, "the client hears", got, append(test.want, note)...)
+				if held := r.Usage().Held; held > int64(r.replay.bytes) {
+					t.Errorf("the session holds %d bytes", held)
+				}
+			})
+		})
+	}
+}

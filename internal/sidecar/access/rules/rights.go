@@ -114,6 +114,19 @@ func (r *Rights) best(rules []int, earlier int) (grant, offer int) {
 	return -1, offer
 }
 
+// HearsOf reports whether the caller may know that a resource has changed: it may read the resource. A server may
+// tell of a part of the resource that the caller has subscribed to, and rules may give it one without the other.
+func (r *Rights) HearsOf(uri []byte) bool {
+	switch {
+	case r == nil || r.all || r.open || r.probe:
+		return true
+	case r.blocked || uri == nil:
+		return false
+	}
+	grant, _ := r.find(Resources, searchURI(uri))
+	return grant >= 0
+}
+
 // seesAll reports whether the caller sees everything of a kind.
 func (r *Rights) seesAll(kind Kind) bool {
 	switch {

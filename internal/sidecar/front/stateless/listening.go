@@ -5,7 +5,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
-	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
@@ -25,13 +24,22 @@ func (l *listening) replaced() <-chan struct{} {
 	return l.grant.Replaced()
 }
 
-// note reads the acknowledgement among the messages of a subscription.
-func (l *listening) note(message *sessionless.Event) {
-	if e, err := rpc.ScanLenient(message.Message); err == nil && string(e.Method) == subscription.MethodAcknowledged {
-		if honored, _, err := subscription.Parse(message.Message, e.Params); err == nil {
+// passes reports whether the client may have a message of the subscription, and reads the acknowledgement. The
+// rules may have changed since the client subscribed.
+func (l *listening) passes(message []byte) bool {
+	e, err := rpc.ScanLenient(message)
+	if err != nil {
+		return false // never happens: it was scanned before
+	}
+	switch string(e.Method) {
+	case subscription.MethodAcknowledged:
+		if honored, _, err := subscription.Parse(message, e.Params); err == nil {
 			l.honored = honored.Lists
 		}
+	case subscription.MethodUpdated:
+		return l.grant.Now().Rights.HearsOf(e.URI)
 	}
+	return true
 }
 
 // tellChanges announces the lists that look different to the client since the access document has changed.

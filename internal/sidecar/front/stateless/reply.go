@@ -90,8 +90,8 @@ func (p *reply) run() {
 // next returns the next message of the call, as the client may see it.
 func (p *reply) next() (sessionless.Event, bool) {
 	next, ok := p.call.Next()
-	if ok && p.listens != nil {
-		p.listens.note(&next)
+	for ok && p.listens != nil && !p.listens.passes(next.Message) {
+		next, ok = p.call.Next()
 	}
 	if !ok || !next.Last || next.Code != 0 {
 		return next, ok
