@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 )
 
 // call is a request of the client that the server has not answered yet.
@@ -16,11 +15,11 @@ type call struct {
 	tag       any    // Message.Tag
 	failed    string // how it failed, once it has an answer
 	stream    *stream
-	filter    *rules.ListFilter // of the answer; nil if the client may see all of it
-	since     time.Time         // when the client sent it, or cancelled it
-	task      bool              // it asks for a task
-	tool      bool              // it calls a tool
-	opens     bool              // it is initialize
+	filter    *filter   // of the answer; nil if the client may see all of it
+	since     time.Time // when the client sent it, or cancelled it
+	task      bool      // it asks for a task
+	tool      bool      // it calls a tool
+	opens     bool      // it is initialize
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
 }
@@ -61,9 +60,6 @@ func (s *Session) newestCallLocked() (newest *call, only bool) {
 
 // removeLocked removes a call: an answer to it no longer finds it.
 func (s *Session) removeLocked(c *call) {
-	if c.filter != nil {
-		s.filtered.Add(-1)
-	}
 	delete(s.calls, c.key)
 	s.live = without(s.live, c)
 }

@@ -13,32 +13,36 @@ const progressMethod = "notifications/progress"
 // message unless the message is Owned. Deliver blocks while more waits for the client than
 // the session may hold. That stops only the server of this session.
 func (s *Session) Deliver(message Message) {
-	if s.filtered.Load() > 0 || s.strayed.Load() != nil {
-		s.filter(&message)
-	}
 	e := &message.Envelope
-	event := Event{Message: message.Bytes, kind: e.Kind}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Kind == rpc.Request && string(e.Method) == "ping" {
+	var answered *call
+	switch {
+	case e.Kind == rpc.Request && string(e.Method) == "ping":
 		// A server that checks its connection asks about the connection to the adapter.
 		if s.endedBy == nil {
 			s.replyLocked(string(e.ID.Of(message.Bytes)), pong)
 		}
 		message.GiveRoom()
 		return
+	case e.Kind == rpc.Response:
+		// A call that the client makes while the answer waits cannot be the one that it answers.
+		if answered = s.answeredLocked(&message); answered == nil {
+			return
+		}
 	}
-	if !s.hearsOfLocked(e) || !s.takeRoomLocked(event.cost(), &message) {
+	if !s.hearsOfLocked(e) || !s.admitLocked(&message, answered) {
 		message.GiveRoom()
 		return
 	}
 	defer s.unpaidLocked()
+	event := Event{Message: message.Bytes, kind: e.Kind}
 	if !message.Owned {
 		event.Message = bytes.Clone(message.Bytes)
 	}
 	switch e.Kind {
 	case rpc.Response:
-		s.deliverAnswerLocked(message, event)
+		s.deliverAnswerLocked(answered, message, event)
 	case rpc.Request:
 		s.deliverRequestLocked(message, event)
 	case rpc.Notification:
@@ -46,23 +50,30 @@ func (s *Session) Deliver(message Message) {
 	}
 }
 
-// filter replaces the answer to a request for a list by what the client may see of it.
-func (s *Session) filter(message *Message) {
-	if message.Envelope.Kind != rpc.Response {
-		return
-	}
-	s.mu.Lock()
+// answeredLocked returns the call that a message answers, or nil if the answer comes after a time-out, or the
+// client sent no such request.
+func (s *Session) answeredLocked(message *Message) *call {
 	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
-	s.mu.Unlock()
-	strayed := s.strayed.Load()
-	switch {
-	case c == nil:
-	case c.filter != nil:
+	if c == nil {
+		s.metrics.UnmatchedAnswers.Inc()
 		message.GiveRoom()
-		message.Bytes, message.Envelope = c.filter.Apply(message.Bytes, []byte(c.id))
-	case strayed != nil:
-		message.GiveRoom()
-		message.Bytes, message.Envelope = strayed.ApplyAny(message.Bytes, []byte(c.id))
+	}
+	return c
+}
+
+// admitLocked takes room for a message of the server, with what the client may see of it. The call is the one that
+// the message answers, or nil. It returns false if the session ends.
+func (s *Session) admitLocked(message *Message, answered *call) bool {
+	for {
+		filter := s.filterLocked(message, answered)
+		event := Event{Message: message.Bytes, kind: message.Envelope.Kind}
+		if !s.takeRoomLocked(event.cost(), message) {
+			return false
+		}
+		if !filter.isOutdated() {
+			return true
+		}
+		s.unpaidLocked() // the rules have changed while the message waited
 	}
 }
 
@@ -184,10 +195,8 @@ func (s *Session) cancelledRequestLocked(message Message) *serverRequest {
 	return s.serverRequests[string(rpc.IDKey(e.RequestID.Of(message.Bytes)))]
 }
 
-func (s *Session) deliverAnswerLocked(message Message, event Event) {
-	c := s.callLocked(message.Envelope.ID.Of(message.Bytes))
-	if c == nil {
-		// The answer comes after a time-out, or the client sent no such request.
+func (s *Session) deliverAnswerLocked(c *call, message Message, event Event) {
+	if s.calls[c.key] != c { // the call has timed out while the answer waited
 		s.metrics.UnmatchedAnswers.Inc()
 		return
 	}

@@ -58,13 +58,15 @@ func (r *ruled) request(text string) *Stream {
 		r.t.Fatal(refused.Text)
 	}
 	message := r.message(text)
-	message.From = &caller.Caller{Grant: grant}
+	message.From = callerWith(grant)
 	stream, err := r.Call(r.t.Context(), message)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return stream
 }
+
+func callerWith(grant *access.Grant) *caller.Caller { return &caller.Caller{Grant: grant} }
 
 // initialize opens the session with a server that has these capabilities.
 func (r *ruled) initialize(capabilities string) {
@@ -128,7 +130,7 @@ func TestRulesChangedBetweenMessages(t *testing.T) {
 		synctest.Wait()
 		expect(t, "after a message by the new document", taken(general), toolsChanged)
 		late := r.message(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-		late.From = &caller.Caller{Grant: before}
+		late.From = callerWith(before)
 		if _, err := r.Call(t.Context(), late); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
-	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
@@ -142,11 +141,8 @@ type Session struct {
 	timer  *time.Timer // calls tick
 	tickAt time.Time   // when the timer fires; zero if it does not run
 
-	sending  atomic.Int64 // bytes of messages that the server has not read yet
-	filtered atomic.Int64 // calls in flight whose answers the client may see only in part
-	// strayed is the filter of such a call whose answer may still come, after the session has forgotten
-	// the call. Then a newer call with the same id gets that answer. It is nil for most sessions.
-	strayed atomic.Pointer[rules.ListFilter]
+	sending atomic.Int64 // bytes of messages that the server has not read yet
+	strayed *filter      // of a call that strayLocked has seen; nil for most sessions
 
 	ended chan struct{}
 }
@@ -243,6 +239,9 @@ func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*St
 func (s *Session) notSent(stream *Stream, requests []Message, sent int, err error) (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c := s.callLocked(requests[sent].Envelope.ID.Of(requests[sent].Bytes)); c != nil && c.stream == stream.stream {
+		s.strayLocked(c) // the server may have got it
+	}
 	if sent == 0 {
 		s.forgetLocked(stream.stream, requests)
 		return nil, fmt.Errorf("send request to server: %w", err)
@@ -286,9 +285,7 @@ func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
 		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == rpc.MethodCallTool
 		c.opens = string(request.Envelope.Method) == rpc.MethodInitialize
 		s.fromLocked(request)
-		if c.filter = request.From.Rights().ListFilter(request.Envelope.Method); c.filter != nil {
-			s.filtered.Add(1)
-		}
+		c.filter = newFilter(request.From, request.Envelope.Method)
 		s.useLocked(request.Envelope.Method)
 		s.calls[c.key] = c
 		s.live = append(s.live, c)

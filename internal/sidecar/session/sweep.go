@@ -48,8 +48,8 @@ func (s *Session) Sweep(ctx context.Context, now time.Time) {
 		if c.cancelled {
 			limit = s.limits.CancelGrace
 		}
-		if c.filter != nil && now.Sub(c.since) >= limit {
-			s.strayed.Store(c.filter)
+		if now.Sub(c.since) >= limit {
+			s.strayLocked(c)
 		}
 		switch {
 		case now.Sub(c.since) < limit:

@@ -23,6 +23,14 @@ func (r *Rights) ListFilter(method []byte) *ListFilter {
 	return &ListFilter{r, string(method)}
 }
 
+// For returns the same filter for a caller with other rights.
+func (f *ListFilter) For(rights *Rights) *ListFilter {
+	if f.rights == rights {
+		return f
+	}
+	return &ListFilter{rights, f.method}
+}
+
 // Apply returns what the caller may see of an answer, and the envelope of that. It may overwrite the answer,
 // but not the id. An answer that it cannot read becomes an error for the request with this id.
 func (f *ListFilter) Apply(answer, id []byte) ([]byte, rpc.Envelope) {

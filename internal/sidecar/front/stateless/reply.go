@@ -97,7 +97,8 @@ func (p *reply) next() (sessionless.Event, bool) {
 		return next, ok
 	}
 	if p.filter != nil {
-		shown, envelope := p.filter.Apply(next.Message, p.call.ID())
+		now := p.r.Caller.Grant.Now() // the rules may have changed since the client asked
+		shown, envelope := p.filter.For(now.Rights).Apply(next.Message, p.call.ID())
 		next.Message = shown
 		noteError(&next, &envelope)
 	}
