@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,6 +24,129 @@ type call struct {
 	opens     bool      // it is initialize
 	cancelled bool
 	over      bool // the client expects nothing more; the id is kept for a late answer
+}
+
+// Call sends requests to the server. It returns the stream for their answers, and for other
+// messages that belong to them. Several requests are a batch.
+func (s *Session) Call(ctx context.Context, requests ...Message) (*Stream, error) {
+	return s.call(ctx, nil, requests)
+}
+
+// CallOn is Call for clients with one stream for all messages. The answers arrive on that
+// stream, in the order in which the server sends them.
+func (s *Session) CallOn(ctx context.Context, general *Stream, requests ...Message) error {
+	_, err := s.call(ctx, general, requests)
+	return err
+}
+
+func (s *Session) call(ctx context.Context, on *Stream, requests []Message) (*Stream, error) {
+	stream, err := s.register(on, requests)
+	if err != nil {
+		return nil, err
+	}
+	for i := range requests {
+		if err := s.send(ctx, &requests[i]); err != nil {
+			return s.notSent(stream, requests, i, err)
+		}
+	}
+	return stream, nil
+}
+
+// notSent handles an error of sending a batch, after the server got so many of its requests.
+// If the server got none, the client gets the error and may send the batch again. Otherwise
+// the client gets the answers to those requests, and errors in place of the others.
+func (s *Session) notSent(stream *Stream, requests []Message, sent int, err error) (*Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.callLocked(requests[sent].Envelope.ID.Of(requests[sent].Bytes)); c != nil && c.stream == stream.stream {
+		s.strayLocked(c) // the server may have got it
+	}
+	if sent == 0 {
+		s.forgetLocked(stream.stream, requests)
+		return nil, fmt.Errorf("send request to server: %w", err)
+	}
+	for _, request := range requests[sent:] {
+		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream.stream {
+			s.answerLocked(c, rpc.CodeInternal, "the request did not reach the server: "+err.Error(), rpc.ErrorTypeOf(rpc.CodeInternal))
+		}
+	}
+	return stream, nil
+}
+
+func (s *Session) register(on *Stream, requests []Message) (*Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedBy != nil {
+		return nil, ErrEnded
+	}
+	if len(s.calls)+len(requests) > s.limits.Calls {
+		return nil, ErrTooManyCalls
+	}
+	stream := on
+	if stream == nil {
+		stream = s.newStreamLocked()
+		s.attached++
+	}
+	s.touched = time.Now()
+	for i := range requests {
+		request := &requests[i]
+		id := request.Envelope.ID.Of(request.Bytes)
+		if err := s.checkNamesLocked(request, id); err != nil {
+			s.forgetLocked(stream.stream, requests[:i])
+			return nil, err
+		}
+		c := &stream.first
+		if c.stream != nil { // taken
+			c = new(call)
+		}
+		c.id, c.key = idAndKey(id)
+		c.token, c.task, c.stream, c.since = tokenKey(request), asksForTask(request), stream.stream, s.touched
+		c.tag, c.tool = request.Tag, string(request.Envelope.Method) == rpc.MethodCallTool
+		c.opens = string(request.Envelope.Method) == rpc.MethodInitialize
+		s.fromLocked(request)
+		c.filter = newFilter(request.From, request.Envelope.Method)
+		s.useLocked(request.Envelope.Method)
+		s.calls[c.key] = c
+		s.live = append(s.live, c)
+		stream.awaits++
+	}
+	s.requests += uint64(len(requests))
+	if s.limits.CommitAfter > 0 {
+		s.lookAtLocked(s.touched.Add(s.limits.CommitAfter))
+	}
+	return stream, nil
+}
+
+// nameBytes bounds what a session keeps of a call: its id, and its progress token, which a
+// session keeps for as long as it lasts if the call becomes a task.
+const nameBytes = 8 << 10
+
+// checkNamesLocked says why a request cannot be in flight with this id and its progress token.
+func (s *Session) checkNamesLocked(request *Message, id []byte) error {
+	switch {
+	case len(id) > nameBytes || len(request.Envelope.ProgressToken.Of(request.Bytes)) > nameBytes:
+		return ErrLongName
+	case s.callLocked(id) != nil:
+		return ErrDuplicateID
+	default:
+		return nil
+	}
+}
+
+// forgetLocked removes calls that the server did not get, and their stream unless it is a
+// general stream.
+func (s *Session) forgetLocked(stream *stream, requests []Message) {
+	for _, request := range requests {
+		if c := s.callLocked(request.Envelope.ID.Of(request.Bytes)); c != nil && c.stream == stream {
+			s.removeLocked(c)
+			stream.awaits--
+		}
+	}
+	if !stream.general {
+		s.detachLocked(stream)
+		s.rerouteRequestsLocked(stream)
+		s.dropLocked(stream)
+	}
 }
 
 // callLocked returns the call in flight with the id, or nil.
