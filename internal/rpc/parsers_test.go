@@ -4,16 +4,14 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/slipway-mcp/slipway/internal/rpc/parserstest"
 )
 
 // reading is what a parser reads out of a message: of each member what kind of value it has,
@@ -32,81 +30,23 @@ type parser struct {
 	read    func(message []byte) (reading, error)
 }
 
-// parsers are all that can run here. Servers in Node.js cannot be asked where there is no
-// node; a machine that runs all tests has it.
+// parsers are all that can run here.
 func parsers(tb testing.TB) []parser {
 	tb.Helper()
-	all := []parser{{name: "encoding/json", read: readWithStandardLibrary}}
-
-	segmentio := filepath.Join(tb.TempDir(), "segmentio")
-	build := exec.CommandContext(tb.Context(), "go", "build", "-o", segmentio, ".")
-	build.Dir = filepath.Join("testdata", "segmentio")
-	if out, err := build.CombinedOutput(); err != nil {
-		tb.Fatalf("build the parser of segmentio: %v\n%s", err, out)
+	segmentio, node := parserstest.Start(tb, "testdata")
+	all := []parser{
+		{name: "encoding/json", read: readWithStandardLibrary},
+		{name: "segmentio/encoding", read: func(message []byte) (reading, error) { return inUTF8(segmentio("i", message)) }},
+		{name: "segmentio/encoding with exact names", read: func(message []byte) (reading, error) { return inUTF8(segmentio("c", message)) }},
 	}
-	askSegmentio := startParser(tb, segmentio)
-	all = append(all,
-		parser{name: "segmentio/encoding", read: func(message []byte) (reading, error) { return askSegmentio("i", message) }},
-		parser{name: "segmentio/encoding with exact names", read: func(message []byte) (reading, error) { return askSegmentio("c", message) }},
-	)
-
-	node, err := exec.LookPath("node")
-	if err != nil {
-		tb.Logf("JSON.parse is not compared: %v", err)
-		return all
+	if node != nil {
+		all = append(all, parser{name: "JSON.parse", doubles: true, read: func(message []byte) (reading, error) { return inUTF8(node("", message)) }})
 	}
-	askNode := startParser(tb, node, filepath.Join("testdata", "parse.js"))
-	return append(all, parser{name: "JSON.parse", doubles: true, read: func(message []byte) (reading, error) { return askNode("", message) }})
+	return all
 }
 
-// startParser starts a process that says what it reads, for as long as the test runs. What
-// is asked begins with a word for the process.
-func startParser(tb testing.TB, program string, args ...string) func(word string, message []byte) (reading, error) {
-	tb.Helper()
-	command := exec.Command(program, args...)
-	var said strings.Builder
-	command.Stderr = &said
-	in, err := command.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := errors.Join(in.Close(), command.Wait()); err != nil {
-			tb.Errorf("%s ends with %v: %s", program, err, said.String())
-		}
-	})
-	return func(word string, message []byte) (reading, error) {
-		request := binary.BigEndian.AppendUint32(nil, uint32(len(word)+len(message)))
-		if _, err := in.Write(append(append(request, word...), message...)); err != nil {
-			return nil, err
-		}
-		var size [4]byte
-		if _, err := io.ReadFull(out, size[:]); err != nil {
-			return nil, err
-		}
-		answer := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(out, answer); err != nil {
-			return nil, err
-		}
-		return readAnswer(answer)
-	}
-}
-
-func readAnswer(answer []byte) (reading, error) {
-	var read reading
-	if err := json.Unmarshal(answer, &read); err != nil {
-		return nil, err
-	}
-	if failure, ok := read["failure"]; ok {
-		return nil, errors.New(failure)
-	}
+// inUTF8 returns the answer of a parser with all texts in UTF-8.
+func inUTF8(read reading, err error) (reading, error) {
 	for name, value := range read {
 		code, ok := strings.CutPrefix(value, "utf16:")
 		if !ok {
@@ -118,7 +58,7 @@ func readAnswer(answer []byte) (reading, error) {
 		}
 		read[name] = "text:" + hex.EncodeToString(fromUTF16(units))
 	}
-	return read, nil
+	return read, err
 }
 
 // fromUTF16 is a text in UTF-8. Unlike the standard library's it keeps surrogates without

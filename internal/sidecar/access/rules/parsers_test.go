@@ -4,14 +4,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/slipway-mcp/slipway/internal/rpc/parserstest"
 )
 
 // reading is what a parser reads out of an answer: of each entry, named by its list and index, what it is
@@ -27,77 +26,22 @@ type parser struct {
 // parsers are all that can run here. The programs are those that internal/rpc asks about messages.
 func parsers(tb testing.TB) []parser {
 	tb.Helper()
-	programs := filepath.Join("..", "..", "..", "rpc", "testdata")
-	all := []parser{{"encoding/json", readWithStandardLibrary}}
-
-	segmentio := filepath.Join(tb.TempDir(), "segmentio")
-	build := exec.CommandContext(tb.Context(), "go", "build", "-o", segmentio, ".")
-	build.Dir = filepath.Join(programs, "segmentio")
-	if out, err := build.CombinedOutput(); err != nil {
-		tb.Fatalf("build the parser of segmentio: %v\n%s", err, out)
+	segmentio, node := parserstest.Start(tb, filepath.Join("..", "..", "..", "rpc", "testdata"), "lists")
+	all := []parser{
+		{"encoding/json", readWithStandardLibrary},
+		{"segmentio/encoding", func(answer []byte) (reading, error) { return textsIn(segmentio("I", answer)) }},
+		{"segmentio/encoding with exact names", func(answer []byte) (reading, error) { return textsIn(segmentio("C", answer)) }},
 	}
-	ask := startParser(tb, segmentio)
-	all = append(all,
-		parser{"segmentio/encoding", func(answer []byte) (reading, error) { return ask("I", answer) }},
-		parser{"segmentio/encoding with exact names", func(answer []byte) (reading, error) { return ask("C", answer) }},
-	)
-
-	node, err := exec.LookPath("node")
-	if err != nil {
-		tb.Logf("JSON.parse is not compared: %v", err)
-		return all
+	if node != nil {
+		all = append(all, parser{"JSON.parse", func(answer []byte) (reading, error) { return textsIn(node("", answer)) }})
 	}
-	askNode := startParser(tb, node, filepath.Join(programs, "parse.js"), "lists")
-	return append(all, parser{"JSON.parse", func(answer []byte) (reading, error) { return askNode("", answer) }})
+	return all
 }
 
-// startParser starts a process that says what it reads, for as long as the test runs. What is asked begins
-// with a word for the process.
-func startParser(tb testing.TB, program string, args ...string) func(word string, answer []byte) (reading, error) {
-	tb.Helper()
-	command := exec.Command(program, args...)
-	var said strings.Builder
-	command.Stderr = &said
-	in, err := command.StdinPipe()
+// textsIn returns the texts in the answer of a parser.
+func textsIn(described map[string]string, err error) (reading, error) {
 	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := errors.Join(in.Close(), command.Wait()); err != nil {
-			tb.Errorf("%s ends with %v: %s", program, err, said.String())
-		}
-	})
-	return func(word string, answer []byte) (reading, error) {
-		question := binary.BigEndian.AppendUint32(nil, uint32(len(word)+len(answer)))
-		if _, err := in.Write(append(append(question, word...), answer...)); err != nil {
-			return nil, err
-		}
-		var size [4]byte
-		if _, err := io.ReadFull(out, size[:]); err != nil {
-			return nil, err
-		}
-		said := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(out, said); err != nil {
-			return nil, err
-		}
-		return readSaid(said)
-	}
-}
-
-func readSaid(said []byte) (reading, error) {
-	var described map[string]string
-	if err := json.Unmarshal(said, &described); err != nil {
 		return nil, err
-	}
-	if failure, ok := described["failure"]; ok {
-		return nil, errors.New(failure)
 	}
 	read := reading{}
 	for entry, value := range described {
