@@ -44,23 +44,25 @@ func (t *tasks) record(by caller.Principal, id []byte) {
 	if t.owners == nil {
 		t.owners = map[digest]*owned{}
 	}
+	if of := t.owners[who]; of != nil {
+		if _, known := of.ids[task]; known {
+			return
+		}
+		if len(of.order) == mostTasksOfOwner {
+			t.forgetOldestLocked(who)
+		}
+	}
+	if t.count == mostTasks {
+		t.forgetOldestLocked(t.richestLocked())
+	}
 	of := t.owners[who]
 	if of == nil {
 		of = &owned{ids: map[digest]struct{}{}}
 		t.owners[who] = of
 	}
-	if _, known := of.ids[task]; known {
-		return
-	}
 	of.ids[task] = struct{}{}
 	of.order = append(of.order, task)
 	t.count++
-	switch {
-	case len(of.order) > mostTasksOfOwner:
-		t.forgetOldestLocked(who)
-	case t.count > mostTasks:
-		t.forgetOldestLocked(t.richestLocked())
-	}
 }
 
 func (t *tasks) richestLocked() (who digest) {

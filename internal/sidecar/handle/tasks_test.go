@@ -124,8 +124,14 @@ func TestTasksAreForgotten(t *testing.T) {
 	if known.has("corp:alice", id(0)) || !known.has("corp:alice", id(1)) || known.count != mostTasksOfOwner+1 {
 		t.Errorf("of one owner, %d tasks are left", known.count)
 	}
-	for i := range mostTasks {
-		known.record(caller.Principal(fmt.Sprintf("corp:%d", i)), []byte("t"))
+	for i := range mostTasks - 2 { // with bob's, and alice's last one
+		who := caller.Principal(fmt.Sprintf("corp:%d", i))
+		if known.record(who, []byte("t")); !known.has(who, []byte("t")) {
+			t.Fatalf("the task of %s is forgotten at once", who)
+		}
+	}
+	if !known.has("corp:alice", id(mostTasksOfOwner)) || known.has("corp:alice", id(mostTasksOfOwner-1)) {
+		t.Error("alice does not give way to those who have less, her oldest task first")
 	}
 	if !known.has("corp:bob", []byte("b")) {
 		t.Error("bob's only task is forgotten, and others have more")

@@ -66,7 +66,7 @@ func TestAnswersTakeRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begun, goOn := make(chan struct{}), make(chan struct{})
+			begun, goOn, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			memory := budget.New(4<<20, 1)
 			e := newVerified(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				begin, end := large(test.member)
@@ -79,6 +79,10 @@ func TestAnswersTakeRoom(t *testing.T) {
 				close(begun)
 				<-goOn
 				_, _ = io.WriteString(w, end)
+				if test.contentType == typeEvents { // the stream goes on
+					_ = http.NewResponseController(w).Flush()
+					<-over
+				}
 			}), memory)
 			got := make(chan string, 1)
 			go func() { got <- text(t, e.Do(http.MethodPost, test.body)) }()
@@ -86,10 +90,11 @@ func TestAnswersTakeRoom(t *testing.T) {
 			eventually := gomega.NewWithT(t).Eventually
 			eventually(memory.Used).WithTimeout(hang.Guard).Should(gomega.BeNumerically(">=", 300<<10))
 			close(goOn)
+			eventually(memory.Used).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			close(over)
 			if all := within(t, "the answer", got); strings.Contains(all, `{"name":"b"}`) || strings.Contains(all, `"requestState":"s"`) || len(all) < 300<<10 {
 				t.Errorf("alice gets %d bytes, at the end %s", len(all), all[max(0, len(all)-200):])
 			}
-			eventually(memory.Used).WithTimeout(hang.Guard).Should(gomega.BeZero())
 		})
 	}
 }
