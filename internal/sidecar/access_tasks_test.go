@@ -1,11 +1,17 @@
 package sidecar
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // worksOnTasks is a server of tasks that does not ask whose they are.
@@ -117,4 +123,72 @@ func TestBatchWithATaskOfAnother(t *testing.T) {
 			t.Errorf("%s: %d %s", text, got.status, got.message)
 		}
 	}
+}
+
+// Sessions of the adapter's own with an HTTP server do not go through the proxy. They are for clients of the
+// oldest transport, and for servers of it. Nobody gets further there with the task of another caller.
+func TestTasksInSessionsOfTheAdapter(t *testing.T) {
+	t.Parallel()
+	const task = `{"task":{"taskId":"secret-task","status":"working"}}`
+	for name, test := range map[string]struct {
+		client, method string // which begins a task
+		transport      config.Transport
+	}{
+		"Streamable HTTP": {"sse", "tools/call", config.StreamableHTTP},
+		"HTTP+SSE":        {"session", "tools/list", config.SSE},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGuard(t, everythingForAll)
+			oldest := &scriptedSSE{}
+			adapter, url := startAdapter(t, g.guarded(func(c *config.Config) {
+				c.Transport, c.LegacySSE, c.UpstreamURL = test.transport, true, serveHTTP(t, answersCalls(task))
+				if c.Transport == config.SSE {
+					c.UpstreamURL = serveHTTP(t, oldest)
+				}
+			}))
+			gomega.NewWithT(t).Eventually(func() bool {
+				state, _ := adapter.env.Keeper.State()
+				return state.Catalog != nil
+			}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+			oldest.set(answerOf("ID", task))
+			connect := func(user string) speaker {
+				s := speakers[test.client](g, url, g.token(user, nil))
+				if status := s.open(); status != http.StatusOK {
+					t.Fatalf("%s connects: %d", user, status)
+				}
+				return s
+			}
+			alice, bob := connect("alice"), connect("bob")
+			defer alice.close()
+			defer bob.close()
+			if got := alice.ask(test.method, `"name":"echo"`); !strings.Contains(got.message, "secret-task") {
+				t.Fatalf("alice begins a task: %d %s", got.status, got.message)
+			}
+			if got := alice.ask("tasks/get", `"taskId":"secret-task"`); got.status != 200 || strings.Contains(got.message, foreignTask) {
+				t.Errorf("alice asks for her task: %d %s", got.status, got.message)
+			}
+			if got := bob.ask("tasks/get", `"taskId":"secret-task"`); got.status != 200 || !strings.Contains(got.message, `"id":7`) || !strings.Contains(got.message, "-32602") || !strings.Contains(got.message, foreignTask) {
+				t.Errorf("bob asks for alice's task: %d %s", got.status, got.message)
+			}
+		})
+	}
+}
+
+// answersCalls is a server with sessions that answers each call, and each question about a task, with the result.
+func answersCalls(result string) http.Handler {
+	usual := &scripted{sessionsOnly: true}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		e, err := rpc.Scan(body)
+		if err == nil && (string(e.Method) == "tools/call" || strings.HasPrefix(string(e.Method), "tasks/")) {
+			reply(w, string(e.ID.Of(body)), result)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		usual.ServeHTTP(w, r)
+	})
 }

@@ -97,7 +97,7 @@ func (p *streamableHTTP) Open(ctx context.Context, from *caller.Caller) (*sessio
 	if err != nil {
 		return nil, err
 	}
-	return p.numbered(p.openRemote(connection), nil)
+	return p.numbered(p.openRemote(bindTo(from, connection, p.proxy.Handles)), nil)
 }
 
 // initialize opens a session for a client of a server that has none. It returns false if the

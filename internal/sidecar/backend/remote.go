@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
@@ -21,13 +22,14 @@ import (
 // sse has a server that speaks HTTP+SSE, the transport of 2024-11-05.
 type sse struct {
 	*base
-	server *remote.Server
+	server  *remote.Server
+	handles *handle.Binder
 }
 
 // NewSSE returns a backend for a server that speaks HTTP+SSE. That transport is older than the
 // revision without sessions.
 func NewSSE(env *Env) Backend {
-	s := &sse{server: remote.New(remote.Options{
+	s := &sse{handles: handle.New(env.Keys.Ring), server: remote.New(remote.Options{
 		URL: env.UpstreamURL, MessageBytes: env.LineBytes, Memory: env.Memory, SendTimeout: mux.SendTimeout,
 		Calls: env.CallsPerSession, AcceptTimeout: env.CallTimeout,
 	})}
@@ -42,7 +44,7 @@ func (s *sse) open(ctx context.Context, from *caller.Caller) (*session.Session, 
 	if err != nil {
 		return nil, notOpened(notReached, err)
 	}
-	return s.openRemote(connection), nil
+	return s.openRemote(bindTo(from, connection, s.handles)), nil
 }
 
 // Open implements Backend.

@@ -50,7 +50,9 @@ func TestStatesOfVerifiedCallers(t *testing.T) {
 	if err != nil || json.Unmarshal(body, &answer) != nil || !strings.HasSuffix(answer.Result.State, ".abc") {
 		t.Fatalf("anna gets %s, %v", body, err)
 	}
-	retry := func(state string) string { return enveloped("2", "tools/call", `"name":"x","requestState":"`+state+`",`) }
+	retry := func(state string) string {
+		return enveloped("2", "tools/call", `"name":"x","requestState":"`+state+`",`)
+	}
 	begun := other.post(enveloped("3", "tools/call", `"name":"x",`), "X-User", "anna")
 	process = other.process()
 	process.Answer(process.Next(t), `"result":{}`)
