@@ -109,3 +109,33 @@ func TestAuditLines(t *testing.T) {
 		})
 	}
 }
+
+// A session of the older transport begins with a GET.
+func TestAuditLineOfSSE(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	log := audit.New(&lines, nil)
+	g := newGuard(t, func(a *adapterapi.Access) { a.Audit.Level = adapterapi.AuditMetadata })
+	_, url := startAdapterOn(t, newListener(t), g.guarded(func(c *config.Config) { c.Audit, c.LegacySSE = log, true }), matrixServer)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(url, Path)+"/sse", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", g.token("alice", nil))
+	request.Header.Set("User-Agent", "older/1")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if _, err := answer.Body.Read(make([]byte, 1)); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("got %d, %v", answer.StatusCode, err)
+	}
+	if err := log.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	var line auditLine
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Verb != "session/begin" || line.UserAgent != "older/1" || len(line.SourceIPs) != 1 {
+		t.Errorf("the lines are %s, %v", lines.String(), err)
+	}
+}
