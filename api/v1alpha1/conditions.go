@@ -109,9 +109,9 @@ const (
 	// and Stalled is True.
 	ReasonCommandUnknown = "CommandUnknown"
 
-	// ReasonIssuerUnavailable: the operator has never reached an issuer of spec.auth, so
-	// none of its tokens count; the message says which one and why. Accepted is False, and
-	// Stalled is True. The operator asks again.
+	// ReasonIssuerUnavailable: the operator has never reached an issuer of spec.auth, or the
+	// issuer has withdrawn all of its keys, so none of its tokens count; the message says
+	// which one and why. Accepted is False, and Stalled is True. The operator asks again.
 	ReasonIssuerUnavailable = "IssuerUnavailable"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs

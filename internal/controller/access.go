@@ -294,11 +294,11 @@ func (r *Reconciler) bundle(ctx context.Context, namespace string, ref mcpv1alph
 	return knownBundle{version, string(content[ref.Key])}, err
 }
 
-// checkIssuers says which issuers cannot be reached. It comes last, because the server works without them:
+// checkIssuers says of which issuers there are no keys. It comes last, because the server works without them:
 // tokens of the other issuers count.
 func (r *Reconciler) checkIssuers(_ context.Context, s *state) error {
 	if len(s.unavailable) > 0 {
-		s.refuse(mcpv1alpha1.ReasonIssuerUnavailable, fmt.Sprintf("the keys of an issuer were never fetched, so none of its tokens count: %s; %s; the operator asks again",
+		s.refuse(mcpv1alpha1.ReasonIssuerUnavailable, fmt.Sprintf("the operator has no keys of an issuer, so none of its tokens count: %s; %s; the operator asks again",
 			strings.Join(s.unavailable, "; "), reason.ReachIssuer))
 	}
 	if len(s.unasked) > 0 {

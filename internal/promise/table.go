@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// endToEnd is the suite that asserts every promise on a cluster.
+// endToEnd is the suite that asserts promises on a cluster.
 const endToEnd = "test/e2e"
 
 // row is a promise as the documentation shows it.

@@ -52,7 +52,7 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonIssuerUnavailable}, "False, Stalled",
-			"the operator has never got the keys of an issuer in `auth`, so none of its tokens count; the message says which one and why; " +
+			"the operator has never got the keys of an issuer in `auth`, or the issuer has withdrawn all of them, so none of its tokens count; the message says which one and why; " +
 				"everything else of the spec holds, and tokens of other issuers count",
 			anyOf(ReachIssuer),
 		},
