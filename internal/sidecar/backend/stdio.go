@@ -49,14 +49,18 @@ func newPool(env *Env, starter child.Starter, processes int, sendTimeout time.Du
 }
 
 func newProcesses(env *Env, pool *child.Pool, bound sessionless.Bound, withSession acquireSession) processes {
-	return processes{newBase(env, env.Era, bound, func(ctx context.Context) (mux.Server, error) {
+	var b *base
+	b = newBase(env, env.Era, bound, func(ctx context.Context) (mux.Server, error) {
 		server, err := acquire(ctx, pool)
 		if err != nil {
 			return nil, err
 		}
-		server.Tentative() // the first request is server/discover
+		if b.Era() == sessionless.Auto { // the first request is server/discover
+			server.Tentative()
+		}
 		return server, nil
-	}, withSession), pool}
+	}, withSession)
+	return processes{b, pool}
 }
 
 // ofPrincipals bounds the processes of verified principals without sessions. A server that has them needs
@@ -98,7 +102,9 @@ func (p processes) Metrics() []metrics.Metric {
 // open opens a session: with the server, if it has sessions, and else a translated one.
 func (p processes) open(ctx context.Context, from *caller.Caller, native func() (*session.Session, error)) (*session.Session, error) {
 	var opener atomic.Pointer[caller.Caller]
-	opener.Store(from.Lasting())
+	if from.Identity() != nil { // whose processes no other caller has
+		opener.Store(from.Lasting())
+	}
 	switch hasSessions, err := p.hasSessions(ctx); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", notStarted, err)

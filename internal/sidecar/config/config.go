@@ -102,7 +102,7 @@ func Defaults() Config {
 // amounts are the options that are numbers and durations.
 func (c *Config) amounts() []amount {
 	return []amount{
-		number[int]{option.MaxSessions, &c.MaxSessions, 1, 1 << 20, "sessions at a time, and as many processes with sessions for clients of 2026-07-28; when all are open, a new client waits for an idle one to end"},
+		number[int]{option.MaxSessions, &c.MaxSessions, 1, 1 << 20, "sessions at a time, and as many processes for clients of 2026-07-28 that are translated, or whose token the adapter has verified; when all are open, a new client waits for an idle one to end"},
 		number[int64]{option.MemoryLimit, &c.MemoryLimit, 0, 1 << 40, "`bytes` that the container may use; half of them are for messages; without a limit these have 128 MiB, or twice the larger of limit-body-bytes and limit-line-bytes, whichever is more; a request without room is answered 503"},
 		number[int]{option.Warm, &c.Warm, 0, 1 << 20, "spare server processes, started in advance for new sessions"},
 		number[int64]{option.BodyBytes, &c.BodyBytes, 1 << 10, 1 << 32, "largest request body; a larger one is answered 413"},

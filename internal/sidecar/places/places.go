@@ -88,6 +88,8 @@ func (e *FullError) Unwrap() error { return e.Err }
 // Options configure Places.
 type Options struct {
 	Max int
+	// PerKey bounds the places of one key; 0 is no bound.
+	PerKey int
 	// Full wraps ErrFull and says which limit applies; nil means ErrFull itself.
 	Full error
 	// Patience is how long a newcomer waits for a place. If it is 0, no session ends for another.
@@ -143,9 +145,12 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	case p.closed != nil:
 		defer p.mu.Unlock()
 		return nil, p.closed
-	case len(p.taken) < p.options.Max:
+	case len(p.taken) < p.options.Max && !p.hasMostLocked(key):
 		defer p.mu.Unlock()
 		return p.giveLocked(key), nil
+	case p.hasMostLocked(key):
+		defer p.mu.Unlock()
+		return nil, p.refuseLocked(key)
 	case p.options.Patience == 0 || !p.mayWaitLocked(key):
 		defer p.mu.Unlock()
 		return nil, p.refuseLocked(key)
@@ -156,17 +161,22 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	return p.await(ctx, w)
 }
 
-// TryTake is Take that does not wait.
-func (p *Places) TryTake(key string) (*Place, error) {
+func (p *Places) hasMostLocked(key string) bool {
+	return p.options.PerKey > 0 && p.held[key] >= p.options.PerKey
+}
+
+// TakeSpare is Take for a client that can do without the place. It does not wait, and leaves half of all
+// places to others.
+func (p *Places) TakeSpare(key string) (*Place, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed != nil:
 		return nil, p.closed
-	case len(p.taken) < p.options.Max:
+	case len(p.taken) < p.options.Max/2 && !p.hasMostLocked(key):
 		return p.giveLocked(key), nil
 	}
-	return nil, p.refuseLocked(key)
+	return nil, &FullError{p.options.Full, busyRetry}
 }
 
 // await waits for a place.

@@ -71,7 +71,7 @@ func (x *exchange) bindBody(response *http.Response, room *budget.Account) {
 		return nil
 	})
 	if err == nil && len(body) <= most && handle.Mentions(body) {
-		if bound, ok := x.apply(body, x.bind); ok {
+		if bound, ok := x.apply(bytes.Clone(body), x.bind); ok {
 			body = bound
 			response.ContentLength = int64(len(body))
 			response.Header.Set("Content-Length", strconv.Itoa(len(body)))

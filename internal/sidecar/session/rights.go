@@ -22,7 +22,10 @@ func (s *Session) fromLocked(message *Message) {
 	if message.From == nil {
 		return
 	}
-	if grant := message.From.Grant; s.grant == nil || s.grant.IsOfDocument(grant) {
+	switch grant := message.From.Grant; {
+	case s.grant == nil:
+		s.grant = grant.Now() // the document may have changed while the server started
+	case s.grant.IsOfDocument(grant):
 		s.grant = grant
 	}
 }
@@ -35,8 +38,7 @@ func (s *Session) noteInitializeLocked(answer []byte) {
 }
 
 // hearsOfLocked reports whether the client may have a message, which it may not if that is an update of a resource
-// that it may not read. The rules may have changed since
-// the client subscribed to a resource.
+// that it may not read. The rules may have changed since the client subscribed to it.
 func (s *Session) hearsOfLocked(message *rpc.Envelope) bool {
 	return s.grant == nil || string(message.Method) != subscription.MethodUpdated || s.grant.Now().Rights.HearsOf(message.URI)
 }

@@ -224,3 +224,29 @@ func TestUpdatesOfParts(t *testing.T) {
 		})
 	}
 }
+
+// A document that takes effect while the server of a session starts counts as the one that the client knows.
+func TestRulesChangedWhileTheSessionOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuled(t, testLimits)
+		defer r.End(ErrClient)
+		echo := adapterapi.AccessRule{Tools: []string{"echo"}}
+		r.take(echo)
+		grant, _ := r.gate.Admit(access.Head{})
+		r.take(adapterapi.AccessRule{Tools: []string{"add"}})
+		message := r.message(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{}}`)
+		message.From = callerWith(grant)
+		stream, err := r.Call(t.Context(), message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.say(`{"jsonrpc":"2.0","id":"i","result":{"capabilities":` + announcesAll + `}}`)
+		taken(stream)
+		stream.Detach()
+		general := r.open()
+		r.change(echo)
+		if got := taken(general); len(got) != 1 || !strings.Contains(got[0], toolsChanged) {
+			t.Errorf("the client hears %q", got)
+		}
+	})
+}

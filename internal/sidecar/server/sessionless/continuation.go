@@ -106,7 +106,8 @@ func (p *process) recordStartedLocked(c *Call, answer session.Message, task bool
 	if c.own {
 		return
 	}
-	if task && p.idle != nil {
+	p.tasked = p.tasked || task
+	if task && p.place == nil && p.idle != nil {
 		p.idle.Stop()
 		p.idle = nil // the process works on, and does not say until when
 	}

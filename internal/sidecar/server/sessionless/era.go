@@ -55,13 +55,13 @@ func (s *Server) Era(ctx context.Context) (Era, error) {
 		usable.fail(errProbed)
 	}
 	s.learn(found)
-	return found.era, nil
+	return s.Found(), nil
 }
 
-// learn records what the server speaks. A verdict without an era does not change what another
-// start, or Era, found out meanwhile.
+// learn records what the server speaks. It does not change what another start, or Era, found out
+// meanwhile.
 func (s *Server) learn(found verdict) {
-	if found.era != Auto && s.era.Swap(uint32(found.era)) != uint32(found.era) {
+	if found.era != Auto && s.era.CompareAndSwap(uint32(Auto), uint32(found.era)) {
 		s.options.Log.Info("The server's era is known", "era", found.era.String(), "because", found.because)
 	}
 }

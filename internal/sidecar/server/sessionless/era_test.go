@@ -218,3 +218,15 @@ func TestEraFlag(t *testing.T) {
 		t.Error("took a wrong one")
 	}
 }
+
+// The first verdict stays: clients were told of it, and what isolates principals depends on it.
+func TestFirstVerdictStays(t *testing.T) {
+	s := New(Options{Limits: testLimits()})
+	defer s.Close()
+	for _, found := range []Era{Auto, Modern, Legacy, Auto} {
+		s.learn(verdict{era: found})
+	}
+	if got := s.Found(); got != Modern {
+		t.Errorf("the era is %s, want %s", got, Modern)
+	}
+}

@@ -14,7 +14,7 @@ func wantingLogs(id string) string {
 	return strings.Replace(enveloped(id, "some/method", ""), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)
 }
 
-// U-07: a process serves several principals, and does not say which call a log message belongs
+// U-07: a process serves several clients, and does not say which call a log message belongs
 // to. A call gets one only if the process has worked on nothing else since that call began.
 func TestLogMessages(t *testing.T) {
 	silent := enveloped("1", "some/method", "")

@@ -17,7 +17,7 @@ func (s *Server) acquire(ctx context.Context, patient bool) (mux.Server, *places
 		server, err := s.options.Acquire(ctx)
 		return server, nil, err
 	}
-	take := s.places.TryTake
+	take := s.places.TakeSpare
 	if patient {
 		take = func(share string) (*places.Place, error) { return s.places.Take(ctx, share) }
 	}
@@ -34,15 +34,14 @@ func (s *Server) acquire(ctx context.Context, patient bool) (mux.Server, *places
 }
 
 // Idle implements places.Occupant. A process that has begun a task works on it, and does not say until
-// when. It counts as idle once no client has asked about the task for as long as clients may be idle.
+// when. It does not end for another principal. It ends once no client has asked about the task for as long as
+// clients may be idle.
 func (p *process) Idle() (since time.Time, use places.Use, idle bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.DeadLocked() != nil || p.neededLocked():
+	case p.DeadLocked() != nil || p.neededLocked() || p.tasked:
 		return time.Time{}, 0, false
-	case p.idle == nil:
-		return p.unused, places.Worked, time.Since(p.unused) >= p.options.Limits.IdleTimeout
 	case p.continued:
 		return p.unused, places.Worked, true
 	}

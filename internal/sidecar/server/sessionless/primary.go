@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 )
 
@@ -22,10 +23,15 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 	if era == Auto {
 		found, usable, err := s.detect(ctx)
 		s.learn(found)
-		if err != nil || usable != nil {
-			return usable, err
+		if err != nil {
+			return nil, err
 		}
-		era = found.era
+		switch era = s.Found(); {
+		case usable != nil && era == Modern:
+			return usable, nil
+		case usable != nil:
+			usable.fail(errProbed)
+		}
 	}
 	switch {
 	case era == Modern:
@@ -49,7 +55,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 // isHarmless is for ends that are no failure of the process: the adapter did not need it.
 func isHarmless(reason error) bool {
 	_, full := errors.AsType[*places.FullError](reason)
-	return full || errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle) || errors.Is(reason, errYielded)
+	return full || errors.Is(reason, fault.ErrFull) || errors.Is(reason, ErrSessionsOnly) || errors.Is(reason, errIdle) || errors.Is(reason, errYielded)
 }
 
 func (s *Server) logEnd(reason error) {

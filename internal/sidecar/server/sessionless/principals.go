@@ -48,7 +48,9 @@ type Bound struct {
 func NewPrincipals(options Options, bound Bound) *Principals {
 	p := &Principals{common: ownServer{Server: New(options)}, own: map[caller.Principal]*ownServer{}}
 	if bound.Processes > 0 {
-		p.places = places.New(places.Options{Max: bound.Processes, Full: bound.Full, Patience: bound.Patience})
+		p.places = places.New(places.Options{
+			Max: bound.Processes, PerKey: min(options.Limits.Processes, max(bound.Processes-1, 1)), Full: bound.Full, Patience: bound.Patience,
+		})
 	}
 	return p
 }

@@ -157,7 +157,7 @@ func TestPrincipalsMakeRoom(t *testing.T) {
 		"just now":         {`"result":{}`, false, 0, true}, // which bert waits for
 		"in use":           {"", true, time.Hour, false},
 		"task":             {task, false, idle / 2, false},
-		"task, given up":   {task, false, idle, true},
+		"task, given up":   {task, false, idle, true}, // it has ended by itself
 		"state":            {`"result":{"resultType":"input_required","requestState":"s1"}`, false, 5 * time.Second, false},
 		"state, after all": {`"result":{"resultType":"input_required","requestState":"s1"}`, false, time.Minute, true},
 	} {
@@ -190,6 +190,50 @@ func TestPrincipalsMakeRoom(t *testing.T) {
 				default:
 					t.Error("anna's process still runs")
 				}
+			})
+		})
+	}
+}
+
+// No principal can hold all places: neither by many calls at a time, nor by processes that hang.
+func TestPrincipalsLeavePlaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		places int
+		leave  bool // the client goes away, so that a silent process retires
+		want   int  // places of anna
+	}{
+		"many calls":          {8, false, 4},
+		"many calls, few":     {4, false, 2},
+		"processes that hang": {8, true, 4},
+		"hang, few places":    {2, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, test.places, func(o *Options) { o.Limits.TargetCalls, o.Limits.Processes, o.Limits.StuckTimeout = 1, 4, time.Minute })
+				defer f.Close()
+				for range 20 {
+					request := scanned(enveloped("1", "some/method", ""))
+					request.From = verified("anna")
+					call, err := f.Serve(t.Context(), request, admitted{})
+					if err != nil && !errors.Is(err, fault.ErrBusy) {
+						t.Fatal(err)
+					}
+					if test.leave && err == nil {
+						second, err := f.Serve(t.Context(), request, admitted{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Minute)
+						second.Release()
+					}
+					synctest.Wait()
+					_ = call // which goes on
+				}
+				if got := f.places.Taken(); got != test.want {
+					t.Errorf("anna holds %d places, want %d", got, test.want)
+				}
+				call, _ := f.begin(verified("bert"), "some/method", "")
+				call.Release()
 			})
 		})
 	}

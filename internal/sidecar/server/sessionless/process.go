@@ -55,6 +55,7 @@ type process struct {
 	retired       bool            // it takes no more requests, and ends when it has none
 	idle          *time.Timer     // runs while nothing is open; nil for a translator, which ends processes itself
 	unused        time.Time       // since when, if nothing is open
+	tasked        bool            // it has begun a task
 	continued     bool            // it has begun what a later request may continue
 }
 

@@ -116,7 +116,7 @@ func (p *process) receiveProgressLocked(message session.Message) {
 }
 
 // receiveLogLocked gives a log message to the call that it belongs to (U-07). A process does
-// not say which that is, and serves several principals, so there must be only one call that
+// not say which that is, and may serve several clients, so there must be only one call that
 // it can be, whether that call's client wants log messages or not. A connection that has a
 // stream for each call names the call.
 func (p *process) receiveLogLocked(message session.Message) {

@@ -3,6 +3,7 @@ package shared
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -46,13 +47,14 @@ func (v *sessionView) request(ctx context.Context, request session.Message) erro
 	if !v.ready.Load() {
 		return v.refuse(id, rpc.CodeInvalidRequest, "initialize comes first")
 	}
+	if strings.HasPrefix(method, "tasks/") {
+		return v.refuse(id, rpc.CodeMethodNotFound, "tasks are not available on a server that sessions share")
+	}
 	switch method {
 	case "logging/setLevel":
 		return v.setLevel(id, request)
 	case string(subscribing), string(unsubscribing):
 		return v.subscribe(ctx, id, request)
-	case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
-		return v.refuse(id, rpc.CodeMethodNotFound, "tasks are not available on a server that sessions share")
 	case "server/discover", "subscriptions/listen":
 		// A process that gets one of these may drop the revisions with sessions (L-35).
 		return v.refuse(id, rpc.CodeMethodNotFound, "not part of the protocol revision of this session")

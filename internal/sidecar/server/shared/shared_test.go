@@ -110,7 +110,9 @@ func TestTasksAreTakenOut(t *testing.T) {
 		}
 	}
 	p, _ := newFake(t, testOptions(), echo)
-	expect(t, "tasks/list", connect(t, p).ask(request("1", "tasks/list")), `"code":-32601`)
+	for _, method := range []string{"tasks/list", "tasks/update"} {
+		expect(t, method, connect(t, p).ask(request("1", method)), `"code":-32601`)
+	}
 }
 
 // J-02, J-23: ids and tokens come back as they were spelled, all else as it was.

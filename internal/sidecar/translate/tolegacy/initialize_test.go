@@ -148,7 +148,7 @@ func TestSetLevel(t *testing.T) {
 func TestOtherMethods(t *testing.T) {
 	staged(t, func(s *stage) {
 		s.meetAll()
-		for _, method := range []string{"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "server/discover", "subscriptions/listen"} {
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update", "server/discover", "subscriptions/listen"} {
 			s.send(`{"jsonrpc":"2.0","id":"x","method":"` + method + `"}`)
 			s.wantIn([]string{`"id":"x","error":{"code":-32601`})
 		}

@@ -25,6 +25,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,13 +204,14 @@ func (s *Server) request(ctx context.Context, request session.Message) error {
 	if !s.isReady() {
 		return s.refuse(id, rpc.CodeInvalidRequest, "initialize comes first")
 	}
+	if strings.HasPrefix(method, "tasks/") { // also those of later revisions: the server may take any of them
+		return s.refuse(id, rpc.CodeMethodNotFound, "tasks are not available from a server of protocol revision "+front.Revision20260728)
+	}
 	switch method {
 	case "logging/setLevel":
 		return s.setLevel(request)
 	case "resources/subscribe", "resources/unsubscribe":
 		return s.subscribe(request)
-	case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
-		return s.refuse(id, rpc.CodeMethodNotFound, "tasks are not available from a server of protocol revision "+front.Revision20260728)
 	case methodDiscover, subscription.MethodListen:
 		return s.refuse(id, rpc.CodeMethodNotFound, "not part of the protocol revision of this session")
 	}
