@@ -61,6 +61,7 @@ const (
 	UseAccess     Use = "access v1"      // the signature of access documents, the manager's pushes of them, and their answers
 	UseSessions   Use = "sessions v1"    // requests of users to list and end sessions, and their answers
 	UseStates     Use = "states v1"      // the adapter's, to prove to whom it gave the state of a request
+	UseEventIDs   Use = "event ids v1"   // the same for the place in a stream that a client can resume it from
 
 	useID Use = "key id v1"
 )

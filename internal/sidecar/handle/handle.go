@@ -1,8 +1,8 @@
-// Package handle binds the handles that a server gives to its callers: states of requests, and tasks. A
-// server that speaks HTTP does not learn who calls, so it cannot tell whether a handle is the caller's. The
-// adapter can: a handle of another principal does not exist.
+// Package handle binds the handles that a server gives to its callers: states of requests, ids of events, and
+// tasks. A server that speaks HTTP does not learn who calls, so it cannot tell whether a handle is the caller's.
+// The adapter can: a handle of another principal does not exist.
 //
-// A state carries a proof of whose it is, so that every replica can verify it. The adapter cannot do that with
+// States and ids of events carry a proof of whose they are, so that every replica can verify it. The adapter cannot do that with
 // the id of a task, which stands in too many messages. It remembers who began a task.
 package handle
 

@@ -168,3 +168,24 @@ func TestAnswersWithoutHandlesAreNotChanged(t *testing.T) {
 		}
 	}
 }
+
+func TestEventIDs(t *testing.T) {
+	t.Parallel()
+	older, newer := adapterapi.NewKey(), adapterapi.NewKey()
+	b := newBinder(older)
+	good := string(b.BindEvent("corp:alice", []byte("e.1")))
+	for _, of := range []*Binder{b, newBinder(newer, older)} {
+		if id, ok := of.ClaimEvent("corp:alice", good); !ok || id != "e.1" {
+			t.Errorf("alice resumes after %q, %t", id, ok)
+		}
+	}
+	state := strings.Trim(sealed(t, b, "corp:alice", `"e.1"`), `"`)
+	for name, id := range map[string]string{
+		"of another principal": string(b.BindEvent("corp:alicf", []byte("e.1"))), "of the server": "e.1", "empty": "", "changed": good + "1",
+		"a state": state, "no proof": good[sealSize:], "of another server": string(newBinder(newer).BindEvent("corp:alice", []byte("e.1"))),
+	} {
+		if own, ok := b.ClaimEvent("corp:alice", id); ok {
+			t.Errorf("%s: alice resumes after %q", name, own)
+		}
+	}
+}

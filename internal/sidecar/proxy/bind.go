@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // binds reports whether handles in this exchange belong to its caller: the adapter has verified who that is,
@@ -24,6 +25,9 @@ func (x *exchange) binds() bool { return x.r.Caller.Identity() != nil }
 func (x *exchange) claims() bool {
 	if !x.binds() {
 		return true
+	}
+	if !x.claimEvent() {
+		return false
 	}
 	for i := range x.r.Messages {
 		message := &x.r.Messages[i]
@@ -38,6 +42,42 @@ func (x *exchange) claims() bool {
 		}
 	}
 	return true
+}
+
+// claimEvent checks the event after which the caller wants to resume a stream. Some servers find it in the
+// streams of all sessions.
+func (x *exchange) claimEvent() bool {
+	given := x.r.Header.Get(front.HeaderLastEventID)
+	if given == "" || x.r.Method != http.MethodGet {
+		return true
+	}
+	own, ok := x.proxy.Handles.ClaimEvent(x.r.Caller.Principal, given)
+	if !ok {
+		x.r.NoteForeign()
+		// Not 404: the client would take that for the end of the session.
+		front.Refuse(x.w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, session.ErrUnknownEvent.Error())
+		return false
+	}
+	x.resumes = own
+	return true
+}
+
+// resume tells the server after which event the stream goes on, if the caller said so and may.
+func (x *exchange) resume(header http.Header) {
+	if !x.binds() {
+		return
+	}
+	header.Del(front.HeaderLastEventID)
+	if x.resumes != "" {
+		header.Set(front.HeaderLastEventID, x.resumes)
+	}
+}
+
+// bindEvent binds the id of an event to the caller.
+func (x *exchange) bindEvent(event *rpc.Event) {
+	if len(event.ID) > 0 && x.binds() {
+		event.ID = x.proxy.Handles.BindEvent(x.r.Caller.Principal, event.ID)
+	}
 }
 
 // bind is a filter that hides nothing, and binds handles to the caller.

@@ -29,6 +29,7 @@ type exchange struct {
 	session *proxySession // nil if it belongs to none
 	stream  bool          // the answer is a stream without an end that the client waits for
 	timeout time.Duration
+	resumes string // the server's id of the event after which a verified caller resumes a stream
 }
 
 // run forwards the request and its answer.
@@ -109,6 +110,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	if x.session != nil {
 		request.Header.Set(front.HeaderSession, x.session.serverID)
 	}
+	x.resume(request.Header)
 	return x.proxy.server.Send(request)
 }
 

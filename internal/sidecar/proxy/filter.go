@@ -206,6 +206,7 @@ func (x *exchange) explain(ctx context.Context, write toClient, err error) {
 
 // appendEvent appends what the client may see of an event.
 func (x *exchange) appendEvent(text []byte, event rpc.Event, retry time.Duration, shown filter) ([]byte, error) {
+	x.bindEvent(&event)
 	switch {
 	case len(event.Data) == 0: // without it, the client could not resume the stream
 		text = append(append(append(text, "id: "...), event.ID...), '\n')

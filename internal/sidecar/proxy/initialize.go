@@ -69,7 +69,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		x.endStray(ctx, serverID)
 	}
 	defer context.AfterFunc(x.r.Context(), func() { cancel(errClientGone) })()
-	x.relay(ctx, cancel, response)
+	x.answer(ctx, cancel, response)
 }
 
 // readAgreement reads the answer to initialize until it is known whether client and server agree, and
