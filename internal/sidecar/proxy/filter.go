@@ -40,16 +40,31 @@ func (x *exchange) filter(header http.Header) filter {
 // filterLists returns the filter of lists. Lists need one, and every stream of events: a server may repeat the
 // answer to a list when a client resumes a stream, or put it on the stream of another request.
 func (x *exchange) filterLists(header http.Header) filter {
-	rights := x.r.Caller.Rights()
+	rights := x.rights()
 	switch {
 	case rights == nil:
 		return nil
 	case x.method != "" && rights.Filters([]byte(x.method)):
-		return func(answer []byte, e *rpc.Envelope) []byte { return filterBoth(rights, x.method, answer, e) }
-	case !rights.FiltersAny(), x.r.Method == http.MethodPost && !remote.IsEvents(header) && !asksForList(x.r, rights):
+		return func(answer []byte, e *rpc.Envelope) []byte { return filterBoth(x.rights(), x.method, answer, e) }
+	case remote.IsEvents(header):
+	case !rights.FiltersAny(), x.r.Method == http.MethodPost && !asksForList(x.r, rights):
 		return nil
 	}
-	return rights.FilterAny
+	return func(answer []byte, e *rpc.Envelope) []byte {
+		if now := x.rights(); now.FiltersAny() {
+			return now.FilterAny(answer, e)
+		}
+		return answer
+	}
+}
+
+// rights returns what the caller may do now. The rules may change while the server works on the request, or
+// while a stream is open.
+func (x *exchange) rights() *rules.Rights {
+	if x.r.Caller.Grant == nil {
+		return nil
+	}
+	return x.r.Caller.Grant.Now().Rights
 }
 
 // filterBoth filters the answer to a list. The caller may see all of that list, and only a part of another one
