@@ -23,7 +23,7 @@ func TestRulesNarrowWhileAnHTTPServerWorks(t *testing.T) {
 			t.Parallel()
 			began, goOn := make(chan struct{}), make(chan struct{})
 			server := &scripted{sessionsOnly: true, odd: map[string]func(http.ResponseWriter, *http.Request, string){
-				"waits": func(w http.ResponseWriter, r *http.Request, id string) {
+				"waits": func(w http.ResponseWriter, _ *http.Request, id string) {
 					w.Header().Set("Content-Type", test.contentType)
 					if test.contentType == typeEvents {
 						w.WriteHeader(http.StatusOK)

@@ -22,9 +22,7 @@ import (
 )
 
 const (
-	// newKeySoon is from the first token with a key that the adapter does not have until such tokens count.
-	newKeySoon = 12 * time.Second
-	// issuerPause is the least time between two questions of the manager to an issuer that answers.
+	// issuerPause is the least time between two questions of the manager to an issuer because of unknown keys.
 	issuerPause = 30 * time.Second
 	// adapterPatience is how long the adapter takes a token for one whose key may become known.
 	adapterPatience = 30 * time.Second
@@ -258,7 +256,7 @@ func (s *issuersStory) expectNewKey(ctx context.Context, newcomer *visitor) {
 			return status, StopTrying("the token is refused")
 		}
 		return status, nil
-	}).WithContext(ctx).WithTimeout(time.Until(begin) + newKeySoon).WithPolling(100 * time.Millisecond).Should(Equal(http.StatusOK))
+	}).WithContext(ctx).WithTimeout(time.Until(begin) + promise.NewKey).WithPolling(100 * time.Millisecond).Should(Equal(http.StatusOK))
 	AddReportEntry("from then until a new key counts", time.Since(begin).Round(time.Millisecond).String())
 	Expect(newcomer.send(ctx, accessEcho)).To(Equal(http.StatusOK))
 }
