@@ -215,9 +215,9 @@ const (
 	ReasonAccessPending = "AccessPending"
 
 	// ReasonAccessNotEnforced: a ready pod has an adapter that is too old to enforce rules, and
-	// serves everyone until it is replaced; or adapters cannot be told the rules of the spec,
-	// for instance because they are too large, and enforce the last ones. AccessEnforced and
-	// Ready are False.
+	// serves everyone until it is replaced; or adapters cannot take the rules of the spec,
+	// for instance because they are too large, and enforce the last ones, or refuse every
+	// client if the last ones are more open than the spec. AccessEnforced and Ready are False.
 	ReasonAccessNotEnforced = "AccessNotEnforced"
 )
 

@@ -34,10 +34,9 @@ type Issuers interface {
 // knownAccess is the access document that adapters were last given. Its digest is over the signed text, so
 // two documents with one digest have the same content and key.
 type knownAccess struct {
-	isRead     bool // from the ConfigMap, or made here
-	generation int64
-	digest     string
-	issuers    []adapterapi.AccessIssuer // with the keys that they had
+	isRead bool // from the ConfigMap, or made here
+	digest string
+	last   adapterapi.Access // with a generation only, if what else it says must not count
 }
 
 // planAccess decides what adapters are to enforce.
@@ -59,10 +58,12 @@ func (r *Reconciler) planAccess(ctx context.Context, s *state) error {
 	s.dropTwins(&access)
 	document, err := signAccess(s, &access)
 	if err != nil {
-		s.refuseAccess(err)
-		return nil
+		access = s.refuseAccess(&access, err)
+		if document, err = signAccess(s, &access); err != nil {
+			return fmt.Errorf("sign access that stands in for that of MCPServer %s: %w", s.name, err)
+		}
 	}
-	s.memory.access = knownAccess{true, access.Generation, document.Digest, access.Issuers}
+	s.memory.access = knownAccess{true, document.Digest, access}
 	s.access, s.issuers = document, access.Issuers
 	return nil
 }
@@ -70,7 +71,7 @@ func (r *Reconciler) planAccess(ctx context.Context, s *state) error {
 // signAccess signs a document that adapters take. Its generation is that of the last one if both say the
 // same.
 func signAccess(s *state, access *adapterapi.Access) (adapterapi.Document, error) {
-	access.Generation = max(1, s.memory.access.generation)
+	access.Generation = max(1, s.memory.access.last.Generation)
 	if err := access.Check(); err != nil {
 		return adapterapi.Document{}, err
 	}
@@ -86,23 +87,49 @@ func signAccess(s *state, access *adapterapi.Access) (adapterapi.Document, error
 // problemBytes leaves room for what to do in the message of a condition.
 const problemBytes = 512
 
-// refuseAccess notes that the spec leads to a document that no adapter takes. The last one stays in effect,
-// because no other takes its place.
-func (s *state) refuseAccess(err error) {
+// refuseAccess notes that the spec leads to a document that no adapter takes, and returns what adapters enforce
+// until the user corrects the spec. The last document stays in effect, unless it lets in callers whom the mode of
+// the spec keeps out, or the manager does not know it: then adapters refuse every client. A user who adds auth
+// must not have an open server because a rule is wrong.
+func (s *state) refuseAccess(refused *adapterapi.Access, err error) adapterapi.Access {
 	remedy := reason.CorrectAccess
 	if errors.Is(err, adapterapi.ErrAccessTooLarge) {
 		remedy = reason.ShrinkAccess
 	}
-	s.accessProblem = fmt.Sprintf("auth, access and audit of this spec are not in effect, and pods keep those that they have, because adapters cannot be told the new ones: %s; %s",
-		text.Line(err.Error(), problemBytes), remedy)
+	access, effect := s.memory.access.last, "pods keep enforcing the last ones"
+	if strictness(&access) < strictness(refused) {
+		access = workload.ClosedAccess(s.server)
+	}
+	if workload.IsClosed(&access) {
+		effect = "the operator tells them to refuse every client until you correct it"
+	}
+	s.accessProblem = fmt.Sprintf("adapters cannot take auth, access and audit of this spec, so %s: %s; %s", effect, text.Line(err.Error(), problemBytes), remedy)
 	s.refuse(mcpv1alpha1.ReasonInvalidSpec, s.accessProblem)
+	return access
+}
+
+// strictness orders documents by whom they keep out, before any rule is looked at. A document that is not known
+// comes first.
+func strictness(access *adapterapi.Access) int {
+	switch {
+	case access.Mode == adapterapi.AccessRequired:
+		return 4
+	case access.Mode == adapterapi.AccessNone && len(access.Rules) > 0: // everything else is forbidden
+		return 3
+	case access.Mode == adapterapi.AccessOfServer:
+		return 2
+	case access.Mode == adapterapi.AccessNone:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // recallAccess reads the last document from the ConfigMap, once after the manager has started: the next
 // generation is greater, a document that has not changed is not written again, and the keys of an issuer
 // stay until it has been asked again. A document without the right signature is nobody's. One that is not
-// the last that the status names may be an older one that somebody has put back, and its keys may be
-// withdrawn ones: only its generation counts.
+// the last that the status names may be an older one that somebody has put back, with withdrawn keys and
+// with rules that the user has since removed: only its generation counts.
 //
 // The cache has the metadata of ConfigMaps only. A server whose ConfigMap the cache does not have costs no
 // request, and any other one costs one for each start of the manager.
@@ -124,9 +151,9 @@ func (r *Reconciler) recallAccess(ctx context.Context, s *state) error {
 	if err != nil {
 		return nil //nolint:nilerr // It counts for nothing, and another one takes its place.
 	}
-	s.memory.access = knownAccess{true, stored.Generation, adapterapi.SettingsDigest(document), stored.Issuers}
+	s.memory.access = knownAccess{true, adapterapi.SettingsDigest(document), stored}
 	if published := s.server.Status.Access; published == nil || published.Digest != s.memory.access.digest {
-		s.memory.access.issuers = nil
+		s.memory.access.last = adapterapi.Access{Generation: stored.Generation}
 	}
 	return nil
 }
@@ -138,7 +165,7 @@ const mostGeneration = 1 << 53
 // lastGeneration is that of the newest document that is known of, other than the one with this digest. An
 // adapter can know of one that the ConfigMap does not have any more.
 func lastGeneration(s *state, digest string) int64 {
-	last := s.memory.access.generation
+	last := s.memory.access.last.Generation
 	for _, result := range s.results {
 		if in := result.Access; in != nil && in.Digest != digest && in.Generation <= mostGeneration {
 			last = max(last, in.Generation)
@@ -218,7 +245,7 @@ func (s *state) dropTwins(access *adapterapi.Access) {
 
 // lastKeys are those that the last document has of a source.
 func (s *state) lastKeys(source issuer.Source) workload.IssuerKeys {
-	for _, had := range s.memory.access.issuers {
+	for _, had := range s.memory.access.last.Issuers {
 		if had.Name == source.Name && (source.Cluster || had.Issuer == source.URL) {
 			return workload.IssuerKeys{Issuer: had.Issuer, Keys: had.Keys}
 		}

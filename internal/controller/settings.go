@@ -17,7 +17,7 @@ func (r *Reconciler) planSettings(_ context.Context, s *state) (err error) {
 // all the same: who takes an origin off the list wants that to hold, whatever else is
 // wrong with the spec.
 func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
-	if s.keys == nil || s.access.Digest == "" { // what would use it cannot be there, or must not lose the document that it has
+	if s.keys == nil { // what would use it cannot be there
 		return nil
 	}
 	return r.applyOne(ctx, s, r.desired(s, workload.ObjectSettings, workload.Parts{Server: s.server, Settings: s.settings, Access: s.access}))

@@ -17,7 +17,7 @@ func accepted() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAccepted}, "True", "the spec and what it refers to make sense", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonInvalidSpec}, "False, Stalled",
-			"the API server refuses an object that the spec leads to, and the message has its words; or two issuers in `auth` have the same url; or the rules are too large for adapters, which go by the last ones",
+			"the API server refuses an object that the spec leads to, and the message has its words; or two issuers in `auth` have the same url; or the rules are too large for adapters: see AccessEnforced",
 			"Correct the field that the message names.",
 		},
 		{
@@ -172,7 +172,7 @@ func enforced() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
 			"a ready pod has an adapter that is too old to enforce rules, so anyone who can reach it can call every tool; " +
-				"or adapters cannot be told the rules of the spec, mostly because they are too large, and pods enforce those that they had",
+				"or adapters cannot take the rules of the spec, mostly because they are too large: pods then keep enforcing the last rules, or refuse every client if the last rules are more open than the spec, for instance because `auth` is new",
 			anyOf(ReplacePods, ShrinkAccess, CorrectAccess),
 		},
 	}

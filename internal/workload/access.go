@@ -3,6 +3,7 @@ package workload
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,15 +51,32 @@ func Access(server *mcpv1alpha1.MCPServer, clusterDomain string, keys map[string
 	return access
 }
 
-// ClosedAccess is what the adapters of a server enforce that must have spec.auth, and does not: they refuse
-// every client. No client has a token that counts, so all are in the group that is blocked. The manager is no
-// client, and still sees how the server is.
+// everyClient is the group of all clients of a server that takes no token.
+var everyClient = adapterapi.AccessSubject{Kind: adapterapi.SubjectGroup, Name: adapterapi.GroupUnauthenticated}
+
+// ClosedAccess is what the adapters of a server enforce that must have spec.auth, and does not, or whose
+// spec.auth they cannot take: they refuse every client. No client has a token that counts, so all are in the
+// group that is blocked. The manager is no client, and still sees how the server is.
+//
+// Adapters can always take it. A newer CRD may have words for audits that this manager does not know, and they
+// must not keep a server open.
 func ClosedAccess(server *mcpv1alpha1.MCPServer) adapterapi.Access {
+	audit := auditOf(server.Spec.Audit)
+	if audit.Level != adapterapi.AuditNone {
+		audit.Level = adapterapi.AuditMetadata
+	}
+	if audit.WhenFull != adapterapi.AuditRefuse {
+		audit.WhenFull = adapterapi.AuditDrop
+	}
 	return adapterapi.Access{
 		Version: adapterapi.AccessVersion, Server: adapterapi.AccessServer{Namespace: server.Namespace, Name: server.Name},
-		Mode: adapterapi.AccessNone, Audit: auditOf(server.Spec.Audit),
-		Blocked: []adapterapi.AccessSubject{{Kind: adapterapi.SubjectGroup, Name: adapterapi.GroupUnauthenticated}},
+		Mode: adapterapi.AccessNone, Audit: audit, Blocked: []adapterapi.AccessSubject{everyClient},
 	}
+}
+
+// IsClosed says whether adapters refuse every client by a document.
+func IsClosed(access *adapterapi.Access) bool {
+	return access.Mode == adapterapi.AccessNone && slices.Contains(access.Blocked, everyClient)
 }
 
 // authorize adds whose tokens count, and for what.

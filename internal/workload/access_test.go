@@ -66,7 +66,9 @@ func TestAdaptersTakeTheAccess(t *testing.T) {
 		in := readInput(t, name)
 		unknown := Access(in.Server, "", nil)
 		unknown.Generation = 1
-		for _, want := range []adapterapi.Access{accessOf(in), unknown} {
+		closed := ClosedAccess(in.Server)
+		closed.Generation = 1
+		for _, want := range []adapterapi.Access{accessOf(in), unknown, closed} {
 			document, err := want.Sign(key)
 			if err != nil {
 				t.Fatal(err)

@@ -59,7 +59,8 @@ type Observed struct {
 
 // Access is the access document that the adapters are to enforce.
 type Access struct {
-	// Digest is empty as long as there is no document for the spec as it is now.
+	// Digest is empty as long as there is no document. With a Problem, it is that of the document that stands in
+	// for the spec.
 	Digest  string
 	Issuers []mcpv1alpha1.IssuerStatus
 	// Problem is why no document can be made of the spec, and what to do; empty if one was, or may be.

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/addresspolicy"
 	"github.com/slipway-mcp/slipway/internal/promise"
 	"github.com/slipway-mcp/slipway/internal/reason"
+	"github.com/slipway-mcp/slipway/internal/workload"
 	"github.com/slipway-mcp/slipway/test/authserver"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -140,36 +141,89 @@ func TestAccessOfRefusedServer(t *testing.T) {
 	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
 }
 
-// Rules that adapters cannot be told are not in effect, and the status says so. The pods keep the last ones,
-// and so does the ConfigMap for pods that start.
+// hugeRules are more than adapters can take. They are like the first rule of the server.
+func hugeRules(s *mcpv1alpha1.MCPServer) {
+	rule := s.Spec.Access.Rules[0]
+	for i := range 128 {
+		rule.Resources = append(rule.Resources, mcpv1alpha1.URIPattern(fmt.Sprintf("docs://%d/%s", i, strings.Repeat("x", 200))))
+	}
+	s.Spec.Access.Rules = slices.Repeat([]mcpv1alpha1.AccessRule{rule}, 32)
+}
+
+// Rules that adapters cannot take are not in effect, and the status says so. The pods keep the last ones, and so
+// does the ConfigMap for pods that start. Settings change all the same.
 func TestAccessThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace, server := readyServer(t)
 	pods := podNames(t, namespace)
-	change(t, server, authOf("triage"))
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		addAuth(s)
+		s.Spec.Adapter.AllowedOrigins = []mcpv1alpha1.Origin{"https://app.example"}
+	})
 	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced")
+	g.Expect(settingsOf(t, server).AllowedOrigins).To(ConsistOf("https://app.example"))
 	text, digest := accessText(t, server), status(t, server).Access.Digest
 
 	change(t, server, func(s *mcpv1alpha1.MCPServer) {
-		rule := s.Spec.Access.Rules[0]
-		for i := range 128 {
-			rule.Resources = append(rule.Resources, mcpv1alpha1.URIPattern(fmt.Sprintf("docs://%d/%s", i, strings.Repeat("x", 200))))
-		}
-		s.Spec.Access.Rules = slices.Repeat([]mcpv1alpha1.AccessRule{rule}, 32)
+		hugeRules(s)
+		s.Spec.Adapter.AllowedOrigins = nil
 	})
 	eventually(t, server, "Ready", "False AccessNotEnforced", "AccessEnforced", "False AccessNotEnforced", "Accepted", "False InvalidSpec",
 		"Available", "True Available", "Stalled", "True InvalidSpec")
 	for _, condition := range []string{"Ready", "AccessEnforced", "Accepted"} {
 		g.Expect(meta.FindStatusCondition(status(t, server).Conditions, condition)).To(HaveField("Message",
-			And(ContainSubstring("the document is too large"), HaveSuffix(string(reason.ShrinkAccess)))), condition)
+			And(ContainSubstring("pods keep enforcing the last ones"), ContainSubstring("the document is too large"), HaveSuffix(string(reason.ShrinkAccess)))), condition)
 	}
+	g.Expect(settingsOf(t, server).AllowedOrigins).To(BeEmpty())
 	g.Expect(accessText(t, server)).To(Equal(text))
 	g.Expect(status(t, server).Access.Digest).To(Equal(digest))
 
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Access.Rules = accessFor("system:authenticated").Rules })
 	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced", "Accepted", "True Accepted", "Stalled", "absent")
 	g.Expect(accessText(t, server)).NotTo(Equal(text))
+	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
+}
+
+// A user adds auth to an open server, with rules that adapters cannot take. The pods do not stay open: they
+// refuse every client until the rules fit, and so do pods that start. Another manager leaves it at that.
+func TestAuthWithRulesThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	old := startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	server.Spec.Adapter.AllowedOrigins = []mcpv1alpha1.Origin{"https://app.example"}
+	create(t, server)
+	eventually(t, server, "Ready", "True Ready")
+	g.Expect(pingStatus(t, namespace)).To(Equal(http.StatusOK))
+	pods := podNames(t, namespace)
+
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		addAuth(s)
+		hugeRules(s)
+		s.Spec.Adapter.AllowedOrigins = nil
+	})
+	g.Eventually(pingStatus).WithArguments(t, namespace).WithTimeout(hang.Guard).Should(Equal(http.StatusForbidden))
+	notEnforced := []string{"Ready", "False AccessNotEnforced", "AccessEnforced", "False AccessNotEnforced", "Accepted", "False InvalidSpec", "Available", "True Available"}
+	eventually(t, server, notEnforced...)
+	g.Expect(meta.FindStatusCondition(status(t, server).Conditions, "AccessEnforced")).To(HaveField("Message",
+		And(ContainSubstring("refuse every client"), HaveSuffix(string(reason.ShrinkAccess)))))
+	closed, text := accessOf(t, server), accessText(t, server)
+	g.Expect(workload.IsClosed(&closed)).To(BeTrue(), "pods that start are open")
+	g.Expect(status(t, server).Access.Digest).To(Equal(adapterapi.SettingsDigest([]byte(text))))
+	g.Expect(settingsOf(t, server).AllowedOrigins).To(BeEmpty())
+
+	old.stop()
+	startOperator(t, namespace, nil)
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Adapter.Verbosity = new(int32(1)) })
+	g.Eventually(func() int { return settingsOf(t, server).Verbosity }).WithTimeout(hang.Guard).Should(Equal(1))
+	g.Expect(accessText(t, server)).To(Equal(text))
+	eventually(t, server, notEnforced...)
+
+	change(t, server, addAuth)
+	eventually(t, server, "Ready", "True Ready", "AccessEnforced", "True AccessEnforced", "Accepted", "True Accepted")
+	g.Expect(pingStatus(t, namespace)).To(Equal(http.StatusUnauthorized))
 	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
 }
 

@@ -48,13 +48,12 @@ func statusWith(t *testing.T, namespace, token string) int {
 	return response.StatusCode
 }
 
-func authOf(account string) func(*mcpv1alpha1.MCPServer) {
-	return func(s *mcpv1alpha1.MCPServer) {
-		s.Spec.Auth = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}
-		s.Spec.Access = &mcpv1alpha1.Access{Rules: []mcpv1alpha1.AccessRule{{
-			Subjects: []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindServiceAccount, Namespace: "agents", Name: account}}, Tools: []mcpv1alpha1.NamePattern{"*"},
-		}}}
-	}
+// addAuth lets one ServiceAccount call every tool.
+func addAuth(s *mcpv1alpha1.MCPServer) {
+	s.Spec.Auth = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}
+	s.Spec.Access = &mcpv1alpha1.Access{Rules: []mcpv1alpha1.AccessRule{{
+		Subjects: []mcpv1alpha1.Subject{{Kind: mcpv1alpha1.SubjectKindServiceAccount, Namespace: "agents", Name: "triage"}}, Tools: []mcpv1alpha1.NamePattern{"*"},
+	}}}
 }
 
 // A platform team that requires auth closes the servers that are open, without touching their pods, and
@@ -89,7 +88,7 @@ func TestAuthIsRequiredOfAll(t *testing.T) {
 	first.stop()
 	startOperator(t, namespace, required)
 
-	change(t, server, authOf("triage"))
+	change(t, server, addAuth)
 	eventually(t, server, "Accepted", "True Accepted", "Ready", "True Ready", "AccessEnforced", "True AccessEnforced", "Stalled", "absent")
 	g.Expect(pingStatus(t, namespace)).To(Equal(http.StatusUnauthorized))
 	g.Expect(podNames(t, namespace)).To(Equal(pods), "pods were replaced")
