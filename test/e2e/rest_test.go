@@ -43,7 +43,7 @@ var _ = Describe("At rest", Label("slow"), func() {
 				same = 0
 			}
 			return same
-		}).WithContext(ctx).WithPolling(promise.Rest / 60).Should(BeNumerically(">=", 10))
+		}).WithContext(ctx).WithTimeout(promise.Rest).WithPolling(promise.Rest / 60).Should(BeNumerically(">=", 10))
 
 		Consistently(func() map[string]string { return versions(ctx, namespace) }).WithContext(ctx).
 			WithTimeout(promise.Rest).WithPolling(promise.Rest / 60).Should(Equal(before))

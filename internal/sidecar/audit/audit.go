@@ -50,9 +50,10 @@ type Log struct {
 	report func(error)
 
 	mu       sync.Mutex
-	filled   []byte // whole lines that wait for the goroutine; its capacity never changes
-	denied   int    // bytes of them that are about denied requests
-	reserved int    // bytes that are promised to lines of requests in flight
+	filled   []byte         // whole lines that wait for the goroutine; its capacity never changes
+	denied   int            // bytes of them that are about denied requests
+	reserved int            // bytes that are promised to lines of requests in flight
+	shares   map[string]int // bytes of them, by caller; without callers that have none
 	closed   bool
 	id       [16]byte // of the last line; a local variable could move to the heap
 
@@ -78,6 +79,7 @@ func New(w io.Writer, report func(error)) *Log {
 		report: report,
 		// The system gives memory to a half only when lines fill it, so a quiet Log is small.
 		filled:  make([]byte, 0, BufferBytes/2),
+		shares:  map[string]int{},
 		wake:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
@@ -90,38 +92,11 @@ func New(w io.Writer, report func(error)) *Log {
 // Add adds an event. It never waits for a write. It returns false, and counts the event as lost, if the
 // Log is full or closed. Lines of denied requests fill half of the room at most: clients without any right
 // can cause as many as they like.
-func (l *Log) Add(e *Event) bool { return l.add(e, 0, false) }
+func (l *Log) Add(e *Event) bool { return l.add(e, "", 0, false) }
 
-// Reserve promises room for the line of an event that is not complete yet. It returns how much, or 0 if there
-// is too little. The room must be given to AddReserved or Release.
-func (l *Log) Reserve(e *Event) (room int) {
+func (l *Log) add(e *Event, of string, room int, promised bool) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.full() {
-		return 0
-	}
-	room = len(appendEvent(l.free(), l.id, e)) + maxOutcome
-	if l.room()-room < maxLine {
-		return 0
-	}
-	l.reserved += room
-	return room
-}
-
-// Release gives room back that no line needs.
-func (l *Log) Release(room int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reserved -= room
-}
-
-// AddReserved adds an event, and gives the room back that Reserve has promised for it. Without any, which is for
-// events that no request can be refused for, it uses the room that Reserve and Add leave.
-func (l *Log) AddReserved(e *Event, room int) bool { return l.add(e, room, true) }
-
-func (l *Log) add(e *Event, room int, promised bool) bool {
-	l.mu.Lock()
-	l.reserved -= room
+	l.releaseLocked(of, room)
 	first := len(l.filled) == 0
 	added := l.addLocked(e, promised)
 	l.mu.Unlock()

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type Auditor struct {
 type audited struct {
 	agent    string // User-Agent of the client
 	denied   string // why the caller may not do what it asks for; empty if it may
+	share    string // of the room in the log that the lines of the messages count for
 	messages []auditedMessage
 }
 
@@ -49,25 +51,42 @@ func (a *Auditor) isOn() bool {
 // reserve has the log promise room for the lines of a request, if the document asks to serve nothing that cannot be
 // recorded. It returns a refusal if there is too little.
 func (a *Auditor) reserve(r *Request) *Refusal {
-	if !a.isOn() || a.Gate.Document().Audit.WhenFull != adapterapi.AuditRefuse {
+	switch {
+	case !a.isOn() || a.Gate.Document().Audit.WhenFull != adapterapi.AuditRefuse:
+		return nil
+	case a.Log.Full():
+		return cannotRecord(audit.ErrFull)
+	case r.Record.audited == nil || len(r.Record.audited.messages) == 0:
 		return nil
 	}
-	full := a.Log.Full()
-	if noted := r.Record.audited; noted != nil && !full {
-		event := a.eventOf(&r.Record, &r.Caller)
+	noted, room := r.Record.audited, 0
+	event := a.eventOf(&r.Record, &r.Caller)
+	for i := range noted.messages {
+		about := &noted.messages[i]
+		about.of(&event)
+		about.room = a.Log.Size(&event)
+		room += about.room
+	}
+	noted.share = r.Caller.ShareKey()
+	if err := a.Log.Reserve(noted.share, room); err != nil {
 		for i := range noted.messages {
-			about := &noted.messages[i]
-			about.of(&event)
-			about.room = a.Log.Reserve(&event)
-			full = full || about.room == 0
+			noted.messages[i].room = 0
+		}
+		return cannotRecord(err)
+	}
+	return nil
+}
+
+// cannotRecord refuses a request that the log has no room for. It says whether the client may try again.
+func cannotRecord(err error) *Refusal {
+	if errors.Is(err, audit.ErrTooLarge) {
+		return &Refusal{
+			Status: http.StatusRequestEntityTooLarge, Code: rpc.CodeInvalidRequest, Reason: "audit_size",
+			Text: "the batch has more calls than the adapter can audit at a time; send fewer in a batch",
 		}
 	}
-	if !full {
-		return nil
-	}
 	return &Refusal{
-		Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Header: http.Header{"Retry-After": {"1"}},
-		Text: "the adapter cannot write its audit lines as fast as requests come", Reason: "audit_full",
+		Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Header: http.Header{"Retry-After": {"1"}}, Text: err.Error(), Reason: "audit_full",
 	}
 }
 
@@ -127,9 +146,9 @@ func (a *Auditor) closed(r *Record) {
 		about.of(&event)
 		switch {
 		case !isOn:
-			a.Log.Release(about.room)
+			a.Log.Release(noted.share, about.room)
 		case about.room > 0:
-			a.Log.AddReserved(&event, about.room)
+			a.Log.AddReserved(&event, noted.share, about.room)
 		default:
 			a.Log.Add(&event)
 		}
@@ -199,5 +218,5 @@ func (a *Auditor) session(verb string, about *session.Identity, agent string) {
 	a.Log.AddReserved(&audit.Event{
 		Received: now, Completed: now, Verb: verb, Identity: about.Owner.Identity(), Namespace: document.Server.Namespace, Server: document.Server.Name,
 		Address: about.Owner.Address(), UserAgent: agent, Session: about.Number, Status: http.StatusOK, Rule: -1, Access: document.Generation,
-	}, 0)
+	}, "", 0)
 }

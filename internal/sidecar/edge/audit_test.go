@@ -2,6 +2,7 @@ package edge
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -192,13 +193,51 @@ func TestAuditedCallHasRoom(t *testing.T) {
 	})
 }
 
-// roomIn returns how many lines the log can promise room for.
+// roomIn returns how many lines of one caller the log can promise room for.
 func roomIn(log *audit.Log) (lines int) {
-	for room := log.Reserve(&audit.Event{}); room > 0; room = log.Reserve(&audit.Event{}) {
+	room := log.Size(&audit.Event{})
+	for log.Reserve("user corp:bob", room) == nil {
 		lines++
-		defer log.Release(room)
+		defer log.Release("user corp:bob", room)
 	}
 	return lines
+}
+
+// batchOf returns a batch of as many calls.
+func batchOf(calls int) string {
+	return "[" + strings.Repeat(callSearch+",", calls-1) + callSearch + "]"
+}
+
+// A caller with as many calls in flight as the adapter can record leaves room to others.
+func TestAuditedBatchLeavesRoom(t *testing.T) {
+	h := newHouse(t, func(a *adapterapi.Access) {
+		a.Audit.WhenFull = adapterapi.AuditRefuse
+		a.Rules[0].Subjects = append(a.Rules[0].Subjects, adapterapi.AccessSubject{Kind: adapterapi.SubjectUser, Name: "corp:alice"})
+	})
+	before := roomIn(h.audit.Log)
+	var more, other *httptest.ResponseRecorder
+	h.served = func(*Request) {
+		h.served = nil
+		more, _ = h.ask("POST", "/mcp", h.as("bob"), batchOf(100))
+		other, _ = h.ask("POST", "/mcp", h.as("alice"), callSearch)
+	}
+	if w, _ := h.ask("POST", "/mcp", h.as("bob"), batchOf(100)); w.Code != 204 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	if more.Code != 503 || more.Header().Get("Retry-After") != "1" || !strings.Contains(more.Body.String(), "too many audited calls of this caller are in flight") {
+		t.Errorf("a second batch of the same caller: %d %v %s", more.Code, more.Header(), more.Body)
+	}
+	if other.Code != 204 {
+		t.Errorf("a call of another caller: %d %s", other.Code, other.Body)
+	}
+	w, _ := h.ask("POST", "/mcp", h.as("bob"), batchOf(511))
+	if w.Code != 413 || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), `"code":-32600,"message":"the batch has more calls than`) {
+		t.Errorf("a batch that never fits: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if after := roomIn(h.audit.Log); after != before {
+		t.Errorf("there is room for %d lines after the calls, and for %d before", after, before)
+	}
+	_ = h.told()
 }
 
 // Clients without a token must not be able to make the adapter refuse others.
