@@ -54,9 +54,9 @@ func (f *forgeries) isFreeLocked(client netip.Prefix, now time.Time) bool {
 	return f.clean[client].Sub(now) <= (freeForgeries-1)*forgeryForgotten
 }
 
-// refuses reports whether the adapter does not look at a token, because the client has presented many forged ones, and
-// as many answers wait as may.
-func (f *forgeries) refuses(client netip.Prefix, now time.Time) bool {
+// isFlood reports whether the next token of a client is likely forged, because the client has presented many forged ones,
+// and as many answers wait as may.
+func (f *forgeries) isFlood(client netip.Prefix, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.delayed >= mostDelayed && !f.isFreeLocked(client, now)
@@ -111,6 +111,21 @@ func (g *Gate) refuseToken(refusal *Refusal, client netip.Prefix) *Refusal {
 		refusal.Close = !ok
 	}
 	return g.count(refusal)
+}
+
+// mayVerify waits for a turn to verify a token, and returns a refusal if there is none. During a flood of forgeries, a
+// token that no document has accepted gets a turn only if one is free: it must not wait before the tokens of others.
+func (g *Gate) mayVerify(now *policy, shown digest, client netip.Prefix) *Refusal {
+	if at := time.Now(); g.forgeries.isFlood(client, at) && !now.verdicts.wasGood(shown, at) {
+		if !g.tryEnter() {
+			return tooManyForgeries()
+		}
+		return nil
+	}
+	if !g.enter() {
+		return &Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: "the adapter verifies as many tokens as it can", RetryAfter: 1, Reason: "busy"}
+	}
+	return nil
 }
 
 // tooManyForgeries answers a request whose token the adapter does not look at.

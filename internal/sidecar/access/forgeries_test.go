@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/token"
 	"github.com/slipway-mcp/slipway/test/authserver"
@@ -38,6 +39,18 @@ func (f *forgery) fill(t *testing.T, client string) {
 		}
 		if got := f.present(client); got.Status != 401 || got.Delay != want || got.Close {
 			t.Fatalf("forgery %d: %+v, want it to wait for %s", n+1, got, want)
+		}
+	}
+}
+
+// occupy has the gate verify as many tokens as it can. The function ends that.
+func (f *forgery) occupy() (leave func()) {
+	for range cap(f.gate.verifying) {
+		f.gate.verifying <- struct{}{}
+	}
+	return func() {
+		for range cap(f.gate.verifying) {
+			f.gate.leave()
 		}
 	}
 }
@@ -98,6 +111,7 @@ func TestFloodOfForgeries(t *testing.T) {
 		f.fill(t, elsewhere)
 		began := time.Now()
 		wantGrant(t, f.gate, corp.Mint(claimsOf("alice")), "corp:alice")
+		leave := f.occupy()
 		for range 2 { // also from another address of the same network
 			if diff := cmp.Diff(tooMany, f.present("2001:db8::2")); diff != "" {
 				t.Errorf("refusal (-want +got):\n%s", diff)
@@ -111,7 +125,14 @@ func TestFloodOfForgeries(t *testing.T) {
 		}
 		fresh := Head{Authorization: []string{"Bearer " + corp.Mint(claimsOf("bob"))}, Host: host, Client: elsewhere}
 		if _, refusal := f.gate.Admit(fresh); refusal == nil || refusal.Reason != "forgeries" {
-			t.Errorf("the adapter has verified a token past the bound: %+v", refusal)
+			t.Errorf("a token of the flood has waited for its turn: %+v", refusal)
+		}
+		leave()
+		if _, refusal := f.gate.Admit(fresh); refusal != nil {
+			t.Errorf("a good token while no other is verified: %+v", refusal)
+		}
+		if got := f.present(elsewhere); got.Status != 401 || got.Delay != 0 || !got.Close {
+			t.Errorf("a forgery without a place to wait: %+v", got)
 		}
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("callers waited for %s", waited)
@@ -120,8 +141,34 @@ func TestFloodOfForgeries(t *testing.T) {
 		if got := f.present(elsewhere); got.Delay != forgeryDelay { // as few as this leave room
 			t.Errorf("after the flood: %+v", got)
 		}
-		if _, refusal := f.gate.Admit(fresh); refusal != nil {
-			t.Errorf("a good token beside one that waits: %+v", refusal)
+	})
+}
+
+// The adapter verifies all tokens again when a document takes effect. A flood must not keep it from those that it knew.
+func TestFloodAfterChange(t *testing.T) {
+	corp := startIssuer(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := &forgery{corp: corp, gate: newGate(t, documentOf(t, corp))}
+		alice := corp.Mint(claimsOf("alice"))
+		wantGrant(t, f.gate, alice, "corp:alice")
+		for generation := range int64(2) { // she calls nothing between them
+			take(t, f.gate, documentOf(t, corp, func(a *adapterapi.Access) { a.Generation = generation + 2 }))
+		}
+		f.fill(t, client)
+		leave := f.occupy()
+		wantRefusal(t, f.gate, corp.Mint(claimsOf("bob")), 503, "forgeries")
+		done := make(chan *Refusal, 1)
+		go func() {
+			_, refusal := admit(f.gate, alice)
+			done <- refusal
+		}()
+		synctest.Wait()
+		if f.gate.waiting.Load() != 1 {
+			t.Error("a token that the last document accepted does not wait for its turn")
+		}
+		leave()
+		if refusal := <-done; refusal != nil {
+			t.Errorf("a token that the last document accepted: %+v", refusal)
 		}
 	})
 }

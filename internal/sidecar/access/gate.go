@@ -101,6 +101,9 @@ func (g *Gate) take(text []byte, how string) error {
 	case g.options.Ring != nil && next.access.Generation < now.access.Generation:
 		return fmt.Errorf("take access document: %w: generation %d after %d", document.ErrOlder, next.access.Generation, now.access.Generation)
 	}
+	if now != nil {
+		next.verdicts.earlier = now.verdicts.accepted(time.Now())
+	}
 	g.current.Store(next)
 	if now == nil {
 		close(g.arrived)

@@ -168,11 +168,8 @@ func (g *Gate) admitUnknown(now *policy, head *Head) (*Grant, *Refusal) {
 	if reason := now.verdicts.reasonAgainst(digest, time.Now()); reason != "" {
 		return nil, g.refuseToken(challenge.invalid(now.access.Scopes, string(reason)), client)
 	}
-	if g.forgeries.refuses(client, time.Now()) {
-		return nil, g.count(tooManyForgeries())
-	}
-	if !g.enter() {
-		return nil, g.count(&Refusal{Status: http.StatusServiceUnavailable, Code: rpc.CodeInternal, Text: "the adapter verifies as many tokens as it can", RetryAfter: 1, Reason: "busy"})
+	if refusal := g.mayVerify(now, digest, client); refusal != nil {
+		return nil, g.count(refusal)
 	}
 	who, err := now.tokens.Verify(shown, time.Now())
 	g.leave()
@@ -194,10 +191,8 @@ const mostWaiting = 64
 
 // enter waits for a turn to verify a token. It returns false if too many wait.
 func (g *Gate) enter() bool {
-	select {
-	case g.verifying <- struct{}{}:
+	if g.tryEnter() {
 		return true
-	default:
 	}
 	if g.waiting.Add(1) > mostWaiting {
 		g.waiting.Add(-1)
@@ -206,6 +201,16 @@ func (g *Gate) enter() bool {
 	g.verifying <- struct{}{}
 	g.waiting.Add(-1)
 	return true
+}
+
+// tryEnter returns false if a token would have to wait for its turn.
+func (g *Gate) tryEnter() bool {
+	select {
+	case g.verifying <- struct{}{}:
+		return true
+	default:
+		return false
+	}
 }
 
 func (g *Gate) leave() { <-g.verifying }

@@ -35,6 +35,7 @@ type verdicts struct {
 	unknown  map[digest]time.Time // since when the key of the token is not known
 	issuers  map[string]time.Time // when a token of the issuer last had an unknown key
 	expiries time.Time            // when expired grants were last dropped
+	earlier  map[digest]time.Time // tokens that earlier documents have accepted, and when they expire
 }
 
 // refused is a token that the adapter refuses again without looking at it.
@@ -61,6 +62,32 @@ func (v *verdicts) grant(shown digest, grant *Grant) {
 	}
 	v.grants[shown] = grant
 	delete(v.unknown, shown)
+}
+
+// accepted returns the tokens that this document and earlier ones have accepted, and when they expire. It is what the
+// next document may know: it has to verify them again.
+func (v *verdicts) accepted(now time.Time) map[digest]time.Time {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	accepted := make(map[digest]time.Time, len(v.grants))
+	for shown, grant := range v.grants {
+		if now.Before(grant.Identity.Expires) {
+			accepted[shown] = grant.Identity.Expires
+		}
+	}
+	for shown, expires := range v.earlier {
+		if now.Before(expires) && len(accepted) < mostGrants {
+			accepted[shown] = expires
+		}
+	}
+	return accepted
+}
+
+// wasGood reports whether an earlier document has accepted a token, and this one has not refused it.
+func (v *verdicts) wasGood(shown digest, now time.Time) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return now.Before(v.earlier[shown])
 }
 
 // makeRoomLocked drops grants of expired tokens, at most once a second, or else any one.
@@ -106,6 +133,7 @@ func (v *verdicts) refuse(shown digest, reason token.Reason, now time.Time) {
 	}
 	dropOne(v.refused, mostRefusals)
 	v.refused[shown] = refused{now.Add(refusedFor), reason}
+	delete(v.earlier, shown)
 }
 
 // mayBecomeKnown remembers a token whose key the adapter does not have. It returns false once the manager

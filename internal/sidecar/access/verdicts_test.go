@@ -258,3 +258,31 @@ func TestClockIsTold(t *testing.T) {
 		})
 	}
 }
+
+func TestAcceptedTokens(t *testing.T) {
+	now := time.Now()
+	good := func(lasts time.Duration) *Grant {
+		return &Grant{Identity: &identity.Identity{Expires: now.Add(lasts)}}
+	}
+	before := verdicts{
+		grants:  map[digest]*Grant{{1}: good(time.Hour), {2}: good(-time.Second)},
+		earlier: map[digest]time.Time{{3}: now.Add(time.Minute), {4}: now},
+	}
+	after := verdicts{earlier: before.accepted(now)}
+	want := map[digest]time.Time{{1}: now.Add(time.Hour), {3}: now.Add(time.Minute)}
+	if diff := cmp.Diff(want, after.earlier); diff != "" {
+		t.Errorf("accepted tokens (-want +got):\n%s", diff)
+	}
+	if !after.wasGood(digest{3}, now) || after.wasGood(digest{3}, now.Add(time.Minute)) {
+		t.Error("a token was good as long as it lasts")
+	}
+	if after.refuse(digest{1}, token.Signature, now); after.wasGood(digest{1}, now) {
+		t.Error("a token that this document refuses is still good")
+	}
+	for n := range 2 * mostGrants {
+		before.earlier[digest{5, byte(n >> 8), byte(n)}] = now.Add(time.Hour)
+	}
+	if got := len(before.accepted(now)); got != mostGrants {
+		t.Errorf("%d tokens are remembered, want %d", got, mostGrants)
+	}
+}
