@@ -93,15 +93,15 @@ var workloads = []workload{
 	}, oneCore(workload{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12,
-		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
 	}), oneCore(workload{
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
 		run:      calls(8), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
 	}), oneCore(workload{
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 12,
-		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
 	}), {
 		Workload: report.Workload{Name: "calls-256", Title: "Small calls, 256 sessions", Metrics: small},
 		run:      calls(256), rounds: 3,
