@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 )
 
 var _ = Describe("kubectl mcp logs -f", Label("sessions"), func() {
@@ -31,9 +30,7 @@ var _ = Describe("kubectl mcp logs -f", Label("sessions"), func() {
 
 		pod := onlyPod(ctx, server)
 		Expect(cluster.Delete(ctx, pod)).To(Succeed())
-		Eventually(func() []corev1.Pod { return pods(ctx, server) }).WithContext(ctx).WithTimeout(takesToEnd).
-			Should(And(HaveLen(1), HaveEach(HaveField("Name", Not(Equal(pod.Name))))))
-		awaitReady(ctx, server)
+		awaitReplacement(ctx, server, pod)
 		say("a line of the second pod")
 		second := onlyPod(ctx, server)
 		Eventually(stdout.String).WithContext(ctx).WithTimeout(patience).

@@ -15,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -127,9 +126,7 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 
 		pod := onlyPod(ctx, server)
 		Expect(cluster.Delete(ctx, pod)).To(Succeed())
-		Eventually(func() []corev1.Pod { return pods(ctx, server) }).WithContext(ctx).WithTimeout(takesToEnd).
-			Should(And(HaveLen(1), HaveEach(HaveField("Name", Not(Equal(pod.Name))))))
-		awaitReady(ctx, server)
+		awaitReplacement(ctx, server, pod)
 		Expect(echo(byProcess)).To(Equal("hello"), "a client that cannot open another session does not notice")
 		Expect(echo(open())).To(Equal("hello"), "the URL stays")
 	})

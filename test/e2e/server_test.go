@@ -95,6 +95,18 @@ func allPods(ctx context.Context, server *mcpv1alpha1.MCPServer) []corev1.Pod {
 	return list.Items
 }
 
+// awaitReplacement waits until another pod has taken the place of one that was deleted. The status of the server may
+// still be that of before, so it is the pod that has to be ready.
+func awaitReplacement(ctx context.Context, server *mcpv1alpha1.MCPServer, deleted *corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func() []corev1.Pod { return pods(ctx, server) }).WithContext(ctx).WithTimeout(takesToEnd + patience).
+		Should(And(HaveLen(1), HaveEach(And(
+			HaveField("Name", Not(Equal(deleted.Name))),
+			HaveField("Status.Conditions", ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue)))),
+		))))
+	awaitReady(ctx, server)
+}
+
 // onlyPod is the pod of a server that has one.
 func onlyPod(ctx context.Context, server *mcpv1alpha1.MCPServer) *corev1.Pod {
 	GinkgoHelper()
