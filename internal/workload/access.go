@@ -14,8 +14,8 @@ import (
 
 // How long tokens may be valid when the spec does not say, as its comments promise.
 const (
-	defaultClusterLifetime = time.Hour
-	defaultIssuerLifetime  = 24 * time.Hour
+	DefaultClusterLifetime = time.Hour
+	DefaultIssuerLifetime  = 24 * time.Hour
 )
 
 // IssuerKeys is what the manager knows of an issuer.
@@ -103,7 +103,7 @@ func authorize(access *adapterapi.Access, server *mcpv1alpha1.MCPServer, auth *m
 			// Adapters take no issuer without a name. Until the cluster's is known, there are no keys for any.
 			Issuer:             cmp.Or(known.Issuer, "https://kubernetes.default.svc."+cmp.Or(clusterDomain, defaultClusterDomain)),
 			Audiences:          audiences(auth.Kubernetes.Audiences, access.Resources),
-			MaxLifetimeSeconds: seconds(auth.Kubernetes.MaxLifetime, defaultClusterLifetime),
+			MaxLifetimeSeconds: seconds(auth.Kubernetes.MaxLifetime, DefaultClusterLifetime),
 			Claims:             adapterapi.AccessClaims{User: "sub"},
 			Keys:               known.Keys,
 		})
@@ -113,7 +113,7 @@ func authorize(access *adapterapi.Access, server *mcpv1alpha1.MCPServer, auth *m
 		access.Issuers = append(access.Issuers, adapterapi.AccessIssuer{
 			Name: issuer.Name, Issuer: issuer.URL,
 			Audiences:          audiences(issuer.Audiences, access.Resources),
-			MaxLifetimeSeconds: seconds(issuer.MaxLifetime, defaultIssuerLifetime),
+			MaxLifetimeSeconds: seconds(issuer.MaxLifetime, DefaultIssuerLifetime),
 			Claims: adapterapi.AccessClaims{
 				User: cmp.Or(string(issuer.Claims.User), "sub"), Groups: cmp.Or(string(issuer.Claims.Groups), "groups"), Client: string(issuer.Claims.Client),
 			},

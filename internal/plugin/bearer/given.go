@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 // Given is a token that the user has given by the environment.
@@ -52,6 +56,7 @@ type claims struct {
 	Subject  string          `json:"sub"`
 	Audience json.RawMessage `json:"aud"` // a string, or several
 	Expires  float64         `json:"exp"`
+	Issued   float64         `json:"iat"`
 }
 
 func (c *claims) audiences() []string {
@@ -93,14 +98,43 @@ func (g *Given) Problem(server *mcpv1alpha1.MCPServer, now time.Time) string {
 		return "" // only the server knows
 	}
 	wanted := Audiences(server)
+	var longest lifetime
 	if i := slices.IndexFunc(auth.Issuers, func(issuer mcpv1alpha1.Issuer) bool { return issuer.URL == claims.Issuer }); i >= 0 {
+		longest = lifetimeOf(auth.Issuers[i].MaxLifetime, workload.DefaultIssuerLifetime, "spec.auth.issuers")
 		if wanted = words(auth.Issuers[i].Audiences); len(wanted) == 0 {
 			wanted = Resources(server)
 		}
 	} else if auth.Kubernetes == nil { // else it may be that of the cluster, which the spec does not name
 		return fmt.Sprintf("Its issuer is %q, which spec.auth.issuers does not have.", claims.Issuer)
+	} else {
+		longest = lifetimeOf(auth.Kubernetes.MaxLifetime, workload.DefaultClusterLifetime, "spec.auth.kubernetes")
 	}
-	has := claims.audiences()
+	return cmp.Or(claims.audienceProblem(wanted), claims.lifetimeProblem(longest))
+}
+
+// lifetime is how long tokens may be valid, and where a user sets it.
+type lifetime struct {
+	most time.Duration
+	of   string
+}
+
+func lifetimeOf(set *metav1.Duration, otherwise time.Duration, of string) lifetime {
+	if set != nil {
+		return lifetime{set.Duration, of}
+	}
+	return lifetime{otherwise, of}
+}
+
+func (c *claims) lifetimeProblem(longest lifetime) string {
+	valid := time.Duration(c.Expires-c.Issued) * time.Second
+	if c.Issued == 0 || valid <= longest.most {
+		return ""
+	}
+	return fmt.Sprintf("It is valid for %s, and the server accepts tokens of at most %s (maxLifetime of %s).", valid, longest.most, longest.of)
+}
+
+func (c *claims) audienceProblem(wanted []string) string {
+	has := c.audiences()
 	isWanted := func(audience string) bool {
 		return slices.ContainsFunc(wanted, func(w string) bool { return strings.TrimSuffix(w, "/") == strings.TrimSuffix(audience, "/") })
 	}

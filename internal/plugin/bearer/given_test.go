@@ -74,6 +74,9 @@ func TestProblem(t *testing.T) {
 		"of the cluster, for it":   {jwt(`{"iss":"https://kubernetes","aud":"https://kubernetes",` + later + `}`), both, `Its audience is ["https://kubernetes"], and the server wants one of ["` + address + `"].`},
 		"for nobody":               {jwt(`{` + corp + `,` + later + `}`), both, `Its audience is [], and the server wants one of ["` + address + `"].`},
 		"for the server":           {jwt(`{` + corp + `,"aud":"mcp-tickets",` + later + `}`), issuers, ""},
+		"for too long":             {jwt(`{"iss":"https://kubernetes","aud":["` + address + `"],"iat":2000000000,"exp":2000007200}`), kubernetes, "It is valid for 2h0m0s, and the server accepts tokens of at most 1h0m0s (maxLifetime of spec.auth.kubernetes)."},
+		"for long enough":          {jwt(`{` + corp + `,"aud":"mcp-tickets","iat":2000000000,"exp":2000007200}`), issuers, ""},
+		"too long for an issuer":   {jwt(`{` + corp + `,"aud":"mcp-tickets","iat":1999900000,"exp":2000007200}`), issuers, "It is valid for 29h46m40s, and the server accepts tokens of at most 24h0m0s (maxLifetime of spec.auth.issuers)."},
 		"with a slash at its end":  {jwt(`{"iss":"https://kubernetes","aud":["` + address + `/"],` + later + `}`), kubernetes, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
