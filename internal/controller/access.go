@@ -127,8 +127,8 @@ func strictness(access *adapterapi.Access) int {
 
 // recallAccess reads the last document from the ConfigMap, once after the manager has started: the next
 // generation is greater, a document that has not changed is not written again, and the keys of an issuer
-// stay until it has been asked again. A document without the right signature is nobody's. One that is not
-// the last that the status names may be an older one that somebody has put back, with withdrawn keys and
+// stay until it has been asked again. The manager ignores a document without the right signature. One that is not
+// the last that the status names may be an older one that a user has put back, with withdrawn keys and
 // with rules that the user has since removed: only its generation counts.
 //
 // The cache has the metadata of ConfigMaps only. A server whose ConfigMap the cache does not have costs no

@@ -33,7 +33,7 @@ func (r *Reconciler) applyCatalog(ctx context.Context, s *state) error {
 }
 
 // storedCatalog is the digest of what the ConfigMap holds: nothing to rely on, if
-// somebody has changed it since it was applied.
+// a user has changed it since it was applied.
 func storedCatalog(s *state) string {
 	live := s.live[workload.ObjectCatalog]
 	if live == nil || !ownedBy(live, s.server) || s.memory.isEdited(workload.ObjectCatalog, live) {
