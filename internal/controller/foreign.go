@@ -49,11 +49,11 @@ func (s *state) in(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.name.Namespace, Name: name}
 }
 
-// foreignRecheck is how soon a name is looked at again that somebody else has: of
-// objects without our label no event tells.
+// foreignRecheck is how soon the manager looks again at a name that an object of another owner has. The manager
+// gets no events of objects without its label.
 const foreignRecheck = 30 * time.Second
 
-// leftoverRecheck is how soon it is looked whether an earlier server's object is gone.
+// leftoverRecheck is how soon the manager looks again whether an object of an earlier server is gone.
 const leftoverRecheck = time.Second
 
 func (s *state) refuseForeign(kind string, object metav1.Object) {

@@ -25,8 +25,8 @@ func eventID(t *testing.T, response *http.Response) string {
 	return id
 }
 
-// A server may find an event in the streams of all sessions, or have no sessions at all. Nobody resumes the
-// stream of another caller there.
+// A server may find an event in the streams of all sessions, or have no sessions at all. No caller
+// resumes the stream of another one there.
 func TestEventsOfHTTPServersBelongToTheirUser(t *testing.T) {
 	t.Parallel()
 	server := &scripted{sessionsOnly: true, odd: map[string]func(http.ResponseWriter, *http.Request, string){

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/authserver"
 )
 
-// forgery makes tokens that nobody has seen before.
+// forgery makes tokens that the adapter has not seen before.
 type forgery struct {
 	corp *authserver.Server
 	gate *Gate
