@@ -65,14 +65,6 @@ func (i *issuer) mint(subject string) (string, error) {
 	return token, nil
 }
 
-// token is what clients send; nothing if nobody asks for tokens.
-func (i *issuer) token() string {
-	if i == nil {
-		return ""
-	}
-	return i.shared
-}
-
 // document allows the tools that the workloads call, by name, so that rules are looked up.
 func (i *issuer) document() ([]byte, error) {
 	text, err := json.Marshal(adapterapi.Access{
@@ -109,7 +101,7 @@ func sidecarWithAuth(ctx context.Context, t *tools) (*running, error) {
 	}
 	r, err := sidecar("--access-file", file)(ctx, t)
 	if err == nil {
-		r.issuer = i
+		r.issuer, r.header = i, load.Bearer(i.shared)
 	}
 	return r, err
 }
@@ -132,7 +124,7 @@ func (c *cell) besideForgers(ctx context.Context, forgers int) (values, error) {
 	for _, with := range []bool{false, true, true, false} {
 		flood := new(flood)
 		if with {
-			if err := flood.begin(c.address, c.issuer.token(), forgers); err != nil {
+			if err := flood.begin(c.address, c.issuer.shared, forgers); err != nil {
 				return nil, err
 			}
 		}

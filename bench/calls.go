@@ -19,6 +19,7 @@ type values map[string]float64
 // cell is one system, started afresh, and what it has to do.
 type cell struct {
 	*running
+	tools *tools
 	node  bool
 	quick bool
 	note  string

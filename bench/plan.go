@@ -136,6 +136,7 @@ func (s step) place(ctx context.Context, t *tools, c *cell) (found values, err e
 
 // measure starts the system, has it do its work and ends it.
 func (s step) measure(ctx context.Context, t *tools, c *cell) (found values, err error) {
+	c.tools = t
 	if c.running, err = s.system.start(ctx, t); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,9 @@ func TestPlan(t *testing.T) {
 	// Ratios need L3 in each round of everything but what it cannot do; and what is
 	// derived from it needs it before.
 	base := map[string]bool{"slow-same": true, "bad-tokens": true, "bad-tokens-many": true}
+	for _, w := range []workload{tokens(1), tokens(8), tokens(64)} {
+		base[w.Name], base[oneCore(w).Name] = true, true // they compare adapters with each other
+	}
 	for _, s := range full {
 		place := s.workload.Name + strconv.Itoa(s.round)
 		if s.system.Name == naive {

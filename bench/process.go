@@ -30,6 +30,7 @@ type running struct {
 	helper  *process // the launcher, if there is one
 	address string
 	issuer  *issuer // of the tokens that it asks for; nil if it asks for none
+	header  string  // one more line of every request's header; may be empty
 	command string  // the server's, for the pipe
 	first   *load.Remote
 }
@@ -152,7 +153,7 @@ func freePort(ctx context.Context) (int, error) {
 // would leave under way is not to be measured with something else.
 func (r *running) settle() (err error) {
 	if r.bridge != nil {
-		r.first, err = load.OpenAs(r.address, r.issuer.token())
+		r.first, err = load.OpenWith(r.address, r.header)
 	}
 	return err
 }
@@ -162,7 +163,7 @@ func (r *running) open(ctx context.Context) (load.Session, error) {
 	if r.bridge == nil {
 		return load.Start(ctx, r.command)
 	}
-	return load.OpenAs(r.address, r.issuer.token())
+	return load.OpenWith(r.address, r.header)
 }
 
 // stopPatience is for an orderly end.

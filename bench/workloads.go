@@ -64,6 +64,8 @@ var (
 		report.Metric{Key: "commonRate", Title: "common rate"}, report.Metric{Key: "commonP50", Title: "p50 µs", Ratio: true},
 		report.Metric{Key: "commonP99", Title: "p99", Ratio: true}, report.Metric{Key: "commonP999", Title: "p99.9"},
 		report.Metric{Key: "commonLate", Title: "generator late, p99"})
+	tokenMetrics = metrics(report.Metric{Key: "change", Title: "calls/s with ÷ without", More: true}, report.Metric{Key: "own", Title: "with ÷ same bytes", More: true},
+		report.Metric{Key: "bytes", Title: "same bytes ÷ without", More: true}, again, report.Metric{Key: "rate", Title: "calls/s with", More: true})
 	forgedMetrics = metrics(report.Metric{Key: "change", Title: "p99 with, less 1 ms, ÷ without"}, again, report.Metric{Key: "before", Title: "p99 without, µs"},
 		report.Metric{Key: "p99", Title: "p99 with, µs"}, report.Metric{Key: "refused", Title: "forged tokens/s"})
 	idleMetrics = metrics(
@@ -81,27 +83,27 @@ var workloads = []workload{
 	{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, noise, also(2, adapterAuth), also(4, pipe, netHTTP, sdkBridge)},
+		participants: []participants{goalSystems, noise, also(4, pipe, netHTTP, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
 		run:      calls(8), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher, adapterAuth), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
+		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(5, pipe, netHTTP, adapterShared, adapterNoReplay, sdkBridge)},
 	}, {
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, noise, also(2, adapterAuth), also(4, netHTTP, adapterShared, sdkBridge)},
+		participants: []participants{goalSystems, noise, also(4, netHTTP, adapterShared, sdkBridge)},
 	}, oneCore(workload{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12,
-		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
 	}), oneCore(workload{
 		Workload: report.Workload{Name: "calls-8", Title: "Small calls, 8 sessions", Metrics: small},
 		run:      calls(8), rounds: 12, quick: 1,
-		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
 	}), oneCore(workload{
 		Workload: report.Workload{Name: "calls-64", Title: "Small calls, 64 sessions", Metrics: small},
 		run:      calls(64), rounds: 12,
-		participants: []participants{goalSystems, also(1, adapterAuth), also(2, naiveAgain), also(4, netHTTP)},
+		participants: []participants{goalSystems, also(2, naiveAgain), also(4, netHTTP)},
 	}), {
 		Workload: report.Workload{Name: "calls-256", Title: "Small calls, 256 sessions", Metrics: small},
 		run:      calls(256), rounds: 3,
@@ -172,7 +174,7 @@ var workloads = []workload{
 		Workload: report.Workload{Name: "slow-same", Title: "A client that does not read one of its calls, and makes others in the same session", Metrics: slowMetrics},
 		run:      slowReaderSame, rounds: 5, quick: 1,
 		participants: []participants{also(1, adapter), also(5, sdkBridge, supergateway)},
-	}, {
+	}, tokens(1), tokens(8), tokens(64), oneCore(tokens(1)), oneCore(tokens(8)), oneCore(tokens(64)), {
 		Workload: report.Workload{Name: "bad-tokens", Title: strconv.Itoa(fewForgers) + " clients with forged tokens, beside 8 with good ones", Metrics: forgedMetrics},
 		run:      badTokens(fewForgers), rounds: 6, quick: 1,
 		participants: []participants{also(1, adapterAuth)},

@@ -19,7 +19,7 @@ import (
 // cores.
 type conn struct {
 	net.Conn
-	token  string // of the client; may be empty
+	header string // one more line of every request's header; may be empty
 	reader *bufio.Reader
 	head   []byte // of the last request, kept for its space
 	body   []byte // of the last answer, likewise
@@ -28,7 +28,7 @@ type conn struct {
 // patience is for one whole cell: a bridge that hangs must not hang the run.
 const patience = 2 * time.Minute
 
-func dial(address, token string) (*conn, error) {
+func dial(address, header string) (*conn, error) {
 	c, err := net.DialTimeout("tcp", address, patience) //nolint:noctx // It is this machine: it takes no time.
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
@@ -36,7 +36,7 @@ func dial(address, token string) (*conn, error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, fmt.Errorf("limit connection: %w", err)
 	}
-	return &conn{Conn: c, token: token, reader: bufio.NewReaderSize(c, 16<<10)}, nil
+	return &conn{Conn: c, header: header, reader: bufio.NewReaderSize(c, 16<<10)}, nil
 }
 
 // head is what matters of an answer's header.
@@ -62,9 +62,9 @@ func (c *conn) send(method, address, session string, body []byte) error {
 		h = append(h, "\r\nContent-Length: "...)
 		h = strconv.AppendInt(h, int64(len(body)), 10)
 	}
-	if c.token != "" {
-		h = append(h, "\r\nAuthorization: Bearer "...)
-		h = append(h, c.token...)
+	if c.header != "" {
+		h = append(h, "\r\n"...)
+		h = append(h, c.header...)
 	}
 	if session != "" {
 		h = append(h, "\r\nMcp-Session-Id: "...)

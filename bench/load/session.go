@@ -21,7 +21,7 @@ type Session interface {
 // Remote is a session over HTTP, on one connection.
 type Remote struct {
 	address, id string
-	token       string // may be empty
+	header      string // one more line of every request's header; may be empty
 	conn        *conn
 	used        time.Time // when the connection was, last
 	deadline    time.Time // of Limit
@@ -37,7 +37,7 @@ const staleAfter = time.Second
 func (r *Remote) refresh() error {
 	now := time.Now()
 	if now.Sub(r.used) > staleAfter && !r.used.IsZero() {
-		fresh, err := dial(r.address, r.token)
+		fresh, err := dial(r.address, r.header)
 		if err != nil {
 			return err
 		}
@@ -54,13 +54,13 @@ func (r *Remote) refresh() error {
 }
 
 // Open opens a session at an address: initialize, and the notification after it.
-func Open(address string) (*Remote, error) { return OpenAs(address, "") }
+func Open(address string) (*Remote, error) { return OpenWith(address, "") }
 
-// OpenAs opens a session whose requests all have a token, if it is not empty.
-func OpenAs(address, token string) (*Remote, error) {
-	r := &Remote{address: address, token: token}
+// OpenWith opens a session whose requests all have one more line in their header, unless it is empty.
+func OpenWith(address, header string) (*Remote, error) {
+	r := &Remote{address: address, header: header}
 	var err error
-	if r.conn, err = dial(address, token); err != nil {
+	if r.conn, err = dial(address, header); err != nil {
 		return nil, err
 	}
 	if err := r.Initialize(); err != nil {
@@ -177,7 +177,7 @@ func (e *StatusError) Error() string {
 // Listen opens a GET stream, on a connection of its own, and returns when the bridge has
 // begun to answer. What comes is handed over until the stream is closed.
 func (r *Remote) Listen(each func(message []byte)) (io.Closer, error) {
-	c, err := dial(r.address, r.token)
+	c, err := dial(r.address, r.header)
 	if err != nil {
 		return nil, err
 	}
@@ -233,11 +233,11 @@ func (r *Remote) Limit(d time.Duration) error {
 
 // Another is the same session on another connection.
 func (r *Remote) Another() (*Remote, error) {
-	c, err := dial(r.address, r.token)
+	c, err := dial(r.address, r.header)
 	if err != nil {
 		return nil, err
 	}
-	return &Remote{address: r.address, id: r.id, token: r.token, conn: c}, nil
+	return &Remote{address: r.address, id: r.id, header: r.header, conn: c}, nil
 }
 
 // Begin sends a call and does not read its answer.
@@ -245,10 +245,18 @@ func (r *Remote) Begin(call *Call) error {
 	return r.conn.send("POST", r.address, r.id, call.append(nil))
 }
 
+// Bearer returns the line of a header that carries a token; nothing for no token.
+func Bearer(token string) string {
+	if token == "" {
+		return ""
+	}
+	return "Authorization: Bearer " + token
+}
+
 // Present sends a call outside of any session with another token, and returns the status of the answer. It connects
 // again if the server closes the connection.
 func (r *Remote) Present(token string, call *Call) (status int, err error) {
-	r.conn.token = token
+	r.conn.header = Bearer(token)
 	h, _, err := r.post(call.append(r.request[:0]))
 	if err != nil || !h.closes {
 		return h.status, err

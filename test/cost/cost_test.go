@@ -49,7 +49,7 @@ func open(t *testing.T, s *subject) *load.Remote {
 
 func openAs(t *testing.T, s *subject, token string) *load.Remote {
 	t.Helper()
-	session, err := load.OpenAs(s.address, token)
+	session, err := load.OpenWith(s.address, load.Bearer(token))
 	if err != nil {
 		t.Fatal(err)
 	}
