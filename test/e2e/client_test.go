@@ -31,19 +31,19 @@ func open(ctx context.Context, server *mcpv1alpha1.MCPServer) *caller {
 // tryOpen is open for those who expect that it may fail. The client can do everything
 // that a server may ask for.
 func tryOpen(ctx context.Context, server *mcpv1alpha1.MCPServer) (*caller, error) {
-	return tryOpenAs(ctx, server, "2025-11-25") // the next one has no sessions
+	return gate.tryOpenAs(ctx, server, "2025-11-25") // the next one has no sessions
 }
 
 // openStateless is a client of the revision without sessions, through the Service.
 func openStateless(ctx context.Context, server *mcpv1alpha1.MCPServer) *caller {
 	GinkgoHelper()
-	c, err := tryOpenAs(ctx, server, "2026-07-28")
+	c, err := gate.tryOpenAs(ctx, server, "2026-07-28")
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
 
-// tryOpenAs is tryOpen for a client of one revision.
-func tryOpenAs(ctx context.Context, server *mcpv1alpha1.MCPServer, revision string) (*caller, error) {
+// tryOpenAs is tryOpen for a client of one revision that comes this way.
+func (g *wayIn) tryOpenAs(ctx context.Context, server *mcpv1alpha1.MCPServer, revision string) (*caller, error) {
 	c := &caller{progress: make(chan float64, 1000)}
 	sdk := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
 		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
@@ -54,7 +54,7 @@ func tryOpenAs(ctx context.Context, server *mcpv1alpha1.MCPServer, revision stri
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { c.progress <- r.Params.Progress },
 	})
-	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: gate.httpClient()},
+	session, err := sdk.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.Status.Address.URL, HTTPClient: g.httpClient()},
 		&mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		return nil, err

@@ -150,6 +150,27 @@ func (c *connection) withoutAPIServer(ctx context.Context, do func()) {
 	do()
 }
 
+// schedulableNodes are those that take any pod, the control plane first.
+func schedulableNodes(ctx context.Context) []corev1.Node {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(cluster.List(ctx, &nodes)).To(Succeed())
+	list := slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {
+		return node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule
+		})
+	})
+	Expect(list).NotTo(BeEmpty(), "no node takes pods")
+	other := func(node corev1.Node) int {
+		if _, controls := node.Labels["node-role.kubernetes.io/control-plane"]; controls {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b corev1.Node) int { return other(a) - other(b) })
+	return list
+}
+
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 }

@@ -32,6 +32,9 @@ import (
 type wayIn struct {
 	proxy    string // host:port
 	registry string // host:port, the same for tests, nodes and pods
+	image    string
+	node     string // where it runs
+	through  *wayIn // the way to a proxy that only pods reach
 }
 
 const (
@@ -47,6 +50,7 @@ const (
 func openGate(ctx context.Context) *wayIn {
 	GinkgoHelper()
 	image := loadGate(ctx)
+	home := schedulableNodes(ctx)[0]
 	labels := map[string]string{"app": gateName}
 	meta := metav1.ObjectMeta{Name: gateName, Namespace: gateNamespace}
 	for _, object := range []client.Object{
@@ -58,10 +62,8 @@ func openGate(ctx context.Context) *wayIn {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: restricted(corev1.PodSpec{Containers: []corev1.Container{{
-					Name: gateName, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-					ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}},
-				}}}),
+				// The registry keeps images in memory, so the pod stays where specs take no node away.
+				Spec: gatePod(image, home.Name),
 			},
 		}},
 		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
@@ -75,8 +77,10 @@ func openGate(ctx context.Context) *wayIn {
 		Expect(cluster.Create(ctx, object)).To(Succeed())
 	}
 	kubectl(ctx, gateNamespace, "rollout", "status", "deployment/"+gateName, "--timeout=60s")
-	address := nodeAddress(ctx)
+	address := internalAddress(&home)
 	g := &wayIn{
+		image:    image,
+		node:     home.Name,
 		proxy:    net.JoinHostPort(address, strconv.Itoa(proxyPort)),
 		registry: net.JoinHostPort(address, strconv.Itoa(registryPort)),
 	}
@@ -93,6 +97,17 @@ func openGate(ctx context.Context) *wayIn {
 	}).WithContext(ctx).Should(Succeed())
 	run(ctx, cluster.tool, "trust", g.registry)
 	return g
+}
+
+// gatePod runs the gate on a node, also on one that is cordoned.
+func gatePod(image, node string) corev1.PodSpec {
+	return restricted(corev1.PodSpec{
+		NodeName: node,
+		Containers: []corev1.Container{{
+			Name: gateName, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}},
+		}},
+	})
 }
 
 // loadGate builds the gate's image, and loads it because there is no registry yet.
@@ -114,18 +129,14 @@ func loadGate(ctx context.Context) string {
 	return name
 }
 
-func nodeAddress(ctx context.Context) string {
+func internalAddress(node *corev1.Node) string {
 	GinkgoHelper()
-	var nodes corev1.NodeList
-	Expect(cluster.List(ctx, &nodes)).To(Succeed())
-	for _, node := range nodes.Items {
-		for _, address := range node.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				return address.Address
-			}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
 		}
 	}
-	Fail("no node has an internal address")
+	Fail("node " + node.Name + " has no internal address")
 	return ""
 }
 
@@ -137,12 +148,25 @@ var errNoGate = errors.New("dial gate")
 // says nothing about the servers behind the gate.
 const gatePatience = 5 * time.Second
 
+// stream is a connection of which one direction can end before the other.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // dialGate connects to the gate itself.
-func (g *wayIn) dialGate(ctx context.Context) (net.Conn, error) {
+func (g *wayIn) dialGate(ctx context.Context) (stream, error) {
+	if g.through != nil {
+		outer, err := g.through.dial(ctx, "tcp", g.proxy)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNoGate, err)
+		}
+		return outer.(stream), nil
+	}
 	for begin := time.Now(); ; {
 		outer, err := new(net.Dialer).DialContext(ctx, "tcp", g.proxy)
 		if err == nil {
-			return outer, nil
+			return outer.(stream), nil
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(begin) > gatePatience {
 			return nil, fmt.Errorf("%w: %w", errNoGate, err)
@@ -175,12 +199,12 @@ func (g *wayIn) dial(ctx context.Context, _, target string) (net.Conn, error) {
 		words, _ := io.ReadAll(response.Body) // the status says enough
 		return nil, errors.Join(fmt.Errorf("gate cannot connect to %s: %s", target, words), outer.Close())
 	}
-	return &gated{TCPConn: outer.(*net.TCPConn), reader: reader}, nil
+	return &gated{stream: outer, reader: reader}, nil
 }
 
 // gated is a connection of which the reader may already hold some bytes.
 type gated struct {
-	*net.TCPConn
+	stream
 	reader *bufio.Reader
 }
 

@@ -38,7 +38,7 @@ var _ = Describe("A server whose pods are replaced", Label("disruptive"), func()
 		server.Spec.Replicas = new(int32(replicas))
 		start(ctx, server)
 		awaitReplicas(ctx, server, replicas)
-		clients := askAllTheTime(ctx, server)
+		clients := gate.askAllTheTime(ctx, server)
 		for round := range replacements() {
 			change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {
 				spec.Env = []corev1.EnvVar{{Name: "ROUND", Value: strconv.Itoa(round + 1)}}
@@ -87,6 +87,7 @@ func podNames(pods []corev1.Pod) (names []string) {
 // asking is a client without sessions that opens a connection for each request, and one that
 // keeps its session and its connection as long as it can.
 type asking struct {
+	way  *wayIn
 	url  string
 	end  context.CancelFunc
 	done sync.WaitGroup
@@ -100,12 +101,12 @@ type asking struct {
 // askInterval is the time between two requests of a client.
 const askInterval = 50 * time.Millisecond
 
-func askAllTheTime(ctx context.Context, server *mcpv1alpha1.MCPServer) *asking {
+func (g *wayIn) askAllTheTime(ctx context.Context, server *mcpv1alpha1.MCPServer) *asking {
 	ctx, end := context.WithCancel(ctx)
-	a := &asking{url: server.Status.Address.URL, end: end}
+	a := &asking{way: g, url: server.Status.Address.URL, end: end}
 	DeferCleanup(a.stop)
 	a.done.Go(func() { a.repeat(ctx, func() error { return a.askOnce(ctx) }, &a.single) })
-	session := &keptSession{asking: a, client: &http.Client{Transport: &http.Transport{DialContext: gate.dial, MaxConnsPerHost: 1}}}
+	session := &keptSession{asking: a, client: &http.Client{Transport: &http.Transport{DialContext: g.dial, MaxConnsPerHost: 1}}}
 	a.done.Go(func() { a.repeat(ctx, func() error { return session.ask(ctx) }, &a.kept) })
 	return a
 }
@@ -145,7 +146,7 @@ func (a *asking) repeat(ctx context.Context, ask func() error, count *int) {
 
 // askOnce asks without a session, over a connection of its own.
 func (a *asking) askOnce(ctx context.Context) error {
-	transport := &http.Transport{DialContext: gate.dial, DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: a.way.dial, DisableKeepAlives: true}
 	status, _, body, err := post(ctx, &http.Client{Transport: transport}, a.url, statelessList, map[string]string{
 		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list",
 	})

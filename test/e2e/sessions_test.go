@@ -200,15 +200,21 @@ func expectTold(ctx context.Context, ended <-chan outcome, died time.Time, words
 // know that they have to begin another one.
 func expectUnknown(ctx context.Context, server *mcpv1alpha1.MCPServer, session *caller) {
 	GinkgoHelper()
+	body, status, err := get(pingIn(ctx, server, session))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(status).To(Equal(http.StatusNotFound), body)
+}
+
+// pingIn is a ping in a session, through the Service.
+func pingIn(ctx context.Context, server *mcpv1alpha1.MCPServer, session *caller) *http.Request {
+	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.Status.Address.URL,
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set("Mcp-Session-Id", session.ID())
-	body, status, err := get(request)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(status).To(Equal(http.StatusNotFound), body)
+	return request
 }
 
 // tryOnce opens a session, uses it and closes it, or gives up soon.
