@@ -115,7 +115,7 @@ bench-cluster: images build-installer cluster-up cluster-load ## Measure from cr
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
-# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse; several are joined by commas.
+# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes; several are joined by commas.
 LABEL ?=
 
 .PHONY: test-e2e

@@ -44,6 +44,7 @@ const dumpedKinds = "mcpservers,deployments,replicasets,pods,services,endpointsl
 
 // dump writes what is known of namespaces. It fails nothing: something has failed already.
 func dump(namespaces ...string) {
+	show("default", "get", "nodes", "-o", "wide")
 	for _, namespace := range namespaces {
 		GinkgoWriter.Printf("\n===== namespace %s\n", namespace)
 		show(namespace, "get", dumpedKinds, "-o", "wide")

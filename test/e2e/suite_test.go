@@ -7,7 +7,8 @@
 // Labels say what a spec is about and what it costs: smoke (a server works), sessions
 // (who shares what, and what happens when something dies), disruptive (rollouts,
 // broken servers, and changes of the operator itself), slow (minutes), firstuse (servers
-// from npm that people run first, slow starts and failing processes).
+// from npm that people run first, slow starts and failing processes), nodes (what needs two
+// nodes: they are drained and lost).
 package e2e
 
 import (
