@@ -24,8 +24,13 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		first.Name = "first"
 		start(ctx, first)
 
-		plain := copyOf(onlyPod(ctx, first))
+		warm := onlyPod(ctx, first)
+		plain := copyOf(warm)
+		plain.Spec.NodeSelector = map[string]string{corev1.LabelHostname: warm.Spec.NodeName}
 		server := stdioServer(ctx, namespace)
+		server.Spec.PodTemplate = &mcpv1alpha1.PodTemplate{NodeSelector: map[string]mcpv1alpha1.LabelValue{
+			corev1.LabelHostname: mcpv1alpha1.LabelValue(warm.Spec.NodeName),
+		}}
 		begin := time.Now()
 		Expect(cluster.Create(ctx, server)).To(Succeed())
 		Expect(cluster.Create(ctx, plain)).To(Succeed())
