@@ -10,23 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 prefix=$1
 version=$2
 namespace=slipway-demo
-log=$(mktemp)
 started=$SECONDS
-
-# step runs a command quietly and says how long it took; if it fails it shows why.
-step() {
-  local title=$1 start=$SECONDS
-  shift
-  printf '  %-58s' "$title"
-  if "$@" >"$log" 2>&1; then
-    printf '%4d s\n' $((SECONDS - start))
-  else
-    printf 'FAILED\n\n%s\n' "demo: \"$title\" failed. Its output:" >&2
-    tail -n 50 "$log" >&2
-    explain >&2 || true
-    exit 1
-  fi
-}
+. hack/step.sh
+trap end_steps EXIT
 
 # explain shows what the cluster knows of a failure.
 explain() {
@@ -42,11 +28,8 @@ explain() {
   kubectl -n "$namespace" logs --selector=mcp.slipway.dev/server=greeter --all-containers --prefix --tail=15
 }
 
-cleanup() { rm -f "$log"; }
-trap cleanup EXIT
-
 echo "Slipway demo: an MCP server on a Kubernetes cluster of its own."
-[[ -n $(hack/kube/build.sh --cached 2>/dev/null) ]] || echo "  The first run builds Kubernetes from source: about 8 minutes on 2 cores."
+echo "  The first run takes about 14 minutes on 2 cores: it builds Kubernetes from source. Later runs take less than a minute."
 step "build etcd and Kubernetes (once)" hack/kube/build.sh
 binaries=$(hack/kube/build.sh)
 find_kubectl='' # a line for those who have none

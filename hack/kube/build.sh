@@ -2,7 +2,7 @@
 # Builds etcd, Kubernetes, kubectl and CoreDNS from the Go module proxy and prints
 # the directory that holds them. The result is kept outside the checkout under a
 # key of its sources, so the same sources are never compiled twice; a line every
-# ten seconds shows that the first time (about 8 minutes on 2 cores) is not a hang.
+# ten seconds says how far the first time (about 8 minutes on 2 cores) is.
 #
 #   build.sh            build if needed, print the directory
 #   build.sh --cached   print the directory if it is built already, else fail
@@ -58,17 +58,48 @@ work=$(mktemp -d "$cache/kube/build.XXXXXX")
 mkdir "$work/bin"
 
 echo "hack/kube: building Kubernetes $version, etcd and CoreDNS (once; about 8 minutes on 2 cores)" >&2
+# Finding what the Go build cache lacks takes seconds, and downloads the modules. The programs
+# themselves are in no cache of Go.
+build_all() {
+  trap 'exit 143' TERM # not before go has ended
+  GOTMPDIR=$work "${compile[@]/#build/list}" -deps -f '{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}' . ./coredns >"$work/list" &&
+    mv "$work/list" "$work/missing" &&
+    GOTMPDIR=$work exec "${compile[@]}" -o "$work/bin/" . ./coredns
+}
 set -m
-GOTMPDIR=$work "${compile[@]}" -o "$work/bin/" . ./coredns </dev/null >"$work/log" 2>&1 &
+build_all </dev/null >"$work/log" 2>&1 &
 set +m
 build=$!
 start=$SECONDS
+
+# progress prints how far the build is, in the form that hack/demo.sh shows. It takes the time
+# per package from those compiled so far. Linking takes as long as 100 packages; it comes last.
+progress() {
+  local elapsed=$((SECONDS - start)) all compiled began last left text
+  if [[ ! -e $work/missing ]]; then
+    echo "progress: $elapsed s, $(grep -c '^go: downloading ' "$work/log" || true) modules downloaded"
+    return
+  fi
+  all=$(grep -c . "$work/missing" || true)
+  compiled=$(grep -vc '^go: ' "$work/log" || true)
+  text="$compiled of $all packages compiled"
+  ((compiled < all)) || text='linking the programs'
+  began=$(date -r "$work/missing" +%s)
+  last=$(date -r "$work/log" +%s) # the compiler began with a package, or with the last one
+  left=$((compiled < 50 ? 0 : (last - began) * (all + 100 - compiled) / compiled - EPOCHSECONDS + last))
+  if ((left >= 60)); then
+    text+=", about $(((left + 30) / 60)) min left"
+  elif ((left > 0)); then
+    text+=', less than a minute left'
+  fi
+  echo "progress: $elapsed s, $text"
+}
 while kill -0 "$build" 2>/dev/null; do
   for _ in {1..20}; do
     kill -0 "$build" 2>/dev/null || break
     sleep 0.5
   done
-  echo "hack/kube: $((SECONDS - start)) s, $(grep -vc '^go: ' "$work/log" || true) packages compiled" >&2
+  progress >&2
 done
 if ! wait "$build"; then
   echo "hack/kube: the build failed; its last lines:" >&2

@@ -21,9 +21,19 @@ import (
 const fakeGo = `#!/bin/bash
 case $1 in
 env) echo fake ;;
+list)
+  [[ -n ${FAKE_MISSING:-} ]] || exit 0
+  echo 'go: downloading example.com/a v1.0.0' >&2
+  seq "$FAKE_MISSING"
+  ;;
 build)
   while [[ $1 != -o ]]; do shift; done
   [[ -d $GOTMPDIR ]] || exit 1
+  if [[ -n ${FAKE_COMPILED:-} ]]; then
+    seq "$FAKE_COMPILED"
+    touch -d '100 seconds ago' "$GOTMPDIR/missing"
+    touch -d "${FAKE_LINKS:-0} seconds ago" "$GOTMPDIR/log"
+  fi
   if [[ -n ${FAKE_HANG:-} ]]; then
     sleep 300 &
     echo $! >"$FAKE_HANG.new" && mv "$FAKE_HANG.new" "$FAKE_HANG"
@@ -222,6 +232,39 @@ func TestKilledKubeBuildIsLockedWhileItCompiles(t *testing.T) {
 	b.run()
 	if left := b.unfinished(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The fake go has compiled for 100 seconds, less those in which it links.
+func TestKubeBuildSaysHowFarItIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		missing, compiled, links int
+		want                     string
+	}{
+		"half of it":           {missing: 600, compiled: 300, want: "300 of 600 packages compiled, about 2 min left"},
+		"most of it":           {missing: 600, compiled: 550, want: "550 of 600 packages compiled, less than a minute left"},
+		"too early to say":     {missing: 600, compiled: 40, want: "40 of 600 packages compiled"},
+		"links":                {missing: 300, compiled: 302, links: 1, want: "linking the programs, less than a minute left"},
+		"links for too long":   {missing: 300, compiled: 302, links: 90, want: "linking the programs"},
+		"links, and that only": {want: "linking the programs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newKubeBuild(t)
+			command := b.command("FAKE_MISSING=" + strconv.Itoa(test.missing))
+			if test.compiled > 0 {
+				command.Env = append(command.Env, "FAKE_COMPILED="+strconv.Itoa(test.compiled), "FAKE_LINKS="+strconv.Itoa(test.links))
+			}
+			output, err := command.CombinedOutput()
+			if err != nil {
+				t.Fatalf("build.sh: %v\n%s", err, output)
+			}
+			_, got, _ := strings.Cut(string(output), "\nprogress: ")
+			_, got, _ = strings.Cut(got, " s, ")
+			got, _, _ = strings.Cut(got, "\n")
+			if got != test.want {
+				t.Errorf("got %q, want %q in\n%s", got, test.want, output)
+			}
+		})
 	}
 }
 
