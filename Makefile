@@ -113,7 +113,7 @@ bench-cluster: images build-installer cluster-up cluster-load ## Measure from cr
 
 .PHONY: test-cluster
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
-	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 15m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
+	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 40m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
 # Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes; several are joined by commas.
 LABEL ?=
@@ -167,7 +167,7 @@ lint: ## Look for mistakes in the Go code.
 tidy: ## Bring every go.mod in line with the imports.
 	go mod tidy
 	cd hack/tools && go mod tidy
-	cd hack/kube && go mod tidy
+	cd hack/kube && go mod tidy && for modules in v*.mod; do go mod tidy -modfile="$$modules"; done
 	cd internal/rpc/testdata/segmentio && go mod tidy
 	cd test/idp && go mod tidy
 

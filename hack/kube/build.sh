@@ -6,22 +6,48 @@
 #
 #   build.sh            build if needed, print the directory
 #   build.sh --cached   print the directory if it is built already, else fail
+#   build.sh --version  print the version of Kubernetes
+#   build.sh --key      print the key of the sources
+#
+# KUBE_VERSION=v1.36 takes the modules of v1.36.mod instead of those of go.mod.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-version=$(sed -n 's|^\tk8s.io/kubernetes \(v[0-9.]*\)$|\1|p' go.mod)
-programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
-compile=(env CGO_ENABLED=0 go build -v -trimpath -buildvcs=false
-  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$version")
+version_in() { sed -n 's|^\tk8s.io/kubernetes \(v[0-9.]*\)$|\1|p' "$1"; }
+modules=go.mod
+version=$(version_in $modules)
+if [[ -n ${KUBE_VERSION:-} && $version != "$KUBE_VERSION" && $version != "$KUBE_VERSION".* ]]; then
+  modules=$KUBE_VERSION.mod
+  if [[ ! -f $modules ]]; then
+    echo "hack/kube: KUBE_VERSION=$KUBE_VERSION: there are ${version%.*} and $(echo v*.mod | sed 's/\.mod//g')" >&2
+    exit 2
+  fi
+  version=$(version_in "$modules")
+fi
+if [[ ${1:-} == --version ]]; then
+  echo "$version"
+  exit 0
+fi
+
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl kubeadm)
+IFS=. read -r major minor _ <<<"${version#v}"
+base=k8s.io/component-base/version
+# kubeadm compares the minor version with that of the cluster it makes.
+compile=(env CGO_ENABLED=0 go build -v -trimpath -buildvcs=false -modfile="$modules"
+  -ldflags "-s -w -X $base.gitVersion=$version -X $base.gitMajor=$major -X $base.gitMinor=$minor")
 
 # Of this script only what changes the result: a comment must not cost 8 minutes.
 key=$({
   go env GOVERSION GOOS GOARCH
-  cat go.mod go.sum ./*.go coredns/*.go
+  cat "$modules" "${modules%.mod}.sum" ./*.go coredns/*.go
   echo "${compile[@]}" "${programs[@]}"
 } | sha256sum | cut -c1-16)
 bin=$cache/kube/$version-$key
+if [[ ${1:-} == --key ]]; then
+  echo "$key"
+  exit 0
+fi
 
 if [[ -x $bin/kube ]]; then
   echo "$bin"

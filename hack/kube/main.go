@@ -28,6 +28,8 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
+	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
@@ -39,6 +41,7 @@ var programs = map[string]func(){
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
 	"kubectl":                 kubectl,
+	"kubeadm":                 func() { kubeadmerrors.HandleError(kubeadm.Run()) },
 	// The kubelet installs the signal handler itself, and panics if the
 	// context it is given already carries one.
 	"kubelet": component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
