@@ -29,7 +29,8 @@ type File struct {
 	// Content is the file's content; empty but not nil makes an empty file.
 	Content []byte
 	// Mode is the permission bits, 0644 when zero. With fs.ModeDir the entry is
-	// a directory; setuid, setgid and sticky are kept; other types are refused.
+	// a directory, with fs.ModeSymlink a link to what Content names; setuid,
+	// setgid and sticky are kept; other types are refused.
 	Mode fs.FileMode
 }
 

@@ -32,6 +32,7 @@ func testSpec(t *testing.T) imagebuild.Spec {
 			{Path: "/etc/empty", Content: []byte{}},
 			{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 			{Path: "/bin/su", Content: []byte("x"), Mode: fs.ModeSetuid | 0o755},
+			{Path: "/usr/bin/other", Content: []byte("program"), Mode: fs.ModeSymlink | 0o777},
 		},
 		Entrypoint: []string{"/usr/bin/program"},
 		Cmd:        []string{"serve"},
@@ -92,6 +93,7 @@ func TestImageLayer(t *testing.T) {
 		{"tmp/", 0o1777, ""},
 		{"usr/", 0o755, ""},
 		{"usr/bin/", 0o755, ""},
+		{"usr/bin/other", 0o777, "-> program"},
 		{"usr/bin/program", 0o755, "program"},
 	}
 	if diff := cmp.Diff(want, readLayer(t, layers[0])); diff != "" {
@@ -125,6 +127,9 @@ func readLayer(t *testing.T, layer v1.Layer) []entry {
 		content, err := io.ReadAll(archive)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeSymlink {
+			content = []byte("-> " + header.Linkname)
 		}
 		got = append(got, entry{header.Name, header.Mode, string(content)})
 		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.Gname != "" {
@@ -180,7 +185,8 @@ func TestImageRefusesBadInput(t *testing.T) {
 		"both":             {[]imagebuild.File{{Path: "/a", Content: content, Source: dir}}, "both"},
 		"neither":          {[]imagebuild.File{{Path: "/a"}}, "neither"},
 		"directory filled": {[]imagebuild.File{{Path: "/a", Mode: fs.ModeDir, Content: content}}, "directory has"},
-		"symbolic link":    {[]imagebuild.File{{Path: "/a", Mode: fs.ModeSymlink, Content: content}}, "only regular files"},
+		"link to nothing":  {[]imagebuild.File{{Path: "/a", Mode: fs.ModeSymlink}}, "target as content"},
+		"device":           {[]imagebuild.File{{Path: "/a", Mode: fs.ModeDevice, Content: content}}, "only regular files"},
 		"missing source":   {[]imagebuild.File{{Path: "/a", Source: filepath.Join(dir, "none")}}, "no such file"},
 		"directory source": {[]imagebuild.File{{Path: "/a", Source: dir}}, "not a regular file"},
 	}

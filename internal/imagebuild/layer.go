@@ -65,8 +65,11 @@ func validate(file File) error {
 	if err := validatePath(file.Path); err != nil {
 		return err
 	}
-	if file.Mode&^(modeBits|fs.ModeDir) != 0 {
-		return fmt.Errorf("mode %v: only regular files and directories are supported", file.Mode)
+	if file.Mode&^(modeBits|fs.ModeDir|fs.ModeSymlink) != 0 {
+		return fmt.Errorf("mode %v: only regular files, directories and symbolic links are supported", file.Mode)
+	}
+	if file.Mode&fs.ModeSymlink != 0 && (file.Source != "" || len(file.Content) == 0) {
+		return errors.New("a symbolic link has its target as content")
 	}
 	return validateContent(file)
 }
@@ -140,6 +143,10 @@ func writeEntry(tw *tar.Writer, entry File, created time.Time) error {
 	if entry.Mode.IsDir() {
 		header.Typeflag = tar.TypeDir
 		header.Name += "/"
+		return tw.WriteHeader(header)
+	}
+	if entry.Mode&fs.ModeSymlink != 0 {
+		header.Typeflag, header.Linkname = tar.TypeSymlink, string(entry.Content)
 		return tw.WriteHeader(header)
 	}
 	var content io.Reader = bytes.NewReader(entry.Content)
