@@ -4,6 +4,8 @@
 #
 #   progress: 120 s, 812 of 1940 packages compiled, about 3 min left
 #
+# and tells the user something that stays by printing lines that begin with "note: ".
+#
 # A step that fails shows the command's output, runs explain if the script has such a
 # function, and ends the script. The script's EXIT trap calls end_steps.
 steps=$(mktemp -d)
@@ -21,6 +23,7 @@ step() {
   if "$@" >"$steps/log" 2>&1; then
     end_progress "$title"
     printf '%4d s\n' $((SECONDS - start))
+    sed -n 's/^note: /    /p' "$steps/log"
   else
     end_progress "$title"
     printf 'FAILED\n\n%s\n' "demo: \"$title\" failed. Its output:" >&2

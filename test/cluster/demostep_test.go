@@ -67,6 +67,10 @@ func TestDemoStepShowsProgress(t *testing.T) {
 			terminal: true, steps: "step build true; step next true",
 			has: title, hasNot: "\x1b", ends: "N s\n",
 		},
+		"a note stays": {
+			steps: "notes() { echo noise; echo 'note: something is different'; }\nstep build notes",
+			has:   title, hasNot: "noise", ends: "N s\n    something is different\n",
+		},
 		"a step that fails": {
 			steps: "fails() { echo noise; echo progress: 1 of 2; return 3; }\nstep build fails\nstep next true", fails: true,
 			has: title + "FAILED\n\ndemo: \"build\" failed. Its output:\nnoise\n", hasNot: "1 of 2", ends: "explained\n",

@@ -57,4 +57,8 @@ func (e *existing) Freeze(context.Context, bool) error {
 	return errors.New("freeze the API server: that of an existing cluster is not ours: whoever runs it has to stop it")
 }
 
+func (e *existing) SetNode(_ context.Context, node string, _ bool) error {
+	return fmt.Errorf("node %s: the nodes of an existing cluster are not ours: its operators have to stop and start them", node)
+}
+
 func (e *existing) Kubeconfig() string { return e.kubeconfig }

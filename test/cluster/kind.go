@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/engine"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
@@ -18,17 +22,67 @@ import (
 const (
 	// kindName is the name of the cluster, as in kind.yaml.
 	kindName = "slipway"
-	// kindNode is the name of the container that is its only node.
-	kindNode = kindName + "-control-plane"
+	// kindControlPlane is the name of the container that is its first node.
+	kindControlPlane = kindName + "-control-plane"
 	// kindCerts has a directory for each registry, as in kind.yaml.
 	kindCerts = "/etc/containerd/certs.d"
 )
 
-// kind is a cluster whose node is a container of a Docker engine.
+// kind is a cluster whose nodes are containers of a Docker engine.
 type kind struct {
 	repository string
 	dir        string
+	options    kindOptions
 	run        func(ctx context.Context, dir string, output io.Writer, name string, args ...string) error
+	// engine is for machines without a Docker engine.
+	engine *engine.Engine
+}
+
+// needEngine has all commands talk to our own engine, if the cluster has one.
+func (k *kind) needEngine() error {
+	if k.engine == nil || !k.engine.Exists() {
+		return nil
+	}
+	return k.engine.Environment()
+}
+
+// startEngine starts an engine of our own, unless the user has one.
+func (k *kind) startEngine(ctx context.Context) error {
+	switch {
+	case k.engine == nil:
+		return nil
+	case k.engine.Exists():
+	case dockerAnswers(ctx):
+		return nil
+	case k.isOnUsersEngine() || os.Getenv("DOCKER_HOST") != "":
+		return errors.New("the Docker engine does not answer: start it")
+	}
+	if err := statedir.Claim(k.dir, providerKind); err != nil {
+		return err
+	}
+	return k.engine.Up(ctx)
+}
+
+// usersEngine is the name of a file that says that the user's Docker engine has the cluster.
+const usersEngine = "users-engine"
+
+func (k *kind) isOnUsersEngine() bool {
+	_, err := os.Stat(filepath.Join(k.dir, usersEngine))
+	return err == nil
+}
+
+// claim marks the directory as that of a kind cluster, and says which engine has it.
+func (k *kind) claim() error {
+	if err := statedir.Claim(k.dir, providerKind); err != nil {
+		return err
+	}
+	if k.engine != nil && k.engine.Exists() {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(k.dir, usersEngine), nil, 0o600); err != nil {
+		return fmt.Errorf("claim state directory: %w", err)
+	}
+	return nil
 }
 
 // kind runs the version of the tool that the repository pins.
@@ -48,8 +102,26 @@ func (k *kind) exists(ctx context.Context) (bool, error) {
 	return slices.Contains(strings.Fields(clusters.String()), kindName), nil
 }
 
+// nodes are the containers that are the nodes of the cluster.
+func (k *kind) nodes(ctx context.Context) ([]string, error) {
+	var names bytes.Buffer
+	if err := k.kind(ctx, &names, "get", "nodes", "--name", kindName); err != nil {
+		return nil, err
+	}
+	return strings.Fields(names.String()), nil
+}
+
 func (k *kind) Up(ctx context.Context) error {
-	if err := statedir.Claim(k.dir, providerKind); err != nil {
+	// Before as much as a lock is put into a directory that is not ours.
+	if foreign, err := statedir.Foreign(k.dir); err != nil || foreign {
+		return errors.Join(err, fmt.Errorf("%s holds files that are not a cluster's: it stays as it is", k.dir))
+	}
+	release, err := statedir.Acquire(ctx, k.dir, os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := k.startEngine(ctx); err != nil {
 		return err
 	}
 	exists, err := k.exists(ctx)
@@ -57,18 +129,131 @@ func (k *kind) Up(ctx context.Context) error {
 		return err
 	}
 	if exists {
-		if err := k.kind(ctx, os.Stdout, "export", "kubeconfig", "--name", kindName, "--kubeconfig", k.Kubeconfig()); err != nil {
+		return k.resume(ctx)
+	}
+	// Before the directory is claimed: if there is no image, another provider may have it.
+	image, err := k.image(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.claim(); err != nil {
+		return err
+	}
+	return k.create(ctx, image)
+}
+
+func (k *kind) create(ctx context.Context, image string) error {
+	config, err := k.writeConfig()
+	if err != nil {
+		return err
+	}
+	err = k.kind(ctx, os.Stdout, "create", "cluster", "--name", kindName, "--image", image,
+		"--config", config, "--kubeconfig", k.Kubeconfig(), "--wait", "3m")
+	if err != nil {
+		// What is left of it would look like a cluster to the next command.
+		return errors.Join(err, k.delete(context.WithoutCancel(ctx)))
+	}
+	return k.awaitReady(ctx)
+}
+
+func (k *kind) delete(ctx context.Context) error {
+	return k.kind(ctx, os.Stdout, "delete", "cluster", "--name", kindName, "--kubeconfig", k.Kubeconfig())
+}
+
+// resume starts nodes that do not run, and waits until all are ready.
+func (k *kind) resume(ctx context.Context) error {
+	if err := k.claim(); err != nil {
+		return err
+	}
+	nodes, err := k.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if k.options.nodes > 0 && k.options.nodes != len(nodes) {
+		return fmt.Errorf("NODES=%d: a cluster with %d is up: take it down first", k.options.nodes, len(nodes))
+	}
+	if err := k.docker(ctx, io.Discard, append([]string{"start"}, nodes...)...); err != nil {
+		return err
+	}
+	if err := k.kind(ctx, os.Stdout, "export", "kubeconfig", "--name", kindName, "--kubeconfig", k.Kubeconfig()); err != nil {
+		return err
+	}
+	if err := k.awaitReady(ctx); err != nil {
+		return err
+	}
+	return k.hasVersion(ctx)
+}
+
+// hasVersion returns an error if the user asks for another version of Kubernetes than that of the cluster.
+func (k *kind) hasVersion(ctx context.Context) error {
+	api, err := kubeapi.Connect(k.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	has, err := api.Version(ctx)
+	if err != nil {
+		return err
+	}
+	if asked := k.options.version; asked != "" && has != asked && !strings.HasPrefix(has, asked+".") {
+		return fmt.Errorf("KUBE_VERSION=%s: a cluster with %s is up: take it down first", asked, has)
+	}
+	return nil
+}
+
+// readyPatience is for nodes to become ready: those that kind does not wait for, or all of them after the machine or a
+// node was restarted.
+const readyPatience = 2 * time.Minute
+
+// awaitReady waits until all nodes are ready and names can be resolved.
+func (k *kind) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	for {
+		var status bytes.Buffer
+		err := k.isReady(ctx, &status)
+		if err == nil {
+			_, err = os.Stdout.Write(status.Bytes())
 			return err
 		}
-		return k.Status(ctx)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the nodes of the kind cluster: %w", err)
+		case <-time.After(500 * time.Millisecond):
+		}
 	}
-	return k.kind(ctx, os.Stdout, "create", "cluster", "--name", kindName,
-		"--config", filepath.Join("test", "cluster", "kind.yaml"), "--kubeconfig", k.Kubeconfig(), "--wait", "3m")
+}
+
+func (k *kind) isReady(ctx context.Context, status io.Writer) error {
+	if err := printStatus(ctx, status, k.Kubeconfig()); err != nil {
+		return err
+	}
+	api, err := kubeapi.Connect(k.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	return api.DeploymentAvailable(ctx, "kube-system", "coredns")
 }
 
 func (k *kind) Down(ctx context.Context) error {
-	if err := k.kind(ctx, os.Stdout, "delete", "cluster", "--name", kindName, "--kubeconfig", k.Kubeconfig()); err != nil {
+	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
+		fmt.Printf("cluster: there is none in %s\n", k.dir)
+		return nil
+	}
+	release, err := statedir.Acquire(ctx, k.dir, os.Stdout)
+	if err != nil {
 		return err
+	}
+	defer release()
+	switch {
+	case k.engine != nil && k.engine.Exists():
+		// The engine ends with all that it has.
+		if err := k.engine.Down(ctx); err != nil {
+			return err
+		}
+	case k.isOnUsersEngine():
+		if err := k.delete(ctx); err != nil {
+			return err
+		}
 	}
 	return statedir.Remove(k.dir)
 }
@@ -78,6 +263,9 @@ func (k *kind) Status(ctx context.Context) error {
 }
 
 func (k *kind) Load(ctx context.Context, archives ...string) error {
+	if err := k.needEngine(); err != nil {
+		return err
+	}
 	for _, archive := range archives {
 		// kind runs in the repository's root, which need not be where we are.
 		path, err := filepath.Abs(archive)
@@ -98,10 +286,12 @@ func (k *kind) Trust(ctx context.Context, registry string) error {
 		return err
 	}
 	const write = `mkdir -p "$1" && printf %s "$2" >"$1/` + containerd.HostsFile + `"`
-	if err := k.node(ctx, "sh", "-c", write, "trust", kindCerts+"/"+registry, hosts); err != nil {
-		return fmt.Errorf("trust %s: %w", registry, err)
-	}
-	return nil
+	return k.onEveryNode(ctx, func(node string) error {
+		if err := k.node(ctx, node, "sh", "-c", write, "trust", kindCerts+"/"+registry, hosts); err != nil {
+			return fmt.Errorf("trust %s: %w", registry, err)
+		}
+		return nil
+	})
 }
 
 // Kill ends the first process of a container as a crash would.
@@ -110,26 +300,76 @@ func (k *kind) Kill(ctx context.Context, container string) error {
 	if err != nil {
 		return err
 	}
-	if err := k.node(ctx, append([]string{"ctr", "--namespace", containerd.Namespace}, args...)...); err != nil {
-		return fmt.Errorf("kill container %s: %w", container, err)
+	var failures []error
+	err = k.onEveryNode(ctx, func(node string) error {
+		failures = append(failures, k.node(ctx, node, append([]string{"ctr", "--namespace", containerd.Namespace}, args...)...))
+		return nil
+	})
+	if err != nil || slices.Contains(failures, nil) { // one node has the container
+		return err
 	}
-	return nil
+	return fmt.Errorf("kill container %s: %w", container, errors.Join(failures...))
 }
 
 // Freeze stops the process of the API server where it is, or lets it go on. The kubelet restarts it when it
 // has not answered for more than a minute.
 func (k *kind) Freeze(ctx context.Context, frozen bool) error {
+	if err := k.needEngine(); err != nil {
+		return err
+	}
 	signal := "CONT"
 	if frozen {
 		signal = "STOP"
 	}
-	return k.node(ctx, "pkill", "--exact", "--signal", signal, "kube-apiserver")
+	return k.node(ctx, kindControlPlane, "pkill", "--exact", "--signal", signal, "kube-apiserver")
 }
 
-// node runs a program on the node.
-func (k *kind) node(ctx context.Context, command ...string) error {
-	if err := k.run(ctx, k.repository, os.Stdout, "docker", append([]string{"exec", kindNode}, command...)...); err != nil {
-		return fmt.Errorf("run %s on node %s: %w", command[0], kindNode, err)
+// SetNode kills the container of a node, as a loss of power would, or starts it again.
+func (k *kind) SetNode(ctx context.Context, node string, running bool) error {
+	if err := k.needEngine(); err != nil {
+		return err
+	}
+	nodes, err := k.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(nodes, node) {
+		return fmt.Errorf("node %q: the cluster has %s", node, strings.Join(nodes, ", "))
+	}
+	command := "kill"
+	if running {
+		command = "start"
+	}
+	return k.docker(ctx, io.Discard, command, node)
+}
+
+func (k *kind) onEveryNode(ctx context.Context, do func(node string) error) error {
+	if err := k.needEngine(); err != nil {
+		return err
+	}
+	nodes, err := k.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := do(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// node runs a program on a node.
+func (k *kind) node(ctx context.Context, node string, command ...string) error {
+	if err := k.docker(ctx, os.Stdout, append([]string{"exec", node}, command...)...); err != nil {
+		return fmt.Errorf("run %s on node %s: %w", command[0], node, err)
+	}
+	return nil
+}
+
+func (k *kind) docker(ctx context.Context, output io.Writer, args ...string) error {
+	if err := k.run(ctx, k.repository, output, "docker", args...); err != nil {
+		return fmt.Errorf("docker %s: %w", args[0], err)
 	}
 	return nil
 }

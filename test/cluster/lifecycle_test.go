@@ -7,14 +7,11 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,8 +21,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
-	"github.com/slipway-mcp/slipway/test/cluster/internal/local"
-	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/proc"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
@@ -37,7 +32,7 @@ func TestLifecycle(t *testing.T) {
 	if os.Getenv("SLIPWAY_TEST_CLUSTER") == "" {
 		t.Skip("set SLIPWAY_TEST_CLUSTER=1 to take a real cluster up and down on this machine")
 	}
-	h := newHarness(t)
+	h := newHarness(t, providerLocal)
 	before := observe(t, h.dir)
 	if len(before.leftovers()) > 0 {
 		t.Fatalf("the machine is not clean: %v; take the cluster down first", before.leftovers())
@@ -130,9 +125,9 @@ type harness struct {
 	repository string
 }
 
-func newHarness(t *testing.T) *harness {
+func newHarness(t *testing.T, provider string) *harness {
 	t.Helper()
-	t.Setenv("CLUSTER", "local")
+	t.Setenv("CLUSTER", provider)
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	dir, err := stateDir(os.Getenv, os.Geteuid())
 	if err != nil {
@@ -357,94 +352,4 @@ func (h *harness) statusFails() {
 	if dead := strings.Count(string(output), " dead "); dead != 7 {
 		h.Errorf("status calls %d components dead, want 7:\n%s", dead, output)
 	}
-}
-
-// observation is what a cluster could leave on the machine.
-type observation struct {
-	Processes, Mounts, Cgroups, PassedOn, Chains, Interfaces, Paths []string
-	Filter                                                          string
-	Sysctls                                                         map[string]string
-}
-
-func (o observation) leftovers() []string {
-	var left []string
-	left = append(left, o.Processes...)
-	left = append(left, o.Mounts...)
-	left = append(left, o.Cgroups...)
-	left = append(left, o.Chains...)
-	for _, name := range o.Interfaces {
-		if name == local.Bridge || strings.HasPrefix(name, "veth") {
-			left = append(left, name)
-		}
-	}
-	return left
-}
-
-func observe(t *testing.T, dir string) observation {
-	t.Helper()
-	var o observation
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	processes, err := proc.Find(func(argv []string) bool {
-		return strings.Contains(strings.Join(argv, " "), dir) && !strings.HasSuffix(argv[0], ".test")
-	})
-	must(err)
-	for _, process := range processes {
-		argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process.PID), "cmdline"))
-		if err == nil {
-			o.Processes = append(o.Processes, string(bytes.ReplaceAll(argv, []byte{0}, []byte(" "))))
-		}
-	}
-	o.Mounts, err = machine.MountsUnder(dir)
-	must(err)
-	o.Cgroups, err = machine.CgroupDirs(local.Cgroup)
-	must(err)
-	o.PassedOn, err = machine.PassedOn()
-	must(err)
-	o.Sysctls, err = machine.Sysctls()
-	must(err)
-	if _, err := exec.LookPath("iptables"); err == nil { // Installed by the first up.
-		chains, err := machine.ClusterChains(t.Context())
-		must(err)
-		for _, chain := range chains {
-			o.Chains = append(o.Chains, chain.String())
-		}
-		o.Filter = filterRules(t, "iptables-save") + filterRules(t, "ip6tables-save")
-	}
-	interfaces, err := net.Interfaces()
-	must(err)
-	for _, link := range interfaces {
-		o.Interfaces = append(o.Interfaces, link.Name)
-	}
-	for _, path := range []string{dir, "/run/containerd", "/run/netns", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods"} {
-		if _, err := os.Lstat(path); err == nil {
-			o.Paths = append(o.Paths, path)
-		}
-	}
-	return o
-}
-
-var (
-	counters = regexp.MustCompile(`\[\d+:\d+\]`)
-	// An empty table, which iptables cannot delete and which does nothing.
-	emptyTable = regexp.MustCompile(`\*\w+\n(:\w+ ACCEPT\n)*COMMIT\n`)
-)
-
-// filterRules is the packet filter without comments, counters and empty tables.
-func filterRules(t *testing.T, program string) string {
-	t.Helper()
-	output, err := exec.CommandContext(t.Context(), program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := slices.Collect(strings.Lines(counters.ReplaceAllString(string(output), "")))
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(line, " \n") + "\n"
-	}
-	return emptyTable.ReplaceAllString(strings.Join(lines, ""), "")
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/engine"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/local"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
@@ -33,9 +34,12 @@ const usage = `Usage: go run ./test/cluster COMMAND
   kill CONTAINER-ID  kill the first process of a container, as a crash would
   freeze             stop the API server where it is, so that it answers nobody
   thaw               let it go on
+  stop-node NODE     kill a node, as a loss of power would (kind)
+  start-node NODE    start it again
   kubeconfig         print the path of its kubeconfig
 
-Environment: CLUSTER=kind|local|existing, SLIPWAY_CLUSTER_DIR, KUBECONFIG (existing)
+Environment: CLUSTER=kind|local|existing, SLIPWAY_CLUSTER_DIR, KUBECONFIG (existing), KUBE_VERSION (such as v1.36),
+  NODES=2 (kind: a control plane and a worker), KIND_IMAGE (kind: another image for its nodes)
 `
 
 // provider is a way to have a cluster.
@@ -48,6 +52,8 @@ type provider interface {
 	Kill(ctx context.Context, container string) error
 	// Freeze stops the process of the API server where it is, or lets it go on.
 	Freeze(ctx context.Context, frozen bool) error
+	// SetNode kills a node, as a loss of power would, or starts it again.
+	SetNode(ctx context.Context, node string, running bool) error
 	Kubeconfig() string
 }
 
@@ -82,7 +88,16 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return execute(ctx, name, cluster, args)
+	err = execute(ctx, name, cluster, args)
+	if !errors.Is(err, errNoImage) || os.Getenv("CLUSTER") != "" || statedir.Provider(dir) != "" || ctx.Err() != nil {
+		return err
+	}
+	// hack/demo.sh shows notes.
+	fmt.Printf("note: a Docker engine answers, but %v, so this is a local cluster instead of kind\n", err)
+	if cluster, err = newProvider(providerLocal, dir); err != nil {
+		return err
+	}
+	return execute(ctx, providerLocal, cluster, args)
 }
 
 // checkArgs makes sure that a command has the arguments that it needs.
@@ -104,6 +119,10 @@ func checkArgs(args []string) error {
 		if given != 1 {
 			return errors.New("kill needs one container's id")
 		}
+	case "stop-node", "start-node":
+		if given != 1 {
+			return fmt.Errorf("%s needs the name of one node", args[0])
+		}
 	default:
 		if given > 0 {
 			return fmt.Errorf("%s takes no arguments", args[0])
@@ -119,7 +138,16 @@ func newProvider(name, dir string) (provider, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &kind{repository: root, dir: dir, run: runCommand}, nil
+		options, err := kindOptionsOf(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		// kind runs in the root of the repository.
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, fmt.Errorf("find state directory: %w", err)
+		}
+		own := &engine.Engine{Dir: filepath.Join(dir, "engine"), Repository: root}
+		return &kind{repository: root, dir: dir, options: options, run: runCommand, engine: own}, nil
 	case providerExisting:
 		return &existing{kubeconfig: os.Getenv("KUBECONFIG"), out: os.Stdout}, nil
 	default:
@@ -151,14 +179,24 @@ func execute(ctx context.Context, name string, cluster provider, args []string) 
 		}
 		printImages(os.Stdout, args[1:])
 		return nil
+	case "kubeconfig":
+		return printKubeconfig(name, cluster.Kubeconfig(), os.Stdout)
+	default:
+		return disturb(ctx, cluster, args)
+	}
+}
+
+// disturb runs the commands that are there for tests.
+func disturb(ctx context.Context, cluster provider, args []string) error {
+	switch args[0] {
 	case "trust":
 		return cluster.Trust(ctx, args[1])
 	case "kill":
 		return cluster.Kill(ctx, args[1])
 	case "freeze", "thaw":
 		return cluster.Freeze(ctx, args[0] == "freeze")
-	case "kubeconfig":
-		return printKubeconfig(name, cluster.Kubeconfig(), os.Stdout)
+	case "stop-node", "start-node":
+		return cluster.SetNode(ctx, args[1], args[0] == "start-node")
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("unknown command %q", args[0])
@@ -225,5 +263,8 @@ func dockerAnswers(ctx context.Context) bool {
 func runCommand(ctx context.Context, dir string, output io.Writer, name string, args ...string) error {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir, command.Stdout, command.Stderr = dir, output, os.Stderr
+	// Killed outright, a script could not clean up.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 10 * time.Second
 	return command.Run()
 }

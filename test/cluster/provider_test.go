@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,24 +79,32 @@ func TestStateDir(t *testing.T) {
 
 // recorder stands in for the programs that a provider runs.
 type recorder struct {
-	clusters string
-	lines    []string
-	fail     error
+	lines []string
+	// answers are what a program prints, by a part of its command line.
+	answers map[string]string
+	// failures are errors, likewise.
+	failures map[string]error
 }
 
 func (r *recorder) run(_ context.Context, _ string, output io.Writer, name string, args ...string) error {
-	r.lines = append(r.lines, strings.Join(append([]string{name}, args...), " "))
-	if args[len(args)-1] == "clusters" {
-		_, _ = io.WriteString(output, r.clusters)
-		return nil
+	line := strings.Join(append([]string{name}, args...), " ")
+	r.lines = append(r.lines, line)
+	for part, answer := range r.answers {
+		if strings.Contains(line, part) {
+			_, _ = io.WriteString(output, answer)
+		}
 	}
-	return r.fail
+	for part, failure := range r.failures {
+		if strings.Contains(line, part) {
+			return failure
+		}
+	}
+	return nil
 }
 
 func TestKindCommandLines(t *testing.T) {
 	const tool = "go tool -modfile=hack/tools/go.mod kind "
 	dir := filepath.Join(t.TempDir(), "state")
-	kubeconfig := filepath.Join(dir, "kubeconfig")
 	containerID := strings.Repeat("0123456789abcdef", 4)
 	hosts, err := containerd.PlainHTTP("172.18.0.1:5000")
 	if err != nil {
@@ -105,19 +114,11 @@ func TestKindCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const kill = " ctr --namespace k8s.io task kill --signal SIGKILL "
 	tests := map[string]struct {
-		clusters string
-		run      func(*kind) error
-		want     []string
+		run  func(*kind) error
+		want []string
 	}{
-		"up": {
-			clusters: "other\nslipway-2\n",
-			run:      func(k *kind) error { return k.Up(t.Context()) },
-			want: []string{
-				tool + "get clusters",
-				tool + "create cluster --name slipway --config test/cluster/kind.yaml --kubeconfig " + kubeconfig + " --wait 3m",
-			},
-		},
 		"load": {
 			run: func(k *kind) error { return k.Load(t.Context(), "a.tar", "/b.tar") },
 			want: []string{
@@ -125,16 +126,21 @@ func TestKindCommandLines(t *testing.T) {
 				tool + "load image-archive /b.tar --name slipway",
 			},
 		},
-		"trust": {
+		"trust on every node": {
 			run: func(k *kind) error { return k.Trust(t.Context(), "172.18.0.1:5000") },
 			want: []string{
-				`docker exec slipway-control-plane sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml"` +
-					" trust /etc/containerd/certs.d/172.18.0.1:5000 " + hosts,
+				tool + "get nodes --name slipway",
+				`docker exec slipway-control-plane sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml" trust /etc/containerd/certs.d/172.18.0.1:5000 ` + hosts,
+				`docker exec slipway-worker sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml" trust /etc/containerd/certs.d/172.18.0.1:5000 ` + hosts,
 			},
 		},
-		"kill": {
-			run:  func(k *kind) error { return k.Kill(t.Context(), "containerd://"+containerID) },
-			want: []string{"docker exec slipway-control-plane ctr --namespace k8s.io task kill --signal SIGKILL " + containerID},
+		"kill on the node that has it": {
+			run: func(k *kind) error { return k.Kill(t.Context(), "containerd://"+containerID) },
+			want: []string{
+				tool + "get nodes --name slipway",
+				"docker exec slipway-control-plane" + kill + containerID,
+				"docker exec slipway-worker" + kill + containerID,
+			},
 		},
 		"freeze": {
 			run:  func(k *kind) error { return k.Freeze(t.Context(), true) },
@@ -144,14 +150,24 @@ func TestKindCommandLines(t *testing.T) {
 			run:  func(k *kind) error { return k.Freeze(t.Context(), false) },
 			want: []string{"docker exec slipway-control-plane pkill --exact --signal CONT kube-apiserver"},
 		},
-		"down": {
-			run:  func(k *kind) error { return k.Down(t.Context()) },
-			want: []string{tool + "delete cluster --name slipway --kubeconfig " + kubeconfig},
+		"stop a node": {
+			run:  func(k *kind) error { return k.SetNode(t.Context(), "slipway-worker", false) },
+			want: []string{tool + "get nodes --name slipway", "docker kill slipway-worker"},
+		},
+		"start a node": {
+			run:  func(k *kind) error { return k.SetNode(t.Context(), "slipway-worker", true) },
+			want: []string{tool + "get nodes --name slipway", "docker start slipway-worker"},
+		},
+		"down without a cluster": {
+			run: func(k *kind) error { return k.Down(t.Context()) },
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			commands := &recorder{clusters: test.clusters}
+			commands := &recorder{
+				answers:  map[string]string{"get nodes": "slipway-control-plane\nslipway-worker\n"},
+				failures: map[string]error{"control-plane" + kill: errors.New("no such task")},
+			}
 			if err := test.run(&kind{repository: "/repo", dir: dir, run: commands.run}); err != nil {
 				t.Fatal(err)
 			}
@@ -162,14 +178,129 @@ func TestKindCommandLines(t *testing.T) {
 	}
 }
 
-func TestKindKeepsTheClusterThatIsUp(t *testing.T) {
-	commands := &recorder{clusters: "slipway\n", fail: errors.New("no engine here")}
-	err := (&kind{dir: t.TempDir(), run: commands.run}).Up(t.Context())
-	if !errors.Is(err, commands.fail) {
+// The published image is taken where it can be had, then our own, and then the command says that there is none.
+func TestKindImage(t *testing.T) {
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := readConfig(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := config.image()
+	refused := errors.New("no route to host")
+	const build = "kindnode/build.sh"
+	tests := map[string]struct {
+		answers  map[string]string
+		failures map[string]error
+		asked    string
+		want     string
+		wantErr  error
+	}{
+		"it is there":          {answers: map[string]string{"docker images --quiet " + published: "0123\n"}, failures: map[string]error{"docker pull": refused}, want: published},
+		"it can be pulled":     {want: published},
+		"no registry":          {answers: map[string]string{build: "/cache/v1.37.0-key/node.tar\n"}, failures: map[string]error{"docker pull": refused}, want: "slipway-kind-node:v1.37.0-key"},
+		"neither":              {failures: map[string]error{"docker pull": refused, build: errors.New("needs root")}, wantErr: errNoImage},
+		"the user names one":   {asked: "mine:1", failures: map[string]error{"docker pull": refused}, want: "mine:1"},
+		"another version":      {answers: map[string]string{"--version": "v1.36.3\n"}, want: "kindest/node:v1.36.3"},
+		"another, no registry": {answers: map[string]string{"--version": "v1.36.3\n", build: "/cache/v1.36.3-key/node.tar\n"}, failures: map[string]error{"docker pull": refused}, want: "slipway-kind-node:v1.36.3-key"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			commands := &recorder{answers: map[string]string{"--version": "v1.37.0\n"}, failures: test.failures}
+			maps.Copy(commands.answers, test.answers)
+			k := &kind{repository: root, dir: t.TempDir(), run: commands.run, options: kindOptions{image: test.asked}}
+			got, err := k.image(t.Context())
+			if got != test.want || !errors.Is(err, test.wantErr) {
+				t.Errorf("image %q, %v; want %q, %v; ran:\n%s", got, err, test.want, test.wantErr, strings.Join(commands.lines, "\n"))
+			}
+			if test.wantErr != nil && !errors.Is(err, refused) {
+				t.Errorf("error %v does not say why the image cannot be pulled", err)
+			}
+		})
+	}
+}
+
+func TestKindCreates(t *testing.T) {
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	commands := &recorder{answers: map[string]string{"get clusters": "other\nslipway-2\n", "--version": "v1.36.3\n"}}
+	k := &kind{repository: root, dir: dir, run: commands.run, options: kindOptions{nodes: 2}}
+	commands.failures = map[string]error{"create cluster": errors.New("no kubeadm here")}
+	if err := k.Up(t.Context()); !errors.Is(err, commands.failures["create cluster"]) {
+		t.Fatalf("error %v", err)
+	}
+	deleted := commands.lines[len(commands.lines)-1]
+	commands.lines = commands.lines[:len(commands.lines)-1]
+	if !strings.Contains(deleted, "kind delete cluster --name slipway") {
+		t.Errorf("what is left of a cluster that failed: ran %s", deleted)
+	}
+	want := "go tool -modfile=hack/tools/go.mod kind create cluster --name slipway --image kindest/node:v1.36.3 --config " + filepath.Join(dir, "kind.yaml") +
+		" --kubeconfig " + filepath.Join(dir, "kubeconfig") + " --wait 3m"
+	if last := commands.lines[len(commands.lines)-1]; last != want {
+		t.Errorf("ran  %s\nwant %s", last, want)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"name: " + kindName + "\n", "role: worker", "taints: []", `config_path = "` + kindCerts + `"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the configuration lacks %q:\n%s", want, text)
+		}
+	}
+	if got := statedir.Provider(dir); got != "kind" {
+		t.Errorf("provider %q", got)
+	}
+	if err := k.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last := commands.lines[len(commands.lines)-1]; !strings.Contains(last, "kind delete cluster --name slipway") {
+		t.Errorf("down ran %s", last)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory is still there")
+	}
+	if err := k.Down(t.Context()); err != nil {
+		t.Errorf("down again: %v", err)
+	}
+}
+
+// Without an image, the directory stays free for the local cluster.
+func TestKindWithoutImageClaimsNothing(t *testing.T) {
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	refused := errors.New("no")
+	commands := &recorder{failures: map[string]error{"docker pull": refused, "kindnode/build.sh": refused}, answers: map[string]string{"--version": "v1.37.0\n"}}
+	if err := (&kind{repository: root, dir: dir, run: commands.run}).Up(t.Context()); !errors.Is(err, errNoImage) {
 		t.Errorf("error %v", err)
 	}
-	if last := commands.lines[len(commands.lines)-1]; !strings.Contains(last, "export kubeconfig --name slipway") {
-		t.Errorf("ran %s", last)
+	if got := statedir.Provider(dir); got != "" {
+		t.Errorf("provider %q", got)
+	}
+}
+
+func TestKindKeepsTheClusterThatIsUp(t *testing.T) {
+	failed := errors.New("no engine here")
+	commands := &recorder{answers: map[string]string{"get clusters": "slipway\n"}, failures: map[string]error{"export kubeconfig --name slipway": failed}}
+	if err := (&kind{dir: t.TempDir(), run: commands.run}).Up(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestKindOptions(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "1": 1, "2": 2, "3": -1, "0": -1, "two": -1} {
+		options, err := kindOptionsOf(func(name string) string { return map[string]string{"NODES": text}[name] })
+		if (err == nil) != (want >= 0) || err == nil && options.nodes != want {
+			t.Errorf("NODES=%s: %d, %v", text, options.nodes, err)
+		}
 	}
 }
 
@@ -184,26 +315,6 @@ func TestKindChecksWhatItPassesOn(t *testing.T) {
 	}
 	if len(commands.lines) > 0 {
 		t.Errorf("ran %v", commands.lines)
-	}
-}
-
-func TestKindMarksItsDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	k := &kind{dir: dir, run: (&recorder{}).run}
-	if err := k.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := statedir.Provider(dir); got != "kind" {
-		t.Errorf("provider %q", got)
-	}
-	if err := k.Down(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("the directory is still there")
-	}
-	if err := k.Down(t.Context()); err != nil {
-		t.Errorf("down again: %v", err)
 	}
 }
 
@@ -291,6 +402,7 @@ func TestUsage(t *testing.T) {
 		"trust of two":           {[]string{"trust", "a:1", "b:1"}, "trust needs one HOST:PORT"},
 		"kill without container": {[]string{"kill"}, "kill needs one container's id"},
 		"kill of two":            {[]string{"kill", "a", "b"}, "kill needs one container's id"},
+		"stop no node":           {[]string{"stop-node"}, "stop-node needs the name of one node"},
 		"two commands":           {[]string{"up", "down"}, "up takes no arguments"},
 	} {
 		if err := run(t.Context(), test.args); err == nil || err.Error() != test.want {

@@ -114,6 +114,11 @@ func (c *Cluster) alive(name string) func() error {
 	}
 }
 
+// SetNode always fails: the only node of a local cluster is this machine.
+func (c *Cluster) SetNode(_ context.Context, node string, _ bool) error {
+	return fmt.Errorf("node %s: a local cluster has one node, which is this machine: use CLUSTER=kind NODES=2", node)
+}
+
 // Freeze stops the process of the API server where it is, or lets it go on.
 func (c *Cluster) Freeze(_ context.Context, frozen bool) error {
 	recorded, err := c.record("kube-apiserver")
