@@ -46,7 +46,7 @@ func (manyServers) List(_ context.Context, into client.ObjectList, _ ...client.L
 
 // A report of many servers, whose logs are much larger than memory should be, has one server in memory at a time.
 func TestMemory(t *testing.T) {
-	const many, most = 80, 32 << 20
+	const many, most = 36, 16 << 20
 	line := strings.Repeat("a line of a log ", 64) + "\n"
 	log := strings.Repeat(line, 2<<20/len(line))
 	var servers []types.NamespacedName
