@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -21,6 +22,7 @@ import (
 	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -73,31 +75,55 @@ func refusals(t testing.TB, result Result) []error {
 	var refused []error
 	names := map[string]bool{}
 	for _, object := range result.Objects {
-		document, err := encode(object)
+		if server, isServer := object.(*mcpv1alpha1.MCPServer); isServer {
+			key := server.Namespace + "/" + server.Name
+			if names[key] {
+				refused = append(refused, fmt.Errorf("%s is there twice", key))
+			}
+			names[key] = true
+		}
+		content, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		asJSON, err := yaml.YAMLToJSONStrict(document)
-		if err != nil {
-			t.Fatalf("the YAML cannot be read back: %v\n%s", err, document)
+		digest := sha256.Sum256(append(content, fmt.Sprintf("%T", object)...))
+		if _, found := accepted.Load(digest); found {
+			continue
 		}
-		switch object := object.(type) {
-		case *mcpv1alpha1.MCPServer:
-			if key := object.Namespace + "/" + object.Name; names[key] {
-				refused = append(refused, fmt.Errorf("%s is there twice", key))
-			} else {
-				names[key] = true
-			}
-			for _, err := range v.refuse(t, asJSON) {
-				refused = append(refused, fmt.Errorf("MCPServer %s: %w", object.Name, err))
-			}
-		case *corev1.Secret:
-			for _, err := range refuseSecret(object) {
-				refused = append(refused, fmt.Errorf("Secret %s: %w", object.Name, err))
-			}
-		default:
-			t.Fatalf("unexpected %T", object)
+		refusedObject := v.refusals(t, object)
+		if len(refusedObject) == 0 {
+			accepted.Store(digest, true)
 		}
+		refused = append(refused, refusedObject...)
+	}
+	return refused
+}
+
+// accepted has the digests of objects that an API server would take: the mutants of an input have most of
+// their objects in common.
+var accepted sync.Map
+
+func (v *validator) refusals(t testing.TB, object runtime.Object) (refused []error) {
+	t.Helper()
+	document, err := encode(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		t.Fatalf("the YAML cannot be read back: %v\n%s", err, document)
+	}
+	switch object := object.(type) {
+	case *mcpv1alpha1.MCPServer:
+		for _, err := range v.refuse(t, asJSON) {
+			refused = append(refused, fmt.Errorf("MCPServer %s: %w", object.Name, err))
+		}
+	case *corev1.Secret:
+		for _, err := range refuseSecret(object) {
+			refused = append(refused, fmt.Errorf("Secret %s: %w", object.Name, err))
+		}
+	default:
+		t.Fatalf("unexpected %T", object)
 	}
 	return refused
 }
