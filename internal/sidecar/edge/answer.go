@@ -54,7 +54,9 @@ func (w *answerWriter) begin(status int) {
 	options.Metrics.answers.of(status).Inc()
 	select {
 	case <-options.Closing:
-		if record.Session == "" { // the answer neither belongs to a session of this instance nor opens one
+		// The answer neither belongs to a session of this instance nor opens one, or the session has
+		// ended since the adapter found it.
+		if record.Session == "" || status == http.StatusNotFound {
 			w.Header().Set("Connection", "close")
 		}
 	default:

@@ -72,8 +72,9 @@ type Options struct {
 	Routes       map[string]Route // by path, exactly
 	Elsewhere    http.HandlerFunc // answers for all other paths
 	// Closing closes when clients should connect to other instances. From then on every
-	// answer outside a session has the header Connection: close. Answers in a session do
-	// not, because no other instance has the session. http.Server can send that header,
+	// answer outside a session has the header Connection: close, and so has every 404, which
+	// ends a session. Other answers in a session do not, because no other instance has the
+	// session. http.Server can send that header,
 	// too, but closes idle connections at the same moment, and so loses requests that
 	// clients have just sent. It may be nil.
 	Closing <-chan struct{}
