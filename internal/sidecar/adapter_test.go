@@ -32,7 +32,12 @@ import (
 // The programs that the tests run.
 var echoServer, bothServer, matrixServer, eraFilter, launcherProgram string
 
+// sharedTransport hides CloseIdleConnections. Each httptest.Server that a test closes calls it on
+// http.DefaultTransport, and that can break a request of a test that runs in parallel.
+type sharedTransport struct{ http.RoundTripper }
+
 func TestMain(m *testing.M) {
+	http.DefaultTransport = sharedTransport{http.DefaultTransport}
 	os.Exit(servers.Run(m, map[string]*string{
 		"test/servers/echo": &echoServer, "test/servers/both": &bothServer, "test/servers/matrix": &matrixServer,
 		"test/servers/era": &eraFilter, "cmd/launcher": &launcherProgram,
