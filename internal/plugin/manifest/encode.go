@@ -1,16 +1,14 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // Encode writes the objects of a result as YAML documents, with sorted fields and without those that only a
@@ -55,19 +53,16 @@ func encode(object runtime.Object) ([]byte, error) {
 	return document, nil
 }
 
-// YAML encodes what programs may have put control characters into. YAML has these only as escapes.
+// YAML encodes a value as sigs.k8s.io/yaml does, with the same order and indentation. That package reads JSON as
+// YAML on the way, and so fails on keys of more than 1,024 characters and on some control characters.
 func YAML(value any) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	var escaped bytes.Buffer
-	for _, char := range string(encoded) {
-		if char >= 0x7f && char <= 0xffff && !strconv.IsPrint(char) { // YAML has all above
-			fmt.Fprintf(&escaped, `\u%04x`, char)
-		} else {
-			escaped.WriteRune(char)
-		}
+	var plain any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(encoded, &plain); err != nil {
+		return nil, err
 	}
-	return yaml.JSONToYAML(escaped.Bytes())
+	return yaml.Marshal(plain)
 }
