@@ -32,7 +32,7 @@ func key(t *testing.T, text string) Key {
 func TestDerivedKeysAreStable(t *testing.T) {
 	k := key(t, hexKey)
 	got := map[string]string{"id": k.ID()}
-	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe, UseSettings, UseSessions, UseStates, UseEventIDs} {
+	for _, use := range []Use{UseSessionIDs, UseReferences, UseCatalog, UseProbe, UseSettings, UseSessions, UseStates, UseEventIDs, UsePeers} {
 		got[string(use)] = hex.EncodeToString(k.Derive(use)[:8])
 	}
 	text, err := os.ReadFile("testdata/derived-v1.json")

@@ -62,6 +62,7 @@ const (
 	UseSessions   Use = "sessions v1"    // requests of users to list and end sessions, and their answers
 	UseStates     Use = "states v1"      // the adapter's, to prove to whom it gave the state of a request
 	UseEventIDs   Use = "event ids v1"   // the same for the place in a stream that a client can resume it from
+	UsePeers      Use = "peer ca v1"     // the seed of the CA whose certificates the pods of a server show each other
 
 	useID Use = "key id v1"
 )
