@@ -12,14 +12,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
-// hopByHop are the headers that concern one TCP connection only.
-var hopByHop = []string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-// notForwarded are the other headers of a client that the server does not get. It gets all that
-// neither list has, except X-Forwarded-* and names with an underscore.
+// notForwarded are headers of a client that the server does not get. It gets all others, except
+// hop-by-hop headers, X-Forwarded-* and names with an underscore.
 var notForwarded = []string{
 	front.HeaderSession,    // the adapter's id of the session; the server's id takes its place
 	adapterapi.HeaderProbe, // from the manager to the adapter
@@ -35,7 +29,7 @@ var notForwarded = []string{
 // forwarded are the headers that the server gets with a request.
 func forwarded(r *edge.Request) http.Header {
 	header := r.Header.Clone()
-	removeHopByHop(header)
+	front.RemoveHopByHop(header)
 	for _, name := range notForwarded {
 		header.Del(name)
 	}
@@ -78,7 +72,7 @@ func withhold(header http.Header, r *edge.Request) {
 
 // passHeaders sets the headers that the client gets with an answer of the server.
 func passHeaders(dst, header http.Header) {
-	removeHopByHop(header)
+	front.RemoveHopByHop(header)
 	header.Del(front.HeaderSession) // no client learns the server's id of a session
 	// The edge has answered for other origins; the server did not learn which one asks.
 	maps.DeleteFunc(header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
@@ -86,16 +80,4 @@ func passHeaders(dst, header http.Header) {
 		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
 	}
 	maps.Copy(dst, header)
-}
-
-// removeHopByHop removes the headers that concern one TCP connection only.
-func removeHopByHop(header http.Header) {
-	for _, value := range header.Values("Connection") {
-		for name := range strings.SplitSeq(value, ",") {
-			header.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range hopByHop {
-		header.Del(name)
-	}
 }
