@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+const (
+	// keepAlive is how long a connection is silent before the kernel asks whether the pod has it still.
+	keepAlive = 5 * time.Second
+	// unacknowledged is how long the pod's kernel may leave data unacknowledged. Newer kernels seem to
+	// count a window that stays closed, so less would cut requests to pods that read slowly.
+	unacknowledged = 30 * time.Second
+)
+
+var dialer = net.Dialer{
+	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
+	Control: func(_, _ string, raw syscall.RawConn) error {
+		var setErr error
+		err := raw.Control(func(fd uintptr) {
+			setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		})
+		return errors.Join(err, setErr)
+	},
+}
+
+func dialTCP(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
+	return dialer.DialContext(ctx, "tcp", address.String())
+}
+
+// dial connects to a pod, and makes certain that it is the one. Its errors are of type *DialError.
+func (r *Relay) dial(ctx context.Context, to sessionid.Owner) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.DialTimeout)
+	defer cancel()
+	c, outcome, err := r.connect(ctx, to)
+	if r.over.Err() != nil {
+		outcome, err = Unreachable, errClosed
+		if c != nil {
+			c.close()
+		}
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the pod had no time to answer
+		r.counts.dials[outcome].Add(1)
+	}
+	if err != nil {
+		return nil, &DialError{Outcome: outcome, Err: err}
+	}
+	return c, nil
+}
+
+func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome, error) {
+	raw, err := r.options.Dial(ctx, to.Address)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, Refused, err
+	case err != nil:
+		return nil, Unreachable, err
+	}
+	config := r.options.TLS(to.UID).Clone()
+	// Go sends the first records of a connection small, so that browsers can begin to draw. Here they
+	// would only be many.
+	config.DynamicRecordSizingDisabled = true
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, handshakeOutcome(err), err
+	}
+	return r.newConn(raw, secure), Connected, nil
+}
+
+// handshakeOutcome tells a peer that is not the pod from one that did not finish the handshake. The pod
+// itself may close a connection in mid-handshake, because it has too many.
+func handshakeOutcome(err error) Outcome {
+	var op *net.OpError
+	var network net.Error
+	switch {
+	case isAlert(err):
+		return Stranger
+	case errors.As(err, &op), errors.As(err, &network) && network.Timeout(),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Unreachable
+	}
+	return Stranger // it has another certificate, or none, or does not speak TLS
+}
+
+// isAlert reports whether the other end has refused the TLS connection.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}

@@ -1,0 +1,162 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+func TestRequestsInFlight(t *testing.T) {
+	ca := newAuthority(t)
+	release := make(chan struct{})
+	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	r := New(Options{TLS: ca.client(t), Limits: Limits{Requests: 3, Streams: 1, Idle: 2}})
+	t.Cleanup(r.Close)
+	get := &Request{Method: "GET", Target: "/", Host: "x"}
+	var all sync.WaitGroup
+	begin := func(request *Request) {
+		all.Go(func() {
+			if _, err := direct(t.Context(), r, o.Owner, request); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	begin(get)
+	eventually(t, "stream begins", func() bool { return r.Streams() == 1 })
+	_, err := direct(t.Context(), r, o.Owner, get)
+	wantDialError(t, err, Busy)
+	begin(post())
+	begin(post())
+	eventually(t, "calls begin", func() bool { return r.InFlight() == 3 })
+	_, err = direct(t.Context(), r, o.Owner, post())
+	wantDialError(t, err, Busy)
+	eventually(t, "all have connections", func() bool { return r.Connections() == 3 })
+	close(release)
+	all.Wait()
+	if _, err := direct(t.Context(), r, o.Owner, get); err != nil {
+		t.Error(err)
+	}
+	if n := r.Connections(); n != 2 {
+		t.Errorf("%d connections are idle, want 2", n)
+	}
+	if n := r.Forwards(Busy); n != 2 {
+		t.Errorf("%d requests counted as busy, want 2", n)
+	}
+}
+
+func TestPods(t *testing.T) {
+	ca := newAuthority(t)
+	release := make(chan struct{})
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			<-release
+		}
+	})
+	r := New(Options{TLS: ca.client(t), Limits: Limits{Pods: 2}})
+	t.Cleanup(r.Close)
+	var owners []sessionid.Owner
+	for range 4 {
+		owners = append(owners, startOwner(t, ca.server(t, testUID), handler).Owner)
+	}
+	for _, to := range owners[:3] {
+		if _, err := direct(t.Context(), r, to, post()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func() (all [4]bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for i, to := range owners {
+			all[i] = r.pods[to] != nil
+		}
+		return all
+	}
+	if got := known(); got != [4]bool{false, true, true, false} {
+		t.Errorf("known pods are %v", got)
+	}
+	if n := r.Connections(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+	var all sync.WaitGroup
+	for _, to := range owners[1:3] {
+		all.Go(func() {
+			request := post()
+			request.Target = "/wait"
+			_, _ = direct(t.Context(), r, to, request)
+		})
+	}
+	eventually(t, "requests are in flight", func() bool { return r.InFlight() == 2 })
+	_, err := direct(t.Context(), r, owners[3], post())
+	wantDialError(t, err, Busy)
+	close(release)
+	all.Wait()
+}
+
+// TestManyAtOnce: requests that come together get connections one after the other, and all are answered.
+func TestManyAtOnce(t *testing.T) {
+	o, e := pair(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+	})
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			for range 20 {
+				request := post()
+				request.Body = bytes.Repeat([]byte{byte(i)}, 100*i)
+				w, err := direct(t.Context(), e.relay, o.Owner, request)
+				if err != nil || !bytes.Equal(w.Body.Bytes(), request.Body) {
+					t.Errorf("answer of %d bytes, want %d: %v", w.Body.Len(), len(request.Body), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := e.relay.InFlight(); n != 0 {
+		t.Errorf("%d requests are still counted", n)
+	}
+}
+
+// TestNothingIsLeftBehind: goroutines and connections end with their requests, or with Close.
+func TestNothingIsLeftBehind(t *testing.T) {
+	ca := newAuthority(t)
+	var calls atomic.Int32
+	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch calls.Add(1) % 4 {
+		case 0:
+			hangUp(w)
+		case 1:
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+		case 2:
+			_, _ = io.Copy(io.Discard, r.Body) // net/http notices the end of the connection only then
+			<-r.Context().Done()
+		}
+	}))
+	before := runtime.NumGoroutine()
+	r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second})
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		request := post()
+		if i%3 == 0 {
+			request.Rest, request.ContentLength = &endless{left: 1 << 20}, 1<<20+2
+		}
+		_, _ = direct(ctx, r, o.Owner, request)
+		cancel()
+	}
+	r.Close()
+	_ = o.server.Close()
+	if n := r.Connections(); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+	eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	_, err := direct(t.Context(), r, o.Owner, post())
+	wantDialError(t, err, Unreachable)
+}
