@@ -123,6 +123,8 @@ func TestRecords(t *testing.T) {
 	w.do(ctx, "DELETE", Path, "", sessionHeader, id)
 	w.want("4, an end", brief{edge.Streamable, "DELETE", Path, "", "2025-03-26", true, 204, "", "", false})
 	w.do(ctx, "POST", Path, fmt.Sprintf(callPid, 5), sessionHeader, id)
+	w.want("a session that has ended", brief{edge.Streamable, "POST", Path, "tools/call", "", false, 404, "-32600", "", false})
+	w.do(ctx, "POST", Path, fmt.Sprintf(callPid, 5)+strings.Repeat(" ", mostUnread), sessionHeader, id)
 	w.want("a session that has ended, whose body is not read", brief{edge.Streamable, "POST", Path, "", "", false, 404, "-32600", "", false})
 
 	w.do(ctx, "POST", Path, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+modernMeta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list", "Authorization", "Bearer opaque")

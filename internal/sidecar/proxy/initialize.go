@@ -11,18 +11,27 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
 
-// initialize takes a request that opens a session.
+// initialize takes a request that opens a session. The client may still send the id of a session that
+// is over, which the server does not get.
 func (p *Proxy) initialize(x *exchange) {
-	if x.r.Header.Get(front.HeaderSession) != "" {
-		front.Refuse(x.w, http.StatusBadRequest, x.id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
+	if p.hasOpen(x.r) {
+		streamable.RefuseInitialize(x.w, x.id)
 		return
 	}
 	if p.Initialize == nil || !p.Initialize(x.w, x.r) {
 		p.forwardInitialize(x)
 	}
+}
+
+// hasOpen says whether a request names an open session that its caller can end. For any other caller
+// the advice to end the session would be in vain.
+func (p *Proxy) hasOpen(r *edge.Request) bool {
+	found, ok := p.Sessions.Find(r.Head(front.HeaderSession)).(*proxySession)
+	return ok && found.EndedBy() == nil && found.Owner.IsVerified(&r.Caller)
 }
 
 // forwardInitialize forwards a request that opens a session. It reads the answer before it passes

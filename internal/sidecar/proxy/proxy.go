@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
@@ -109,10 +110,24 @@ func (p *Proxy) Route() edge.Route {
 	return edge.Route{Methods: front.Methods, Check: p.Check, Serve: p.Serve}
 }
 
-// Check refuses a request by its head.
+// Check refuses a request by its head. A POST that names an unknown session passes only if it may be
+// an initialize.
 func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.HTTPServer
-	return front.NamesOnce(w, r.Request, nil) && front.TakesMethod(w, r.Request)
+	if !front.NamesOnce(w, r.Request, nil) || !front.TakesMethod(w, r.Request) {
+		return false
+	}
+	name := r.Head(front.HeaderSession)
+	if r.Method != http.MethodPost || name == "" || r.Head(front.HeaderRevision) == front.Revision20260728 {
+		return true
+	}
+	found, ok := p.Sessions.Find(name).(*proxySession)
+	if ok && found.admits(&r.Caller) || streamable.MayInitialize(r) {
+		return true
+	}
+	noteForeign(r, found)
+	p.gone(w, r)
+	return false
 }
 
 // Serve answers a request that Check has let pass.

@@ -56,14 +56,18 @@ func (p *Proxy) newSession(serverID, revision string, from *caller.Caller) *prox
 	return s
 }
 
+// admits says whether requests of the caller may reach the server. The server itself checks tokens that
+// do not say whose they are, and those that it asked for after the session was opened.
+func (s *proxySession) admits(from *caller.Caller) bool {
+	return s.Owner.Is(from) || s.Owner.IsNobody()
+}
+
 // enter begins a request of the caller's.
 func (s *proxySession) enter(from *caller.Caller, stream bool, use places.Use) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	// The server itself checks tokens that do not say whose they are, and those that it asked for
-	// after the session was opened.
-	case s.HasEndedLocked() || !s.Owner.Is(from) && !s.Owner.IsNobody():
+	case s.HasEndedLocked() || !s.admits(from):
 		return errUnknown
 	case stream && s.streams >= s.proxy.Streams:
 		return session.ErrTooManyStreams

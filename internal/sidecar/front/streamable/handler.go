@@ -52,21 +52,26 @@ func (h *Handler) Route() edge.Route {
 }
 
 // Check refuses HTTP methods that the endpoint does not have, and messages that name an unknown
-// session. It does so before the adapter reads the body.
+// session. It does so before the adapter reads the body, unless that may be an initialize.
 func (h *Handler) Check(w http.ResponseWriter, r *edge.Request) bool {
 	r.Record.Front = edge.Streamable
 	if !front.TakesMethod(w, r.Request) {
 		return false
 	}
-	name := r.Head(front.HeaderSession)
-	if r.Method != http.MethodPost || name == "" || r.Head(front.HeaderRevision) == front.Revision20260728 {
+	if r.Method != http.MethodPost {
 		return true
 	}
-	if _, ok := h.Sessions.Find(name).(*session.Session); !ok {
-		h.refuseSession(w, r, name)
-		return false
+	foreign, ok := h.knows(r)
+	switch {
+	case ok:
+		return true
+	case len(r.Header[front.HeaderSession]) > 1:
+		return front.NamesOnce(w, r.Request, nil)
+	case MayInitialize(r):
+		return true
 	}
-	return true
+	h.refuseSession(w, r, foreign)
+	return false
 }
 
 // Serve answers a request that Check has let pass.
@@ -99,10 +104,7 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 	}
 	found, ok := h.Sessions.Find(name).(*session.Session)
 	if !ok || !owns(r, found) {
-		if ok {
-			r.NoteForeign()
-		}
-		h.refuseSession(w, r, name)
+		h.refuseSession(w, r, found)
 		return nil, false
 	}
 	r.Record.Session, r.Record.Revision = found.Number, edge.KnownRevision(found.Revision)
@@ -111,16 +113,28 @@ func (h *Handler) session(w http.ResponseWriter, r *edge.Request, id []byte) (*s
 
 // refuseSession answers an HTTP request that names an unknown session. The answer names no
 // JSON-RPC request: clients of the Go SDK would take the error for that request's answer and
-// keep the session.
-func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, name string) {
-	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, h.Sessions.NoSuch(name, &r.Caller))
+// keep the session. foreign is the session if another caller has it, or else nil.
+func (h *Handler) refuseSession(w http.ResponseWriter, r *edge.Request, foreign *session.Session) {
+	if foreign != nil {
+		r.NoteForeign()
+	}
+	text := h.Sessions.NoSuch(r.Head(front.HeaderSession), &r.Caller)
+	front.Refuse(w, http.StatusNotFound, nil, rpc.CodeInvalidRequest, text)
 }
 
 // owns reports whether a session belongs to the caller. A server that checks tokens itself
 // sees only the tokens of JSON-RPC requests. For other messages, and for GET and DELETE, the
 // caller needs a token that the server has accepted before.
 func owns(r *edge.Request, found *session.Session) bool {
-	if found.ServerChecks && !onlyRequests(r) {
+	if onlyRequests(r) {
+		return found.Owner.Is(&r.Caller)
+	}
+	return mayEnd(r, found)
+}
+
+// mayEnd reports whether a session belongs to the caller, whatever the request carries.
+func mayEnd(r *edge.Request, found *session.Session) bool {
+	if found.ServerChecks {
 		return found.Owner.IsVerified(&r.Caller)
 	}
 	return found.Owner.Is(&r.Caller)

@@ -24,8 +24,12 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 	message := r.Messages[0]
 	message.From = &r.Caller
 	id := message.Envelope.ID.Of(message.Bytes)
-	if len(r.Header[front.HeaderSession]) > 1 || r.Head(front.HeaderSession) != "" {
-		front.Refuse(w, http.StatusBadRequest, id, rpc.CodeInvalidRequest, "initialize opens a new session and must not name one")
+	if len(r.Header[front.HeaderSession]) > 1 {
+		front.NamesOnce(w, r.Request, id)
+		return
+	}
+	if h.hasOpen(r) {
+		RefuseInitialize(w, id)
 		return
 	}
 	slot, err := h.Sessions.Reserve(r.Context(), &r.Caller)

@@ -126,3 +126,55 @@ func TestServerGoneBeforeInitialize(t *testing.T) {
 		t.Errorf("%s: %s", response.Status, body)
 	}
 }
+
+// lingering is a server that takes its time to close.
+type lingering struct {
+	session.Server
+	closing, let chan struct{}
+}
+
+func (s *lingering) Close() {
+	close(s.closing)
+	<-s.let
+	s.Server.Close()
+}
+
+// A session has ended when its clients are told so, and not when its server has closed. From then on
+// initialize opens a new one, although it names the old one.
+func TestInitializeWhileTheSessionEnds(t *testing.T) {
+	agree := func(say func(string)) {
+		say(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
+	}
+	server := &talker{talk: agree}
+	first := &lingering{Server: server, closing: make(chan struct{}), let: make(chan struct{})}
+	server.session = session.New(first, testLimits, &session.Metrics{})
+	sessions := make(chan *session.Session, 1)
+	sessions <- server.session
+	e := newEndpoint(t, func(o *Options) {
+		o.Open = func(ctx context.Context, from *caller.Caller) (*session.Session, error) {
+			select {
+			case opened := <-sessions:
+				return opened, nil
+			default:
+				return opening(testLimits, agree)(ctx, from)
+			}
+		}
+	})
+	initialize := fmt.Sprintf(initializeBody, revision20251125)
+	id := e.post("", initialize).Header.Get(headerSession)
+	if got := e.post(id, initialize); got.StatusCode != http.StatusBadRequest {
+		t.Errorf("while the session is open: %s", got.Status)
+	}
+	ended := make(chan struct{})
+	go func() {
+		server.session.End(errors.New("out of memory"))
+		close(ended)
+	}()
+	<-first.closing
+	response := e.post(id, initialize)
+	if opened := response.Header.Get(headerSession); response.StatusCode != http.StatusOK || opened == "" || opened == id {
+		t.Errorf("while it ends: %s, session %q: %s", response.Status, opened, bodyOf(t, response))
+	}
+	close(first.let)
+	<-ended
+}

@@ -11,6 +11,11 @@ import (
 )
 
 func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
+	// Check lets small bodies of unknown sessions pass, for initialize.
+	if foreign, ok := h.knows(r); !ok && !initializes(r) {
+		h.refuseSession(w, r, foreign)
+		return
+	}
 	if r.Batch {
 		h.batch(w, r)
 		return
@@ -25,7 +30,7 @@ func (h *Handler) post(w http.ResponseWriter, r *edge.Request) {
 		h.stateless(w, r)
 	case revision != "" && !front.IsServed(revision):
 		h.unserved(w, message, revision)
-	case message.Envelope.Kind == rpc.Request && string(message.Envelope.Method) == "initialize":
+	case initializes(r):
 		h.initialize(w, r)
 	default:
 		if found, ok := h.session(w, r, idOf(message)); ok {
