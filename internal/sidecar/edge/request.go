@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"net/http"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -55,6 +56,11 @@ func (r *Request) read(w http.ResponseWriter) *Refusal {
 	body, refused := r.readBody(w)
 	if refused != nil {
 		return refused
+	}
+	// Blanks around a message are no part of it. Servers of the Go SDK end when blanks follow a message on its
+	// line, and with such a server end the sessions of others, if they share it.
+	if n := len(body); n > 0 && (body[0] <= ' ' || body[n-1] <= ' ') {
+		body = bytes.Trim(body, " \t\r\n")
 	}
 	r.Body = body
 	if r.Batch = rpc.IsBatch(body); r.Batch {
