@@ -20,6 +20,7 @@ import (
 func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:16270", "`address` for MCP clients, at "+sidecar.Path+"; port 0 picks a free one")
 	flags.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:16271", "`address` for health checks, metrics and the catalog; port 0 picks a free one")
+	flags.StringVar(&o.peerListen, "peer-listen", "", "`address` for other pods of the same server, which pass requests of this pod's sessions on; needs --keys-dir, --pod-uid and --pod-ip; without it this pod passes on nothing either")
 	flags.StringVar(&o.socket, "socket", "", "`path` of the socket that the launcher in the server's container connects to")
 	flags.Func("server-uid", "user `number` that the server's container runs as: the adapter accepts no other user on the socket; may be repeated; without it every user that reaches the socket may use it", o.addServerUIDs)
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
@@ -95,6 +96,9 @@ func complete(c *config.Config, o *options) (err error) {
 			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
 		}
 		c.Owner.UID = [16]byte(uid)
+	}
+	if c.Peers = o.peerListen != ""; c.Peers && (o.keysDir == "" || o.podUID == "" || o.podIP == "") {
+		return errors.New("peer-listen needs --keys-dir, --pod-uid and --pod-ip: other pods know this one by them")
 	}
 	return nil
 }

@@ -34,17 +34,17 @@ import (
 
 // options are the flags outside the adapter's configuration.
 type options struct {
-	listen, adminListen string
-	upstream            string
-	socket              string
-	serverUIDs          []uint32 // nil allows every user
-	keysDir             string
-	settingsDir         string
-	accessFile          string
-	podUID, podIP       string
-	verbosity           int
-	level               zap.AtomicLevel
-	command             []string
+	listen, adminListen, peerListen string
+	upstream                        string
+	socket                          string
+	serverUIDs                      []uint32 // nil allows every user
+	keysDir                         string
+	settingsDir                     string
+	accessFile                      string
+	podUID, podIP                   string
+	verbosity                       int
+	level                           zap.AtomicLevel
+	command                         []string
 }
 
 func serve(ctx context.Context, args []string) error {
@@ -101,15 +101,11 @@ func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	clients, err := listener.Listen(ctx, o.listen)
+	ports, err := listen(ctx, o)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
-	administrators, err := listener.Listen(ctx, o.adminListen)
-	if err != nil {
-		return errors.Join(fmt.Errorf("--admin-listen: %w", err), clients.Close())
-	}
-	local := netip.MustParseAddrPort(clients.Addr().String())
+	local := netip.MustParseAddrPort(ports.Clients.Addr().String())
 	// By default a name in the Host header must be localhost: any other name that resolves to a
 	// loopback address is DNS rebinding. The same holds in a pod until it has valid settings,
 	// which list its hosts.
@@ -123,7 +119,7 @@ func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	signal.Ignore(syscall.SIGPIPE) // nothing may read the standard output, which has audit lines only
 	c.Audit = audit.New(os.Stdout, func(err error) { c.Log.Error(err, "Cannot write audit lines; trying again") })
 	defer closeAudit(c)
-	if c.Owner.Address, err = ownAddress(o.podIP, local); err != nil {
+	if c.Owner.Address, err = ownAddress(o.podIP, ports); err != nil {
 		return err
 	}
 	// The adapter needs the starter, and the starter's drain hook needs the adapter.
@@ -152,8 +148,8 @@ func serveOn(ctx context.Context, c config.Config, o options) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go obey(signals, end, adapter)
-	c.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+administrators.Addr().String(), "version", version.Get().Version)
-	return adapter.Serve(ctx, clients, administrators)
+	c.Log.Info("Serving", "url", "http://"+local.String()+sidecar.Path, "admin", "http://"+ports.Admin.Addr().String(), "version", version.Get().Version)
+	return adapter.Serve(ctx, ports)
 }
 
 // liveSettings returns the settings of the flags, until the adapter has a document.
@@ -202,7 +198,31 @@ func obey(signals chan os.Signal, end func(), adapter *sidecar.Adapter) {
 	adapter.Hurry()
 }
 
-func ownAddress(podIP string, local netip.AddrPort) (netip.AddrPort, error) {
+// listen opens the ports of the adapter.
+func listen(ctx context.Context, o options) (ports sidecar.Ports, err error) {
+	for _, port := range []struct {
+		flag, address string
+		opened        *net.Listener
+	}{
+		{"--listen", o.listen, &ports.Clients}, {"--admin-listen", o.adminListen, &ports.Admin}, {"--peer-listen", o.peerListen, &ports.Peers},
+	} {
+		if port.address == "" && port.opened == &ports.Peers {
+			continue
+		}
+		if *port.opened, err = listener.Listen(ctx, port.address); err != nil {
+			return sidecar.Ports{}, fmt.Errorf("%s: %w", port.flag, err) // the program ends, and closes the others
+		}
+	}
+	return ports, nil
+}
+
+// ownAddress returns where other pods reach this one. Without a port for them, it is the port for clients.
+func ownAddress(podIP string, ports sidecar.Ports) (netip.AddrPort, error) {
+	own := ports.Clients
+	if ports.Peers != nil {
+		own = ports.Peers
+	}
+	local := netip.MustParseAddrPort(own.Addr().String())
 	if podIP == "" {
 		return local, nil
 	}

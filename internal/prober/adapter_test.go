@@ -49,7 +49,7 @@ func (p *pods) adapter(name string, starter child.Starter, change func(*config.C
 	adapter := sidecar.New(starter, c)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, listeners[0], listeners[1]) }()
+	go func() { served <- adapter.Serve(ctx, sidecar.Ports{Clients: listeners[0], Admin: listeners[1]}) }()
 	p.t.Cleanup(func() {
 		adapter.Hurry()
 		stop()

@@ -41,6 +41,7 @@ type Adapter struct {
 	auditor  *edge.Auditor // nil if there is no log for it
 	clients  *listener.Server
 	admin    *listener.Server
+	peers    *peers // nil if there are none
 	lifecycle
 }
 
@@ -68,7 +69,11 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: edge.ReadTimeout}, a.env.Memory)
 	a.backend = newBackend(a.env, starter)
 	a.env.Keeper = a.newKeeper(starter)
-	a.clients = listener.NewServer(a.door(), c.Connections(), c.Log)
+	routes := a.routes()
+	if c.Peers {
+		a.peers = a.newPeers(routes)
+	}
+	a.clients = listener.NewServer(a.door(routes), c.Connections(), c.Log)
 	a.admin = listener.NewServer(admin.Handler(admin.Options{
 		State: a.env.Keeper.State, Sessions: a.countSessions,
 		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,

@@ -105,7 +105,7 @@ func startAdapterBy(t *testing.T, listener net.Listener, starter child.Starter, 
 	adapter = New(starter, cfg)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, listener, admin) }()
+	go func() { served <- adapter.Serve(ctx, Ports{Clients: listener, Admin: admin}) }()
 	t.Cleanup(func() {
 		adapter.Hurry() // what the test leaves in flight does not hold up its end
 		stop()
@@ -235,6 +235,11 @@ func chatter(ctx context.Context, url string, n, rounds int) error {
 	if err != nil {
 		return err
 	}
+	return c.chat(ctx, n, rounds)
+}
+
+// chat is chatter in a session that is open.
+func (c *client) chat(ctx context.Context, n, rounds int) error {
 	random := rand.New(rand.NewPCG(uint64(n), 7))
 	for round := range rounds {
 		var running sync.WaitGroup
@@ -360,7 +365,7 @@ func TestDrain(t *testing.T) {
 	adapter := New(direct, cfg)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, clients, admin) }()
+	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: admin}) }()
 	url := "http://" + clients.Addr().String() + Path
 	c, err := newClient(t.Context(), url)
 	if err != nil {

@@ -18,24 +18,33 @@ const Path = "/mcp"
 
 // door returns the handler of the port for clients: one way in, and behind it a front end for
 // each path.
-func (a *Adapter) door() *edge.Door {
+func (a *Adapter) door(routes map[string]edge.Route) *edge.Door {
+	options := a.doorOptions(routes)
+	options.Closing = a.leaving
+	if a.peers != nil {
+		options.Locate = a.peers.router
+	}
+	return edge.New(options)
+}
+
+// doorOptions are those of every port at which requests of clients arrive.
+func (a *Adapter) doorOptions(routes map[string]edge.Route) edge.Options {
 	c := &a.env.Config
 	guarded := &edge.Guarded{Gate: c.Access, IsProbe: c.Keys.IsProbe, Audit: a.auditor}
-	return edge.New(edge.Options{
+	return edge.Options{
 		Admit: &edge.Origins{
 			Policy: c.Settings.Origins, Names: origin.Names{Hosts: c.Names.Of(option.AllowedHosts), Origins: c.Names.Of(option.AllowedOrigins)},
 		},
 		Authenticate: guarded,
 		Authorize:    guarded,
 		Budget:       a.bodies,
-		Routes:       a.routes(),
+		Routes:       routes,
 		Elsewhere:    a.elsewhere,
-		Closing:      a.leaving,
 		Metrics:      a.requests,
 		Refusals:     &edge.Refusals{Log: c.Log},
 		Audit:        a.auditor,
 		Closed:       c.Recorded,
-	})
+	}
 }
 
 // routes are the front ends by their paths.

@@ -243,7 +243,7 @@ func TestR34LongStreamsAreNotCut(t *testing.T) {
 				return server.opened
 			}},
 		}
-		httpServer := listener.NewServer(a.door(), 1, logr.Discard())
+		httpServer := listener.NewServer(a.door(a.routes()), 1, logr.Discard())
 		listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		go func() { _ = httpServer.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())

@@ -11,9 +11,15 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 )
 
+// Ports are where an adapter listens.
+type Ports struct {
+	Clients, Admin net.Listener
+	Peers          net.Listener // nil unless the configuration has peers
+}
+
 // Serve serves clients and administrators until the context ends, and then drains: calls in
 // flight may finish within the drain timeout, and no new session is opened.
-func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listener) error {
+func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	// After the drain, the server's container ends, and the adapter replaces no process.
@@ -33,9 +39,13 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	running.Go(func() { a.env.Keys.Run(background, a.env.Log.WithName("keys")) })
 	running.Go(func() { a.env.Settings.Run(background) })
 	running.Go(func() { a.env.Access.Run(background) })
-	failed := make(chan error, 2)
-	go func() { failed <- a.clients.Serve(clients) }()
-	go func() { failed <- a.admin.Serve(administrators) }()
+	failed := make(chan error, 3)
+	go func() { failed <- a.clients.Serve(ports.Clients) }()
+	go func() { failed <- a.admin.Serve(ports.Admin) }()
+	if a.peers != nil {
+		running.Go(func() { a.peers.server.Run(background) })
+		go func() { failed <- a.peers.serve(ports.Peers) }()
+	}
 
 	var err error
 	select {
@@ -52,7 +62,7 @@ func (a *Adapter) Serve(ctx context.Context, clients, administrators net.Listene
 	closing, cancel := context.WithTimeout(background, listener.HeaderTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.hurried, func() { _ = a.clients.Close() })()
-	err = errors.Join(err, a.clients.Shutdown(closing), a.admin.Close())
+	err = errors.Join(err, a.clients.Shutdown(closing), a.peers.close(closing), a.admin.Close())
 	stop()
 	running.Wait()
 	a.backend.Close()

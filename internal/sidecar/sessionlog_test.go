@@ -166,7 +166,7 @@ func TestHTTPServerIsLogged(t *testing.T) {
 	clients := newListener(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, clients, newListener(t)) }()
+	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: newListener(t)}) }()
 	if response, err := http.Get("http://" + clients.Addr().String()); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("got %s", response.Status)

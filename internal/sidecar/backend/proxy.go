@@ -147,6 +147,7 @@ func (p *streamableHTTP) Routes(path string, handler *streamable.Handler) map[st
 	}
 	routes[path] = edge.Route{
 		Methods: native.Methods,
+		Missing: native.Missing,
 		Check:   func(w http.ResponseWriter, r *edge.Request) bool { return of(r).Check(w, r) },
 		Serve:   func(w http.ResponseWriter, r *edge.Request) { of(r).Serve(w, r) },
 	}

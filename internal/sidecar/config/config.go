@@ -59,7 +59,10 @@ type Config struct {
 	CallsPerSession   int
 	ConcurrentStarts  int
 
+	// Owner is this instance, where others reach it.
 	Owner sessionid.Owner
+	// Peers says that there may be others, which have the same keys.
+	Peers bool
 	Keys  *keys.Keys
 	// Settings are the values that change while the adapter runs. Nil stands for Origins,
 	// which never change.

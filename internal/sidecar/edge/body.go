@@ -29,6 +29,9 @@ func (r *Request) readBody(w http.ResponseWriter) ([]byte, *Refusal) {
 	if wrong := notPlainJSON(r.Header); wrong != "" {
 		return nil, &Refusal{Status: http.StatusUnsupportedMediaType, Code: rpc.CodeInvalidRequest, Text: wrong}
 	}
+	if r.carried {
+		return r.Body, nil
+	}
 	body, refused := r.readAll(w, limits)
 	if refused != nil {
 		refused.Close = true

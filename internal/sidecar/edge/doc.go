@@ -5,8 +5,8 @@
 //  1. The Door finds the route by the path. Other paths go to Options.Elsewhere.
 //  2. Admit checks host and origin.
 //  3. Authenticate names the caller.
-//  4. The route's Check looks at the headers.
-//  5. Locate.BySession finds the instance with the session.
+//  4. Locate.BySession finds the instance with the session.
+//  5. The route's Check looks at the headers.
 //  6. The Door takes room for the body from the budget, reads the body, and scans it once.
 //  7. Locate.ByState finds the instance with the task or state that the message names.
 //  8. Authorize decides whether the caller may do what the messages ask for.

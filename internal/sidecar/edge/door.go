@@ -23,11 +23,11 @@ type (
 		Authenticate(r *http.Request) (caller.Caller, *Refusal)
 	}
 	// Locator reports whether this instance answers a request. Before the Door reads the
-	// body, BySession decides by the session in the header; afterwards, ByState decides
-	// by the task or state in the message. If either returns false, it has answered the
-	// request, or another instance has.
+	// body, BySession decides by the id of a session that this instance does not have; afterwards,
+	// ByState decides by the task or state in the message. If either returns false, it has
+	// answered the request, or another instance has.
 	Locator interface {
-		BySession(w http.ResponseWriter, r *Request) bool
+		BySession(w http.ResponseWriter, r *Request, id string) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
 	// Authorizer decides whether the caller may do what its messages ask for. The function is called
@@ -41,7 +41,7 @@ type (
 // pass.
 type anything struct{}
 
-func (anything) BySession(http.ResponseWriter, *Request) bool { return true }
+func (anything) BySession(http.ResponseWriter, *Request, string) bool { return true }
 
 func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
 
@@ -54,6 +54,9 @@ type Route struct {
 	Methods string // that a web page may use at the path; the Door tells browsers
 	// Public says that callers need no token. The route must reveal nothing that they may not know.
 	Public bool
+	// Missing returns the id of the session that the headers or the URL of a request name, if this instance
+	// does not have it. It is empty for all other requests. It may be nil, for a route without sessions.
+	Missing func(r *Request) string
 	// Check looks at the headers, before the Door reads the body. If it returns false it
 	// has answered the request. It may be nil.
 	Check func(w http.ResponseWriter, r *Request) bool
@@ -130,10 +133,10 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 	if !route.Public && !d.authenticate(w, r) {
 		return
 	}
-	if route.Check != nil && !route.Check(w, r) || !o.Locate.BySession(w, r) {
+	defer r.release()
+	if route.Missing != nil && !d.located(w, r, route.Missing(r)) || route.Check != nil && !route.Check(w, r) {
 		return
 	}
-	defer r.release()
 	if r.Method == http.MethodPost && !d.take(w, r) {
 		return
 	}
@@ -146,6 +149,11 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 		defer over()
 	}
 	route.Serve(w, r)
+}
+
+// located reports whether this instance answers a request. The manager's probe asks about this one.
+func (d *Door) located(w http.ResponseWriter, r *Request, missing string) bool {
+	return missing == "" || r.Caller.Probe || d.options.Locate.BySession(w, r, missing)
 }
 
 // take reads the messages of a POST that this instance answers. If it returns false the request is
@@ -206,6 +214,9 @@ type Refusal struct {
 	// reading the rest costs more than a new connection.
 	Close bool
 }
+
+// Write answers a request that this instance cannot pass on.
+func (f *Refusal) Write(w http.ResponseWriter) { f.write(w, nil) }
 
 func (f *Refusal) write(w http.ResponseWriter, id []byte) {
 	maps.Copy(w.Header(), f.Header)

@@ -56,7 +56,9 @@ func (s *stages) Authenticate(*http.Request) (caller.Caller, *Refusal) {
 	return caller.Caller{Principal: "p", Address: "a"}, s.refusal("authenticate")
 }
 
-func (s *stages) BySession(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "session") }
+func (s *stages) BySession(w http.ResponseWriter, _ *Request, id string) bool {
+	return s.answer(w, "session "+id)
+}
 
 func (s *stages) ByState(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "state") }
 
@@ -76,7 +78,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // Every request comes to the stages in the same order, and to none after one that refuses
 // it. The body is not read before a caller is known and has a budget.
 func TestOrderOfStages(t *testing.T) {
-	order := []string{"admit", "authenticate", "check", "session", "state after the body", "authorize after the body", "serve after the body"}
+	order := []string{"admit", "authenticate", "session missing", "check", "state after the body", "authorize after the body", "serve after the body"}
 	for _, refuse := range []string{"", "admit", "authenticate", "check", "session", "state", "authorize"} {
 		t.Run("refused by "+refuse, func(t *testing.T) {
 			s := &stages{refuse: refuse, body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
@@ -85,7 +87,8 @@ func TestOrderOfStages(t *testing.T) {
 			door := New(Options{
 				Admit: s, Authenticate: s, Locate: s, Budget: memory, Authorize: s,
 				Routes: map[string]Route{"/mcp": {
-					Check: func(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "check") },
+					Missing: func(*Request) string { return "missing" },
+					Check:   func(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "check") },
 					Serve: func(w http.ResponseWriter, _ *Request) {
 						s.at("serve")
 						if memory.bytes.Used() == 0 {
@@ -129,13 +132,16 @@ func TestNoRoomToRead(t *testing.T) {
 	s := &stages{body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
 	door := New(Options{
 		Admit: s, Authenticate: s, Locate: s, Authorize: s, Budget: NewMemory(BodyLimits{BodyBytes: 1 << 10}, budget.New(0, 1)),
-		Routes: map[string]Route{"/mcp": {Serve: func(http.ResponseWriter, *Request) { s.at("serve") }}},
+		Routes: map[string]Route{"/mcp": {
+			Missing: func(*Request) string { return "missing" },
+			Serve:   func(http.ResponseWriter, *Request) { s.at("serve") },
+		}},
 	})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", s.body)
 	r.Header.Set("Content-Type", front.TypeJSON)
 	w := httptest.NewRecorder()
 	door.ServeHTTP(w, r)
-	if diff := cmp.Diff([]string{"admit", "authenticate", "session"}, s.seen); diff != "" || s.body.read > 0 {
+	if diff := cmp.Diff([]string{"admit", "authenticate", "session missing"}, s.seen); diff != "" || s.body.read > 0 {
 		t.Errorf("%d bytes are read, stages (-want +got):\n%s", s.body.read, diff)
 	}
 	header := w.Header()

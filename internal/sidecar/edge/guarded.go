@@ -8,6 +8,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access/rules"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
@@ -16,6 +17,9 @@ type Guarded struct {
 	Gate *access.Gate
 	// IsProbe reports whether the manager sent a request; nil means that it sends none.
 	IsProbe func(*http.Request) bool
+	// Vouched returns the caller that another pod of the server has verified; nil if it has verified none. It
+	// is nil at ports where clients can connect.
+	Vouched func(*http.Request) *identity.Identity
 	// Audit gets every decision; may be nil.
 	Audit *Auditor
 }
@@ -29,7 +33,7 @@ func (g *Guarded) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 		return from, nil
 	}
 	address := addressOf(r.RemoteAddr)
-	grant, refusal := g.Gate.Admit(access.Head{Authorization: r.Header["Authorization"], Host: r.Host, Query: r.URL.RawQuery, Client: address})
+	grant, refusal := g.admit(r, access.Head{Authorization: r.Header["Authorization"], Host: r.Host, Query: r.URL.RawQuery, Client: address})
 	switch {
 	case refusal != nil:
 		return caller.Caller{}, refusalOf(refusal)
@@ -41,6 +45,15 @@ func (g *Guarded) Authenticate(r *http.Request) (caller.Caller, *Refusal) {
 	return caller.Caller{
 		Principal: caller.Principal(grant.Principal), Address: address, Trace: traceOf(r.Header), Grant: grant,
 	}, nil
+}
+
+func (g *Guarded) admit(r *http.Request, head access.Head) (*access.Grant, *access.Refusal) {
+	if g.Vouched != nil {
+		if who := g.Vouched(r); who != nil {
+			return g.Gate.AdmitVouched(who, head)
+		}
+	}
+	return g.Gate.Admit(head)
 }
 
 func refusalOf(refusal *access.Refusal) *Refusal {

@@ -19,6 +19,7 @@ type Request struct {
 	Body     []byte // as the client sent it
 	Record   Record
 	Batch    bool
+	carried  bool // Carry has read the Body
 
 	held   held
 	door   *Door

@@ -23,6 +23,15 @@ func NamesOnce(w http.ResponseWriter, r *http.Request, id []byte) bool {
 	return true
 }
 
+// SessionOf returns the id of the session that a request to the MCP endpoint names. It is empty for requests of
+// the revision without sessions, and for those that NamesOnce refuses.
+func SessionOf(header http.Header) string {
+	if named := header[HeaderSession]; len(named) == 1 && (len(header[HeaderRevision]) == 0 || header[HeaderRevision][0] != Revision20260728) {
+		return named[0]
+	}
+	return ""
+}
+
 // Methods are the HTTP methods of the MCP endpoint, in the format of the Allow header.
 const Methods = "GET, POST, DELETE"
 

@@ -122,6 +122,9 @@ func (k *Keys) Reload() (changed bool, err error) {
 // Mint makes a session id for the owner.
 func (k *Keys) Mint(owner sessionid.Owner) string { return k.current.Load().ids.Mint(owner) }
 
+// Parse returns the owner that a session id names, or sessionid.ErrInvalid.
+func (k *Keys) Parse(id string) (sessionid.Owner, error) { return k.current.Load().ids.Parse(id) }
+
 // IsProbe reports whether the manager makes a request to the client port: the request proves that
 // its sender has a key.
 func (k *Keys) IsProbe(r *http.Request) bool {

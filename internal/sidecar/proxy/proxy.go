@@ -107,8 +107,10 @@ func (p *Proxy) noteOutage() { p.outage.Store(time.Now().UnixNano()) }
 
 // Route is the route of the proxy at the edge.
 func (p *Proxy) Route() edge.Route {
-	return edge.Route{Methods: front.Methods, Check: p.Check, Serve: p.Serve}
+	return edge.Route{Methods: front.Methods, Missing: p.missing, Check: p.Check, Serve: p.Serve}
 }
+
+func (p *Proxy) missing(r *edge.Request) string { return p.Sessions.Missing(front.SessionOf(r.Header)) }
 
 // Check refuses a request by its head. A POST that names an unknown session passes only if it may be
 // an initialize.

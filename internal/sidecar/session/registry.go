@@ -219,6 +219,14 @@ func (r *Registry) Find(id string) Member {
 	return r.sessions[id]
 }
 
+// Missing returns the id, if the registry does not have the session, and nothing if it does.
+func (r *Registry) Missing(id string) string {
+	if id == "" || r.Find(id) != nil {
+		return ""
+	}
+	return id
+}
+
 // Locks takes and releases the locks of the registry and of its sessions. It blocks while
 // other code holds one of them, which shows a deadlock.
 func (r *Registry) Locks() {

@@ -62,7 +62,7 @@ func New(options Options) *Transport {
 func (t *Transport) Routes() map[string]edge.Route {
 	return map[string]edge.Route{
 		StreamPath:   {Methods: http.MethodGet, Serve: t.serveStream, Check: only(http.MethodGet)},
-		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Check: only(http.MethodPost)},
+		MessagesPath: {Methods: http.MethodPost, Serve: t.serveMessages, Missing: t.missing, Check: only(http.MethodPost)},
 	}
 }
 
@@ -77,6 +77,17 @@ func only(method string) func(w http.ResponseWriter, r *edge.Request) bool {
 		}
 		return true
 	}
+}
+
+// missing returns the token of a message whose connection this instance does not have.
+func (t *Transport) missing(r *edge.Request) string {
+	token := r.URL.Query().Get(tokenParameter)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.connections[token] != nil {
+		return ""
+	}
+	return token
 }
 
 // find returns the connection that an HTTP request names, if it belongs to the caller. If it

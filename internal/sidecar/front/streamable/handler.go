@@ -48,7 +48,11 @@ func New(options Options) *Handler { return &Handler{options} }
 
 // Route returns the route of the MCP endpoint.
 func (h *Handler) Route() edge.Route {
-	return edge.Route{Methods: front.Methods, Check: h.Check, Serve: h.Serve}
+	return edge.Route{Methods: front.Methods, Missing: h.missing, Check: h.Check, Serve: h.Serve}
+}
+
+func (h *Handler) missing(r *edge.Request) string {
+	return h.Sessions.Missing(front.SessionOf(r.Header))
 }
 
 // Check refuses HTTP methods that the endpoint does not have, and messages that name an unknown

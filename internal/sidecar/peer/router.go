@@ -1,0 +1,175 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+const (
+	// patience is how long a request waits for an owner that cannot be reached now. A stream waits longer: the
+	// Go SDK gives a session up when its stream cannot be resumed.
+	patience       = 5 * time.Second
+	streamPatience = 10 * time.Second
+	// between is the time between two attempts.
+	between = 250 * time.Millisecond
+	// retryAfter is what the header of that name says when the patience is over.
+	retryAfter = "2"
+)
+
+// Options configure a Router.
+type Options struct {
+	// Self is this pod, at its peer port.
+	Self sessionid.Owner
+	// Parse returns the owner of a session; an error if the id is none of this server.
+	Parse func(id string) (sessionid.Owner, error)
+	Relay *relay.Relay
+}
+
+// Router passes the requests of sessions on to their owners. It is the edge.Locator of the port for clients.
+type Router struct {
+	options Options
+	notes   *notes
+}
+
+// New returns a Router.
+func New(options Options) *Router { return &Router{options, newNotes()} }
+
+// BySession implements edge.Locator. It leaves a session that is over to this pod, which answers 404.
+func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bool {
+	owner, err := t.options.Parse(id)
+	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() || t.notes.isGone(owner.UID) {
+		return true
+	}
+	body, rest, refused := r.Carry(w)
+	if refused != nil {
+		refused.Write(w)
+		return false
+	}
+	p := passage{router: t, w: w, r: r, owner: owner, request: relay.Request{
+		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
+		Body: body, Rest: rest, ContentLength: r.ContentLength,
+	}}
+	return p.run()
+}
+
+// ByState implements edge.Locator.
+func (t *Router) ByState(http.ResponseWriter, *edge.Request) bool { return true }
+
+// passage is one request on its way to the owner of its session.
+type passage struct {
+	router  *Router
+	w       http.ResponseWriter
+	r       *edge.Request
+	owner   sessionid.Owner
+	request relay.Request
+}
+
+// run passes the request on. It reports whether this pod answers the request instead, because the session is over.
+func (p *passage) run() bool {
+	most := patience
+	if p.r.Method == http.MethodGet {
+		most = streamPatience
+	}
+	ctx, cancel := context.WithTimeout(p.r.Context(), most)
+	defer cancel()
+	for {
+		err := p.router.options.Relay.Forward(p.r.Context(), p.w, p.owner, &p.request)
+		failed, dialed := errors.AsType[*relay.DialError](err)
+		if !dialed {
+			p.router.notes.answered(p.owner.UID)
+			p.finish(err)
+			return false
+		}
+		switch verdict := p.router.judge(p.owner.UID, failed.Outcome); {
+		case verdict == over:
+			return true
+		case verdict != wait || !pause(ctx):
+			p.unavailable(failed)
+			return false
+		}
+	}
+}
+
+// judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.
+func (t *Router) judge(pod [16]byte, outcome relay.Outcome) verdict {
+	known := knowledge{contact: contactOf(outcome)}
+	switch known.contact {
+	case stranger:
+		t.notes.left(pod)
+	case unreachable:
+		known.silence = t.notes.silent(pod, time.Now())
+	case untried, connected, refused:
+	}
+	return decide(known)
+}
+
+// contactOf is untried if a limit of this pod was reached, which says nothing of the other one.
+func contactOf(outcome relay.Outcome) contact {
+	switch outcome { //nolint:exhaustive // the others are not of dials
+	case relay.Refused:
+		return refused
+	case relay.Stranger:
+		return stranger
+	case relay.Unreachable:
+		return unreachable
+	default:
+		return untried
+	}
+}
+
+// pause waits before the next attempt. It returns false when the patience is over, or the client has gone.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(between)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// finish ends a request that the owner may have got.
+func (p *passage) finish(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, relay.ErrLost):
+		// Without the id of a JSON-RPC request: the error is about this request, and says nothing about the
+		// session. The next request finds out.
+		front.Refuse(p.w, http.StatusBadGateway, nil, rpc.CodeInternal, "the pod with this session did not answer; whether it has acted is not known")
+	case errors.Is(err, relay.ErrMalformed):
+		front.Refuse(p.w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the request cannot be passed on to the pod with this session")
+	case errors.Is(err, relay.ErrBody):
+		p.w.Header().Set("Connection", "close")
+		front.Refuse(p.w, http.StatusBadRequest, nil, rpc.CodeParse, "the body could not be read")
+	default:
+		// The client has gone, or must not take a part of the answer for the whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// unavailable answers a request whose owner may live and cannot be reached. A new connection of the client may
+// reach a pod that can.
+func (p *passage) unavailable(failed *relay.DialError) {
+	if p.r.Context().Err() != nil {
+		return
+	}
+	if p.r.Method == http.MethodGet && failed.Outcome != relay.Busy {
+		panic(http.ErrAbortHandler) // SDKs try a broken connection again, and take any answer for the end of the session
+	}
+	text := "the pod with this session cannot be reached now"
+	if failed.Outcome == relay.Busy {
+		text = "this pod passes on as many requests to the pod with this session as it may"
+	}
+	p.w.Header().Set("Retry-After", retryAfter)
+	p.w.Header().Set("Connection", "close")
+	front.Refuse(p.w, http.StatusServiceUnavailable, nil, rpc.CodeInternal, text)
+}

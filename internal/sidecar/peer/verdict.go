@@ -1,0 +1,63 @@
+package peer
+
+import "time"
+
+// listing is what the manager's list of pods says of one.
+type listing int
+
+const (
+	unlisted listing = iota // no list that is recent enough has named the pod
+	listed                  // the pod is there
+	doubted                 // the pod is there, but the manager cannot reach it either
+	removed                 // a list had the pod, and a later one has not
+)
+
+// contact is how the last attempt to connect to a pod ended.
+type contact int
+
+const (
+	untried     contact = iota
+	connected           // the pod proved that it is the owner
+	refused             // the address is there, and nothing listens
+	stranger            // something else has the address
+	unreachable         // no answer in time, or no way there
+)
+
+// knowledge is all that counts for a verdict.
+type knowledge struct {
+	listing listing
+	contact contact
+	// silence is how long the pod has been unreachable.
+	silence time.Duration
+	// returns says that the session outlives a restart of the adapter.
+	returns bool
+}
+
+// verdict says what becomes of a request whose session another pod has.
+type verdict int
+
+const (
+	try  verdict = iota // connect to the owner, and pass the request on
+	wait                // the owner may live: try again for a while, and then answer 503
+	over                // the session is over: answer 404
+)
+
+// deadAfter is how long a pod is unreachable before its sessions count as over, if the manager does not
+// reach it either, or has not told.
+const deadAfter = 15 * time.Second
+
+// decide returns the verdict on a session's owner. Many clients give up for good on 404, so a session is over
+// only if that is certain: nothing of the pod can be left, or two observers have lost it.
+func decide(k knowledge) verdict {
+	switch {
+	case k.listing == removed, k.contact == stranger:
+		return over
+	case k.contact == untried, k.contact == connected:
+		return try
+	case k.contact == refused && !k.returns:
+		return over // the sessions of an adapter end with it, and a new one has none of them
+	case k.contact == refused, k.listing == listed, k.silence < deadAfter:
+		return wait
+	}
+	return over
+}

@@ -1,0 +1,42 @@
+package peer
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDecide(t *testing.T) {
+	const short, long = deadAfter - time.Nanosecond, deadAfter
+	for name, test := range map[string]struct {
+		given knowledge
+		want  verdict
+	}{
+		"nothing is known":                                {knowledge{}, try},
+		"the pod answered before":                         {knowledge{contact: connected}, try},
+		"listed, not tried":                               {knowledge{listing: listed}, try},
+		"listed, answered before":                         {knowledge{listing: listed, contact: connected}, try},
+		"listed, refuses":                                 {knowledge{listing: listed, contact: refused}, over},
+		"listed, refuses, and the session comes back":     {knowledge{listing: listed, contact: refused, returns: true}, wait},
+		"listed, but another pod has the address":         {knowledge{listing: listed, contact: stranger}, over},
+		"listed, unreachable":                             {knowledge{listing: listed, contact: unreachable, silence: short}, wait},
+		"listed, unreachable for long":                    {knowledge{listing: listed, contact: unreachable, silence: 100 * long}, wait},
+		"doubted, not tried":                              {knowledge{listing: doubted}, try},
+		"doubted, unreachable":                            {knowledge{listing: doubted, contact: unreachable, silence: short}, wait},
+		"doubted, unreachable for long":                   {knowledge{listing: doubted, contact: unreachable, silence: long}, over},
+		"removed":                                         {knowledge{listing: removed}, over},
+		"removed, answered before":                        {knowledge{listing: removed, contact: connected}, over},
+		"removed, and the session would have come back":   {knowledge{listing: removed, contact: refused, returns: true}, over},
+		"unlisted, refuses":                               {knowledge{contact: refused}, over},
+		"unlisted, refuses, and the session comes back":   {knowledge{contact: refused, returns: true, silence: long}, wait},
+		"unlisted, another pod has the address":           {knowledge{contact: stranger}, over},
+		"unlisted, unreachable":                           {knowledge{contact: unreachable, silence: short}, wait},
+		"unlisted, unreachable for long":                  {knowledge{contact: unreachable, silence: long}, over},
+		"unlisted, unreachable for long, would come back": {knowledge{contact: unreachable, silence: long, returns: true}, over},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := decide(test.given); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package peer
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+)
+
+// The owner learns who the client is, and the token stays where it was verified.
+func TestVouched(t *testing.T) {
+	who := &identity.Identity{
+		Issuer: "corp", User: "corp:b\u00f6b\n", Groups: []string{"system:authenticated", "corp:ops"}, Client: "corp:ide",
+		Scopes: []string{"read"}, TokenID: "1", Actors: []string{"agent"}, Expires: time.Date(2026, 11, 18, 1, 2, 3, 4, time.UTC),
+	}
+	header := http.Header{
+		"Authorization": {"Bearer secret"}, "Accept": {"a", "b"}, headerPrincipal: {"forged"}, headerPrefix + "Other": {"forged"}, adapterapi.HeaderProbe: {"p"},
+	}
+	out := outgoing(header, "192.0.2.1:7", &caller.Caller{Grant: &access.Grant{Identity: who}})
+	if diff := cmp.Diff(who, Vouched(&http.Request{Header: out})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	delete(out, headerPrincipal)
+	if diff := cmp.Diff(http.Header{"Accept": {"a", "b"}, headerClient: {"192.0.2.1:7"}}, out); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A token that this pod has not verified goes with the request: the owner may have to.
+func TestNotVouched(t *testing.T) {
+	out := outgoing(http.Header{"Authorization": {"Bearer a"}, headerPrincipal: {"forged"}}, "192.0.2.1:7", &caller.Caller{})
+	if diff := cmp.Diff(http.Header{"Authorization": {"Bearer a"}, headerClient: {"192.0.2.1:7"}}, out); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name, header := range map[string][]string{"none": nil, "two": {"e30", "e30"}, "no base64": {"!"}, "no JSON": {"YQ"}, "no user": {"e30"}} {
+		if who := Vouched(&http.Request{Header: http.Header{headerPrincipal: header}}); who != nil {
+			t.Errorf("%s: %+v", name, who)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package sidecar
+
+import (
+	"context"
+
+	"net"
+	"net/http"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
+)
+
+// peers is what connects an adapter with those in other pods of the same server.
+type peers struct {
+	trust  *trust.Trust
+	relay  *relay.Relay
+	router *peer.Router
+	log    logr.Logger
+	server *listener.Server // for requests that other pods pass on
+}
+
+func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
+	c := &a.env.Config
+	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers")}
+	p.relay = relay.New(relay.Options{TLS: p.trust.Client, WriteTimeout: front.WriteTimeout})
+	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay})
+	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), c.Connections(), c.Log)
+	return p
+}
+
+// peerDoor returns the handler of requests that other pods pass on. It passes none on itself, so that no request
+// goes in circles. A drain does not close its connections: they are between pods, and no client can use another
+// one instead.
+func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
+	options := a.doorOptions(routes)
+	guarded := *options.Authenticate.(*edge.Guarded)
+	guarded.IsProbe, guarded.Vouched = nil, peer.Vouched
+	options.Authenticate, options.Authorize = &guarded, &guarded
+	return edge.New(options)
+}
+
+// serve serves other pods until close.
+func (p *peers) serve(l net.Listener) error {
+	return p.server.Serve(trust.Listen(l, p.trust, p.log))
+}
+
+// close lets requests of other pods end, as long as the context allows, and then those to other pods.
+func (p *peers) close(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	defer p.relay.Close()
+	return p.server.Shutdown(ctx)
+}

@@ -1,0 +1,419 @@
+package sidecar
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/launcher"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+// replica is one of several adapters of the same server.
+type replica struct {
+	*Adapter
+	host string // of the port for clients
+	stop func() // ends the adapter, with its sessions
+}
+
+// peerListeners opens one port at several addresses of this machine, as pods have it.
+func peerListeners(t *testing.T, count int) []net.Listener {
+	t.Helper()
+	for {
+		var opened []net.Listener
+		address := "127.0.0.2:0"
+		for i := range count {
+			l, err := listener.Listen(t.Context(), address)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				break // a program has the port at that address alone
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened = append(opened, l)
+			address = fmt.Sprintf("127.0.0.%d:%d", i+3, netip.MustParseAddrPort(l.Addr().String()).Port())
+		}
+		if len(opened) == count {
+			return opened
+		}
+		for _, l := range opened {
+			_ = l.Close()
+		}
+	}
+}
+
+// startReplicas serves the echo server by several adapters with the same keys.
+func startReplicas(t *testing.T, count int, change func(*config.Config)) []*replica {
+	t.Helper()
+	var replicas []*replica
+	for i, peers := range peerListeners(t, count) {
+		cfg := config.Defaults()
+		cfg.Log = logr.Discard()
+		cfg.DrainTimeout, cfg.StartTimeout = hang.Guard, hang.Guard
+		cfg.Warm = 0
+		cfg.Peers = true
+		cfg.Owner.UID[0] = byte(i + 1)
+		cfg.Owner.Address = netip.MustParseAddrPort(peers.Addr().String())
+		if change != nil {
+			change(&cfg)
+		}
+		cfg.Keys = newKeys(t)
+		replicas = append(replicas, startReplica(t, cfg, peers))
+	}
+	return replicas
+}
+
+func startReplica(t *testing.T, cfg config.Config, peers net.Listener) *replica {
+	t.Helper()
+	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter, clients := New(direct, cfg), newListener(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: newListener(t), Peers: peers}) }()
+	stop := sync.OnceFunc(func() {
+		adapter.Hurry()
+		cancel()
+		if err := errors.Join(<-served, direct.Close()); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return &replica{adapter, clients.Addr().String(), stop}
+}
+
+// spread sends each request to another replica than the one before, as a Service may.
+type spread struct {
+	replicas []*replica
+	next     atomic.Uint32
+	over     http.RoundTripper
+}
+
+func (e *spread) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = e.replicas[int(e.next.Add(1))%len(e.replicas)].host
+	r.Host = ""
+	return e.over.RoundTrip(r)
+}
+
+// clientOf returns a client whose session is at the first replica, and whose next requests go to the others.
+func clientOf(t *testing.T, replicas []*replica) *client {
+	t.Helper()
+	c, err := newClient(t.Context(), "http://"+replicas[0].host+Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	c.http = &http.Client{Transport: &spread{replicas: replicas[1:], over: transport}}
+	return c
+}
+
+// forwarded is how many requests the replica has passed on.
+func (r *replica) forwarded() uint64 { return r.peers.relay.Forwards(relay.Answered) }
+
+func (r *replica) dials() (sum uint64) {
+	for _, outcome := range relay.DialOutcomes() {
+		sum += r.peers.relay.Dials(outcome)
+	}
+	return sum
+}
+
+// Every request of every client reaches the server of its own session, at whichever replica it arrives.
+func TestAnyEntry(t *testing.T) {
+	t.Parallel()
+	const clients, rounds = 12, 4
+	replicas := startReplicas(t, 3, func(c *config.Config) { c.MaxSessions = clients })
+	var owners [4]atomic.Int32
+	var running sync.WaitGroup
+	for n := range clients {
+		running.Go(func() {
+			transport := &http.Transport{DisableCompression: true, DisableKeepAlives: n%2 == 0}
+			defer transport.CloseIdleConnections()
+			turns := &spread{replicas: replicas, over: transport}
+			turns.next.Store(uint32(n))
+			c := &client{url: "http://server" + Path, http: &http.Client{Transport: turns}}
+			err := c.initialize(t.Context())
+			if err == nil {
+				owner, _ := replicas[0].env.Keys.Parse(c.session)
+				owners[owner.UID[0]].Add(1)
+				err = c.chat(t.Context(), n, rounds)
+			}
+			if err != nil {
+				t.Errorf("client %d: %v", n, err)
+			}
+		})
+	}
+	running.Wait()
+	for i, r := range replicas {
+		if opened := owners[i+1].Load(); opened == 0 || r.forwarded() == 0 {
+			t.Errorf("replica %d opened %d sessions and passed on %d requests", i, opened, r.forwarded())
+		}
+	}
+}
+
+// A stream elsewhere carries every event as it happens, and can be resumed at yet another replica.
+func TestForwardedStream(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 3, nil)
+	c := clientOf(t, replicas)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+	defer cancel()
+	response, err := c.post(ctx, call(1, "ask", `"text":"still there?"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	question, id := nextEvent(t, response.Body)
+	if !strings.Contains(question, "elicitation/create") || id == "" {
+		t.Fatalf("got %q with id %q", question, id)
+	}
+	_ = response.Body.Close() // the stream breaks off
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"yes"}}}`, idIn(t, question))
+	if response, err := c.post(ctx, answer); err != nil || response.StatusCode != http.StatusAccepted {
+		t.Fatalf("answer: %v, %v", response, err)
+	}
+	c.headers = map[string]string{"Last-Event-ID": id}
+	resumed, err := c.do(ctx, http.MethodGet, "")
+	if err != nil || resumed.StatusCode != http.StatusOK {
+		t.Fatalf("resume: %v, %v", resumed, err)
+	}
+	defer func() { _ = resumed.Body.Close() }()
+	if result, _ := nextEvent(t, resumed.Body); !strings.Contains(result, `"id":1`) || !strings.Contains(result, "result") {
+		t.Errorf("got %q", result)
+	}
+}
+
+// nextEvent reads a stream up to the end of the next event with a message, and returns message and id.
+func nextEvent(t *testing.T, stream io.Reader) (message, id string) {
+	t.Helper()
+	lines := bufio.NewScanner(stream)
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case strings.HasPrefix(line, "id: "):
+			id = line[len("id: "):]
+		case strings.HasPrefix(line, "data: {"):
+			message = line[len("data: "):]
+		case line == "" && message != "":
+			return message, id
+		}
+	}
+	t.Fatalf("the stream ends: %v", lines.Err())
+	return "", ""
+}
+
+func idIn(t *testing.T, message string) string {
+	t.Helper()
+	var request struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(message), &request); err != nil {
+		t.Fatal(err)
+	}
+	return string(request.ID)
+}
+
+// A client ends its session at another replica. After that it is over at every one.
+func TestForwardedDelete(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 3, nil)
+	c := clientOf(t, replicas)
+	response, err := c.do(t.Context(), http.MethodDelete, "")
+	if err != nil || response.StatusCode != http.StatusNoContent {
+		t.Fatalf("got %v, %v", response, err)
+	}
+	if n := replicas[0].env.Sessions.Len(); n != 0 {
+		t.Errorf("the owner has %d sessions", n)
+	}
+	for range replicas {
+		c.must(t, http.StatusNotFound)
+	}
+}
+
+// must posts a request, and checks the status of the answer.
+func (c *client) must(t *testing.T, status int) {
+	t.Helper()
+	response, err := c.post(t.Context(), call(rand.IntN(1000), "echo", `"text":"x"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil || response.StatusCode != status {
+		t.Errorf("got %s %s (%v), want %d", response.Status, body, err, status)
+	}
+}
+
+// The sessions of a pod that has ended are over everywhere, at once: nothing listens at its address.
+func TestOwnerEnds(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 3, nil)
+	c := clientOf(t, replicas)
+	c.must(t, http.StatusOK)
+	replicas[0].stop()
+	for range 4 {
+		c.must(t, http.StatusNotFound)
+	}
+	if err := c.initialize(t.Context()); err != nil { // although it names the session that is over
+		t.Error(err)
+	}
+	c.must(t, http.StatusOK)
+}
+
+// Another pod has the owner's address by now. It gets no byte of a request.
+func TestOwnersAddressReused(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	c := clientOf(t, replicas)
+	address := replicas[0].env.Owner.Address.String()
+	replicas[0].stop()
+	l, err := listener.Listen(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := replicas[1].env.Config
+	cfg.Owner.UID[0], cfg.Owner.Address = 99, netip.MustParseAddrPort(address)
+	cfg.Settings, cfg.Access = nil, nil
+	usurper := startReplica(t, cfg, l)
+	for range 3 {
+		c.must(t, http.StatusNotFound)
+	}
+	if dials := replicas[1].dials(); dials > 2 { // one that was refused may come first
+		t.Errorf("%d connections to a pod that is gone", dials)
+	}
+	if usurper.env.Sessions.Len() != 0 {
+		t.Error("the other pod has a session")
+	}
+}
+
+// Ids that no key of this server has made are answered here, without a connection to any pod.
+func TestForgedIDs(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	c := clientOf(t, replicas)
+	genuine := c.session
+	altered := []byte(genuine)
+	altered[len(altered)/2] ^= 1
+	for _, forged := range []string{"x", strings.Repeat("A", len(genuine)), string(altered), genuine[:len(genuine)-1], genuine + "A", "../" + genuine} {
+		c.session = forged
+		c.must(t, http.StatusNotFound)
+	}
+	if dials := replicas[1].dials(); dials != 0 {
+		t.Errorf("%d connections for forged ids", dials)
+	}
+	c.session = genuine
+	c.must(t, http.StatusOK)
+}
+
+// A request that a pod has passed on is answered where it arrives: no pod passes it on once more.
+func TestOneHop(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 3, nil)
+	c := clientOf(t, replicas)
+	owner, entry, third := replicas[0], replicas[1], replicas[2]
+	// A pod that took the id for one of the third pod's would send it there.
+	request := &relay.Request{
+		Method: http.MethodDelete, Target: Path, Host: third.host, Header: http.Header{"Mcp-Session-Id": {c.session}},
+	}
+	answer := httptest.NewRecorder()
+	if err := entry.peers.relay.Forward(t.Context(), answer, third.env.Owner, request); err != nil || answer.Code != http.StatusNotFound {
+		t.Errorf("got %d, %v", answer.Code, err)
+	}
+	if third.dials() != 0 || owner.env.Sessions.Len() != 1 {
+		t.Errorf("the third pod made %d connections, and the owner has %d sessions", third.dials(), owner.env.Sessions.Len())
+	}
+}
+
+// Clients cannot pretend to be another pod: at their port the headers between pods mean nothing, and no pod passes
+// them on.
+func TestHeadersBetweenPods(t *testing.T) {
+	t.Parallel()
+	records := make(chan edge.Record, 100)
+	replicas := startReplicas(t, 2, func(c *config.Config) {
+		c.Recorded = func(r edge.Record) {
+			copied := *r.Caller
+			r.Caller = &copied
+			records <- r
+		}
+	})
+	c := clientOf(t, replicas)
+	c.headers = map[string]string{"Slipway-Peer-Client": "192.0.2.7:1", "Slipway-Peer-Principal": "eyJ1c2VyIjoicm9vdCJ9"}
+	c.must(t, http.StatusOK)
+	c.http = &http.Client{Transport: &spread{replicas: replicas[:1], over: http.DefaultTransport}}
+	c.must(t, http.StatusOK)
+	for len(records) > 0 {
+		r := <-records
+		if r.Caller.Address != "127.0.0.1" || r.Caller.Principal != caller.Nobody {
+			t.Errorf("%s at %s is by %q from %s", r.Method, r.Path, r.Caller.Principal, r.Caller.Address)
+		}
+	}
+}
+
+// Clients of the HTTP+SSE transport post their messages to any replica.
+func TestForwardedMessages(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, func(c *config.Config) { c.LegacySSE = true })
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+	defer cancel()
+	stream := get(ctx, t, "http://"+replicas[0].host+"/sse")
+	defer func() { _ = stream.Close() }()
+	lines := bufio.NewScanner(stream)
+	endpoint := ""
+	for endpoint == "" && lines.Scan() {
+		endpoint, _ = strings.CutPrefix(lines.Text(), "data: ")
+		if !strings.HasPrefix(lines.Text(), "data: ") {
+			endpoint = ""
+		}
+	}
+	response, err := http.Post("http://"+replicas[1].host+endpoint, "application/json", strings.NewReader(initializeMessage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusAccepted {
+		t.Fatalf("got %s", response.Status)
+	}
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "protocolVersion") {
+			return
+		}
+	}
+	t.Errorf("the stream ends without an answer: %v", lines.Err())
+}
+
+func get(ctx context.Context, t *testing.T, url string) io.ReadCloser {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v", response, err)
+	}
+	return response.Body
+}
