@@ -68,7 +68,7 @@ func (d *discard) WriteHeader(int)             {}
 func TestAllocations(t *testing.T) {
 	ca := newAuthority(t)
 	to := cannedOwner(t, ca)
-	r := New(Options{TLS: ca.client(t)})
+	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{})})
 	t.Cleanup(r.Close)
 	request, w := call(), &discard{http.Header{}}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -215,7 +215,7 @@ func TestAnswerBeforeTheSenderIsDone(t *testing.T) {
 				_, _ = fmt.Fprint(w, n)
 			}))
 			var sticky *stickyConn
-			r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second, Dial: func(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
+			r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second, Limits: patient(Limits{}), Dial: func(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
 				raw, err := dialTCP(ctx, address)
 				sticky = &stickyConn{Conn: raw, last: c.last, released: make(chan struct{})}
 				return sticky, err
@@ -382,7 +382,7 @@ func TestDialOutcomes(t *testing.T) {
 		}, Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limits := Limits{DialTimeout: time.Minute} // a busy machine is no black hole
+			limits := patient(Limits{})
 			if name == "black hole" {
 				limits.DialTimeout = 300 * time.Millisecond
 			}

@@ -159,7 +159,11 @@ func TestClientLeaves(t *testing.T) {
 					_ = response.Body.Close()
 				}
 			}()
-			<-begun
+			select {
+			case <-begun:
+			case err := <-e.errors:
+				t.Fatalf("Forward: %v", err)
+			}
 			leave()
 			select {
 			case <-gone:

@@ -187,6 +187,7 @@ func startEntry(t testing.TB, to sessionid.Owner, options Options) *entry {
 	if options.WriteTimeout == 0 {
 		options.WriteTimeout = 30 * time.Second
 	}
+	options.Limits = patient(options.Limits)
 	e := &entry{relay: New(options), errors: make(chan error, 10000)}
 	e.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := requestOf(r)
@@ -202,6 +203,12 @@ func startEntry(t testing.TB, to sessionid.Owner, options Options) *entry {
 	t.Cleanup(e.relay.Close)
 	t.Cleanup(e.Close)
 	return e
+}
+
+// patient are limits that do not take a busy machine for a black hole.
+func patient(l Limits) Limits {
+	l.DialTimeout, l.PingTimeout = time.Minute, time.Minute
+	return l
 }
 
 // requestOf reads the beginning of the body, as entries do.

@@ -18,7 +18,7 @@ func TestRequestsInFlight(t *testing.T) {
 	ca := newAuthority(t)
 	release := make(chan struct{})
 	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	r := New(Options{TLS: ca.client(t), Limits: Limits{Requests: 3, Streams: 1, Idle: 2}})
+	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{Requests: 3, Streams: 1, Idle: 2})})
 	t.Cleanup(r.Close)
 	get := &Request{Method: "GET", Target: "/", Host: "x"}
 	var all sync.WaitGroup
@@ -60,7 +60,7 @@ func TestPods(t *testing.T) {
 			<-release
 		}
 	})
-	r := New(Options{TLS: ca.client(t), Limits: Limits{Pods: 2}})
+	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{Pods: 2})})
 	t.Cleanup(r.Close)
 	var owners []sessionid.Owner
 	for range 4 {

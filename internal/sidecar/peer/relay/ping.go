@@ -63,6 +63,9 @@ func (r *Relay) pingPod(p *pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.ping.stop, p.ping.conn = nil, c
+	if r.forgetIfOverLocked(p) {
+		return
+	}
 	// An answer may be about the beginning of the ping, so the next one does not wait for longer.
 	p.ping.timer.Reset(max(0, r.options.PingInterval-time.Since(begin)))
 }

@@ -73,9 +73,7 @@ func (r *Relay) leave(p *pod, stream bool) {
 	if p.ping.stop != nil { // the ping is of no use any more
 		p.ping.stop()
 	}
-	if r.over.Err() != nil {
-		r.forgetIfUnusedLocked(p)
-	}
+	r.forgetIfOverLocked(p)
 }
 
 // take returns a connection for a request: one that had requests before, or a new one.
@@ -147,6 +145,7 @@ func (r *Relay) dialForWaiting(p *pod) {
 		}
 		more = len(p.waiting) > 0
 		p.dialing = more
+		r.forgetIfOverLocked(p)
 		r.mu.Unlock()
 	}
 }
@@ -247,6 +246,11 @@ func (r *Relay) forgetIfUnusedLocked(p *pod) bool {
 	p.ping.end()
 	delete(r.pods, p.owner)
 	return true
+}
+
+// forgetIfOverLocked forgets a pod that was still in use when the relay was closed.
+func (r *Relay) forgetIfOverLocked(p *pod) bool {
+	return r.over.Err() != nil && r.forgetIfUnusedLocked(p)
 }
 
 // forgetOldestLocked makes room for another pod, and says whether there is.
