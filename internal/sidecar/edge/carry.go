@@ -11,7 +11,7 @@ import (
 const carriedBytes = pieceBytes
 
 // Carry returns the body of a request that another instance may answer. It reads a small body, for which it takes
-// room from the budget, and returns a reader for any other, which it has not touched. This instance can still
+// room from the budget. It does not read any other body, and returns a reader for it. This instance can still
 // answer the request afterwards, unless that reader was used.
 func (r *Request) Carry(w http.ResponseWriter) (body []byte, rest io.Reader, refused *Refusal) {
 	limits := &r.door.options.Budget.limits
@@ -30,6 +30,13 @@ func (r *Request) Carry(w http.ResponseWriter) (body []byte, rest io.Reader, ref
 	}
 	r.Body, r.carried = body, true
 	return body, nil, nil
+}
+
+// NotRead refuses a request because the reader that Carry returned has failed.
+func (r *Request) NotRead(err error) *Refusal {
+	refused := notRead(err, &r.door.options.Budget.limits)
+	refused.Close = true
+	return refused
 }
 
 // timely reads a body, and gives up on a client that stops sending, or almost stops.

@@ -6,6 +6,10 @@ import (
 	"strings"
 )
 
+// PeerPrefix begins the names of the headers that adapters of one server send to each other. They mean nothing in
+// requests of clients, and no server gets them.
+const PeerPrefix = "Slipway-Peer-"
+
 // IsHopByHop reports whether a header concerns one TCP connection only, so that no proxy passes it
 // on. The name is in canonical form, and connection has the values of the Connection header that
 // came with it.

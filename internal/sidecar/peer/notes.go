@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,44 +10,51 @@ const (
 	// mostNotes bounds the pods with a note. A pod whose note is forgotten costs one more attempt to connect.
 	mostNotes = 4096
 	// noteLapse is after how long without another attempt the silence of a pod begins anew: it may have been
-	// there in between.
-	noteLapse = 2 * deadAfter
+	// there in between. A request waits less than that between two attempts.
+	noteLapse = deadAfter / 2
+	// goneLapse is after how long this pod tries again whether a pod is gone. Both may not have read the same
+	// keys yet, and then they take each other for strangers.
+	goneLapse = 30 * time.Second
 )
 
 // notes remember which pods cannot be reached, and which are gone.
 type notes struct {
 	mu    sync.Mutex
 	pods  map[[16]byte]note
-	order [][16]byte // oldest first; may have pods without a note
+	order [][16]byte // oldest first
 }
 
 type note struct {
-	gone        bool      // another pod has its address, and pods keep theirs as long as they live
-	silentSince time.Time // unless it is gone
+	gone        time.Time // when a stranger had its address; pods keep theirs as long as they live
+	silentSince time.Time
 	lastTried   time.Time
 }
 
 func newNotes() *notes { return &notes{pods: map[[16]byte]note{}} }
 
-// isGone reports whether the pod will never answer again.
-func (n *notes) isGone(pod [16]byte) bool {
+// isGone reports whether a stranger had the pod's address a short time ago.
+func (n *notes) isGone(pod [16]byte, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.pods[pod].gone
+	known, has := n.pods[pod]
+	return has && now.Sub(known.gone) < goneLapse
 }
 
 // answered forgets that a pod did not answer.
 func (n *notes) answered(pod [16]byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.pods, pod)
+	if _, has := n.pods[pod]; has {
+		delete(n.pods, pod)
+		n.order = slices.DeleteFunc(n.order, func(noted [16]byte) bool { return noted == pod })
+	}
 }
 
 // left remembers that a pod is gone.
-func (n *notes) left(pod [16]byte) {
+func (n *notes) left(pod [16]byte, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.writeLocked(pod, note{gone: true})
+	n.writeLocked(pod, note{gone: now})
 }
 
 // silent remembers that a pod did not answer, and returns for how long it has not.
@@ -55,7 +63,7 @@ func (n *notes) silent(pod [16]byte, now time.Time) time.Duration {
 	defer n.mu.Unlock()
 	known, has := n.pods[pod]
 	if !has || now.Sub(known.lastTried) > noteLapse {
-		known = note{gone: known.gone, silentSince: now}
+		known = note{silentSince: now}
 	}
 	known.lastTried = now
 	n.writeLocked(pod, known)

@@ -13,28 +13,31 @@ func TestNotes(t *testing.T) {
 			if got := n.silent(pod, now); got != want {
 				t.Errorf("silent for %s, want %s", got, want)
 			}
-			now = now.Add(10 * time.Second)
+			now = now.Add(5 * time.Second)
 		}
 	}
-	silences(0, 10*time.Second, 20*time.Second)
+	silences(0, 5*time.Second, 10*time.Second, 15*time.Second)
 	n.answered(pod)
-	silences(0, 10*time.Second)
-	now = now.Add(noteLapse) // without a request in between, it is not known whether the pod was there
-	silences(0, 10*time.Second)
-	if n.isGone(pod) {
+	silences(0, 5*time.Second)
+	now = now.Add(noteLapse) // the pod may have been there in between
+	silences(0, 5*time.Second)
+	if n.isGone(pod, now) {
 		t.Error("a pod that is silent is gone")
 	}
-	n.left(pod)
-	if !n.isGone(pod) || n.isGone([16]byte{2}) {
+	n.left(pod, now)
+	if !n.isGone(pod, now.Add(goneLapse-1)) || n.isGone([16]byte{2}, now) {
 		t.Error("not exactly the pod that left is gone")
+	}
+	if n.isGone(pod, now.Add(goneLapse)) {
+		t.Error("a pod is gone for ever")
 	}
 }
 
 func TestNotesAreBounded(t *testing.T) {
-	n := newNotes()
+	n, now := newNotes(), time.Now()
 	name := func(i int) [16]byte { return [16]byte{byte(i), byte(i >> 8)} }
 	for i := range 3 * mostNotes {
-		n.left(name(i))
+		n.left(name(i), now)
 		if i%2 == 0 {
 			n.answered(name(i))
 		}
@@ -42,7 +45,7 @@ func TestNotesAreBounded(t *testing.T) {
 	if len(n.pods) > mostNotes || len(n.order) > mostNotes {
 		t.Errorf("%d notes, %d in order", len(n.pods), len(n.order))
 	}
-	if !n.isGone(name(3*mostNotes-1)) || n.isGone(name(1)) {
+	if !n.isGone(name(3*mostNotes-1), now) || n.isGone(name(1), now) {
 		t.Error("the oldest note stays, or the newest is forgotten")
 	}
 }

@@ -45,7 +45,7 @@ func New(options Options) *Router { return &Router{options, newNotes()} }
 // BySession implements edge.Locator. It leaves a session that is over to this pod, which answers 404.
 func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bool {
 	owner, err := t.options.Parse(id)
-	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() || t.notes.isGone(owner.UID) {
+	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() || t.notes.isGone(owner.UID, time.Now()) {
 		return true
 	}
 	body, rest, refused := r.Carry(w)
@@ -80,15 +80,17 @@ func (p *passage) run() bool {
 	}
 	ctx, cancel := context.WithTimeout(p.r.Context(), most)
 	defer cancel()
-	for {
+	for attempt := 1; ; attempt++ {
 		err := p.router.options.Relay.Forward(p.r.Context(), p.w, p.owner, &p.request)
+		if err == nil || errors.Is(err, relay.ErrCut) {
+			p.router.notes.answered(p.owner.UID)
+		}
 		failed, dialed := errors.AsType[*relay.DialError](err)
 		if !dialed {
-			p.router.notes.answered(p.owner.UID)
 			p.finish(err)
 			return false
 		}
-		switch verdict := p.router.judge(p.owner.UID, failed.Outcome); {
+		switch verdict := p.router.judge(p.owner.UID, failed.Outcome, attempt); {
 		case verdict == over:
 			return true
 		case verdict != wait || !pause(ctx):
@@ -99,13 +101,15 @@ func (p *passage) run() bool {
 }
 
 // judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.
-func (t *Router) judge(pod [16]byte, outcome relay.Outcome) verdict {
+func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict {
 	known := knowledge{contact: contactOf(outcome)}
 	switch known.contact {
 	case stranger:
-		t.notes.left(pod)
+		t.notes.left(pod, time.Now())
 	case unreachable:
-		known.silence = t.notes.silent(pod, time.Now())
+		if silence := t.notes.silent(pod, time.Now()); attempt > 1 { // one attempt may fail by chance
+			known.silence = silence
+		}
 	case untried, connected, refused:
 	}
 	return decide(known)
@@ -148,8 +152,7 @@ func (p *passage) finish(err error) {
 	case errors.Is(err, relay.ErrMalformed):
 		front.Refuse(p.w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the request cannot be passed on to the pod with this session")
 	case errors.Is(err, relay.ErrBody):
-		p.w.Header().Set("Connection", "close")
-		front.Refuse(p.w, http.StatusBadRequest, nil, rpc.CodeParse, "the body could not be read")
+		p.r.NotRead(err).Write(p.w)
 	default:
 		// The client has gone, or must not take a part of the answer for the whole.
 		panic(http.ErrAbortHandler)
@@ -159,11 +162,9 @@ func (p *passage) finish(err error) {
 // unavailable answers a request whose owner may live and cannot be reached. A new connection of the client may
 // reach a pod that can.
 func (p *passage) unavailable(failed *relay.DialError) {
-	if p.r.Context().Err() != nil {
-		return
-	}
-	if p.r.Method == http.MethodGet && failed.Outcome != relay.Busy {
-		panic(http.ErrAbortHandler) // SDKs try a broken connection again, and take any answer for the end of the session
+	if p.r.Context().Err() != nil || p.r.Method == http.MethodGet && failed.Outcome != relay.Busy {
+		// SDKs open a stream again whose connection broke. They take any answer for the end of the session.
+		panic(http.ErrAbortHandler)
 	}
 	text := "the pod with this session cannot be reached now"
 	if failed.Outcome == relay.Busy {

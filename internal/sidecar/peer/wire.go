@@ -9,18 +9,16 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 )
 
 // The headers between pods. They count on the peer port alone, where only pods of the server connect.
 const (
-	headerPrefix    = "Slipway-Peer-"
-	headerClient    = headerPrefix + "Client"    // the client's address and port
-	headerPrincipal = headerPrefix + "Principal" // who the client is, if the sender has verified its token
+	headerClient    = front.PeerPrefix + "Client"    // the client's address and port
+	headerPrincipal = front.PeerPrefix + "Principal" // who the client is, if the sender has verified its token
 )
-
-// PingPath answers every request. Pods ask for it to find out whether another one lives.
-const PingPath = "/peer/ping"
 
 // principal is an identity.Identity between pods, which may be of two versions.
 type principal struct {
@@ -34,18 +32,19 @@ type principal struct {
 	Expires time.Time `json:"expires"`
 }
 
-// outgoing returns the headers of a request for another pod. A token that this pod has verified stays here: the
-// other pod gets to know who the client is.
+// outgoing returns the headers of a request for another pod. The owner's access document may ask for a token
+// when that of this pod does not, or the other way round, so the token goes along.
 func outgoing(header http.Header, client string, from *caller.Caller) http.Header {
 	out := make(http.Header, len(header)+2)
+	connection := header["Connection"]
 	for name, values := range header {
-		if !strings.HasPrefix(name, headerPrefix) && name != adapterapi.HeaderProbe {
+		if !strings.HasPrefix(name, front.PeerPrefix) && name != adapterapi.HeaderProbe && !front.IsHopByHop(name, connection) {
 			out[name] = values
 		}
 	}
+	// After those of the client, which could name these in its Connection header.
 	out[headerClient] = []string{client}
 	if who := from.Identity(); who != nil {
-		delete(out, "Authorization")
 		out[headerPrincipal] = []string{encode(who)}
 	}
 	return out
@@ -59,7 +58,8 @@ func encode(who *identity.Identity) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Vouched returns who the client is that another pod sends a request of; nil if that pod has not verified it.
+// Vouched returns the client whose request another pod has passed on. It is nil if that pod has not verified who
+// the client is.
 func Vouched(r *http.Request) *identity.Identity {
 	values := r.Header[headerPrincipal]
 	if len(values) != 1 {
@@ -80,7 +80,7 @@ func Vouched(r *http.Request) *identity.Identity {
 // Handler returns the handler of the peer port: the Door gets each request as it would get it from the client.
 func Handler(door http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == PingPath {
+		if r.URL.Path == relay.PingPath {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

@@ -10,24 +10,26 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
 )
 
-// The owner learns who the client is, and the token stays where it was verified.
+// The owner learns who the client is. A client cannot forge that, nor take it away.
 func TestVouched(t *testing.T) {
 	who := &identity.Identity{
 		Issuer: "corp", User: "corp:b\u00f6b\n", Groups: []string{"system:authenticated", "corp:ops"}, Client: "corp:ide",
 		Scopes: []string{"read"}, TokenID: "1", Actors: []string{"agent"}, Expires: time.Date(2026, 11, 18, 1, 2, 3, 4, time.UTC),
 	}
 	header := http.Header{
-		"Authorization": {"Bearer secret"}, "Accept": {"a", "b"}, headerPrincipal: {"forged"}, headerPrefix + "Other": {"forged"}, adapterapi.HeaderProbe: {"p"},
+		"Authorization": {"Bearer token"}, "Accept": {"a", "b"}, headerPrincipal: {"forged"}, front.PeerPrefix + "Other": {"forged"}, adapterapi.HeaderProbe: {"p"},
+		"Connection": {"keep-alive, " + headerPrincipal, headerClient + ",x-gone"}, "X-Gone": {"x"},
 	}
 	out := outgoing(header, "192.0.2.1:7", &caller.Caller{Grant: &access.Grant{Identity: who}})
 	if diff := cmp.Diff(who, Vouched(&http.Request{Header: out})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	delete(out, headerPrincipal)
-	if diff := cmp.Diff(http.Header{"Accept": {"a", "b"}, headerClient: {"192.0.2.1:7"}}, out); diff != "" {
+	if diff := cmp.Diff(http.Header{"Accept": {"a", "b"}, "Authorization": {"Bearer token"}, headerClient: {"192.0.2.1:7"}}, out); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // notForwarded are headers of a client that the server does not get. It gets all others, except
-// hop-by-hop headers, X-Forwarded-* and names with an underscore.
+// hop-by-hop headers, X-Forwarded-*, those between adapters, and names with an underscore.
 var notForwarded = []string{
 	front.HeaderSession,    // the adapter's id of the session; the server's id takes its place
 	adapterapi.HeaderProbe, // from the manager to the adapter
@@ -35,7 +35,7 @@ func forwarded(r *edge.Request) http.Header {
 	}
 	for name := range header {
 		// Some servers cannot tell an underscore from a hyphen.
-		if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, front.PeerPrefix) || strings.Contains(name, "_") {
 			header.Del(name)
 		}
 	}
