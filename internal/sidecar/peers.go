@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-
 	"net"
 	"net/http"
 
@@ -28,7 +27,7 @@ type peers struct {
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers")}
-	p.relay = relay.New(relay.Options{TLS: p.trust.Client, WriteTimeout: front.WriteTimeout})
+	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
 	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), c.Connections(), c.Log)
 	return p

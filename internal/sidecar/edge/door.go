@@ -134,10 +134,7 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 		return
 	}
 	defer r.release()
-	if route.Missing != nil && !d.located(w, r, route.Missing(r)) || route.Check != nil && !route.Check(w, r) {
-		return
-	}
-	if r.Method == http.MethodPost && !d.take(w, r) {
+	if !d.receive(w, r, route) {
 		return
 	}
 	if !route.Public {
@@ -149,6 +146,15 @@ func (d *Door) pass(w *answerWriter, r *Request) {
 		defer over()
 	}
 	route.Serve(w, r)
+}
+
+// receive finds out whether this instance answers a request, and reads it. If it returns false the request
+// is answered.
+func (d *Door) receive(w *answerWriter, r *Request, route Route) bool {
+	if route.Missing != nil && !d.located(w, r, route.Missing(r)) || route.Check != nil && !route.Check(w, r) {
+		return false
+	}
+	return r.Method != http.MethodPost || d.take(w, r)
 }
 
 // located reports whether this instance answers a request. The manager's probe asks about this one.

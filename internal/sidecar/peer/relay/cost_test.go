@@ -3,8 +3,8 @@ package relay
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,13 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
 // cannedOwner answers every request in the same way, and allocates nothing for it.
-func cannedOwner(t testing.TB, ca *authority) sessionid.Owner {
+func cannedOwner(t testing.TB) sessionid.Owner {
 	t.Helper()
-	l := tls.NewListener(listen(t), ca.server(t, testUID))
+	l := trust.Listen(listen(t), newPod(testUID, testKey), logr.Discard())
 	body := strings.Repeat("x", 200)
 	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\nContent-Length: 200\r\n\r\n" + body)
 	go func() {
@@ -66,9 +69,8 @@ func (d *discard) WriteHeader(int)             {}
 
 // TestAllocations: http.ReadResponse has most of them.
 func TestAllocations(t *testing.T) {
-	ca := newAuthority(t)
-	to := cannedOwner(t, ca)
-	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{})})
+	to := cannedOwner(t)
+	r := New(Options{Handshake: handshake, Limits: patient(Limits{})})
 	t.Cleanup(r.Close)
 	request, w := call(), &discard{http.Header{}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,9 +91,8 @@ func TestAllocations(t *testing.T) {
 
 // BenchmarkStale is what it costs to know that the owner has not closed an idle connection.
 func BenchmarkStale(b *testing.B) {
-	ca := newAuthority(b)
-	to := cannedOwner(b, ca)
-	r := New(Options{TLS: ca.client(b)})
+	to := cannedOwner(b)
+	r := New(Options{Handshake: handshake})
 	b.Cleanup(r.Close)
 	if err := r.Forward(b.Context(), &discard{http.Header{}}, to, call()); err != nil {
 		b.Fatal(err)
@@ -109,9 +110,8 @@ func BenchmarkStale(b *testing.B) {
 
 // BenchmarkHop compares the relay with a bare httputil.ReverseProxy, and both with no hop.
 func BenchmarkHop(b *testing.B) {
-	ca := newAuthority(b)
 	small, large := bytes.Repeat([]byte("x"), 200), make([]byte, 1<<20)
-	o := startOwner(b, ca.server(b, testUID), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	o := startOwner(b, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		body := small
@@ -120,10 +120,16 @@ func BenchmarkHop(b *testing.B) {
 			w.Header().Set("Content-Length", "1048576")
 		}
 		_, _ = w.Write(body)
-	}))
+	})
 	direct := httptest.NewServer(o.server.Handler)
 	b.Cleanup(direct.Close)
-	transport := &http.Transport{TLSClientConfig: ca.client(b)(testUID), MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		raw, err := dialTCP(ctx, o.Address)
+		if err != nil {
+			return nil, err
+		}
+		return handshake(ctx, raw, testUID)
+	}}
 	target, _ := url.Parse("https://" + o.Address.String())
 	bare := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +141,7 @@ func BenchmarkHop(b *testing.B) {
 	}))
 	b.Cleanup(proxy.Close)
 	b.Cleanup(transport.CloseIdleConnections)
-	e := startEntry(b, o.Owner, Options{TLS: ca.client(b)})
+	e := startEntry(b, o.Owner, Options{Handshake: handshake})
 	for _, path := range []string{"/small", "/large"} {
 		for _, way := range []struct{ name, url string }{{"direct", direct.URL}, {"relay", e.URL}, {"ReverseProxy", proxy.URL}} {
 			b.Run(path[1:]+"/"+way.name, func(b *testing.B) { benchmarkCalls(b, way.url+path) })

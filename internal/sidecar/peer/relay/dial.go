@@ -2,9 +2,7 @@ package relay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"syscall"
@@ -12,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -66,36 +65,12 @@ func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome
 	case err != nil:
 		return nil, Unreachable, err
 	}
-	config := r.options.TLS(to.UID).Clone()
-	// Go sends the first records of a connection small, so that browsers can begin to draw. Here they
-	// would only be many.
-	config.DynamicRecordSizingDisabled = true
-	secure := tls.Client(raw, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, handshakeOutcome(err), err
+	secure, err := r.options.Handshake(ctx, raw, to.UID)
+	switch {
+	case errors.Is(err, trust.ErrStranger):
+		return nil, Stranger, err
+	case err != nil:
+		return nil, Unreachable, err
 	}
 	return r.newConn(raw, secure), Connected, nil
-}
-
-// handshakeOutcome tells a peer that is not the pod from one that did not finish the handshake. The pod
-// itself may close a connection in mid-handshake, because it has too many.
-func handshakeOutcome(err error) Outcome {
-	var op *net.OpError
-	var network net.Error
-	switch {
-	case isAlert(err):
-		return Stranger
-	case errors.As(err, &op), errors.As(err, &network) && network.Timeout(),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return Unreachable
-	}
-	return Stranger // it has another certificate, or none, or does not speak TLS
-}
-
-// isAlert reports whether the other end has refused the TLS connection.
-func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error"
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 
@@ -72,6 +73,12 @@ func (x *exchange) unanswered(c *conn, sending *sending, err error) error {
 	}
 	x.again = c.used && !c.heard && !c.lost.Load() && sending == nil && x.mayRepeat()
 	return because(ErrLost, err)
+}
+
+// isAlert reports whether the pod has refused the TLS connection.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }
 
 // mayRepeat reports whether it does no harm if the pod gets the request twice.

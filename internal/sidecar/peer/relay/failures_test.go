@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -209,13 +211,12 @@ func TestAnswerBeforeTheSenderIsDone(t *testing.T) {
 		last   int // no write is shorter than the last one, which has fewer bytes than this
 	}{"length": {100 << 10, 5000}, "chunked": {-1, 100}} {
 		t.Run(name, func(t *testing.T) {
-			ca := newAuthority(t)
-			o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			o := startOwner(t, func(w http.ResponseWriter, r *http.Request) {
 				n, _ := io.Copy(io.Discard, r.Body)
 				_, _ = fmt.Fprint(w, n)
-			}))
+			})
 			var sticky *stickyConn
-			r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second, Limits: patient(Limits{}), Dial: func(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
+			r := New(Options{Handshake: handshake, WriteTimeout: time.Second, Limits: patient(Limits{}), Dial: func(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
 				raw, err := dialTCP(ctx, address)
 				sticky = &stickyConn{Conn: raw, last: c.last, released: make(chan struct{})}
 				return sticky, err
@@ -331,8 +332,8 @@ func TestUnaskedAnswer(t *testing.T) {
 }
 
 func TestDialOutcomes(t *testing.T) {
-	ca := newAuthority(t)
-	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a stranger got a request") })
+	own, theirs := adapterapi.NewKey(), adapterapi.NewKey() // the key of this pod, and one that it only accepts
+	nothing := func(http.ResponseWriter, *http.Request) { t.Error("a stranger got a request") }
 	on := func(serve func(net.Conn)) func(t *testing.T) sessionid.Owner {
 		return func(t *testing.T) sessionid.Owner {
 			l := listen(t)
@@ -358,15 +359,18 @@ func TestDialOutcomes(t *testing.T) {
 			return sessionid.Owner{UID: testUID, Address: addressOf(l)}
 		}, Refused},
 		"other pod": {func(t *testing.T) sessionid.Owner {
-			return startOwner(t, ca.server(t, [16]byte{9}), nothing).Owner
+			return startPod(t, newPod([16]byte{9}, own), nothing).Owner
 		}, Stranger},
 		"other server": {func(t *testing.T) sessionid.Owner {
-			return startOwner(t, newAuthority(t).server(t, testUID), nothing).Owner
+			return startPod(t, newPod(testUID, adapterapi.NewKey()), nothing).Owner
 		}, Stranger},
 		"older TLS": {func(t *testing.T) sessionid.Owner {
-			config := ca.server(t, testUID)
-			config.MinVersion, config.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
-			return startOwner(t, config, nothing).Owner
+			server := httptest.NewUnstartedServer(http.HandlerFunc(nothing))
+			server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12}
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			return sessionid.Owner{UID: testUID, Address: addressOf(server.Listener)}
 		}, Stranger},
 		"no TLS": {on(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n") }), Stranger},
 		"closes": {on(func(c net.Conn) {
@@ -376,9 +380,7 @@ func TestDialOutcomes(t *testing.T) {
 		"resets":     {on(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() }), Unreachable},
 		"black hole": {on(func(net.Conn) {}), Unreachable},
 		"does not accept this pod": {func(t *testing.T) sessionid.Owner {
-			config := ca.server(t, testUID)
-			config.ClientCAs = newAuthority(t).pool
-			return startOwner(t, config, nothing).Owner
+			return startPod(t, newPod(testUID, theirs), nothing).Owner
 		}, Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -386,7 +388,7 @@ func TestDialOutcomes(t *testing.T) {
 			if name == "black hole" {
 				limits.DialTimeout = 300 * time.Millisecond
 			}
-			r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second, Limits: limits})
+			r := New(Options{Handshake: newPod([16]byte{0xee}, own, theirs).Handshake, WriteTimeout: time.Second, Limits: limits})
 			t.Cleanup(r.Close)
 			w, err := direct(t.Context(), r, c.start(t), post())
 			wantDialError(t, err, c.want)
@@ -406,8 +408,7 @@ func TestDialOutcomes(t *testing.T) {
 // TestWaitersShareAFailure: one attempt at a time, and one failure for all who wait.
 func TestWaitersShareAFailure(t *testing.T) {
 	l := listen(t) // accepts nothing
-	ca := newAuthority(t)
-	r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second, Limits: Limits{DialTimeout: 2 * time.Second}})
+	r := New(Options{Handshake: handshake, WriteTimeout: time.Second, Limits: Limits{DialTimeout: 2 * time.Second}})
 	t.Cleanup(r.Close)
 	to := sessionid.Owner{UID: testUID, Address: addressOf(l)}
 	ctx, leave := context.WithCancel(t.Context())

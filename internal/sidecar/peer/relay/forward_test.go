@@ -182,16 +182,15 @@ func TestClientLeaves(t *testing.T) {
 
 func TestClientDoesNotRead(t *testing.T) {
 	gone := make(chan struct{})
-	ca := newAuthority(t)
-	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	o := startOwner(t, func(w http.ResponseWriter, _ *http.Request) {
 		defer close(gone)
 		for piece := make([]byte, 1<<20); ; {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
 		}
-	}))
-	e := startEntry(t, o.Owner, Options{TLS: ca.client(t), WriteTimeout: 200 * time.Millisecond})
+	})
+	e := startEntry(t, o.Owner, Options{Handshake: handshake, WriteTimeout: 200 * time.Millisecond})
 	response, err := http.Get(e.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -3,112 +3,35 @@ package relay
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
-// authority signs the certificates of one server's pods.
-type authority struct {
-	cert *x509.Certificate
-	key  ed25519.PrivateKey
-	pool *x509.CertPool
-}
+var (
+	testUID = [16]byte{1, 2, 3}
+	testKey = adapterapi.NewKey()
+	// handshake is that of a pod which the owners know.
+	handshake = newPod([16]byte{0xee}, testKey).Handshake
+)
 
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{pool: x509.NewCertPool()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(100, 0, 0), NotBefore: time.Unix(0, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.key = private
-	a.pool.AddCert(a.cert)
-	return a
+// newPod returns the trust of a pod that has these keys.
+func newPod(uid [16]byte, current adapterapi.Key, accepted ...adapterapi.Key) *trust.Trust {
+	return trust.New(func() adapterapi.Keyring { return adapterapi.Keyring{Current: current, Accepted: accepted} }, uid)
 }
-
-func podURI(uid [16]byte) *url.URL {
-	return &url.URL{Scheme: "slipway", Host: "pod", Path: "/" + hex.EncodeToString(uid[:])}
-}
-
-// leaf is the certificate of a pod.
-func (a *authority) leaf(t testing.TB, uid [16]byte) tls.Certificate {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: time.Now().AddDate(100, 0, 0), NotBefore: time.Unix(0, 0),
-		URIs:        []*url.URL{podURI(uid)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
-}
-
-// server is the configuration of a pod's port.
-func (a *authority) server(t testing.TB, uid [16]byte) *tls.Config {
-	t.Helper()
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{a.leaf(t, uid)},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool, DynamicRecordSizingDisabled: true,
-	}
-}
-
-// client returns Options.TLS of a pod.
-func (a *authority) client(t testing.TB) func(uid [16]byte) *tls.Config {
-	t.Helper()
-	own := a.leaf(t, [16]byte{0xee})
-	return func(uid [16]byte) *tls.Config {
-		return &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
-			InsecureSkipVerify: true, // VerifyConnection verifies
-			VerifyConnection: func(state tls.ConnectionState) error {
-				leaf := state.PeerCertificates[0]
-				if _, err := leaf.Verify(x509.VerifyOptions{Roots: a.pool}); err != nil {
-					return err
-				}
-				if len(leaf.URIs) != 1 || leaf.URIs[0].String() != podURI(uid).String() {
-					return errors.New("another pod")
-				}
-				return nil
-			},
-		}
-	}
-}
-
-var testUID = [16]byte{1, 2, 3}
 
 // owner is a pod that answers.
 type owner struct {
@@ -132,12 +55,18 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-func startOwner(t testing.TB, config *tls.Config, handler http.Handler) *owner {
+func startOwner(t testing.TB, handler http.HandlerFunc) *owner {
+	t.Helper()
+	return startPod(t, newPod(testUID, testKey), handler)
+}
+
+// startPod starts a pod that may be another one than the owner, at the owner's address.
+func startPod(t testing.TB, pod *trust.Trust, handler http.HandlerFunc) *owner {
 	t.Helper()
 	l := listen(t)
 	o := &owner{Owner: sessionid.Owner{UID: testUID, Address: addressOf(l)}, conns: map[net.Conn]http.ConnState{}}
 	o.server = &http.Server{
-		Handler: handler, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: handler, ErrorLog: log.New(io.Discard, "", 0),
 		ConnState: func(c net.Conn, state http.ConnState) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -147,7 +76,7 @@ func startOwner(t testing.TB, config *tls.Config, handler http.Handler) *owner {
 			o.conns[c] = state
 		},
 	}
-	go func() { _ = o.server.ServeTLS(l, "", "") }()
+	go func() { _ = o.server.Serve(trust.Listen(l, pod, logr.Discard())) }()
 	t.Cleanup(func() { _ = o.server.Close() })
 	return o
 }
@@ -205,9 +134,10 @@ func startEntry(t testing.TB, to sessionid.Owner, options Options) *entry {
 	return e
 }
 
-// patient are limits that do not take a busy machine for a black hole.
+// patient are limits that do not take a busy machine for a black hole. Handlers of tests count requests and
+// connections, so no ping may come between them while a request takes long.
 func patient(l Limits) Limits {
-	l.DialTimeout, l.PingTimeout = time.Minute, time.Minute
+	l.DialTimeout, l.PingTimeout, l.PingInterval = time.Minute, time.Minute, time.Minute
 	return l
 }
 
@@ -251,9 +181,8 @@ func (e *entry) forwarded(t *testing.T) error {
 // pair starts an owner and an entry that trust each other.
 func pair(t testing.TB, handler http.HandlerFunc) (*owner, *entry) {
 	t.Helper()
-	ca := newAuthority(t)
-	o := startOwner(t, ca.server(t, testUID), handler)
-	return o, startEntry(t, o.Owner, Options{TLS: ca.client(t)})
+	o := startOwner(t, handler)
+	return o, startEntry(t, o.Owner, Options{Handshake: handshake})
 }
 
 // do sends a request of a client, and returns status, body and the error of reading the body.

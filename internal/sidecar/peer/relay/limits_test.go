@@ -15,10 +15,9 @@ import (
 )
 
 func TestRequestsInFlight(t *testing.T) {
-	ca := newAuthority(t)
 	release := make(chan struct{})
-	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{Requests: 3, Streams: 1, Idle: 2})})
+	o := startOwner(t, func(http.ResponseWriter, *http.Request) { <-release })
+	r := New(Options{Handshake: handshake, Limits: patient(Limits{Requests: 3, Streams: 1, Idle: 2})})
 	t.Cleanup(r.Close)
 	get := &Request{Method: "GET", Target: "/", Host: "x"}
 	var all sync.WaitGroup
@@ -53,18 +52,17 @@ func TestRequestsInFlight(t *testing.T) {
 }
 
 func TestPods(t *testing.T) {
-	ca := newAuthority(t)
 	release := make(chan struct{})
-	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			<-release
 		}
-	})
-	r := New(Options{TLS: ca.client(t), Limits: patient(Limits{Pods: 2})})
+	}
+	r := New(Options{Handshake: handshake, Limits: patient(Limits{Pods: 2})})
 	t.Cleanup(r.Close)
 	var owners []sessionid.Owner
 	for range 4 {
-		owners = append(owners, startOwner(t, ca.server(t, testUID), handler).Owner)
+		owners = append(owners, startOwner(t, handler).Owner)
 	}
 	for _, to := range owners[:3] {
 		if _, err := direct(t.Context(), r, to, post()); err != nil {
@@ -127,9 +125,8 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestNothingIsLeftBehind: goroutines and connections end with their requests, or with Close.
 func TestNothingIsLeftBehind(t *testing.T) {
-	ca := newAuthority(t)
 	var calls atomic.Int32
-	o := startOwner(t, ca.server(t, testUID), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	o := startOwner(t, func(w http.ResponseWriter, r *http.Request) {
 		switch calls.Add(1) % 4 {
 		case 0:
 			hangUp(w)
@@ -139,9 +136,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // net/http notices the end of the connection only then
 			<-r.Context().Done()
 		}
-	}))
+	})
 	before := runtime.NumGoroutine()
-	r := New(Options{TLS: ca.client(t), WriteTimeout: time.Second})
+	r := New(Options{Handshake: handshake, WriteTimeout: time.Second})
 	for i := range 40 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		request := post()

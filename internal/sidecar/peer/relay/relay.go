@@ -58,9 +58,9 @@ type Limits struct {
 
 // Options say how a Relay reaches pods.
 type Options struct {
-	// TLS returns the configuration for connections to the pod with this UID. It must refuse every
-	// other pod.
-	TLS func(uid [16]byte) *tls.Config
+	// Handshake makes a connection one with the pod that has this UID, or closes it. The error is a
+	// trust.ErrStranger if that pod is certainly not there.
+	Handshake func(ctx context.Context, raw net.Conn, uid [16]byte) (*tls.Conn, error)
 	// WriteTimeout is the time for a client to read one piece of an answer.
 	WriteTimeout time.Duration
 	// Dial connects to a pod; nil is TCP.

@@ -15,6 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -93,8 +96,7 @@ func inMemory(t *testing.T, test func(t *testing.T, r *Relay, to sessionid.Owner
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{accept: make(chan net.Conn), done: make(chan struct{})}
-		ca := newAuthority(t)
-		server := &http.Server{TLSConfig: ca.server(t, testUID), ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			wait := func(d time.Duration) bool {
 				select {
 				case <-time.After(d):
@@ -116,8 +118,8 @@ func inMemory(t *testing.T, test func(t *testing.T, r *Relay, to sessionid.Owner
 				wait(time.Minute)
 			}
 		})}
-		go func() { _ = server.ServeTLS(n, "", "") }()
-		r := New(Options{TLS: ca.client(t), WriteTimeout: time.Minute, Dial: n.dial})
+		go func() { _ = server.Serve(trust.Listen(n, newPod(testUID, testKey), logr.Discard())) }()
+		r := New(Options{Handshake: handshake, WriteTimeout: time.Minute, Dial: n.dial})
 		test(t, r, sessionid.Owner{UID: testUID, Address: netip.MustParseAddrPort("10.0.0.1:16272")}, n)
 		r.Close()
 		_ = server.Close()

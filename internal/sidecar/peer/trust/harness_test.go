@@ -102,8 +102,7 @@ func (p port) closeEmpty(t *testing.T) {
 
 func (p port) echo(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	state := conn.(*tls.Conn).ConnectionState()
-	from, err := Peer(&state)
+	from, err := podIn(conn.(*tls.Conn).ConnectionState().PeerCertificates[0])
 	if err != nil {
 		panic(err)
 	}
@@ -121,8 +120,7 @@ func greet(t *testing.T, from *Trust, to port, uid [16]byte) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	state := conn.ConnectionState()
-	if got, err := Peer(&state); err != nil || got != uid {
+	if got, err := podIn(conn.ConnectionState().PeerCertificates[0]); err != nil || got != uid {
 		t.Errorf("the dialler sees pod %x, %v", got, err)
 	}
 	return exchange(conn)

@@ -51,7 +51,7 @@ func Listen(inner net.Listener, t *Trust, log logr.Logger) net.Listener {
 
 func listenWithin(timeout time.Duration, inner net.Listener, t *Trust, log logr.Logger) net.Listener {
 	l := &listener{
-		Listener: inner, config: t.Server(), timeout: timeout, log: log,
+		Listener: inner, config: t.server(), timeout: timeout, log: log,
 		places: make(chan struct{}, maxHandshakes), accepted: make(chan accepted),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())

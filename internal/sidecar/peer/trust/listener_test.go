@@ -166,7 +166,7 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	ring := ringOf(adapterapi.NewKey())
 	server := connections.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, err := Peer(r.TLS)
+		from, err := podIn(r.TLS.PeerCertificates[0])
 		if err != nil {
 			t.Error(err)
 		}

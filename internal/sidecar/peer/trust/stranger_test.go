@@ -57,7 +57,7 @@ func TestWhatIsAtTheAddress(t *testing.T) {
 		"a TLS alert":           {serve: says("\x15\x03\x03\x00\x02\x02\x28"), stranger: true}, // fatal: handshake failure
 		"nonsense in a record":  {serve: says("\x16\x03\x03\x00\x04\x00\x00\x00\x00"), stranger: true},
 		"TLS 1.2": {serve: speaks(func() *tls.Config {
-			config := New(ringOf(key), red).Server()
+			config := New(ringOf(key), red).server()
 			config.MinVersion, config.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 			return config
 		}), stranger: true},
@@ -219,7 +219,7 @@ func TestForgeries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ring := ringOf(key, adapterapi.Key{}) // an entry that is no key counts for nothing
-			server := New(ring, red).Server()
+			server := New(ring, red).server()
 			forge(t, change)(server)
 			l := listen(t)
 			done := make(chan struct{})
@@ -236,7 +236,7 @@ func TestForgeries(t *testing.T) {
 			<-done
 
 			there := open(t, New(ring, blue))
-			client := New(ring, red).Client(blue)
+			client := New(ring, red).client(blue)
 			forge(t, change)(client)
 			if err := exchange(tls.Client(dial(t, there), client)); err == nil {
 				t.Error("an acceptor answers")
@@ -278,7 +278,7 @@ func TestClientsThatAreNoPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			there := open(t, New(ring, red))
-			config := New(ring, blue).Client(red)
+			config := New(ring, blue).client(red)
 			change(config)
 			if err := exchange(tls.Client(dial(t, there), config)); err == nil {
 				t.Error("the port answers")

@@ -33,6 +33,10 @@ var ErrStranger = errors.New("not the expected pod of this server")
 // have a private key that any stranger can derive.
 var errNoKey = errors.New("the server has no key")
 
+// largeRecords has both sides send full records from the first one on. By default, Go sends the first
+// records of a connection small, so that browsers can begin to draw. Here they would only be many.
+const largeRecords = true
+
 // Trust is how one pod recognizes the others, and they recognize it.
 type Trust struct {
 	ring func() adapterapi.Keyring
@@ -73,14 +77,15 @@ func (t *Trust) credentials() (*credentials, error) {
 	return next, nil
 }
 
-// Server returns the configuration for the peer port. A client must show a certificate of any pod of
+// server returns the configuration for the peer port. A client must show a certificate of any pod of
 // this server. Sessions cannot be resumed, so that each connection is checked against the ring.
-func (t *Trust) Server() *tls.Config {
+func (t *Trust) server() *tls.Config {
 	return &tls.Config{
-		MinVersion:             tls.VersionTLS13,
-		ClientAuth:             tls.RequireAnyClientCert, // VerifyConnection verifies it
-		SessionTicketsDisabled: true,
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.leaf() },
+		MinVersion:                  tls.VersionTLS13,
+		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies it
+		SessionTicketsDisabled:      true,
+		DynamicRecordSizingDisabled: largeRecords,
+		GetCertificate:              func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.leaf() },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := t.verify(&state)
 			return err
@@ -88,13 +93,13 @@ func (t *Trust) Server() *tls.Config {
 	}
 }
 
-// Client returns the configuration to dial the pod with the UID. Handshake uses it, and also tells
-// strangers that do not speak TLS 1.3.
-func (t *Trust) Client(uid [16]byte) *tls.Config {
+// client returns the configuration to dial the pod with the UID.
+func (t *Trust) client(uid [16]byte) *tls.Config {
 	return &tls.Config{
-		MinVersion:           tls.VersionTLS13,
-		InsecureSkipVerify:   true, //nolint:gosec // VerifyConnection verifies pods, which have no host names
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.leaf() },
+		MinVersion:                  tls.VersionTLS13,
+		InsecureSkipVerify:          true, //nolint:gosec // VerifyConnection verifies pods, which have no host names
+		DynamicRecordSizingDisabled: largeRecords,
+		GetClientCertificate:        func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.leaf() },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			switch got, err := t.verify(&state); {
 			case err != nil:
@@ -136,7 +141,7 @@ func (t *Trust) verify(state *tls.ConnectionState) ([16]byte, error) {
 // not know the key yet or any more. Then it reads nothing of what was written, and the next read
 // fails.
 func (t *Trust) Handshake(ctx context.Context, raw net.Conn, uid [16]byte) (*tls.Conn, error) {
-	conn := tls.Client(raw, t.Client(uid))
+	conn := tls.Client(raw, t.client(uid))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("shake hands with pod %s: %w", formatUID(uid), judge(err))
@@ -168,13 +173,4 @@ func isNetwork(err error) bool {
 		}
 	}
 	return false
-}
-
-// Peer returns the UID of the pod at the other end of a connection that Server or Client has
-// verified.
-func Peer(state *tls.ConnectionState) ([16]byte, error) {
-	if state == nil || !state.HandshakeComplete || len(state.PeerCertificates) == 0 {
-		return [16]byte{}, errors.New("read pod of connection: the other side has shown no certificate")
-	}
-	return podIn(state.PeerCertificates[0])
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -96,7 +97,7 @@ func TestNothingIsResumed(t *testing.T) {
 	t.Parallel()
 	ring := ringOf(adapterapi.NewKey())
 	there := open(t, New(ring, red))
-	config := New(ring, blue).Client(red)
+	config := New(ring, blue).client(red)
 	config.ServerName, config.ClientSessionCache = "peer", tls.NewLRUClientSessionCache(8)
 	for range 2 {
 		conn := tls.Client(dial(t, there), config)
@@ -136,7 +137,7 @@ func TestClocksDoNotCount(t *testing.T) {
 	})
 	for _, year := range []int{1, 1980, 2050, 12000} { // also when crypto/tls asks for the time
 		clock := func() time.Time { return time.Date(year, time.June, 1, 0, 0, 0, 0, time.UTC) }
-		client, server := New(ring, blue).Client(red), New(ring, red).Server()
+		client, server := New(ring, blue).client(red), New(ring, red).server()
 		client.Time, server.Time = clock, clock
 		a, b := net.Pipe()
 		served := make(chan error, 1)
@@ -217,24 +218,55 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 }
 
-func TestPeerOfNone(t *testing.T) {
+// Both sides send full records from the first one on.
+func TestLargeRecords(t *testing.T) {
 	t.Parallel()
-	leaf := leafOf(t, New(ringOf(adapterapi.NewKey()), red)).Leaf
-	for name, state := range map[string]*tls.ConnectionState{
-		"a connection without TLS":          nil,
-		"a connection without certificate":  {HandshakeComplete: true},
-		"a connection during its handshake": {PeerCertificates: []*x509.Certificate{leaf}},
-	} {
-		if got, err := Peer(state); err == nil {
-			t.Errorf("%s is one with pod %x", name, got)
+	ring := ringOf(adapterapi.NewKey())
+	a, b := net.Pipe()
+	near, far := &counted{Conn: a}, &counted{Conn: b}
+	accepted := make(chan *tls.Conn, 1)
+	go func() {
+		conn := tls.Server(far, New(ring, red).server())
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+	}()
+	dialled, err := New(ring, blue).Handshake(t.Context(), near, red)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := make([]byte, 16<<10) // the largest that TLS has
+	send := func(name string, from, to *tls.Conn, raw *counted) {
+		raw.writes.Store(0)
+		go func() { _, _ = from.Write(record) }()
+		if _, err := io.ReadFull(to, make([]byte, len(record))); err != nil {
+			t.Error(err)
+		}
+		if n := raw.writes.Load(); n != 1 {
+			t.Errorf("the %s sends %d records, want 1", name, n)
 		}
 	}
+	acceptor := <-accepted
+	send("dialler", dialled, acceptor, near)
+	send("acceptor", acceptor, dialled, far)
+}
+
+// counted counts its writes, which are one for each record after the handshake.
+type counted struct {
+	net.Conn
+	writes atomic.Int32
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
 }
 
 // BenchmarkHandshake is one connection between two pods, the work of both.
 func BenchmarkHandshake(b *testing.B) {
 	ring := ringOf(adapterapi.NewKey())
-	client, server := New(ring, blue), New(ring, red).Server()
+	client, server := New(ring, blue), New(ring, red).server()
 	b.ReportAllocs()
 	for b.Loop() {
 		here, there := net.Pipe()
