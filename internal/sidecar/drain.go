@@ -14,7 +14,7 @@ import (
 //  2. Drain: the registry refuses new sessions.
 //  3. drainWhenTold: the backend refuses requests of clients without sessions; then calls in
 //     flight finish and sessions end; then requests without sessions finish, because
-//     translated sessions make some.
+//     translated sessions make some; then calls finish that it passes on to other instances.
 //  4. Serve: the keeper and the spare processes end as soon as the drain is over. HTTP servers
 //     close, and then the backend.
 //
@@ -92,6 +92,10 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	defer cancel()
 	defer context.AfterFunc(a.hurried, cancel)()
 	a.backend.Refuse()
+	if a.peers != nil {
+		a.peers.router.Drain()
+		defer a.peers.router.Drained(ctx)
+	}
 	a.env.Sessions.Drain(ctx)
 	a.backend.Drain(ctx)
 }

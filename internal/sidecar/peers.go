@@ -49,11 +49,13 @@ func (p *peers) serve(l net.Listener) error {
 	return p.server.Serve(trust.Listen(l, p.trust, p.log))
 }
 
-// close lets requests of other pods end, as long as the context allows, and then those to other pods.
+// close lets the last answers to other pods arrive, and closes the connections to them.
 func (p *peers) close(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
 	defer p.relay.Close()
+	ctx, cancel := context.WithTimeout(ctx, listener.HeaderTimeout)
+	defer cancel()
 	return p.server.Shutdown(ctx)
 }

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -416,4 +417,59 @@ func get(ctx context.Context, t *testing.T, url string) io.ReadCloser {
 		t.Fatalf("got %v, %v", response, err)
 	}
 	return response.Body
+}
+
+// An entry that drains ends the streams that it passes on, which clients resume elsewhere, and lets calls finish.
+func TestDrainOfEntry(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	entry := replicas[1]
+	c := clientOf(t, replicas)
+	stream, err := c.do(t.Context(), http.MethodGet, "")
+	if err != nil || stream.StatusCode != http.StatusOK {
+		t.Fatalf("got %v, %v", stream, err)
+	}
+	defer func() { _ = stream.Body.Close() }()
+	asked, err := c.post(t.Context(), call(1, "ask", `"text":"still there?"`)) // in flight until it is answered
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asked.Body.Close() }()
+	question, _ := nextEvent(t, asked.Body)
+	entry.Drain()
+	if _, err := io.Copy(io.Discard, stream.Body); err == nil {
+		t.Error("the stream ends as if that were all")
+	}
+	select {
+	case <-entry.Drained():
+		t.Fatal("drained with a call in flight")
+	default:
+	}
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"yes"}}}`, idIn(t, question))
+	if response, err := c.post(t.Context(), answer); err != nil || response.StatusCode != http.StatusAccepted {
+		t.Fatalf("answer: %v, %v", response, err)
+	}
+	if result, _ := nextEvent(t, asked.Body); !strings.Contains(result, `"id":1`) {
+		t.Errorf("got %q", result)
+	}
+	select {
+	case <-entry.Drained():
+	case <-time.After(hang.Guard):
+		t.Error("not drained without calls")
+	}
+	if replicas[0].env.Sessions.Len() != 1 {
+		t.Error("the session ended with the entry")
+	}
+}
+
+// Methods that the endpoint does not have are refused at once, at every replica.
+func TestForwardedMethods(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, startReplicas(t, 2, nil))
+	for _, method := range []string{http.MethodHead, http.MethodPut, http.MethodOptions} {
+		response, err := c.do(t.Context(), method, "")
+		if err != nil || response.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %v, %v", method, response, err)
+		}
+	}
 }

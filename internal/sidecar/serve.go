@@ -17,7 +17,7 @@ type Ports struct {
 	Peers          net.Listener // nil unless the configuration has peers
 }
 
-// Serve serves clients and administrators until the context ends, and then drains: calls in
+// Serve serves clients, administrators and other instances until the context ends, and then drains: calls in
 // flight may finish within the drain timeout, and no new session is opened.
 func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -62,7 +62,7 @@ func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	closing, cancel := context.WithTimeout(background, listener.HeaderTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.hurried, func() { _ = a.clients.Close() })()
-	err = errors.Join(err, a.clients.Shutdown(closing), a.peers.close(closing), a.admin.Close())
+	err = errors.Join(err, a.clients.Shutdown(closing), a.peers.close(background), a.admin.Close())
 	stop()
 	running.Wait()
 	a.backend.Close()

@@ -37,13 +37,37 @@ type Options struct {
 type Router struct {
 	options Options
 	notes   *notes
+	calls   calls
+
+	draining context.Context // ends streams
+	drain    context.CancelFunc
 }
 
 // New returns a Router.
-func New(options Options) *Router { return &Router{options, newNotes()} }
+func New(options Options) *Router {
+	t := &Router{options: options, notes: newNotes()}
+	t.draining, t.drain = context.WithCancel(context.Background())
+	return t
+}
+
+// Drain ends the streams that this pod passes on: clients resume them at another pod, and lose nothing.
+func (t *Router) Drain() { t.drain() }
+
+// Drained waits until all calls that this pod passes on have their answers, or the context ends.
+func (t *Router) Drained(ctx context.Context) {
+	select {
+	case <-t.calls.over():
+	case <-ctx.Done():
+	}
+}
 
 // BySession implements edge.Locator. It leaves a session that is over to this pod, which answers 404.
 func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodGet, http.MethodDelete:
+	default:
+		return true // no pod takes it
+	}
 	owner, err := t.options.Parse(id)
 	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() || t.notes.isGone(owner.UID, time.Now()) {
 		return true
@@ -57,7 +81,15 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
 		Body: body, Rest: rest, ContentLength: r.ContentLength,
 	}}
-	return p.run()
+	if r.Method == http.MethodGet {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(t.draining, cancel)()
+		return p.run(ctx, streamPatience)
+	}
+	t.calls.begin()
+	defer t.calls.end()
+	return p.run(r.Context(), patience)
 }
 
 // ByState implements edge.Locator.
@@ -73,15 +105,11 @@ type passage struct {
 }
 
 // run passes the request on. It reports whether this pod answers the request instead, because the session is over.
-func (p *passage) run() bool {
-	most := patience
-	if p.r.Method == http.MethodGet {
-		most = streamPatience
-	}
-	ctx, cancel := context.WithTimeout(p.r.Context(), most)
+func (p *passage) run(ctx context.Context, patience time.Duration) bool {
+	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := p.router.options.Relay.Forward(p.r.Context(), p.w, p.owner, &p.request)
+		err := p.router.options.Relay.Forward(ctx, p.w, p.owner, &p.request)
 		if err == nil || errors.Is(err, relay.ErrCut) {
 			p.router.notes.answered(p.owner.UID)
 		}
@@ -93,7 +121,7 @@ func (p *passage) run() bool {
 		switch verdict := p.router.judge(p.owner.UID, failed.Outcome, attempt); {
 		case verdict == over:
 			return true
-		case verdict != wait || !pause(ctx):
+		case verdict != wait || !pause(patient):
 			p.unavailable(failed)
 			return false
 		}

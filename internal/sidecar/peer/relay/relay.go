@@ -147,6 +147,9 @@ func (r *Relay) forward(ctx context.Context, w http.ResponseWriter, to sessionid
 	err := x.try(p, false)
 	if x.again && ctx.Err() == nil {
 		err = x.try(p, true)
+		if failed, ok := errors.AsType[*DialError](err); ok {
+			return because(ErrLost, failed.Err) // the pod may have got the first one
+		}
 	}
 	return err
 }
