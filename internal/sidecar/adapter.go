@@ -130,6 +130,9 @@ func (a *Adapter) registerMetrics() {
 		metrics.Sessions(a.env.Sessions, a.env.MaxSessions, &a.env.SessionMetrics),
 		a.backend.Metrics(),
 	))
+	if a.peers != nil {
+		metrics.Register(a.registry, metrics.Peers(a.peers.relay))
+	}
 }
 
 // parts are shared by all clients, so none of them may be stuck.

@@ -96,6 +96,7 @@ func TestTableOfMetrics(t *testing.T) {
 	published := map[string]bool{}
 	for _, change := range []func(*config.Config){
 		func(*config.Config) {},
+		func(c *config.Config) { c.Peers, c.Keys = true, newKeys(t) },
 		func(c *config.Config) { c.Shared = true },
 		func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at },
 		func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at },

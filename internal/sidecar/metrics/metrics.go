@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
@@ -77,6 +78,25 @@ func Connections(s *listener.Server) []Metric {
 		metric("refused_connections_total", "Connections of clients beyond what may be open, while none of the others could make room.", s.Refused),
 		metric("evicted_connections_total", "Connections without a request in flight that made room for others.", s.Evicted),
 	}
+}
+
+// Peers are the requests that this pod passes on to other pods, and the connections for them.
+func Peers(r *relay.Relay) []Metric {
+	metrics := []Metric{
+		metric("peer_connections", "Connections to other pods that are open.", r.Connections),
+		metric("forwarded_streams", "Streams of clients here whose session another pod has.", r.Streams),
+	}
+	for _, outcome := range relay.ForwardOutcomes() {
+		forwards := metric("forwarded_total", "Attempts to pass a request on to the pod with its session, by outcome.", func() uint64 { return r.Forwards(outcome) })
+		forwards.labels = prometheus.Labels{"outcome": outcome.String()}
+		metrics = append(metrics, forwards)
+	}
+	for _, outcome := range relay.DialOutcomes() {
+		dials := metric("peer_dials_total", "Attempts to connect to other pods, by outcome.", func() uint64 { return r.Dials(outcome) })
+		dials.labels = prometheus.Labels{"outcome": outcome.String()}
+		metrics = append(metrics, dials)
+	}
+	return metrics
 }
 
 // Memory is the budget, and the bodies that it has or had room for.

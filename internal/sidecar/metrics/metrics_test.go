@@ -1,17 +1,27 @@
 package metrics
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"reflect"
+	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tolegacy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/translate/tomodern"
 )
@@ -70,6 +80,45 @@ func TestEveryCounterIsPublished(t *testing.T) {
 				t.Errorf("%d counters are published, want %d", len(got), len(want))
 			}
 		})
+	}
+}
+
+// Each outcome of requests that are passed on, and of connections to other pods, has a value of its own.
+func TestPeers(t *testing.T) {
+	passes := relay.New(relay.Options{Dial: func(context.Context, netip.AddrPort) (net.Conn, error) { return nil, syscall.ECONNREFUSED }})
+	t.Cleanup(passes.Close)
+	for range 2 {
+		err := passes.Forward(t.Context(), httptest.NewRecorder(), sessionid.Owner{}, &relay.Request{Method: http.MethodPost, Target: "/mcp", Host: "echo"})
+		if _, ok := errors.AsType[*relay.DialError](err); !ok {
+			t.Fatalf("got %v", err)
+		}
+	}
+	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0}
+	for _, outcome := range relay.ForwardOutcomes() {
+		want["slipway_adapter_forwarded_total "+outcome.String()] = 0
+	}
+	for _, outcome := range relay.DialOutcomes() {
+		want["slipway_adapter_peer_dials_total "+outcome.String()] = 0
+	}
+	want["slipway_adapter_forwarded_total refused"], want["slipway_adapter_peer_dials_total refused"] = 2, 2
+	registry := prometheus.NewRegistry()
+	Register(registry, Peers(passes))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			if labels := metric.GetLabel(); len(labels) == 1 {
+				name += " " + labels[0].GetValue()
+			}
+			got[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
