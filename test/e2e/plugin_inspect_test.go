@@ -33,7 +33,8 @@ var _ = Describe("kubectl mcp inspect", Label("sessions"), func() {
 		Expect(link.Host).To(Equal("localhost:6274"))
 		token := link.Query().Get("autoConnect")
 		Expect(token).NotTo(BeEmpty())
-		Expect(stderr.String()).To(And(
+		// Two goroutines copy the two outputs of the program, in any order.
+		Eventually(stderr.String).WithContext(ctx).WithTimeout(patience).Should(And(
 			ContainSubstring("there is no node on your PATH"),
 			ContainSubstring("MCP_INSPECTOR_API_TOKEN="+token+" npx -y @modelcontextprotocol/inspector@")))
 
