@@ -9,11 +9,12 @@ import (
 const (
 	// mostNotes bounds the pods with a note. A pod whose note is forgotten costs one more attempt to connect.
 	mostNotes = 4096
-	// noteLapse is after how long without another attempt the silence of a pod begins anew: it may have been
-	// there in between. A request waits less than that between two attempts.
+	// noteLapse bounds the time between two failed attempts that count as one silence. After a longer pause, the
+	// silence of the pod begins again: the pod may have answered in between. A request waits less than that
+	// between its attempts.
 	noteLapse = deadAfter / 2
-	// goneLapse is after how long this pod tries again whether a pod is gone. Both may not have read the same
-	// keys yet, and then they take each other for strangers.
+	// goneLapse is how long this pod takes another one for gone before it connects again. Two pods that have
+	// not read the same keys yet take each other for strangers.
 	goneLapse = 30 * time.Second
 )
 

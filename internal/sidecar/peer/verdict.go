@@ -47,7 +47,8 @@ const (
 const deadAfter = 15 * time.Second
 
 // decide returns the verdict on a session's owner. Many clients give up for good on 404, so a session is over
-// only if that is certain: nothing of the pod can be left, or two observers have lost it.
+// only if its pod cannot have it any more, or if the pod has been silent for deadAfter and the manager does not say
+// that it lives.
 func decide(k knowledge) verdict {
 	switch {
 	case k.listing == removed, k.contact == stranger:

@@ -40,7 +40,7 @@ func ForwardOutcomes() []Outcome {
 	return []Outcome{Answered, Refused, Stranger, Unreachable, Busy, Lost, Cut, Client, Malformed}
 }
 
-// DialError says that there is no connection to the pod, which got nothing of the request.
+// DialError says that the relay could not connect to the pod, so the pod got nothing of the request.
 type DialError struct {
 	Outcome Outcome // Refused, Stranger, Unreachable or Busy
 	Err     error
