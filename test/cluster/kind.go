@@ -259,6 +259,11 @@ func (k *kind) Down(ctx context.Context) error {
 }
 
 func (k *kind) Status(ctx context.Context) error {
+	if k.engine != nil && k.engine.Exists() {
+		if err := k.engine.Running(); err != nil {
+			return err
+		}
+	}
 	return printStatus(ctx, os.Stdout, k.Kubeconfig())
 }
 

@@ -46,6 +46,13 @@ func TestLifecycleOfKind(t *testing.T) {
 	h.timed("Service by DNS name after repair", 2*time.Minute, func() { h.callService("after") })
 
 	h.killEngine()
+	if output, err := h.command("status").CombinedOutput(); err == nil {
+		t.Errorf("status is content with a cluster whose Docker engine is dead:\n%s", output)
+	}
+	h.timed("up after kill -9 of the engine", 3*time.Minute, func() { h.run("up") })
+	h.timed("Service by DNS name after the engine's restart", 2*time.Minute, func() { h.callService("restarted") })
+
+	h.killEngine()
 	h.timed("down after kill -9 of the engine", 60*time.Second, func() { h.run("down") })
 	compare(t, before, observe(t, h.dir))
 	h.timed("down again", 20*time.Second, func() { h.run("down") })

@@ -63,6 +63,15 @@ func (e *Engine) Exists() bool {
 	return err == nil
 }
 
+// Running returns an error if dockerd has died. Its containers may live on, so the cluster may still answer.
+func (e *Engine) Running() error {
+	running, err := e.processes("dockerd")
+	if err == nil && len(running) == 0 {
+		err = errors.New("the Docker engine of the cluster does not run: make cluster-up starts it")
+	}
+	return err
+}
+
 // Environment has programs of this process talk to the engine.
 func (e *Engine) Environment() error {
 	r, err := e.read()
@@ -219,6 +228,12 @@ func (e *Engine) daemon(ctx context.Context, r *record) (proc.Identity, error) {
 	}
 	if err := proc.Stop(ctx, 0, left...); err != nil {
 		return proc.Identity{}, fmt.Errorf("stop what is left of the Docker engine: %w", err)
+	}
+	// Containers outlive their engine, and runc cannot start one again in a cgroup that still has processes.
+	removal, cancel := context.WithTimeout(ctx, downPatience)
+	defer cancel()
+	if err := machine.RemoveCgroup(removal, Cgroup); err != nil {
+		return proc.Identity{}, fmt.Errorf("end the containers of the Docker engine that died: %w", err)
 	}
 	// The files of a dockerd and a containerd that were killed say that they still run.
 	if err := errors.Join(os.RemoveAll(e.path(pidFile)), os.RemoveAll(e.path(execRoot))); err != nil {
