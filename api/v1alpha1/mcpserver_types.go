@@ -176,8 +176,8 @@ type MCPServerSpec struct {
 
 	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
 	// MCPServer itself, through its scale subresource. Zero stops the pods and
-	// keeps everything else. A session lives in one pod and ends with it. With more than one
-	// pod, the Service sends all requests of one client address to the same pod.
+	// keeps everything else. A session lives in one pod and ends with it. Any pod takes
+	// requests of the session and passes them on.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Maximum=1000

@@ -122,6 +122,7 @@ type SSETransport struct {
 const (
 	AdapterPort      = 16270
 	AdapterAdminPort = 16271
+	AdapterPeerPort  = 16272
 )
 
 // ServerPort is a port that an MCP server listens on inside its pod.

@@ -20,20 +20,19 @@ const (
 	actionReconcile = "Reconcile"
 	actionProbe     = "Probe"
 
-	reasonCatalogFlapping   = "CatalogFlapping"
-	reasonCatalogConflict   = "CatalogConflict"
-	reasonCatalogChanged    = "CatalogChanged"
-	reasonSessionsNotShared = "SessionsNotShared"
-	reasonSessionsFull      = "SessionsFull"
-	reasonSessionsConflict  = "SessionsConflict"
-	reasonServerCrashes     = "ServerCrashes"
-	reasonAdapterOld        = "AdapterOld"
-	reasonKindNotServed     = "KindNotServed"
-	reasonImageLate         = "ImageLate"
-	reasonIssuerTrouble     = "IssuerTrouble"
-	reasonExposed           = "ExposedWithoutAuth"
-	reasonPlaintextTokens   = "PlaintextTokens"
-	noteBytes               = 1000
+	reasonCatalogFlapping  = "CatalogFlapping"
+	reasonCatalogConflict  = "CatalogConflict"
+	reasonCatalogChanged   = "CatalogChanged"
+	reasonSessionsFull     = "SessionsFull"
+	reasonSessionsConflict = "SessionsConflict"
+	reasonServerCrashes    = "ServerCrashes"
+	reasonAdapterOld       = "AdapterOld"
+	reasonKindNotServed    = "KindNotServed"
+	reasonImageLate        = "ImageLate"
+	reasonIssuerTrouble    = "IssuerTrouble"
+	reasonExposed          = "ExposedWithoutAuth"
+	reasonPlaintextTokens  = "PlaintextTokens"
+	noteBytes              = 1000
 )
 
 // event is something that people should hear of.
@@ -44,21 +43,12 @@ type event struct {
 	note   string
 }
 
-// transitions are what has changed between two statuses, for a server that is to have
-// so many pods, and is worth an Event.
-func transitions(before, after *mcpv1alpha1.MCPServerStatus, replicas int32) []event {
+// transitions are what has changed between two statuses and is worth an Event.
+func transitions(before, after *mcpv1alpha1.MCPServerStatus) []event {
 	events := conditionTransitions(before, after)
-	add := func(kind, reason, action, note string) {
-		events = append(events, event{kind, reason, action, text.Cut(note, noteBytes)})
-	}
 	if before.Catalog != nil && after.Catalog != nil && before.Catalog.Digest != after.Catalog.Digest {
-		add(corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, catalogChange(before.Catalog, after.Catalog))
-	}
-	if replicas > 1 && before.Replicas <= 1 && after.Replicas > 1 { // and not only while pods are replaced
-		add(corev1.EventTypeWarning, reasonSessionsNotShared, actionReconcile,
-			"more than one pod serves this MCPServer and requests are not yet forwarded between them, so unless you have set another "+
-				"sessionAffinity its Service sends all requests of one client address to the same pod: clients behind one address, such as "+
-				"that of a proxy, share a pod, and when a pod goes away its sessions end, and their clients must begin new ones")
+		note := text.Cut(catalogChange(before.Catalog, after.Catalog), noteBytes)
+		events = append(events, event{corev1.EventTypeNormal, reasonCatalogChanged, actionProbe, note})
 	}
 	return events
 }

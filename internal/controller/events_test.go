@@ -67,14 +67,11 @@ func TestTransitions(t *testing.T) {
 		"first catalogue":   {withTools(""), withTools("1", "a"), nil},
 		"other catalogue":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
 		"catalogue is gone": {withTools("1", "a"), withTools(""), nil},
-		"second pod": {
-			mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, []string{"Warning SessionsNotShared"},
-		},
-		"third pod": {mcpv1alpha1.MCPServerStatus{Replicas: 2}, mcpv1alpha1.MCPServerStatus{Replicas: 3}, nil},
+		"second pod":        {mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, event := range transitions(&test.before, &test.after, test.after.Replicas) {
+			for _, event := range transitions(&test.before, &test.after) {
 				got = append(got, event.kind+" "+event.reason)
 				if event.note == "" || event.action == "" || len(event.note) > noteBytes {
 					t.Errorf("%+v", event)
@@ -84,14 +81,6 @@ func TestTransitions(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// A second pod that is there only while the first is replaced is nothing to warn of.
-func TestSurplusPodIsNoNews(t *testing.T) {
-	before, after := mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}
-	if got := transitions(&before, &after, 1); len(got) != 0 {
-		t.Errorf("got %v", got)
 	}
 }
 

@@ -25,7 +25,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		Server: s.server, Refusal: s.refusal, Waiting: s.waiting,
 		Deployment: s.deployment(), Applied: s.applied[workload.ObjectDeployment].Generation, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: r.resolvedImage(s), PodTemplate: templateStatus(s), CatalogConfigMap: catalogConfigMap(s),
-		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s), HasAffinity: hasAffinity(s),
+		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s),
 		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s), Access: accessOf(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
@@ -65,7 +65,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		return nil
 	}
 	s.memory.statusWrite.expect(s.server.ResourceVersion, s.now)
-	for _, event := range transitions(before, &next, workload.Replicas(s.server)) {
+	for _, event := range transitions(before, &next) {
 		r.Events.Eventf(s.server, nil, event.kind, event.reason, event.action, "%s", event.note)
 	}
 	return nil

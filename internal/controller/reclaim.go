@@ -17,8 +17,7 @@ import (
 
 // reclaim makes fields ours that another manager has written where everything is ours.
 // Applying then removes what is not wanted: by itself it leaves alone what others have
-// added to a list, such as a renamed port beside the one with our name. What is not ours
-// alone it leaves to the other manager: see yieldAffinity.
+// added to a list, such as a renamed port beside the one with our name.
 func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) error {
 	if object.Claims == nil {
 		return nil
@@ -29,9 +28,6 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 			return nil // it went away; applying makes it anew
 		}
 		return fmt.Errorf("get %s %s: %w", object.Kind.Kind, s.in(object.name), err)
-	}
-	if err := yieldAffinity(object.config, live.ManagedFields); err != nil {
-		return err
 	}
 	fields, changed, err := moveFields(live.ManagedFields, object.Claims)
 	if err != nil || !changed {

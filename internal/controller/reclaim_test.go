@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/slipway-mcp/slipway/internal/workload"
@@ -15,36 +13,6 @@ import (
 func wrote(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: operation, Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
-	}
-}
-
-// The session affinity that another manager has set is left to it.
-func TestYieldAffinity(t *testing.T) {
-	const (
-		apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
-		affinity      = `{"f:spec":{"f:sessionAffinity":{}}}`
-		ports         = `{"f:spec":{"f:ports":{}}}`
-	)
-	for name, test := range map[string]struct {
-		entries []metav1.ManagedFieldsEntry
-		want    bool // it is applied
-	}{
-		"a new Service":     {nil, true},
-		"ours":              {[]metav1.ManagedFieldsEntry{wrote("slipway", apply, "", affinity)}, true},
-		"others have more":  {[]metav1.ManagedFieldsEntry{wrote("slipway", apply, "", ports), wrote("kubectl-edit", update, "", ports)}, true},
-		"patched":           {[]metav1.ManagedFieldsEntry{wrote("slipway", apply, "", ports), wrote("kubectl-patch", update, "", affinity)}, false},
-		"applied":           {[]metav1.ManagedFieldsEntry{wrote("slipway", apply, "", ports), wrote("gitops", apply, "", affinity)}, false},
-		"applied with ours": {[]metav1.ManagedFieldsEntry{wrote("gitops", apply, "", affinity), wrote("slipway", apply, "", affinity)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := corev1ac.Service("echo", "team").WithSpec(corev1ac.ServiceSpec().WithSessionAffinity(corev1.ServiceAffinityClientIP))
-			if err := yieldAffinity(config, test.entries); err != nil {
-				t.Fatal(err)
-			}
-			if got := config.Spec.SessionAffinity != nil; got != test.want {
-				t.Errorf("applied: %t, want %t", got, test.want)
-			}
-		})
 	}
 }
 

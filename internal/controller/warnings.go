@@ -10,7 +10,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
 	"github.com/slipway-mcp/slipway/internal/text"
-	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 // warnOnce gives the server a warning Event, unless it has got that one since unwarn.
@@ -140,12 +139,4 @@ func (p *publishedProcesses) publish(sum adapterapi.Processes, now time.Time) (a
 	}
 	*p = publishedProcesses{sum, now}
 	return sum, 0
-}
-
-// hasAffinity says whether the Service keeps each client address on one pod. A Service that was just
-// applied does, unless the user has set something else, which the next look shows.
-func hasAffinity(s *state) bool {
-	_, applied := s.applied[workload.ObjectService]
-	service, _ := s.live[workload.ObjectService].(*corev1.Service)
-	return applied || service != nil && service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 }

@@ -41,7 +41,7 @@ const (
 	CheckPortLater Remedy = "if that lasts, check the port in spec.transport"
 	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on all addresses or on localhost"
 
-	OtherPorts        Remedy = "have the server use other ports than 16270 and 16271, which are the adapter's: containers of a pod share them"
+	OtherPorts        Remedy = "have the server use other ports than 16270, 16271 and 16272, which are the adapter's: containers of a pod share them"
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
 
 	MoreSessions Remedy = "if clients are turned away too, raise spec.session.maxPerPod or spec.replicas"

@@ -56,8 +56,11 @@ func TestRemediesAreListed(t *testing.T) {
 
 // The remedies that name the adapter's ports have the right ones.
 func TestPorts(t *testing.T) {
-	for _, remedy := range []Remedy{OtherPorts, LetManagerIn} {
-		if want := fmt.Sprintf("%d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort); !strings.Contains(string(remedy), want) {
+	for remedy, want := range map[Remedy]string{
+		OtherPorts:   fmt.Sprintf("%d, %d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort, mcpv1alpha1.AdapterPeerPort),
+		LetManagerIn: fmt.Sprintf("%d and %d", mcpv1alpha1.AdapterPort, mcpv1alpha1.AdapterAdminPort),
+	} {
+		if !strings.Contains(string(remedy), want) {
 			t.Errorf("%q has not %s", remedy, want)
 		}
 	}

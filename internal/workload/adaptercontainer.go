@@ -19,6 +19,7 @@ import (
 const (
 	clientPortName = "mcp"
 	adminPortName  = "admin"
+	peerPortName   = "peers"
 
 	// adapterPath is the adapter's program in its image.
 	adapterPath = "/adapter"
@@ -43,7 +44,8 @@ func adapterContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCo
 		WithEnv(fieldVariable("POD_UID", "metadata.uid"), fieldVariable("POD_IP", "status.podIP")).
 		WithPorts(
 			corev1ac.ContainerPort().WithName(clientPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPort),
-			corev1ac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterAdminPort)).
+			corev1ac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterAdminPort),
+			corev1ac.ContainerPort().WithName(peerPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(mcpv1alpha1.AdapterPeerPort)).
 		WithLifecycle(corev1ac.Lifecycle().
 			WithPostStart(execHook(adapterPath, "install", sharedDir)).
 			WithPreStop(execHook(adapterPath, "drain"))).
@@ -116,6 +118,7 @@ func adapterArgs(in Input, p *parts, user user, memory int64) ([]string, error) 
 		"serve",
 		fmt.Sprintf("--listen=:%d", mcpv1alpha1.AdapterPort),
 		fmt.Sprintf("--admin-listen=:%d", mcpv1alpha1.AdapterAdminPort),
+		fmt.Sprintf("--peer-listen=:%d", mcpv1alpha1.AdapterPeerPort),
 		"--socket=" + socketPath,
 		"--keys-dir=" + keysDir,
 		"--settings-dir=" + settingsDir,

@@ -10,9 +10,8 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// Service is what clients connect to. A session lives in one pod, and pods do not forward
-// requests to each other. So with more than one pod all connections of a client address lead
-// to the same pod: most clients use several for one session.
+// Service is what clients connect to. Any pod takes the requests of any session, so the Service
+// needs no session affinity, and one that a user has set is the user's.
 func Service(server *mcpv1alpha1.MCPServer) *corev1ac.ServiceApplyConfiguration {
 	given := &server.Spec.Service
 	port := corev1ac.ServicePort().
@@ -30,9 +29,6 @@ func Service(server *mcpv1alpha1.MCPServer) *corev1ac.ServiceApplyConfiguration 
 			WithSelector(selectorLabels(server)).
 			WithPublishNotReadyAddresses(false).
 			WithPorts(port))
-	if Replicas(server) > 1 {
-		service.Spec.WithSessionAffinity(corev1.ServiceAffinityClientIP)
-	}
 	if given.TrafficDistribution != "" {
 		service.Spec.WithTrafficDistribution(given.TrafficDistribution)
 	}

@@ -35,6 +35,14 @@ type wayIn struct {
 	image    string
 	node     string // where it runs
 	through  *wayIn // the way to a proxy that only pods reach
+	entry    string // host:port that all connections lead to, whatever they name; empty for a way to everything
+}
+
+// at leads to one replica, past the Service.
+func (g *wayIn) at(replica *corev1.Pod) *wayIn {
+	way := *g
+	way.entry = adapterOf(replica)
+	return &way
 }
 
 const (
@@ -181,6 +189,9 @@ func (g *wayIn) dialGate(ctx context.Context) (stream, error) {
 
 // dial connects to host:port as seen from inside the cluster.
 func (g *wayIn) dial(ctx context.Context, _, target string) (net.Conn, error) {
+	if g.entry != "" {
+		target = g.entry
+	}
 	outer, err := g.dialGate(ctx)
 	if err != nil {
 		return nil, err

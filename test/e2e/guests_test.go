@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,7 +25,7 @@ type guest struct {
 const mostGuests = 16
 
 // guestsOn are clients on a node, one for each pod of the server, by the pod's name. The Service
-// chooses a pod for each client address, so clients come until each pod has one.
+// chooses a pod for each connection, so clients come until each pod has one.
 func guestsOn(ctx context.Context, node string, server *mcpv1alpha1.MCPServer) map[string]guest {
 	GinkgoHelper()
 	list := pods(ctx, server)
@@ -39,7 +38,7 @@ func guestsOn(ctx context.Context, node string, server *mcpv1alpha1.MCPServer) m
 		session, err := way.tryOpenAs(ctx, server, "2025-11-25")
 		Expect(err).NotTo(HaveOccurred(), "from node %s", node)
 		host := holder(ctx, server, list, session)
-		Expect(way.statusOf(ctx, server, session)).To(Equal(http.StatusOK), "the next connection of the same client led elsewhere")
+		Expect(way.statusOf(ctx, server, session)).To(Equal(http.StatusOK), "on the next connection of the same client")
 		guests[host] = guest{way, session}
 	}
 	Fail("the Service leads clients on node " + node + " to some of its pods only")
@@ -56,17 +55,12 @@ func clientPod(ctx context.Context, node, namespace string) *wayIn {
 	return &wayIn{proxy: net.JoinHostPort(pod.Status.PodIP, "8080"), node: node, through: gate}
 }
 
-// holder is the name of the pod that has a session. Each pod is asked without the Service.
+// holder is the name of the pod that has a session.
 func holder(ctx context.Context, server *mcpv1alpha1.MCPServer, list []corev1.Pod, session *caller) string {
 	GinkgoHelper()
 	var holders []string
 	for i := range list {
-		request := pingIn(ctx, server, session)
-		request.URL.Host = net.JoinHostPort(list[i].Status.PodIP, strconv.Itoa(mcpv1alpha1.AdapterPort)) // Host stays the Service's.
-		body, status, err := get(request)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(status).To(BeElementOf(http.StatusOK, http.StatusNotFound), body)
-		if status == http.StatusOK {
+		if owns(ctx, server, &list[i], session) {
 			holders = append(holders, list[i].Name)
 		}
 	}

@@ -73,7 +73,7 @@ var _ = Describe("On two nodes", Label("nodes"), func() {
 		placed := podsByNode(ctx, server)
 		last := placed[home]
 		clients := gate.askAllTheTime(ctx, server)
-		staying := guestsOn(ctx, away, server)[last.Name].askAllTheTime(ctx, server)
+		staying := guestsOn(ctx, away, server)[last.Name].at(&last).askAllTheTime(ctx, server)
 		unready := watchReady(ctx, server)
 
 		By("draining the first node")
@@ -199,7 +199,7 @@ var _ = Describe("On two nodes", Label("nodes"), func() {
 		stays, lost := placed[home], placed[away]
 		guests := guestsOn(ctx, home, server)
 		session := guests[lost.Name].session
-		clients := guests[stays.Name].askAllTheTime(ctx, server)
+		clients := guests[stays.Name].at(&stays).askAllTheTime(ctx, server)
 		unready := watchReady(ctx, server)
 
 		loseNode(ctx, away)

@@ -36,18 +36,6 @@ func (v *view) sessionsFull() string {
 	return fmt.Sprintf("; %d of %s", *v.Sessions, some(v.SessionsLimit, "session"))
 }
 
-// replicasNote says what more than one pod means for sessions, if there should be more.
-func (v *view) replicasNote() string {
-	switch {
-	case v.want < 2:
-		return ""
-	case v.HasAffinity:
-		return "; sessions are not forwarded between pods yet, so the Service keeps each client address on one pod, and a session ends with its pod"
-	default:
-		return "; sessions are not forwarded between pods yet, and the Service may send a client to another pod, which answers 404: set sessionAffinity of the Service to ClientIP"
-	}
-}
-
 func (v *view) podsReady() string {
 	return fmt.Sprintf("%d of %s ready", v.ready, some(max(v.want, v.ready), "pod"))
 }

@@ -399,16 +399,11 @@ func TestMessageOfReady(t *testing.T) {
 		"more": {func(o *Observed) {
 			o.setPods(2, podNamed("a"), podNamed("b"))
 			o.Results["a"].Catalog.Summary.Catalog.Counts = mcpv1alpha1.CatalogCounts{Tools: 12, Prompts: 3, Resources: 1, ResourceTemplates: 2}
-		}, "12 tools, 3 prompts, 1 resource, 2 resource templates; 2 of 2 pods ready; sessions are not forwarded between pods yet, " +
-			"and the Service may send a client to another pod, which answers 404: set sessionAffinity of the Service to ClientIP"},
+		}, "12 tools, 3 prompts, 1 resource, 2 resource templates; 2 of 2 pods ready"},
 		"every session is taken":     {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(20)), 20 }, "1 tool; 1 of 1 pod ready; 20 of 20 sessions"},
 		"not every session is taken": {func(o *Observed) { o.Sessions, o.SessionsLimit = new(int32(19)), 20 }, "1 tool; 1 of 1 pod ready"},
 		"the limit is not known":     {func(o *Observed) { o.Sessions = new(int32(20)) }, "1 tool; 1 of 1 pod ready"},
 		"none":                       {func(o *Observed) { o.Results["a"].Catalog.Summary.Catalog.Counts.Tools = 0 }, "0 tools; 1 of 1 pod ready"},
-		"two pods, and clients stay": {func(o *Observed) {
-			o.setPods(2, podNamed("a"), podNamed("b"))
-			o.HasAffinity = true
-		}, "1 tool; 2 of 2 pods ready; sessions are not forwarded between pods yet, so the Service keeps each client address on one pod, and a session ends with its pod"},
 		"processes run out of memory": {
 			func(o *Observed) {
 				o.Processes = adapterapi.Processes{Ended: 10, Crashed: 9, OutOfMemory: 8, Cause: "out of memory"}

@@ -44,8 +44,6 @@ type Observed struct {
 	StartTimeout time.Duration
 	// Processes are those of all pods that ended of late.
 	Processes adapterapi.Processes
-	// HasAffinity is true if the Service keeps each client address on one pod.
-	HasAffinity bool
 	// Sessions is the number to publish, or nil when it is not known.
 	Sessions *int32
 	// SessionsLimit is how many there may be, or 0 when it is not known.

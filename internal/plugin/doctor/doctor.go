@@ -137,9 +137,6 @@ func workload(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 	if template := server.Status.Template; template != nil && template.Outdated {
 		add(Warn, "the operator would render the pods differently now; they have adapter "+template.AdapterVersion, "Replace them when it suits you: kubectl mcp refresh -n "+server.Namespace+" "+server.Name)
 	}
-	if spec.Replicas != nil && *spec.Replicas > 1 {
-		add(Warn, fmt.Sprintf("it has %d replicas, and sessions are not shared between them", *spec.Replicas), "Clients behind one address, as behind an ingress, all reach one pod.")
-	}
 	if kind := spec.Service.Type; spec.Auth == nil && (kind == corev1.ServiceTypeLoadBalancer || kind == corev1.ServiceTypeNodePort) {
 		add(Warn, "its Service is of type "+string(kind)+", and no client is authenticated", "Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.")
 	}

@@ -92,7 +92,6 @@ func TestServer(t *testing.T) {
 			s.Status.Template.Outdated, s.Spec.Replicas, s.Spec.Service.Type = true, new(int32(2)), corev1.ServiceTypeLoadBalancer
 		}, []string{
 			"warn the operator would render the pods differently now; they have adapter v0.1.0 | Replace them when it suits you: kubectl mcp refresh -n support tickets",
-			"warn it has 2 replicas, and sessions are not shared between them | Clients behind one address, as behind an ingress, all reach one pod.",
 			"warn its Service is of type LoadBalancer, and no client is authenticated | Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.",
 		}},
 		"auth": {func(s *mcpv1alpha1.MCPServer) { protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced) }, []string{

@@ -10,7 +10,7 @@ var lifecycleReasons = map[string]string{
 	"metadata.finalizers":      toolHiveReasons["metadata.finalizers"],
 	"metadata.ownerReferences": toolHiveReasons["metadata.ownerReferences"],
 	"spec.gateway":             "Slipway makes no routes yet: write an HTTPRoute to the server's Service, and add its host to spec.adapter.allowedHosts",
-	"spec.mcp":                 "Slipway sets the affinity of its Service by the number of replicas; docs/mcpserver.md says how to change it",
+	"spec.mcp":                 "every replica serves every session, so the Service needs no affinity",
 	"spec.network":             "Slipway makes no NetworkPolicy: write one for pods with the label mcp.slipway.dev/server",
 	"spec.runtime.health":      "Slipway's adapter asks the server itself, and its container has the probes",
 	"spec.transport":           "the adapter connects to the server inside of the pod, without TLS",

@@ -28,7 +28,7 @@ var toolHiveReasons = map[string]string{
 	"spec.rateLimiting":          "Slipway has no rate limits per user: spec.adapter.limits bounds what one session takes",
 	"spec.replicas":              "it is the number of ToolHive's proxies: Slipway has an adapter in each pod",
 	"spec.resourceOverrides":     "it is about objects of ToolHive's proxy: use spec.service and spec.podTemplate",
-	"spec.sessionAffinity":       "Slipway sets the affinity of its Service by the number of replicas",
+	"spec.sessionAffinity":       "every replica serves every session, so the Service needs no affinity",
 	"spec.sessionStorage":        "Slipway needs no storage for sessions",
 	"spec.telemetry":             noTelemetry,
 	"spec.telemetryConfigRef":    noTelemetry,

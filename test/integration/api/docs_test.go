@@ -73,7 +73,11 @@ func TestDocumentedNetworkPolicies(t *testing.T) {
 				if got := ports(rules[0]); !slices.Equal(got, []int32{v1alpha1.AdapterPort}) {
 					t.Errorf("clients are let in at %v", got)
 				}
-				rules = rules[1:]
+				last := rules[len(rules)-1]
+				if got := ports(last); !slices.Equal(got, []int32{v1alpha1.AdapterPeerPort}) || len(last.From) != 1 || !selects(t, last.From[0].PodSelector, pods) {
+					t.Errorf("the pods of the server do not let each other in at %d alone: %v", v1alpha1.AdapterPeerPort, last)
+				}
+				rules = rules[1 : len(rules)-1]
 			}
 			if len(rules) != 1 || len(rules[0].From) != 1 || !selects(t, rules[0].From[0].PodSelector, manager.Spec.Template.Labels) {
 				t.Fatalf("the manager, with the labels %v, is not let in: %v", manager.Spec.Template.Labels, rules)

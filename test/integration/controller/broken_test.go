@@ -244,9 +244,10 @@ func TestEvents(t *testing.T) {
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Command = []string{hostileServer, "tools", "3"} })
 	g.Eventually(reasons).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Normal CatalogChanged", 1))
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(2)) })
-	g.Eventually(reasons).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Warning SessionsNotShared", 1))
+	g.Eventually(func() int32 { return status(t, server).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	g.Eventually(reasons).WithTimeout(hang.Guard).Should(HaveKeyWithValue("Normal Suspended", 1))
+	g.Expect(reasons()).NotTo(HaveKey(HavePrefix("Warning ")), "a second replica is nothing to warn of")
 }
 
 // While the API server refuses the template, nothing that runs is changed, and a user can

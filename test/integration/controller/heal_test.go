@@ -11,6 +11,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/workload"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -58,12 +59,13 @@ func TestKeysAreMadeAnew(t *testing.T) {
 	g.Expect(podNames(t, namespace)).To(Equal(before), "pods were restarted")
 }
 
-// More than one replica makes the Service send a client address to one pod. An affinity that
-// a user has set on the Service stays.
+// A Service loses the session affinity that an earlier version of the operator has applied. One
+// that a user has set stays.
 func TestSessionAffinity(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	_, server := readyServer(t)
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(2)) })
 	service := &corev1.Service{ObjectMeta: objectMeta(server.Namespace, server.Name)}
 	affinity := func() corev1.ServiceAffinity {
 		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
@@ -71,37 +73,20 @@ func TestSessionAffinity(t *testing.T) {
 		}
 		return service.Spec.SessionAffinity
 	}
-	patch := func(to corev1.ServiceAffinity) {
-		g.Expect(shared.client.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sessionAffinity":"`+to+`"}}`)),
-			client.FieldOwner("kubectl-patch"))).To(Succeed())
-	}
-	// touch has the Service applied again, and waits for it.
-	port := int32(8080)
-	touch := func() {
-		port++
-		change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = &port })
-		g.Eventually(func() int32 {
-			_ = affinity()
-			return service.Spec.Ports[0].Port
-		}).WithTimeout(hang.Guard).Should(Equal(port))
-	}
-	scale := func(replicas int32) {
-		change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = &replicas })
-	}
-	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityNone))
-	scale(2)
-	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityClientIP))
-	scale(1)
-	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityNone))
-	scale(2)
-	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityClientIP))
 
-	patch(corev1.ServiceAffinityNone)
-	touch()
-	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityNone), "what a user has set was changed")
-	patch(corev1.ServiceAffinityClientIP)
-	scale(1)
-	touch()
+	earlier := workload.Service(server)
+	earlier.Spec.WithSessionAffinity(corev1.ServiceAffinityClientIP)
+	g.Expect(shared.client.Apply(t.Context(), earlier, client.FieldOwner(mcpv1alpha1.ManagedBy), client.ForceOwnership)).To(Succeed())
+	g.Expect(*earlier.Spec.SessionAffinity).To(Equal(corev1.ServiceAffinityClientIP), "the API server's answer")
+	g.Eventually(affinity).WithTimeout(hang.Guard).Should(Equal(corev1.ServiceAffinityNone))
+
+	g.Expect(shared.client.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sessionAffinity":"ClientIP"}}`)),
+		client.FieldOwner("kubectl-patch"))).To(Succeed())
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Service.Port = new(int32(8081)) })
+	g.Eventually(func() int32 { // the Service is applied again
+		_ = affinity()
+		return service.Spec.Ports[0].Port
+	}).WithTimeout(hang.Guard).Should(BeEquivalentTo(8081))
 	g.Expect(affinity()).To(Equal(corev1.ServiceAffinityClientIP), "what a user has set was changed")
 }
 

@@ -266,7 +266,7 @@ func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, soc
 	args := []string{adapter.Args[0]}
 	for _, arg := range adapter.Args[1:] {
 		switch name, _, _ := strings.Cut(arg, "="); name {
-		case "--listen", "--admin-listen", "--server-uid", "--pod-uid", "--pod-ip", "--keys-dir", "--settings-dir":
+		case "--listen", "--admin-listen", "--peer-listen", "--server-uid", "--pod-uid", "--pod-ip", "--keys-dir", "--settings-dir":
 		case "--socket":
 			args = append(args, "--socket="+socket)
 		default:
@@ -274,7 +274,8 @@ func (k *kubelet) adapterArgs(ctx context.Context, pod *corev1.Pod, address, soc
 		}
 	}
 	return append(args, "--keys-dir="+keysDir, "--settings-dir="+settingsDir, "--pod-uid="+string(pod.UID), "--pod-ip="+address,
-		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort)), nil
+		fmt.Sprintf("--listen=%s:%d", address, mcpv1alpha1.AdapterPort), fmt.Sprintf("--admin-listen=%s:%d", address, mcpv1alpha1.AdapterAdminPort),
+		fmt.Sprintf("--peer-listen=%s:%d", address, mcpv1alpha1.AdapterPeerPort)), nil
 }
 
 // launched is what the launcher is to start for sessions, if there is one. As the init of an HTTP

@@ -62,8 +62,8 @@ type MCPServerSpecApplyConfiguration struct {
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
 	// MCPServer itself, through its scale subresource. Zero stops the pods and
-	// keeps everything else. A session lives in one pod and ends with it. With more than one
-	// pod, the Service sends all requests of one client address to the same pod.
+	// keeps everything else. A session lives in one pod and ends with it. Any pod takes
+	// requests of the session and passes them on.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// transport says how the server in the image speaks MCP: on standard input
 	// and output (type stdio), or over HTTP on a port of its own (streamable-http,
