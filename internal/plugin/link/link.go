@@ -124,9 +124,33 @@ func (p *Pod) Dial(port int) (net.Conn, error) {
 
 // Client is an HTTP client whose every request goes to a port of the pod, whatever its URL says.
 func (p *Pod) Client(port int) *http.Client {
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{Transport: plainly{&http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return p.Dial(port) },
-	}}
+	}}}
+}
+
+// plainly returns what the kubelet said without the words that http.Transport puts before it: these depend on how far
+// the request got.
+type plainly struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (p plainly) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := p.Transport.RoundTrip(request)
+	if refused, ok := errors.AsType[*unreachable](err); ok {
+		return nil, refused
+	}
+	return response, err
+}
+
+// unreachable is a port that the kubelet could not connect to.
+type unreachable struct {
+	pod  types.NamespacedName
+	port int
+	text string // the kubelet's
+}
+
+func (u *unreachable) Error() string {
+	return fmt.Sprintf("connect to port %d of pod %s: %s", u.port, u.pod, u.text)
 }
 
 // conn is a connection to a port of a pod.
@@ -150,7 +174,7 @@ const (
 func (c *conn) watch() {
 	message, err := io.ReadAll(io.LimitReader(c.problems, maxProblem))
 	if text := strings.TrimSpace(string(message)); err == nil && text != "" {
-		c.problem = fmt.Errorf("connect to port %d of pod %s: %s", c.port, c.pod.name, text)
+		c.problem = &unreachable{c.pod.name, c.port, text}
 	}
 	close(c.ended)
 	if c.problem != nil {

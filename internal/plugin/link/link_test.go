@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +173,36 @@ func TestProblem(t *testing.T) {
 	}
 	if _, err := conn.Write([]byte("x")); err == nil || !strings.Contains(err.Error(), "nothing listens") { // whatever came first
 		t.Errorf("a write after that: %v", err)
+	}
+}
+
+// The error of a request has the kubelet's words only, whether the request is sent before or after the refusal.
+func TestProblemOfRequest(t *testing.T) {
+	refuse := func(port string, data, problems httpstream.Stream) {
+		_, _ = io.WriteString(problems, "nothing listens on port "+port)
+		_ = problems.Close()
+		_ = data.Close()
+	}
+	for name, got := range map[string]func(*Pod){
+		"at once":                     func(*Pod) {},
+		"after the kubelet's refusal": func(pod *Pod) { <-pod.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, _ := open(t, refuse)
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got(pod) }})
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://pod/", io.MultiReader()) // not sent twice
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := pod.Client(8080).Do(request)
+			if err == nil {
+				_ = response.Body.Close()
+				t.Fatalf("got status %d", response.StatusCode)
+			}
+			if want := `Post "http://pod/": connect to port 8080 of pod a/b: nothing listens on port 8080`; err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
 	}
 }
 
