@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
 func bindOptions(flags *flag.FlagSet, o *options) {
@@ -91,11 +91,9 @@ func complete(c *config.Config, o *options) (err error) {
 		return err
 	}
 	if o.podUID != "" {
-		uid, err := hex.DecodeString(strings.ReplaceAll(o.podUID, "-", ""))
-		if err != nil || len(uid) != len(c.Owner.UID) {
-			return fmt.Errorf("pod-uid %q is not a UID", o.podUID)
+		if c.Owner.UID, err = sessionid.ParseUID(o.podUID); err != nil {
+			return fmt.Errorf("pod-uid: %w", err)
 		}
-		c.Owner.UID = [16]byte(uid)
 	}
 	if c.Peers = o.peerListen != ""; c.Peers && (o.keysDir == "" || o.podUID == "" || o.podIP == "") {
 		return errors.New("peer-listen needs --keys-dir, --pod-uid and --pod-ip: other pods know this one by them")

@@ -19,6 +19,7 @@ const (
 	PathAccess   = "/access"
 	PathMetrics  = "/metrics"
 	PathSessions = "/sessions"
+	PathPeers    = "/peers"
 )
 
 // UnreadyAnswers is how many times in a row the adapter tells the kubelet that a server which was
@@ -46,4 +47,6 @@ const (
 	// adapter sends it only with the answer to a request that has the header, too: a manager that
 	// does not know it would take the answer's MAC for wrong.
 	HeaderProcesses = "Slipway-Processes"
+	// HeaderPeers carries the generation of the list of pods in a request for the catalog. It renews the list.
+	HeaderPeers = "Slipway-Peers"
 )

@@ -63,6 +63,7 @@ const (
 	UseStates     Use = "states v1"      // the adapter's, to prove to whom it gave the state of a request
 	UseEventIDs   Use = "event ids v1"   // the same for the place in a stream that a client can resume it from
 	UsePeers      Use = "peer ca v1"     // the seed of the CA whose certificates the pods of a server show each other
+	UsePeerList   Use = "peer list v1"   // the manager's pushes of the list of pods, and their answers
 
 	useID Use = "key id v1"
 )

@@ -13,6 +13,8 @@ type Report struct {
 	Settings *SettingsState `json:"settings,omitempty"`
 	// Access is the access document in effect; nil of an adapter that takes none.
 	Access *AccessState `json:"access,omitempty"`
+	// Peers is the list of pods in effect; nil of an adapter that takes none.
+	Peers *AccessState `json:"peers,omitempty"`
 	// Failures is how many servers in a row the adapter has started in vain to read their catalog,
 	// since a server last answered.
 	Failures int64 `json:"failures,omitempty"`

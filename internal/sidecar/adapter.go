@@ -74,12 +74,16 @@ func New(starter child.Starter, c config.Config) *Adapter {
 		a.peers = a.newPeers(routes)
 	}
 	a.clients = listener.NewServer(a.door(routes), c.Connections(), c.Log)
-	a.admin = listener.NewServer(admin.Handler(admin.Options{
+	options := admin.Options{
 		State: a.env.Keeper.State, Sessions: a.countSessions,
 		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
-	}), adminConnections, c.Log)
+	}
+	if a.peers != nil {
+		options.Peers = a.peers.roster
+	}
+	a.admin = listener.NewServer(admin.Handler(options), adminConnections, c.Log)
 	a.registerMetrics()
 	c.Access.OnChange(a.recheckSessions)
 	return a
@@ -131,7 +135,7 @@ func (a *Adapter) registerMetrics() {
 		a.backend.Metrics(),
 	))
 	if a.peers != nil {
-		metrics.Register(a.registry, metrics.Peers(a.peers.relay))
+		metrics.Register(a.registry, metrics.Peers(a.peers.relay, a.peers.roster))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 )
 
@@ -20,6 +21,7 @@ type peers struct {
 	trust  *trust.Trust
 	relay  *relay.Relay
 	router *peer.Router
+	roster *roster.Roster
 	log    logr.Logger
 	server *listener.Server // for requests that other pods pass on
 }
@@ -28,7 +30,8 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers")}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
-	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay})
+	p.roster = roster.New()
+	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), c.Connections(), c.Log)
 	return p
 }

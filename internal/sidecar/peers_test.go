@@ -3,6 +3,7 @@ package sidecar
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
@@ -307,6 +309,44 @@ func TestOwnersAddressReused(t *testing.T) {
 	}
 	if usurper.env.Sessions.Len() != 0 {
 		t.Error("the other pod has a session")
+	}
+}
+
+// A pod that the manager's list had and has no more is over as soon as it does not answer. Other pods get the benefit
+// of the doubt.
+func TestPodRemovedFromList(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	c := clientOf(t, replicas)
+	pods := []adapterapi.PeerPod{{UID: hex.EncodeToString(replicas[1].env.Owner.UID[:])}, {UID: hex.EncodeToString(replicas[0].env.Owner.UID[:])}}
+	replicas[1].list(t, 1, pods...)
+	replicas[1].list(t, 2, pods[0])
+	c.must(t, http.StatusOK) // it answers, whatever the list says
+	c.must(t, http.StatusOK)
+	address := replicas[0].env.Owner.Address.String()
+	replicas[0].stop()
+	mute, err := listener.Listen(t.Context(), address) // it accepts connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mute.Close() })
+	c.must(t, http.StatusNotFound)
+	dials := replicas[1].dials()
+	c.must(t, http.StatusNotFound)
+	if more := replicas[1].dials() - dials; more != 0 {
+		t.Errorf("%d more connections to a pod that is gone", more)
+	}
+}
+
+// list gives the replica the manager's list of pods.
+func (r *replica) list(t *testing.T, generation int64, pods ...adapterapi.PeerPod) {
+	t.Helper()
+	list, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: generation, Pods: pods}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.peers.roster.Take([]byte(list.Text)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -32,7 +32,7 @@ func accessOf(t *testing.T, generation int64, key adapterapi.Key) adapterapi.Doc
 
 // Nobody is served before the adapter knows who may call what, so it is not ready either.
 func TestReadyNeedsAccess(t *testing.T) {
-	h, _, gate := pushHandler(sharedKeys(t))
+	h, _, gate, _ := pushHandler(sharedKeys(t))
 	ready := func() (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, adapterapi.PathReady, nil))
@@ -85,7 +85,7 @@ func TestReadyWaitsForAccess(t *testing.T) {
 
 // The manager sees by the report what an adapter enforces.
 func TestReportHasTheAccess(t *testing.T) {
-	h, _, gate := pushHandler(sharedKeys(t))
+	h, _, gate, _ := pushHandler(sharedKeys(t))
 	report := func() (report adapterapi.Report, tag string) {
 		got := read(t, h)
 		if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil {

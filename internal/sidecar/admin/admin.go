@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	Settings *settings.Live
 	// Access takes the access documents that the manager pushes, and says which is in effect.
 	Access *access.Gate
+	// Peers takes the manager's list of the server's pods; nil if the adapter passes no requests on.
+	Peers *roster.Roster
 	// Metrics serves the metrics.
 	Metrics http.Handler
 	// Parts are the parts of the adapter that the liveness check looks at.
@@ -60,6 +63,9 @@ func Handler(options Options) http.Handler {
 	mux.HandleFunc("GET "+adapterapi.PathCatalog, h.catalog)
 	mux.HandleFunc("PUT "+adapterapi.PathSettings, h.settings)
 	mux.HandleFunc("PUT "+adapterapi.PathAccess, h.access)
+	if options.Peers != nil {
+		mux.HandleFunc("PUT "+adapterapi.PathPeers, h.peers)
+	}
 	mux.HandleFunc("GET "+adapterapi.PathSessions, h.listSessions)
 	mux.HandleFunc("DELETE "+adapterapi.PathSessions+"/{number}", h.endSession)
 	mux.Handle("GET "+adapterapi.PathMetrics, options.Metrics)
@@ -177,6 +183,7 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	h.renew(r)
 	w.Header().Set("Cache-Control", "no-cache")
 	body, err := h.report()
 	if err != nil {
@@ -199,12 +206,24 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	send(w, proof, answer, nil)
 }
 
+// renew has the list of pods count for longer if the manager says that it is the newest.
+func (h *handler) renew(r *http.Request) {
+	generation, err := strconv.ParseInt(r.Header.Get(adapterapi.HeaderPeers), 10, 64)
+	if err == nil && h.Peers != nil {
+		h.Peers.Renew(generation)
+	}
+}
+
 func (h *handler) report() ([]byte, error) {
 	state, _ := h.State()
 	inEffect, enforced := h.Settings.State(), h.Access.State()
 	report := adapterapi.Report{Ready: state.Ready, Reason: state.Reason, Settings: &inEffect, Access: &enforced, Failures: state.Failures}
 	if state.Err != nil {
 		report.Error = state.Err.Error()
+	}
+	if h.Peers != nil {
+		listed := h.Peers.State()
+		report.Peers = &listed
 	}
 	if state.Catalog != nil {
 		encoded, err := json.Marshal(state.Catalog)

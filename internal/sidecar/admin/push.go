@@ -40,6 +40,14 @@ func (h *handler) access(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// peers takes the list of the server's pods.
+func (h *handler) peers(w http.ResponseWriter, r *http.Request) {
+	h.push(w, r, pushed{
+		name: "a list of pods", subject: adapterapi.PeersSubject, most: adapterapi.MaxPeersBytes,
+		take: h.Peers.Take, state: func() any { return h.Peers.State() },
+	})
+}
+
 // push takes a document from a manager that proves that it has the key. It reads no body without such a
 // proof. The answer says which document is in effect.
 func (h *handler) push(w http.ResponseWriter, r *http.Request, p pushed) {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/settings"
 )
 
@@ -62,11 +64,11 @@ func textOf(t *testing.T, generation int64, host string) adapterapi.Document {
 func newPush(text string) *push { return kinds["settings"].push(text) }
 
 // pushHandler returns a handler, and where the pushed documents go.
-func pushHandler(held *keys.Keys) (http.Handler, *settings.Live, *access.Gate) {
-	live, gate := settings.New(settings.Options{}), access.New(access.Options{Ring: held.Ring, Required: true})
+func pushHandler(held *keys.Keys) (http.Handler, *settings.Live, *access.Gate, *roster.Roster) {
+	live, gate, pods := settings.New(settings.Options{}), access.New(access.Options{Ring: held.Ring, Required: true}), roster.New()
 	return Handler(Options{
-		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Access: gate, Metrics: http.NotFoundHandler(),
-	}), live, gate
+		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: held, Settings: live, Access: gate, Peers: pods, Metrics: http.NotFoundHandler(),
+	}), live, gate, pods
 }
 
 func sharedKeys(t *testing.T) *keys.Keys {
@@ -121,6 +123,23 @@ var kinds = map[string]*pushKind{
 			}
 		},
 	},
+	"peers": {
+		path: adapterapi.PathPeers, subject: adapterapi.PeersSubject, other: adapterapi.SettingsSubject,
+		document: podsOf, most: adapterapi.MaxPeersBytes, tooLarge: "a list of pods may have at most 524288 bytes",
+		rows: func(*testing.T) map[string]pushRow {
+			return map[string]pushRow{"broken": {put(`{"version":1,"generation":6}`), 422, true, "it has none"}}
+		},
+	},
+}
+
+// podsOf is a list of pods.
+func podsOf(t *testing.T, generation int64) adapterapi.Document {
+	t.Helper()
+	list, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: generation, Pods: []adapterapi.PeerPod{{UID: podUID}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func (k *pushKind) push(text string) *push {
@@ -168,7 +187,7 @@ func TestPush(t *testing.T) {
 			has, next := kind.document(t, 5), kind.document(t, 6)
 			for name, row := range kind.allRows(t) {
 				t.Run(name, func(t *testing.T) {
-					h, live, gate := pushHandler(sharedKeys(t))
+					h, live, gate, pods := pushHandler(sharedKeys(t))
 					kind.push(has.Text).send(h)
 					p := kind.push(next.Text)
 					row.spoil(p)
@@ -180,8 +199,8 @@ func TestPush(t *testing.T) {
 					if name == "a newer document" {
 						want = next.Digest
 					}
-					// The other kind has no document, neither before nor after.
-					if got := live.State().Digest + gate.State().Digest; got != want {
+					// The other kinds have no document, neither before nor after.
+					if got := live.State().Digest + gate.State().Digest + pods.State().Digest; got != want {
 						t.Errorf("in effect is %s, want %s", got, want)
 					}
 				})
@@ -192,7 +211,7 @@ func TestPush(t *testing.T) {
 
 // What was seen on the network can be shown again for a while, and then undoes nothing.
 func TestReplayedPush(t *testing.T) {
-	h, live, _ := pushHandler(sharedKeys(t))
+	h, live, _, _ := pushHandler(sharedKeys(t))
 	old, present := newPush(textOf(t, 5, "five").Text), newPush(textOf(t, 6, "six").Text)
 	asked, header := adapterapi.NewProof(serverKey, old.subject, old.at)
 	for _, step := range []struct {
@@ -222,7 +241,7 @@ func TestReplayedPush(t *testing.T) {
 
 // A body is not read of those who cannot prove themselves.
 func TestStrangersBodyIsNotRead(t *testing.T) {
-	h, _, _ := pushHandler(sharedKeys(t))
+	h, _, _, _ := pushHandler(sharedKeys(t))
 	body := strings.NewReader(strings.Repeat("x", 1000))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, adapterapi.PathSettings, body))
 	if body.Len() != 1000 {
@@ -235,7 +254,7 @@ func TestPushWithoutAKeyIsNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, _, _ := pushHandler(own)
+	h, _, _, _ := pushHandler(own)
 	p := newPush(textOf(t, 1, "one").Text)
 	p.send(h)
 	if p.response.Code != http.StatusNotFound {
@@ -243,10 +262,51 @@ func TestPushWithoutAKeyIsNotTaken(t *testing.T) {
 	}
 }
 
+// A request for the catalog that names the list in effect renews it.
+func TestCatalogRenewsTheListOfPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _, pods := pushHandler(sharedKeys(t))
+		if err := pods.Take([]byte(podsOf(t, 5).Text)); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			header string
+			want   time.Duration // age of the list
+		}{{"", time.Second}, {"4", 2 * time.Second}, {"5", 0}, {"x", time.Second}} {
+			time.Sleep(time.Second)
+			got := read(t, h, adapterapi.HeaderPeers, step.header)
+			if age := pods.Age(); age != step.want {
+				t.Errorf("after %q the list is %s old, want %s", step.header, age, step.want)
+			}
+			var report adapterapi.Report
+			if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil || report.Peers == nil || report.Peers.Generation != 5 {
+				t.Errorf("the report says %s, %v", got.Body, err)
+			}
+		}
+	})
+}
+
+// An adapter that passes no requests on takes no list.
+func TestNoListOfPods(t *testing.T) {
+	h := Handler(Options{
+		State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: sharedKeys(t),
+		Settings: settings.New(settings.Options{}), Access: access.New(access.Options{}), Metrics: http.NotFoundHandler(),
+	})
+	p := kinds["peers"].push(podsOf(t, 1).Text)
+	p.send(h)
+	if p.response.Code != http.StatusMethodNotAllowed {
+		t.Errorf("got %d", p.response.Code)
+	}
+	var report adapterapi.Report
+	if got := read(t, h, adapterapi.HeaderPeers, "1"); json.Unmarshal(got.Body.Bytes(), &report) != nil || report.Peers != nil {
+		t.Errorf("the report says %s", got.Body)
+	}
+}
+
 // The report says what is in effect, so that the manager knows what to send, and has
 // another tag then.
 func TestReportHasTheSettings(t *testing.T) {
-	h, live, _ := pushHandler(sharedKeys(t))
+	h, live, _, _ := pushHandler(sharedKeys(t))
 	report := func() (report adapterapi.Report, tag string) {
 		got := read(t, h)
 		if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
@@ -56,7 +57,7 @@ func RegisterBuild(registry *prometheus.Registry) {
 	}, func() float64 { return 1 }))
 }
 
-func metric[Number int | int64 | uint64](name, help string, value func() Number) Metric {
+func metric[Number int | int64 | uint64 | float64](name, help string, value func() Number) Metric {
 	return Metric{name: name, help: help, value: func() float64 { return float64(value()) }}
 }
 
@@ -81,8 +82,9 @@ func Connections(s *listener.Server) []Metric {
 }
 
 // Peers are the requests that this pod passes on to other pods, and the connections for them.
-func Peers(r *relay.Relay) []Metric {
+func Peers(r *relay.Relay, list *roster.Roster) []Metric {
 	metrics := []Metric{
+		metric("peer_list_age_seconds", "Time since the manager last pushed or renewed its list of the server's pods.", func() float64 { return list.Age().Seconds() }),
 		metric("peer_connections", "Connections to other pods that are open.", r.Connections),
 		metric("forwarded_streams", "Streams of clients here whose session another pod has.", r.Streams),
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/shared"
@@ -93,7 +94,7 @@ func TestPeers(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0}
+	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0, "slipway_adapter_peer_list_age_seconds": 0}
 	for _, outcome := range relay.ForwardOutcomes() {
 		want["slipway_adapter_forwarded_total "+outcome.String()] = 0
 	}
@@ -102,7 +103,7 @@ func TestPeers(t *testing.T) {
 	}
 	want["slipway_adapter_forwarded_total refused"], want["slipway_adapter_peer_dials_total refused"] = 2, 2
 	registry := prometheus.NewRegistry()
-	Register(registry, Peers(passes))
+	Register(registry, Peers(passes, roster.New()))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

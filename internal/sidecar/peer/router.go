@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// Parse returns the owner of a session; an error if the id is none of this server.
 	Parse func(id string) (sessionid.Owner, error)
 	Relay *relay.Relay
+	// Standing returns what the manager's list says of a pod.
+	Standing func(pod [16]byte) roster.Standing
 }
 
 // Router passes the requests of sessions on to their owners. It is the edge.Locator of the port for clients.
@@ -130,7 +133,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 
 // judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.
 func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict {
-	known := knowledge{contact: contactOf(outcome)}
+	known := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod)}
 	switch known.contact {
 	case stranger:
 		t.notes.left(pod, time.Now())
@@ -140,7 +143,11 @@ func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict
 		}
 	case untried, connected, refused:
 	}
-	return decide(known)
+	verdict := decide(known)
+	if verdict == over && known.listing == roster.Removed {
+		t.notes.left(pod, time.Now())
+	}
+	return verdict
 }
 
 // contactOf is untried if a limit of this pod was reached, which says nothing of the other one.

@@ -1,15 +1,9 @@
 package peer
 
-import "time"
+import (
+	"time"
 
-// listing is what the manager's list of pods says of one.
-type listing int
-
-const (
-	unlisted listing = iota // no list that is recent enough has named the pod
-	listed                  // the pod is there
-	doubted                 // the pod is there, but the manager cannot reach it either
-	removed                 // a list had the pod, and a later one has not
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
 // contact is how the last attempt to connect to a pod ended.
@@ -25,7 +19,7 @@ const (
 
 // knowledge is all that counts for a verdict.
 type knowledge struct {
-	listing listing
+	listing roster.Standing
 	contact contact
 	// silence is how long the pod has been unreachable.
 	silence time.Duration
@@ -48,16 +42,17 @@ const deadAfter = 15 * time.Second
 
 // decide returns the verdict on a session's owner. Many clients give up for good on 404, so a session is over
 // only if its pod cannot have it any more, or if the pod has been silent for deadAfter and the manager does not say
-// that it lives.
+// that it lives. A pod that the list has lost is tried nevertheless: a manager that has just become the leader may not
+// know the youngest pods yet, and a pod that was deleted by force may still run.
 func decide(k knowledge) verdict {
 	switch {
-	case k.listing == removed, k.contact == stranger:
-		return over
 	case k.contact == untried, k.contact == connected:
 		return try
+	case k.contact == stranger, k.listing == roster.Removed:
+		return over
 	case k.contact == refused && !k.returns:
 		return over // the sessions of an adapter end with it, and a new one has none of them
-	case k.contact == refused, k.listing == listed, k.silence < deadAfter:
+	case k.contact == refused, k.listing == roster.Listed, k.silence < deadAfter:
 		return wait
 	}
 	return over

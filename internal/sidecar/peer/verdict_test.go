@@ -3,6 +3,8 @@ package peer
 import (
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
 func TestDecide(t *testing.T) {
@@ -13,19 +15,20 @@ func TestDecide(t *testing.T) {
 	}{
 		"nothing is known":                                {knowledge{}, try},
 		"the pod answered before":                         {knowledge{contact: connected}, try},
-		"listed, not tried":                               {knowledge{listing: listed}, try},
-		"listed, answered before":                         {knowledge{listing: listed, contact: connected}, try},
-		"listed, refuses":                                 {knowledge{listing: listed, contact: refused}, over},
-		"listed, refuses, and the session comes back":     {knowledge{listing: listed, contact: refused, returns: true}, wait},
-		"listed, but another pod has the address":         {knowledge{listing: listed, contact: stranger}, over},
-		"listed, unreachable":                             {knowledge{listing: listed, contact: unreachable, silence: short}, wait},
-		"listed, unreachable for long":                    {knowledge{listing: listed, contact: unreachable, silence: 100 * long}, wait},
-		"doubted, not tried":                              {knowledge{listing: doubted}, try},
-		"doubted, unreachable":                            {knowledge{listing: doubted, contact: unreachable, silence: short}, wait},
-		"doubted, unreachable for long":                   {knowledge{listing: doubted, contact: unreachable, silence: long}, over},
-		"removed":                                         {knowledge{listing: removed}, over},
-		"removed, answered before":                        {knowledge{listing: removed, contact: connected}, over},
-		"removed, and the session would have come back":   {knowledge{listing: removed, contact: refused, returns: true}, over},
+		"listed, not tried":                               {knowledge{listing: roster.Listed}, try},
+		"listed, answered before":                         {knowledge{listing: roster.Listed, contact: connected}, try},
+		"listed, refuses":                                 {knowledge{listing: roster.Listed, contact: refused}, over},
+		"listed, refuses, and the session comes back":     {knowledge{listing: roster.Listed, contact: refused, returns: true}, wait},
+		"listed, but another pod has the address":         {knowledge{listing: roster.Listed, contact: stranger}, over},
+		"listed, unreachable":                             {knowledge{listing: roster.Listed, contact: unreachable, silence: short}, wait},
+		"listed, unreachable for long":                    {knowledge{listing: roster.Listed, contact: unreachable, silence: 100 * long}, wait},
+		"doubted, not tried":                              {knowledge{listing: roster.Doubted}, try},
+		"doubted, unreachable":                            {knowledge{listing: roster.Doubted, contact: unreachable, silence: short}, wait},
+		"doubted, unreachable for long":                   {knowledge{listing: roster.Doubted, contact: unreachable, silence: long}, over},
+		"removed, not tried":                              {knowledge{listing: roster.Removed}, try},
+		"removed, answered before":                        {knowledge{listing: roster.Removed, contact: connected}, try},
+		"removed, unreachable":                            {knowledge{listing: roster.Removed, contact: unreachable}, over},
+		"removed, and the session would have come back":   {knowledge{listing: roster.Removed, contact: refused, returns: true}, over},
 		"unlisted, refuses":                               {knowledge{contact: refused}, over},
 		"unlisted, refuses, and the session comes back":   {knowledge{contact: refused, returns: true, silence: long}, wait},
 		"unlisted, another pod has the address":           {knowledge{contact: stranger}, over},

@@ -19,9 +19,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 const (
@@ -49,6 +51,15 @@ var ErrInvalid = errors.New("not a session id of this server")
 type Owner struct {
 	UID     [16]byte       // of the pod; a later pod may have the same address
 	Address netip.AddrPort // where other replicas reach it
+}
+
+// ParseUID reads the UID of a pod as Kubernetes writes it.
+func ParseUID(text string) (uid [16]byte, err error) {
+	decoded, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(decoded) != len(uid) {
+		return uid, fmt.Errorf("%q is not a UID", text)
+	}
+	return [16]byte(decoded), nil
 }
 
 // Codec makes and reads ids.
