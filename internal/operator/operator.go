@@ -75,11 +75,11 @@ func New(server *rest.Config, o Options) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mgr, register(mgr, o, resolver)
+	return mgr, register(mgr, o, &options, resolver)
 }
 
 // register adds everything that the manager runs or serves.
-func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error {
+func register(mgr manager.Manager, o Options, options *manager.Options, resolver *registry.Resolver) error {
 	cfg := o.Config
 	requireAuth, err := cfg.Auth.RequiredIn()
 	if err != nil {
@@ -102,6 +102,7 @@ func register(mgr manager.Manager, o Options, resolver *registry.Resolver) error
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{
 		Workers: cfg.Concurrency.Probes,
+		Term:    termOf(options, mgr.GetAPIReader()),
 		Notify:  reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: o.Metrics,
 	})
 	reconciler.Prober = probes

@@ -122,6 +122,7 @@ type reply struct {
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
 	access    *adapterapi.AccessState   // the same
+	peers     *adapterapi.AccessState   // the same
 }
 
 // errNoRoom means that too much is being read already. It says nothing of the one who
@@ -142,6 +143,9 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
 	request.Header.Set(adapterapi.HeaderProcesses, "wanted")
+	if i.Peers.Digest != "" {
+		request.Header.Set(adapterapi.HeaderPeers, strconv.FormatInt(i.Peers.Generation, 10))
+	}
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
 	}
@@ -319,7 +323,7 @@ func decode(data []byte, limits mcpprobe.Limits, stored string, answer *reply) e
 		Ready: report.Ready, Reason: text.Line(string(report.Reason), maxReason), Error: text.Block(report.Error, maxWords),
 		Failures: min(max(report.Failures, 0), maxFailures),
 	}
-	answer.settings, answer.access = report.Settings, report.Access
+	answer.settings, answer.access, answer.peers = report.Settings, report.Access, report.Peers
 	var err error
 	switch {
 	case len(report.Catalog) == 0 || string(report.Catalog) == "null":

@@ -51,7 +51,8 @@ type instance struct {
 	verifiedAt  time.Time // when it was last asked through its client port
 	verifyAt    time.Time // not before this it is asked there again
 
-	pushes [documentKinds]pushing
+	pushes   [documentKinds]pushing
+	listedAt time.Time // when it was last sent a list of pods
 	pushed bool // since its adapter was last asked
 
 	etag string
@@ -128,8 +129,17 @@ func (i *instance) askAt(now time.Time) time.Time {
 	case !i.Ready || i.held:
 		return now.Add(jitter(min(firstAsk<<min(i.asks, 20), i.Interval)))
 	default:
-		return now.Add(jitter(max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry))))
+		return now.Add(jitter(i.calmInterval()))
 	}
+}
+
+// calmInterval is the time between two questions to an instance that works. Answers that are sent in vain make it longer.
+func (i *instance) calmInterval() time.Duration {
+	interval := max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry))
+	if i.Peers.Digest != "" {
+		return min(interval, renewal)
+	}
+	return interval
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -205,6 +215,7 @@ func (i *instance) answered(answer reply, now time.Time) {
 		i.etag = answer.etag
 		i.takeState(settingsDocument, asAccess(answer.settings))
 		i.takeState(accessDocument, answer.access)
+		i.takeState(peersDocument, answer.peers)
 		i.reported(answer.report, now)
 		if answer.catalog != nil {
 			i.offered(answer, now)

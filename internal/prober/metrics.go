@@ -15,6 +15,7 @@ const (
 	kindCatalog  = "catalog"
 	kindSettings = "settings"
 	kindAccess   = "access"
+	kindPeers    = "peers"
 )
 
 // metrics have no label that a server could choose.

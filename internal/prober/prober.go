@@ -4,6 +4,7 @@
 package prober
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ type Options struct {
 	// ClientPort and AdminPort are the adapter's.
 	ClientPort int
 	AdminPort  int
+	// Term returns a number that is higher for each leader than for those before it. Nil means that adapters
+	// get no lists of their servers' pods.
+	Term func(context.Context) (int64, error)
 	Log        logr.Logger
 	// Registry takes the metrics; nil means none.
 	Registry prometheus.Registerer
@@ -84,6 +88,8 @@ type Instance struct {
 	Settings adapterapi.Document
 	// Access is the same of who may call what.
 	Access adapterapi.Document
+	// Peers is the list of the server's pods, which the prober itself makes.
+	Peers adapterapi.Document
 }
 
 // Outcome is what came of asking an instance through its client port.

@@ -27,6 +27,7 @@ type documentKind int
 const (
 	accessDocument documentKind = iota
 	settingsDocument
+	peersDocument
 	documentKinds
 )
 
@@ -38,12 +39,17 @@ var documents = [documentKinds]struct {
 }{
 	accessDocument:   {kindAccess, adapterapi.PathAccess, adapterapi.AccessPushSubject},
 	settingsDocument: {kindSettings, adapterapi.PathSettings, adapterapi.SettingsSubject},
+	peersDocument:    {kindPeers, adapterapi.PathPeers, adapterapi.PeersSubject},
 }
 
 // document is what the adapter is to go by.
 func (i *Instance) document(kind documentKind) adapterapi.Document {
-	if kind == accessDocument {
+	switch kind {
+	case accessDocument:
 		return i.Access
+	case peersDocument:
+		return i.Peers
+	case settingsDocument, documentKinds:
 	}
 	return i.Settings
 }

@@ -39,6 +39,7 @@ type Prober struct {
 	busy     int         // instances that are being asked
 	suspects int         // those among them that did not answer in time
 	parked   []*instance // suspects that wait because too many are being asked
+	lists    int64       // generation of the newest list of pods; 0 while there can be none
 }
 
 // job is one time that an instance is asked.
@@ -95,6 +96,7 @@ func (p *Prober) Start(ctx context.Context) error {
 	if again {
 		return errors.New("start prober: it was started before")
 	}
+	p.jobs.Go(func() { p.beginTerm(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -163,6 +165,9 @@ func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
 	if j.verify {
 		i.verifiedAt = now
 	}
+	if slices.Contains(j.pushes, peersDocument) {
+		i.listedAt = now
+	}
 	i.state, i.running = running, j
 	i.server.running++
 	p.busy++
@@ -229,6 +234,7 @@ func (p *Prober) end(j *job, a answer) {
 		}
 		i.at = i.next(now)
 		p.enqueue(i)
+		p.list(i.server, now)
 	}
 	p.mu.Unlock()
 	if tell {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 // server is a server and its instances. All of it belongs to the Prober's lock.
@@ -13,6 +15,9 @@ type server struct {
 	instances map[types.UID]*instance
 	running   int         // instances that are being asked
 	parked    []*instance // those that wait because too many are
+
+	pods  []adapterapi.PeerPod // of the list; nil before the first one
+	peers adapterapi.Document  // the list
 
 	counts counts    // as they were when Notify was last called
 	words  bool      // some have changed since

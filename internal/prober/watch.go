@@ -39,6 +39,7 @@ func (p *Prober) Watch(name types.NamespacedName, instances []Instance) {
 		}
 	}
 	s.forgetStored()
+	p.list(s, now)
 	if len(s.instances) == 0 {
 		if s.timer != nil {
 			s.timer.Stop()
@@ -98,6 +99,7 @@ func (p *Prober) drop(i *instance) {
 func (p *Prober) update(i *instance, want Instance, now time.Time) {
 	was := i.Instance
 	i.Instance = want
+	i.Peers = was.Peers
 	moved := was.IP != want.IP || was.Key != want.Key
 	anew := moved || was.Ready != want.Ready || was.Starts != want.Starts || was.Refresh != want.Refresh
 	if moved {
