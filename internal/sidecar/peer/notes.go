@@ -26,9 +26,10 @@ type notes struct {
 }
 
 type note struct {
-	gone        time.Time // when a stranger had its address; pods keep theirs as long as they live
-	silentSince time.Time
-	lastTried   time.Time
+	gone         time.Time // when a stranger had its address; pods keep theirs as long as they live
+	failingSince time.Time // the first of the attempts that failed
+	silentSince  time.Time // the first of those since the pod's address was last there; zero if it is
+	lastTried    time.Time
 }
 
 func newNotes() *notes { return &notes{pods: map[[16]byte]note{}} }
@@ -58,17 +59,37 @@ func (n *notes) left(pod [16]byte, now time.Time) {
 	n.writeLocked(pod, note{gone: now})
 }
 
-// silent remembers that a pod did not answer, and returns for how long it has not.
+// silent remembers that nothing was heard of a pod, and returns for how long.
 func (n *notes) silent(pod [16]byte, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known, has := n.pods[pod]
-	if !has || now.Sub(known.lastTried) > noteLapse {
-		known = note{silentSince: now}
+	known := n.failedLocked(pod, now)
+	if known.silentSince.IsZero() {
+		known.silentSince = now
 	}
-	known.lastTried = now
 	n.writeLocked(pod, known)
 	return now.Sub(known.silentSince)
+}
+
+// stuck remembers that a pod took no connection, although its address is there, and returns for how long it has
+// taken none. That is no silence.
+func (n *notes) stuck(pod [16]byte, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.failedLocked(pod, now)
+	known.silentSince = time.Time{}
+	n.writeLocked(pod, known)
+	return now.Sub(known.failingSince)
+}
+
+// failedLocked is the note of a pod after one more attempt that failed.
+func (n *notes) failedLocked(pod [16]byte, now time.Time) note {
+	known, has := n.pods[pod]
+	if !has || now.Sub(known.lastTried) > noteLapse {
+		known = note{failingSince: now}
+	}
+	known.lastTried = now
+	return known
 }
 
 func (n *notes) writeLocked(pod [16]byte, known note) {

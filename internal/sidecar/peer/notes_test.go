@@ -21,6 +21,14 @@ func TestNotes(t *testing.T) {
 	silences(0, 5*time.Second)
 	now = now.Add(noteLapse) // the pod may have been there in between
 	silences(0, 5*time.Second)
+	if got := n.stuck(pod, now); got != 10*time.Second {
+		t.Errorf("stuck for %s", got)
+	}
+	now = now.Add(5 * time.Second)
+	silences(0, 5*time.Second) // the pod was there in between
+	if got := n.stuck(pod, now); got != 25*time.Second {
+		t.Errorf("stuck for %s", got)
+	}
 	if n.isGone(pod, now) {
 		t.Error("a pod that is silent is gone")
 	}

@@ -138,10 +138,13 @@ func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict
 	case stranger:
 		t.notes.left(pod, time.Now())
 	case unreachable:
-		if silence := t.notes.silent(pod, time.Now()); attempt > 1 { // one attempt may fail by chance
-			known.silence = silence
-		}
+		known.silence = t.notes.silent(pod, time.Now())
+	case unready:
+		known.silence = t.notes.stuck(pod, time.Now())
 	case untried, connected, refused:
+	}
+	if attempt == 1 { // it may have failed by chance
+		known.silence = 0
 	}
 	verdict := decide(known)
 	if verdict == over && known.listing == roster.Removed {
@@ -159,6 +162,8 @@ func contactOf(outcome relay.Outcome) contact {
 		return stranger
 	case relay.Unreachable:
 		return unreachable
+	case relay.Unready:
+		return unready
 	default:
 		return untried
 	}
@@ -203,7 +208,7 @@ func (p *passage) unavailable(failed *relay.DialError) {
 	}
 	text := "the pod with this session cannot be reached now"
 	if failed.Outcome == relay.Busy {
-		text = "this pod passes on as many requests to the pod with this session as it may"
+		text = "this pod passes on as many requests as it can"
 	}
 	p.w.Header().Set("Retry-After", retryAfter)
 	p.w.Header().Set("Connection", "close")

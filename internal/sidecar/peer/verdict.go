@@ -15,13 +15,14 @@ const (
 	refused             // the address is there, and nothing listens
 	stranger            // something else has the address
 	unreachable         // no answer in time, or no way there
+	unready             // the address is there, but the pod takes no connection: it has too many, or is slow
 )
 
 // knowledge is all that counts for a verdict.
 type knowledge struct {
 	listing roster.Standing
 	contact contact
-	// silence is how long the pod has been unreachable.
+	// silence is how long the pod has been unreachable, or unready.
 	silence time.Duration
 	// returns says that the session outlives a restart of the adapter.
 	returns bool
@@ -40,10 +41,15 @@ const (
 // reach it either, or has not told.
 const deadAfter = 15 * time.Second
 
+// stuckAfter is the same for a pod that takes no connection, although its address is there. No load of a pod
+// lasts that long without a moment for this one. A proxy of a service mesh, which accepts connections in the place of the
+// pod, may do so for ever after the pod has gone.
+const stuckAfter = 2 * time.Minute
+
 // decide returns the verdict on a session's owner. Many clients give up for good on 404, so a session is over
-// only if its pod cannot have it any more, or if the pod has been silent for deadAfter and the manager does not say
-// that it lives. A pod that the list has lost is tried nevertheless: a manager that has just become the leader may not
-// know the youngest pods yet, and a pod that was deleted by force may still run.
+// only if its pod cannot have it any more, or if the pod has been silent for deadAfter or stuck for stuckAfter and the
+// manager does not say that it lives. A pod that the list has lost is tried nevertheless: a manager that has just become
+// the leader may not know the youngest pods yet, and a pod that was deleted by force may still run.
 func decide(k knowledge) verdict {
 	switch {
 	case k.contact == untried, k.contact == connected:
@@ -52,7 +58,7 @@ func decide(k knowledge) verdict {
 		return over
 	case k.contact == refused && !k.returns:
 		return over // the sessions of an adapter end with it, and a new one has none of them
-	case k.contact == refused, k.listing == roster.Listed, k.silence < deadAfter:
+	case k.contact == refused, k.listing == roster.Listed, k.silence < deadAfter, k.contact == unready && k.silence < stuckAfter:
 		return wait
 	}
 	return over

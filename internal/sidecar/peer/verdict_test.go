@@ -9,6 +9,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	const short, long = deadAfter - time.Nanosecond, deadAfter
+	const stuck = stuckAfter - time.Nanosecond
 	for name, test := range map[string]struct {
 		given knowledge
 		want  verdict
@@ -34,6 +35,9 @@ func TestDecide(t *testing.T) {
 		"unlisted, another pod has the address":           {knowledge{contact: stranger}, over},
 		"unlisted, unreachable":                           {knowledge{contact: unreachable, silence: short}, wait},
 		"unlisted, unreachable for long":                  {knowledge{contact: unreachable, silence: long}, over},
+		"listed, takes no connection for long":            {knowledge{listing: roster.Listed, contact: unready, silence: stuckAfter}, wait},
+		"unlisted, takes no connection":                   {knowledge{contact: unready, silence: stuck}, wait},
+		"unlisted, takes no connection for very long":     {knowledge{contact: unready, silence: stuckAfter}, over},
 		"unlisted, unreachable for long, would come back": {knowledge{contact: unreachable, silence: long, returns: true}, over},
 	} {
 		t.Run(name, func(t *testing.T) {

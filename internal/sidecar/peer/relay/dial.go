@@ -43,7 +43,7 @@ func (r *Relay) dial(ctx context.Context, to sessionid.Owner) (*conn, error) {
 	defer cancel()
 	c, outcome, err := r.connect(ctx, to)
 	if r.over.Err() != nil {
-		outcome, err = Unreachable, errClosed
+		outcome, err = Busy, errClosed
 		if c != nil {
 			c.close()
 		}
@@ -62,6 +62,8 @@ func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, Refused, err
+	case isOwnLimit(err):
+		return nil, Busy, err
 	case err != nil:
 		return nil, Unreachable, err
 	}
@@ -70,7 +72,17 @@ func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome
 	case errors.Is(err, trust.ErrStranger):
 		return nil, Stranger, err
 	case err != nil:
-		return nil, Unreachable, err
+		return nil, Unready, err // the kernel of the pod has answered, so its node is there
 	}
 	return r.newConn(raw, secure), Connected, nil
+}
+
+// isOwnLimit reports whether this pod could not even try to connect.
+func isOwnLimit(err error) bool {
+	for _, limit := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAGAIN} {
+		if errors.Is(err, limit) {
+			return true
+		}
+	}
+	return false
 }

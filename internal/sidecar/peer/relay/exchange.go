@@ -69,7 +69,7 @@ func (x *exchange) unanswered(c *conn, sending *sending, err error) error {
 	case !c.used && sending == nil && isAlert(err):
 		// In TLS 1.3, the handshake ends here before the pod has seen the certificate of this one. It
 		// reads no request if it does not like what it sees.
-		return &DialError{Outcome: Unreachable, Err: err}
+		return &DialError{Outcome: Unready, Err: err}
 	}
 	x.again = c.used && !c.heard && !c.lost.Load() && sending == nil && x.mayRepeat()
 	return because(ErrLost, err)

@@ -376,16 +376,16 @@ func TestDialOutcomes(t *testing.T) {
 		"closes": {on(func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 10000))
 			_ = c.Close()
-		}), Unreachable},
-		"resets":     {on(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() }), Unreachable},
-		"black hole": {on(func(net.Conn) {}), Unreachable},
+		}), Unready},
+		"resets":       {on(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() }), Unready},
+		"says nothing": {on(func(net.Conn) {}), Unready},
 		"does not accept this pod": {func(t *testing.T) sessionid.Owner {
 			return startPod(t, newPod(testUID, theirs), nothing).Owner
-		}, Unreachable},
+		}, Unready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := patient(Limits{})
-			if name == "black hole" {
+			if name == "says nothing" {
 				limits.DialTimeout = 300 * time.Millisecond
 			}
 			r := New(Options{Handshake: newPod([16]byte{0xee}, own, theirs).Handshake, WriteTimeout: time.Second, Limits: limits})
@@ -416,7 +416,7 @@ func TestWaitersShareAFailure(t *testing.T) {
 	for range 10 {
 		all.Go(func() {
 			_, err := direct(t.Context(), r, to, post())
-			wantDialError(t, err, Unreachable)
+			wantDialError(t, err, Unready)
 		})
 	}
 	gone := make(chan error)
@@ -430,11 +430,11 @@ func TestWaitersShareAFailure(t *testing.T) {
 		return r.pods[to] != nil && len(r.pods[to].waiting) == 11
 	})
 	leave()
-	if err := <-gone; !errors.Is(err, ErrClient) || r.Dials(Unreachable) > 0 {
-		t.Errorf("the client that leaves gets %v after %d attempts", err, r.Dials(Unreachable))
+	if err := <-gone; !errors.Is(err, ErrClient) || r.Dials(Unready) > 0 {
+		t.Errorf("the client that leaves gets %v after %d attempts", err, r.Dials(Unready))
 	}
 	all.Wait()
-	if n := r.Dials(Unreachable); n != 1 {
+	if n := r.Dials(Unready); n != 1 {
 		t.Errorf("%d attempts, want 1", n)
 	}
 }

@@ -155,5 +155,5 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 	_, err := direct(t.Context(), r, o.Owner, post())
-	wantDialError(t, err, Unreachable)
+	wantDialError(t, err, Busy)
 }

@@ -17,7 +17,8 @@ const (
 	Refused                    // no program listens at the address
 	Stranger                   // the program at the address is not the pod
 	Unreachable                // nothing was heard from the address in time, or the way there is blocked
-	Busy                       // a limit of the relay
+	Unready                    // the address can be reached, but the pod took no connection: it closed it, or was slow
+	Busy                       // a limit of this pod
 	Lost                       // the pod may have got the request, but did not answer
 	Cut                        // the answer broke off
 	Client                     // the client went away, did not read or broke its body off
@@ -28,21 +29,23 @@ const (
 // String is the value of a metric's label.
 func (o Outcome) String() string {
 	return [...]string{
-		"connected", "answered", "refused", "stranger", "unreachable", "busy", "lost", "cut", "client", "malformed",
+		"connected", "answered", "refused", "stranger", "unreachable", "unready", "busy", "lost", "cut", "client", "malformed",
 	}[o]
 }
 
 // DialOutcomes are those of dials.
-func DialOutcomes() []Outcome { return []Outcome{Connected, Refused, Stranger, Unreachable} }
+func DialOutcomes() []Outcome {
+	return []Outcome{Connected, Refused, Stranger, Unreachable, Unready, Busy}
+}
 
 // ForwardOutcomes are those of forwards.
 func ForwardOutcomes() []Outcome {
-	return []Outcome{Answered, Refused, Stranger, Unreachable, Busy, Lost, Cut, Client, Malformed}
+	return []Outcome{Answered, Refused, Stranger, Unreachable, Unready, Busy, Lost, Cut, Client, Malformed}
 }
 
 // DialError says that the relay could not connect to the pod, so the pod got nothing of the request.
 type DialError struct {
-	Outcome Outcome // Refused, Stranger, Unreachable or Busy
+	Outcome Outcome // Refused, Stranger, Unreachable, Unready or Busy
 	Err     error
 }
 

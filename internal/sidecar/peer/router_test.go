@@ -1,0 +1,120 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+type admitAll struct{}
+
+func (admitAll) Admit(http.ResponseWriter, *http.Request, string) bool { return true }
+
+// lonely is an adapter whose sessions are all at one other pod, to which every connection fails.
+type lonely struct {
+	door *edge.Door
+	fail func() (dial, handshake error)
+}
+
+func newLonely(t *testing.T, options Options) *lonely {
+	t.Helper()
+	l := &lonely{}
+	options.Self = sessionid.Owner{UID: [16]byte{1}, Address: netip.MustParseAddrPort("192.0.2.1:16272")}
+	options.Parse = func(string) (sessionid.Owner, error) {
+		return sessionid.Owner{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.2:16272")}, nil
+	}
+	options.Relay = relay.New(relay.Options{
+		Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+			if err, _ := l.fail(); err != nil {
+				return nil, err
+			}
+			near, far := net.Pipe()
+			return near, far.Close()
+		},
+		Handshake: func(context.Context, net.Conn, [16]byte) (*tls.Conn, error) {
+			_, err := l.fail()
+			return nil, err
+		},
+	})
+	t.Cleanup(options.Relay.Close)
+	l.door = edge.New(edge.Options{
+		Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Locate: New(options),
+		Routes: map[string]edge.Route{"/mcp": {
+			Missing: func(r *edge.Request) string { return r.Head("Mcp-Session-Id") },
+			Serve:   func(w http.ResponseWriter, _ *edge.Request) { w.WriteHeader(http.StatusNotFound) },
+		}},
+	})
+	return l
+}
+
+const pingMessage = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+
+func (l *lonely) post(t *testing.T, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Mcp-Session-Id", "there")
+	w := httptest.NewRecorder()
+	l.door.ServeHTTP(w, r)
+	return w
+}
+
+// A session is over when nothing was heard of its pod for a while. A pod that can be reached and takes no connection
+// has much longer, and a limit of this pod says nothing of the other.
+func TestWhatCountsAsSilence(t *testing.T) {
+	t.Parallel()
+	closed, silence := errors.New("closed"), syscall.EHOSTUNREACH
+	for name, test := range map[string]struct {
+		fail func(since time.Duration) (dial, handshake error)
+		over time.Duration // 0 is never
+	}{
+		"silent":              {func(time.Duration) (error, error) { return silence, nil }, deadAfter},
+		"closes connections":  {func(time.Duration) (error, error) { return nil, closed }, stuckAfter},
+		"no descriptors here": {func(time.Duration) (error, error) { return syscall.EMFILE, nil }, 0},
+		"no ports here":       {func(time.Duration) (error, error) { return syscall.EADDRNOTAVAIL, nil }, 0},
+		"silent, with a sign of life": {func(since time.Duration) (error, error) {
+			if since > deadAfter/2 && since < deadAfter/2+time.Second {
+				return nil, closed
+			}
+			return silence, nil
+		}, deadAfter + deadAfter/2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l, begin := newLonely(t, Options{}), time.Now()
+				l.fail = func() (dial, handshake error) { return test.fail(time.Since(begin)) }
+				for {
+					w, after := l.post(t, pingMessage), time.Since(begin)
+					switch {
+					case w.Code == http.StatusNotFound && (test.over == 0 || after < test.over || after > test.over+2*time.Second):
+						t.Errorf("over after %s, want %s", after, test.over)
+					case w.Code == http.StatusNotFound:
+					case w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "":
+						t.Errorf("got %d %s", w.Code, w.Body)
+					case after < 2*stuckAfter:
+						time.Sleep(time.Second)
+						continue
+					case test.over != 0:
+						t.Errorf("not over after %s", after)
+					}
+					return
+				}
+			})
+		})
+	}
+}
