@@ -90,6 +90,18 @@ func (c *conn) isStale() bool {
 	return events != 0
 }
 
+// isAcknowledged reports whether the kernel of the pod has acknowledged all that was sent.
+func (c *conn) isAcknowledged() bool {
+	if c.socket == nil {
+		return false
+	}
+	waiting, err := 0, error(nil)
+	if c.socket.Control(func(fd uintptr) { waiting, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil {
+		return false
+	}
+	return err == nil && waiting == 0
+}
+
 // limited reads from the connection within the limit for heads.
 type limited conn
 

@@ -39,7 +39,7 @@ func dialTCP(ctx context.Context, address netip.AddrPort) (net.Conn, error) {
 
 // dial connects to a pod, and makes certain that it is the one. Its errors are of type *DialError.
 func (r *Relay) dial(ctx context.Context, to sessionid.Owner) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.options.DialTimeout)
+	ctx, cancel := within(ctx, r.options.DialTimeout)
 	defer cancel()
 	c, outcome, err := r.connect(ctx, to)
 	if r.over.Err() != nil {
@@ -48,7 +48,7 @@ func (r *Relay) dial(ctx context.Context, to sessionid.Owner) (*conn, error) {
 			c.close()
 		}
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the pod had no time to answer
+	if !errors.Is(context.Cause(ctx), context.Canceled) { // otherwise the pod had no time to answer
 		r.counts.dials[outcome].Add(1)
 	}
 	if err != nil {

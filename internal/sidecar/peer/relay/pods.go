@@ -14,6 +14,7 @@ type pod struct {
 	inFlight int       // requests, with those that wait for a connection
 	streams  int       // GET requests among them
 	lastUsed time.Time // when a request was last in flight
+	heard    time.Time // when the pod last gave a whole answer
 
 	open    map[*conn]struct{} // connections for requests
 	idle    []*conn            // those without a request, the one used last at the end
@@ -154,6 +155,7 @@ func (r *Relay) dialForWaiting(p *pod) {
 func (r *Relay) put(p *pod, c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.heard = time.Now()
 	r.handLocked(p, c, false)
 }
 
@@ -182,10 +184,8 @@ func (r *Relay) drop(p *pod, c *conn) {
 	delete(p.open, c)
 }
 
-// dropAll closes all connections to a pod. Requests in flight on them fail.
-func (r *Relay) dropAll(p *pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// dropAllLocked closes all connections to a pod. Requests in flight on them fail.
+func (r *Relay) dropAllLocked(p *pod) {
 	for c := range p.open {
 		c.lost.Store(true)
 		c.close()

@@ -33,6 +33,7 @@ const (
 	DefaultDialTimeout  = 1500 * time.Millisecond
 	DefaultPingInterval = 2 * time.Second
 	DefaultPingTimeout  = 3 * time.Second
+	DefaultPingPatience = 30 * time.Second
 	DefaultPods         = 1024
 	DefaultPodTimeout   = 5 * time.Minute
 )
@@ -51,6 +52,7 @@ type Limits struct {
 	DialTimeout  time.Duration // for the connection and the TLS handshake together; long enough for one lost SYN
 	PingInterval time.Duration // between pings of a pod with requests in flight
 	PingTimeout  time.Duration // for a pod to answer a ping, with the connection for it
+	PingPatience time.Duration // with a pod that answers no ping, but whose kernel acknowledges them
 
 	Pods       int           // that the relay knows
 	PodTimeout time.Duration // after which it forgets a pod without requests
@@ -112,6 +114,7 @@ func (l Limits) withDefaults() Limits {
 	orTime(&l.DialTimeout, DefaultDialTimeout)
 	orTime(&l.PingInterval, DefaultPingInterval)
 	orTime(&l.PingTimeout, DefaultPingTimeout)
+	orTime(&l.PingPatience, DefaultPingPatience)
 	orTime(&l.PodTimeout, DefaultPodTimeout)
 	return l
 }

@@ -27,6 +27,7 @@ type network struct {
 	done   chan struct{}
 	silent atomic.Bool // nothing gets through any more, in either direction
 	refuse atomic.Bool // new connections
+	busy   atomic.Bool // connections succeed, and nothing more
 	pings  atomic.Int32
 	dials  atomic.Int32
 }
@@ -57,6 +58,9 @@ func (n *network) dial(ctx context.Context, _ netip.AddrPort) (net.Conn, error) 
 		return nil, ctx.Err()
 	}
 	near, far := net.Pipe()
+	if n.busy.Load() {
+		return near, nil
+	}
 	n.accept <- far
 	return &line{Conn: near, network: n, closed: make(chan struct{})}, nil
 }
@@ -227,6 +231,49 @@ func TestRefusedPing(t *testing.T) {
 			t.Errorf("%d refused pings, want one every 2 s", got)
 		}
 	})
+}
+
+// TestBusyPod: a pod that can be reached and has no time for pings keeps its calls, but not for ever.
+func TestBusyPod(t *testing.T) {
+	inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
+		busyAt := func(d time.Duration, busy bool) {
+			time.AfterFunc(d, func() { n.busy.Store(busy) })
+		}
+		busyAt(time.Second, true) // before there is a connection for pings
+		busyAt(DefaultPingPatience, false)
+		if _, err := direct(t.Context(), r, to, &Request{Method: "POST", Target: "/wait", Host: "x"}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * DefaultPingInterval) // until pings have ended
+		begin := time.Now()
+		busyAt(time.Second, true)
+		_, err := direct(t.Context(), r, to, &Request{Method: "POST", Target: "/wait", Host: "x"})
+		if took := time.Since(begin); !errors.Is(err, ErrLost) || took < DefaultPingPatience || took > DefaultPingPatience+DefaultPingInterval+DefaultPingTimeout {
+			t.Errorf("after %v: error is %v, want ErrLost", took, err)
+		}
+	})
+}
+
+// TestAcknowledgedPings: a pod whose kernel acknowledges pings is there, however long the program takes for the answer.
+func TestAcknowledgedPings(t *testing.T) {
+	var pings atomic.Int32
+	enough := make(chan struct{})
+	o := startOwner(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == PingPath && pings.Add(1) == 3 {
+			close(enough)
+		}
+		select {
+		case <-enough:
+		case <-r.Context().Done():
+		}
+	})
+	limits := patient(Limits{})
+	limits.PingInterval, limits.PingTimeout = time.Millisecond, 200*time.Millisecond
+	r := New(Options{Handshake: handshake, Limits: limits})
+	t.Cleanup(r.Close)
+	if _, err := direct(t.Context(), r, o.Owner, post()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestCloseLeavesRequestsInFlight(t *testing.T) {
