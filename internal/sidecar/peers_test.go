@@ -502,6 +502,22 @@ func TestDrainOfEntry(t *testing.T) {
 	}
 }
 
+// A call that another replica answers holds no memory for its body once its answer has begun.
+func TestForwardedBodyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	c := clientOf(t, replicas)
+	asked, err := c.post(t.Context(), call(1, "ask", `"text":"`+strings.Repeat("x", 40<<10)+`"`)) // in flight until the test ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asked.Body.Close() }()
+	nextEvent(t, asked.Body)
+	if used := replicas[1].env.Memory.Used(); used != 0 {
+		t.Errorf("the entry holds %d bytes", used)
+	}
+}
+
 // Methods that the endpoint does not have are refused at once, at every replica.
 func TestForwardedMethods(t *testing.T) {
 	t.Parallel()

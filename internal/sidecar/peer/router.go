@@ -84,6 +84,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
 		Body: body, Rest: rest, ContentLength: r.ContentLength,
 	}}
+	p.request.Begun = p.begun
 	if r.Method == http.MethodGet {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -129,6 +130,12 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 			return false
 		}
 	}
+}
+
+// begun gives the body back: the answer may take hours, and the request is not sent again.
+func (p *passage) begun() {
+	p.request.Body = nil
+	p.r.Drop()
 }
 
 // judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.

@@ -53,6 +53,9 @@ func (x *exchange) run(c *conn) (reusable bool, err error) {
 		return false, x.unanswered(c, sending, err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if x.request.Begun != nil {
+		x.request.Begun()
+	}
 	if err := x.answer(c, response); err != nil {
 		return false, err
 	}

@@ -17,6 +17,47 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestBegun: the body is needed until the answer begins, and no longer.
+func TestBegun(t *testing.T) {
+	finish := make(chan struct{})
+	o, e := pair(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/die" {
+			hangUp(w)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-finish
+	})
+	for name, test := range map[string]struct {
+		target string
+		size   int
+	}{"small": {"/", 1 << 10}, "large": {"/", 1 << 20}, "without an answer": {"/die", 1 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan struct{}, 10)
+			request := &Request{Method: "POST", Target: test.target, Host: "x", Body: make([]byte, test.size)}
+			request.Begun = func() { begun <- struct{}{} }
+			over := make(chan error, 1)
+			go func() {
+				_, err := direct(t.Context(), e.relay, o.Owner, request)
+				over <- err
+			}()
+			if test.target == "/die" {
+				if err := <-over; err == nil || len(begun) != 0 {
+					t.Errorf("begun %d times, %v", len(begun), err)
+				}
+				return
+			}
+			eventually(t, "the answer begins", func() bool { return len(begun) == 1 })
+			<-begun
+			finish <- struct{}{}
+			if err := <-over; err != nil || len(begun) != 0 {
+				t.Errorf("begun %d times more, %v", len(begun), err)
+			}
+		})
+	}
+}
+
 func TestForward(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 	echo := func(w http.ResponseWriter, r *http.Request) {
