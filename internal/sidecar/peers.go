@@ -23,16 +23,17 @@ type peers struct {
 	router *peer.Router
 	roster *roster.Roster
 	log    logr.Logger
+	limit  int              // of connections from other pods
 	server *listener.Server // for requests that other pods pass on
 }
 
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
-	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers")}
+	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers"), limit: c.Connections()}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing})
-	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), c.Connections(), c.Log)
+	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
 	return p
 }
 
@@ -49,7 +50,7 @@ func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
 
 // serve serves other pods until close.
 func (p *peers) serve(l net.Listener) error {
-	return p.server.Serve(trust.Listen(l, p.trust, p.log))
+	return p.server.Serve(trust.Listen(listener.Bounded(l, p.limit, p.log), p.trust, p.log))
 }
 
 // close lets the last answers to other pods arrive, and closes the connections to them.

@@ -518,6 +518,32 @@ func TestForwardedBodyIsGivenBack(t *testing.T) {
 	}
 }
 
+// The port for other pods takes a limited number of connections, of strangers that say nothing, too.
+func TestPeerConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 1, func(c *config.Config) {
+		c.MaxSessions, c.BodyBytes, c.LineBytes, c.MemoryLimit = 1, 1<<10, 1<<10, 2*16*64<<10
+	})
+	limit := replicas[0].env.Connections()
+	if limit > 32 { // so many may shake hands at a time
+		t.Fatalf("the limit is %d", limit)
+	}
+	var last net.Conn
+	for range limit + 1 {
+		c, err := net.Dial("tcp", replicas[0].env.Owner.Address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		last = c
+	}
+	begin := time.Now()
+	_ = last.SetReadDeadline(begin.Add(hang.Guard))
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || time.Since(begin) > 4*time.Second {
+		t.Errorf("a connection too many is closed after %s: %v", time.Since(begin), err)
+	}
+}
+
 // Methods that the endpoint does not have are refused at once, at every replica.
 func TestForwardedMethods(t *testing.T) {
 	t.Parallel()
