@@ -83,6 +83,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 		over time.Duration // 0 is never
 	}{
 		"silent":              {func(time.Duration) (error, error) { return silence, nil }, deadAfter},
+		"resets connections":  {func(time.Duration) (error, error) { return syscall.ECONNRESET, nil }, stuckAfter},
 		"closes connections":  {func(time.Duration) (error, error) { return nil, closed }, stuckAfter},
 		"no descriptors here": {func(time.Duration) (error, error) { return syscall.EMFILE, nil }, 0},
 		"no ports here":       {func(time.Duration) (error, error) { return syscall.EADDRNOTAVAIL, nil }, 0},

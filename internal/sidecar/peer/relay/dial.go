@@ -62,6 +62,8 @@ func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, Refused, err
+	case errors.Is(err, syscall.ECONNRESET): // the pod closed the connection before this pod had noticed that it was there
+		return nil, Unready, err
 	case isOwnLimit(err):
 		return nil, Busy, err
 	case err != nil:
