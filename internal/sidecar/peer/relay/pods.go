@@ -93,11 +93,11 @@ func (r *Relay) take(ctx context.Context, p *pod, fresh bool) (*conn, error) {
 
 func (r *Relay) idleOrNew(ctx context.Context, p *pod, fresh bool) handed {
 	r.mu.Lock()
-	if last := len(p.idle) - 1; last >= 0 && !fresh {
-		c := p.idle[last]
-		p.idle[last], p.idle = nil, p.idle[:last]
-		r.mu.Unlock()
-		return handed{conn: c}
+	if !fresh {
+		if c := r.idleLocked(p); c != nil {
+			r.mu.Unlock()
+			return handed{conn: c}
+		}
 	}
 	w := &waiter{fresh: fresh, got: make(chan handed, 1)}
 	p.waiting = append(p.waiting, w)
@@ -113,6 +113,25 @@ func (r *Relay) idleOrNew(ctx context.Context, p *pod, fresh bool) handed {
 		r.abandon(p, w)
 		return handed{err: left(ctx)}
 	}
+}
+
+// idleLocked takes a connection without a request, or returns nil. It leaves none that the pod may close at any
+// moment: a call that is under way then would be lost.
+func (r *Relay) idleLocked(p *pod) *conn {
+	for last := len(p.idle) - 1; last >= 0; last-- {
+		c := p.idle[last]
+		p.idle[last], p.idle = nil, p.idle[:last]
+		life := r.options.IdleTimeout
+		if !c.used {
+			life = r.options.UnusedTimeout
+		}
+		if time.Since(c.idleSince) < life {
+			return c
+		}
+		delete(p.open, c)
+		c.close()
+	}
+	return nil
 }
 
 // abandon takes a request out of those that wait. A connection that it has got meanwhile is for others.

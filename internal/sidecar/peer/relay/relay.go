@@ -26,16 +26,18 @@ import (
 
 // Defaults of the Limits.
 const (
-	DefaultRequests     = 4096
-	DefaultStreams      = 1024
-	DefaultIdle         = 64
-	DefaultIdleTimeout  = time.Minute // owners keep idle connections for two
-	DefaultDialTimeout  = 1500 * time.Millisecond
-	DefaultPingInterval = 2 * time.Second
-	DefaultPingTimeout  = 3 * time.Second
-	DefaultPingPatience = 30 * time.Second
-	DefaultPods         = 1024
-	DefaultPodTimeout   = 5 * time.Minute
+	DefaultRequests    = 4096
+	DefaultStreams     = 1024
+	DefaultIdle        = 64
+	DefaultIdleTimeout = time.Minute // owners keep idle connections for two
+	// DefaultUnusedTimeout is shorter than owners wait for the first request of a connection, which is 10 s.
+	DefaultUnusedTimeout = 5 * time.Second
+	DefaultDialTimeout   = 1500 * time.Millisecond
+	DefaultPingInterval  = 2 * time.Second
+	DefaultPingTimeout   = 3 * time.Second
+	DefaultPingPatience  = 30 * time.Second
+	DefaultPods          = 1024
+	DefaultPodTimeout    = 5 * time.Minute
 )
 
 // PingPath is the target of the requests that find out whether a pod is alive. Any answer counts.
@@ -48,11 +50,13 @@ type Limits struct {
 	Streams  int // GET requests in flight to one pod
 	Idle     int // connections without a request that one pod keeps
 
-	IdleTimeout  time.Duration // of a connection without a request
-	DialTimeout  time.Duration // for the connection and the TLS handshake together; long enough for one lost SYN
-	PingInterval time.Duration // between pings of a pod with requests in flight
-	PingTimeout  time.Duration // for a pod to answer a ping, with the connection for it
-	PingPatience time.Duration // with a pod that answers no ping, but whose kernel acknowledges them
+	IdleTimeout time.Duration // of a connection without a request
+	// UnusedTimeout is that of a connection that never had one, because its client left before.
+	UnusedTimeout time.Duration
+	DialTimeout   time.Duration // for the connection and the TLS handshake together; long enough for one lost SYN
+	PingInterval  time.Duration // between pings of a pod with requests in flight
+	PingTimeout   time.Duration // for a pod to answer a ping, with the connection for it
+	PingPatience  time.Duration // with a pod that answers no ping, but whose kernel acknowledges them
 
 	Pods       int           // that the relay knows
 	PodTimeout time.Duration // after which it forgets a pod without requests
@@ -111,6 +115,7 @@ func (l Limits) withDefaults() Limits {
 	or(&l.Idle, DefaultIdle)
 	or(&l.Pods, DefaultPods)
 	orTime(&l.IdleTimeout, DefaultIdleTimeout)
+	orTime(&l.UnusedTimeout, DefaultUnusedTimeout)
 	orTime(&l.DialTimeout, DefaultDialTimeout)
 	orTime(&l.PingInterval, DefaultPingInterval)
 	orTime(&l.PingTimeout, DefaultPingTimeout)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
@@ -100,7 +101,7 @@ func inMemory(t *testing.T, test func(t *testing.T, r *Relay, to sessionid.Owner
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{accept: make(chan net.Conn), done: make(chan struct{})}
-		server := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := &http.Server{ReadHeaderTimeout: listener.HeaderTimeout, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			wait := func(d time.Duration) bool {
 				select {
 				case <-time.After(d):
@@ -273,6 +274,31 @@ func TestAcknowledgedPings(t *testing.T) {
 	t.Cleanup(r.Close)
 	if _, err := direct(t.Context(), r, o.Owner, post()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnusedConnection: a connection whose client left before it had a request is good for another one, but not as
+// long as one that had a request: the owner waits for the first one only for a short time.
+func TestUnusedConnection(t *testing.T) {
+	for _, age := range []time.Duration{0, DefaultUnusedTimeout - 1, DefaultUnusedTimeout, listener.HeaderTimeout - 1, listener.HeaderTimeout, time.Minute} {
+		t.Run(age.String(), func(t *testing.T) {
+			inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
+				p := r.enter(to, false)
+				c, err := r.take(t.Context(), p, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.put(p, c)
+				r.leave(p, false)
+				time.Sleep(age)
+				if _, err := direct(t.Context(), r, to, post()); err != nil {
+					t.Error(err)
+				}
+				if got := n.dials.Load() == 1; got != (age < DefaultUnusedTimeout) {
+					t.Errorf("%d connections", n.dials.Load())
+				}
+			})
+		})
 	}
 }
 
