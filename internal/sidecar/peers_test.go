@@ -544,6 +544,41 @@ func TestPeerConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// A client that names the session of an owner that drains gets a new session elsewhere, if that one is over.
+func TestInitializeWhileTheOwnerDrains(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, nil)
+	busy, idle := clientOf(t, replicas), clientOf(t, replicas)
+	asked, err := busy.post(t.Context(), call(1, "ask", `"text":"still there?"`)) // in flight until the test ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asked.Body.Close() }()
+	nextEvent(t, asked.Body)
+	replicas[0].Drain()
+	for deadline := time.Now().Add(hang.Guard); replicas[0].env.Sessions.Len() > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the idle session does not end")
+		}
+	}
+	before := idle.session
+	if err := idle.initialize(t.Context()); err != nil || idle.session == before {
+		t.Errorf("session %q: %v", idle.session, err)
+	}
+	idle.must(t, http.StatusOK)
+	if n := replicas[1].env.Sessions.Len(); n != 1 {
+		t.Errorf("the entry has %d sessions", n)
+	}
+	response, err := busy.post(t.Context(), initializeMessage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("with a session that is open: %s", response.Status)
+	}
+}
+
 // Methods that the endpoint does not have are refused at once, at every replica.
 func TestForwardedMethods(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,6 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
 		Body: body, Rest: rest, ContentLength: r.ContentLength,
 	}}
-	p.request.Begun = p.begun
 	if r.Method == http.MethodGet {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -93,6 +92,10 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	}
 	t.calls.begin()
 	defer t.calls.end()
+	if introduces(r, body) {
+		return p.introduce(r.Context())
+	}
+	p.request.Begun = p.begun
 	return p.run(r.Context(), patience)
 }
 

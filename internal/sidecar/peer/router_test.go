@@ -61,7 +61,10 @@ func newLonely(t *testing.T, options Options) *lonely {
 	return l
 }
 
-const pingMessage = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+const (
+	pingMessage       = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	initializeMessage = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
+)
 
 func (l *lonely) post(t *testing.T, body string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -114,6 +117,29 @@ func TestWhatCountsAsSilence(t *testing.T) {
 						t.Errorf("not over after %s", after)
 					}
 					return
+				}
+			})
+		})
+	}
+}
+
+// An initialize does not wait for a pod that may have the session that it names. It opens a new one here.
+func TestInitializeDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string][2]error{
+		"silent": {syscall.EHOSTUNREACH, nil}, "refuses": {syscall.ECONNREFUSED, nil}, "closes connections": {nil, errors.New("closed")}, "no descriptors here": {syscall.EMFILE, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l, begin := newLonely(t, Options{}), time.Now()
+				l.fail = func() (dial, handshake error) { return fail[0], fail[1] }
+				w := l.post(t, " "+initializeMessage+"\n")
+				if w.Code != http.StatusNotFound || time.Since(begin) != 0 { // the answer of this pod
+					t.Errorf("after %s: %d %s", time.Since(begin), w.Code, w.Body)
+				}
+				if w = l.post(t, strings.Replace(initializeMessage, `"initialize"`, `"ping","x":"initialize"`, 1)); name != "refuses" && w.Code != http.StatusServiceUnavailable {
+					t.Errorf("another request: %d %s", w.Code, w.Body)
 				}
 			})
 		})

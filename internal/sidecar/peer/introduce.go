@@ -1,0 +1,85 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+)
+
+// introduces reports whether a request opens a new session, although it names one in its header. Clients that keep the
+// id of a session that is over do so.
+func introduces(r *edge.Request, body []byte) bool {
+	if r.Method != http.MethodPost || r.Head(front.HeaderSession) == "" || !bytes.Contains(body, []byte(rpc.MethodInitialize)) {
+		return false
+	}
+	message, err := rpc.Scan(bytes.Trim(body, " \t\r\n"))
+	return err == nil && message.Kind == rpc.Request && message.ProtocolVersion == nil && string(message.Method) == rpc.MethodInitialize
+}
+
+// introduce asks the owner of the session that an initialize names. The owner refuses it if the session lives, or else
+// opens a new one. It reports whether this pod opens the session instead, because the owner cannot be reached or
+// takes no more sessions, as one that drains. The client would wait in vain for that owner.
+func (p *passage) introduce(ctx context.Context) bool {
+	w := &tentative{ResponseWriter: p.w, header: http.Header{}}
+	err := p.router.options.Relay.Forward(ctx, w, p.owner, &p.request)
+	failed, dialed := errors.AsType[*relay.DialError](err)
+	switch {
+	case ctx.Err() != nil:
+	case dialed:
+		p.router.judge(p.owner.UID, failed.Outcome, 1)
+		return true
+	case w.dropped, errors.Is(err, relay.ErrLost):
+		return true
+	case err == nil:
+		p.router.notes.answered(p.owner.UID)
+	}
+	p.finish(err)
+	return false
+}
+
+// tentative is the answer to an initialize. It drops one that says that the pod takes no more sessions.
+type tentative struct {
+	http.ResponseWriter
+	header  http.Header
+	dropped bool
+}
+
+// Header implements http.ResponseWriter.
+func (t *tentative) Header() http.Header { return t.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *tentative) WriteHeader(status int) {
+	if t.dropped = status == http.StatusServiceUnavailable; !t.dropped {
+		maps.Copy(t.ResponseWriter.Header(), t.header)
+		t.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter. The relay has called WriteHeader before.
+func (t *tentative) Write(b []byte) (int, error) {
+	if t.dropped {
+		return len(b), nil
+	}
+	return t.ResponseWriter.Write(b)
+}
+
+// FlushError is for http.ResponseController.
+func (t *tentative) FlushError() error {
+	if t.dropped {
+		return nil
+	}
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (t *tentative) SetWriteDeadline(deadline time.Time) error {
+	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(deadline)
+}
