@@ -32,7 +32,7 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers"), limit: c.Connections()}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
 	p.roster = roster.New()
-	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing})
+	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing, Log: p.log})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
 	return p
 }

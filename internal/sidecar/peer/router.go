@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
@@ -34,13 +36,15 @@ type Options struct {
 	Relay *relay.Relay
 	// Standing returns what the manager's list says of a pod.
 	Standing func(pod [16]byte) roster.Standing
+	Log      logr.Logger
 }
 
 // Router passes the requests of sessions on to their owners. It is the edge.Locator of the port for clients.
 type Router struct {
-	options Options
-	notes   *notes
-	calls   calls
+	options  Options
+	notes    *notes
+	verdicts verdicts
+	calls    calls
 
 	draining context.Context // ends streams
 	drain    context.CancelFunc
@@ -48,7 +52,7 @@ type Router struct {
 
 // New returns a Router.
 func New(options Options) *Router {
-	t := &Router{options: options, notes: newNotes()}
+	t := &Router{options: options, notes: newNotes(), verdicts: verdicts{log: options.Log}}
 	t.draining, t.drain = context.WithCancel(context.Background())
 	return t
 }
@@ -125,7 +129,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 			p.finish(err)
 			return false
 		}
-		switch verdict := p.router.judge(p.owner.UID, failed.Outcome, attempt); {
+		switch verdict := p.router.judge(p.owner, failed.Outcome, attempt); {
 		case verdict == over:
 			return true
 		case verdict != wait || !pause(patient):
@@ -142,15 +146,15 @@ func (p *passage) begun() {
 }
 
 // judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.
-func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict {
-	known := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod)}
+func (t *Router) judge(pod sessionid.Owner, outcome relay.Outcome, attempt int) verdict {
+	known := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod.UID)}
 	switch known.contact {
 	case stranger:
-		t.notes.left(pod, time.Now())
+		t.notes.left(pod.UID, time.Now())
 	case unreachable:
-		known.silence = t.notes.silent(pod, time.Now())
+		known.silence = t.notes.silent(pod.UID, time.Now())
 	case unready:
-		known.silence = t.notes.stuck(pod, time.Now())
+		known.silence = t.notes.stuck(pod.UID, time.Now())
 	case untried, connected, refused:
 	}
 	if attempt == 1 { // it may have failed by chance
@@ -158,9 +162,24 @@ func (t *Router) judge(pod [16]byte, outcome relay.Outcome, attempt int) verdict
 	}
 	verdict := decide(known)
 	if verdict == over && known.listing == roster.Removed {
-		t.notes.left(pod, time.Now())
+		t.notes.left(pod.UID, time.Now())
 	}
+	t.tell(pod, &known, verdict)
 	return verdict
+}
+
+// tell logs a verdict.
+func (t *Router) tell(pod sessionid.Owner, known *knowledge, verdict verdict) {
+	switch {
+	case verdict == over && known.contact == stranger:
+		t.verdicts.say(saysReplaced, pod, known.silence)
+	case verdict == over:
+		t.verdicts.say(saysDead, pod, known.silence)
+	case verdict == wait && known.contact == unready:
+		t.verdicts.say(saysStuck, pod, known.silence)
+	case verdict == wait:
+		t.verdicts.say(saysSilent, pod, known.silence)
+	}
 }
 
 // contactOf is untried if a limit of this pod was reached, which says nothing of the other one.

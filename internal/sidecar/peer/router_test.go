@@ -14,9 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -143,5 +146,60 @@ func TestInitializeDoesNotWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The log tells when a pod stops to answer and when its sessions are over, with its address, and not for each request.
+func TestVerdictsAreLogged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		dial, handshake error
+		most            int // lines
+		want            []string
+	}{
+		"silent":   {syscall.EHOSTUNREACH, nil, 4, []string{saysSilent, saysDead}},
+		"stuck":    {nil, errors.New("closed"), 15, []string{saysStuck, saysDead}},
+		"refuses":  {syscall.ECONNREFUSED, nil, 15, []string{saysDead}},
+		"replaced": {nil, trust.ErrStranger, 15, []string{saysReplaced}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var lines []string
+				l := newLonely(t, Options{Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})})
+				l.fail = func() (dial, handshake error) { return test.dial, test.handshake }
+				for begin := time.Now(); time.Since(begin) < stuckAfter+time.Second; time.Sleep(time.Second) {
+					if w := l.post(t, pingMessage); w.Code == http.StatusNotFound && len(test.want) > 1 {
+						break
+					}
+				}
+				if len(lines) == 0 || len(lines) > test.most {
+					t.Fatalf("%d lines", len(lines))
+				}
+				for i, line := range map[int]string{0: lines[0], len(test.want) - 1: lines[len(lines)-1]} {
+					if !strings.Contains(line, `"msg"="`+test.want[i]+`"`) || !strings.Contains(line, `"address"="192.0.2.2:16272"`) {
+						t.Errorf("line is %s, want %q", line, test.want[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+// Many pods at a time do not fill the memory.
+func TestVerdictsAreBounded(t *testing.T) {
+	var v verdicts
+	now := time.Now()
+	for range 3 {
+		told := 0
+		for i := range 10 * logPods {
+			if _, ok := v.isNew(line{saysDead, [16]byte{byte(i), byte(i >> 8)}}, now); ok {
+				told++
+			}
+		}
+		if told != logPods || len(v.lines) != logPods {
+			t.Errorf("%d lines, %d remembered", told, len(v.lines))
+		}
+		now = now.Add(logPause)
 	}
 }
