@@ -86,7 +86,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	}
 	p := passage{router: t, w: w, r: r, owner: owner, request: relay.Request{
 		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
-		Body: body, Rest: rest, ContentLength: r.ContentLength,
+		Body: body, Rest: rest, ContentLength: r.ContentLength, Client: r.Caller.ShareKey(),
 	}}
 	if r.Method == http.MethodGet {
 		ctx, cancel := context.WithCancel(r.Context())

@@ -51,6 +51,39 @@ func TestRequestsInFlight(t *testing.T) {
 	}
 }
 
+// TestShareOfPlaces: one client leaves places to others.
+func TestShareOfPlaces(t *testing.T) {
+	r := New(Options{Handshake: handshake, Limits: patient(Limits{Requests: 32, Streams: 16})})
+	t.Cleanup(r.Close)
+	enter := func(stream bool, client string) (got int) {
+		for got < 100 && r.enter(sessionid.Owner{}, stream, client) != nil {
+			got++
+		}
+		return got
+	}
+	for i, step := range []struct {
+		client string
+		stream bool
+		want   int
+	}{
+		{"hog", true, 12}, {"second", true, 2}, {"hog", true, 0}, {"third", true, 2}, {"fourth", true, 0}, // of 16 streams
+		{"hog", false, 8}, {"second", false, 2}, {"fourth", false, 4}, {"fifth", false, 2}, {"sixth", false, 0}, // of 32 requests
+	} {
+		if got := enter(step.stream, step.client); got != step.want {
+			t.Errorf("step %d: %s gets %d places, want %d", i, step.client, got, step.want)
+		}
+	}
+	p := r.pods[sessionid.Owner{}]
+	for client, held := range map[string]places{"hog": {20, 12}, "second": {4, 2}, "third": {2, 2}, "fourth": {4, 0}, "fifth": {2, 0}} {
+		for i := range held.requests {
+			r.leave(p, i < held.streams, client)
+		}
+	}
+	if len(p.held) != 0 || p.inFlight != 0 || p.streams != 0 {
+		t.Errorf("%d clients with %d requests are left", len(p.held), p.inFlight)
+	}
+}
+
 func TestPods(t *testing.T) {
 	release := make(chan struct{})
 	handler := func(_ http.ResponseWriter, r *http.Request) {

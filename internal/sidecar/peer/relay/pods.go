@@ -11,8 +11,9 @@ import (
 // pod is what the relay knows of one pod. The mutex of the Relay guards it.
 type pod struct {
 	owner    sessionid.Owner
-	inFlight int       // requests, with those that wait for a connection
-	streams  int       // GET requests among them
+	inFlight int // requests, with those that wait for a connection
+	streams  int // GET requests among them
+	held     map[string]places
 	lastUsed time.Time // when a request was last in flight
 	heard    time.Time // when the pod last gave a whole answer
 
@@ -36,8 +37,23 @@ type handed struct {
 	err   error
 }
 
-// enter counts a request. It returns nil if a limit is reached.
-func (r *Relay) enter(to sessionid.Owner, stream bool) *pod {
+// places are what one client has in flight to a pod.
+type places struct{ requests, streams int }
+
+// The port for clients bounds connections, and evicts none with a request in flight, so one client could have
+// all places to a pod. The last fourth of them is for clients with less than an eighth.
+const (
+	reservedPart = 4
+	smallPart    = 8
+)
+
+// isFull reports whether a client with so many of the places gets no other one.
+func isFull(taken, own, limit int) bool {
+	return taken >= limit || taken >= limit-limit/reservedPart && own >= max(1, limit/smallPart)
+}
+
+// enter counts a request of a client. It returns nil if a limit is reached.
+func (r *Relay) enter(to sessionid.Owner, stream bool, client string) *pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pods[to]
@@ -45,28 +61,37 @@ func (r *Relay) enter(to sessionid.Owner, stream bool) *pod {
 		if len(r.pods) >= r.options.Pods && !r.forgetOldestLocked() {
 			return nil
 		}
-		p = &pod{owner: to, open: map[*conn]struct{}{}}
+		p = &pod{owner: to, open: map[*conn]struct{}{}, held: map[string]places{}}
 		r.pods[to] = p
 		r.armSweepLocked()
 	}
-	if p.inFlight >= r.options.Requests || stream && p.streams >= r.options.Streams {
+	own := p.held[client]
+	if isFull(p.inFlight, own.requests, r.options.Requests) || stream && isFull(p.streams, own.streams, r.options.Streams) {
 		return nil
 	}
-	p.inFlight++
-	if stream {
-		p.streams++
-	}
+	p.countLocked(stream, client, 1)
 	r.armPingLocked(p)
 	return p
 }
 
-func (r *Relay) leave(p *pod, stream bool) {
+// countLocked counts a request that comes or leaves.
+func (p *pod) countLocked(stream bool, client string, change int) {
+	own := p.held[client]
+	p.inFlight += change
+	own.requests += change
+	if stream {
+		p.streams += change
+		own.streams += change
+	}
+	if p.held[client] = own; own.requests == 0 {
+		delete(p.held, client)
+	}
+}
+
+func (r *Relay) leave(p *pod, stream bool, client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.inFlight--
-	if stream {
-		p.streams--
-	}
+	p.countLocked(stream, client, -1)
 	if p.inFlight > 0 {
 		return
 	}

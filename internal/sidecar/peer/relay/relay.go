@@ -146,11 +146,11 @@ func (r *Relay) forward(ctx context.Context, w http.ResponseWriter, to sessionid
 		return ErrMalformed
 	}
 	stream := request.Method == http.MethodGet
-	p := r.enter(to, stream)
+	p := r.enter(to, stream, request.Client)
 	if p == nil {
 		return &DialError{Outcome: Busy, Err: errBusy}
 	}
-	defer r.leave(p, stream)
+	defer r.leave(p, stream, request.Client)
 	x := exchange{relay: r, ctx: ctx, w: w, request: request}
 	err := x.try(p, false)
 	if x.again && ctx.Err() == nil {

@@ -28,6 +28,8 @@ type Request struct {
 	// ContentLength is the length of Body and Rest together, or -1 if it is not known. It means
 	// nothing without Rest.
 	ContentLength int64
+	// Client is whose request it is, for a fair share of the places to one pod.
+	Client string
 	// Begun is called when the answer has begun. Forward needs Body no more then. It may be nil.
 	Begun func()
 }

@@ -283,13 +283,13 @@ func TestUnusedConnection(t *testing.T) {
 	for _, age := range []time.Duration{0, DefaultUnusedTimeout - 1, DefaultUnusedTimeout, listener.HeaderTimeout - 1, listener.HeaderTimeout, time.Minute} {
 		t.Run(age.String(), func(t *testing.T) {
 			inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
-				p := r.enter(to, false)
+				p := r.enter(to, false, "")
 				c, err := r.take(t.Context(), p, false)
 				if err != nil {
 					t.Fatal(err)
 				}
 				r.put(p, c)
-				r.leave(p, false)
+				r.leave(p, false, "")
 				time.Sleep(age)
 				if _, err := direct(t.Context(), r, to, post()); err != nil {
 					t.Error(err)
