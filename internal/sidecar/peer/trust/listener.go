@@ -19,7 +19,7 @@ const (
 	// handshakeTimeout is longer than a dialler waits for its dial and handshake. In TLS 1.3 the handshake ends first
 	// for the dialler, which sends its request at once. The request would be lost if a pod without time
 	// for the rest of the handshake closed the connection then.
-	handshakeTimeout = 5 * time.Second
+	handshakeTimeout = 10 * time.Second
 )
 
 // listener is a net.Listener whose connections come from pods of the server. The handshakes run
