@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
@@ -40,6 +41,7 @@ func newLonely(t *testing.T, options Options) *lonely {
 	options.Parse = func(string) (sessionid.Owner, error) {
 		return sessionid.Owner{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.2:16272")}, nil
 	}
+	options.Standing = roster.New().Standing
 	options.Relay = relay.New(relay.Options{
 		Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
 			if err, _ := l.fail(); err != nil {
