@@ -53,7 +53,7 @@ type instance struct {
 
 	pushes   [documentKinds]pushing
 	listedAt time.Time // when it was last sent a list of pods
-	pushed bool // since its adapter was last asked
+	pushed   bool      // since its adapter was last asked
 
 	etag string
 	vain int // times in a row that a whole answer said nothing new

@@ -37,7 +37,7 @@ type Options struct {
 	// Term returns a number that is higher for each leader than for those before it. Nil means that adapters
 	// get no lists of their servers' pods.
 	Term func(context.Context) (int64, error)
-	Log        logr.Logger
+	Log  logr.Logger
 	// Registry takes the metrics; nil means none.
 	Registry prometheus.Registerer
 }
