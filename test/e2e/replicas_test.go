@@ -61,6 +61,9 @@ var _ = Describe("Replicas", Label("sessions"), func() {
 		}
 		AddReportEntry("404 at both other replicas", fmt.Sprintf("%d sessions within %s", len(lost), time.Since(killed)))
 		Expect(time.Since(killed)).To(BeNumerically("<", 2*time.Second), "for all sessions together")
+
+		By("calling at each replica, the one that has started again among them")
+		Eventually(func() int { return statusAt(ctx, server, victim, kept[0]) }).WithContext(ctx).Should(Equal(http.StatusOK))
 		for _, session := range kept {
 			Expect(session.call(ctx, "count", nil)).To(Equal(strconv.Itoa(calls + 1)))
 		}
