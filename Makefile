@@ -38,7 +38,7 @@ TEST := go run ./hack/test
 GO_TEST_FLAGS = $(RACE) -vet=off -ldflags=-w $(TEST_FLAGS)
 
 .PHONY: test
-test: race-note ## Run all tests that need no cluster (11 minutes on 2 cores; the first time builds Kubernetes).
+test: race-note ## Run all tests that need no cluster (14 minutes on 2 cores; the first time builds Kubernetes).
 	@$(TEST) unit integration -- $(GO_TEST_FLAGS)
 
 ##@ Test
