@@ -10,7 +10,7 @@ import (
 // more slowly which pods are gone.
 const PeersVersion = 1
 
-// MaxPeersBytes bounds a list. A pod takes about 100 bytes of it.
+// MaxPeersBytes bounds a list. A pod takes about 250 bytes of it.
 const MaxPeersBytes = 512 << 10
 
 // Peers is the manager's list of the pods of a server.
@@ -25,8 +25,31 @@ type Peers struct {
 // PeerPod is one pod of a server.
 type PeerPod struct {
 	UID string `json:"uid"`
+	// Address is where the pod takes requests of other pods: an IP address and a port. It is empty for a pod that
+	// takes none.
+	Address string `json:"address,omitempty"`
+	// Zone is the topology zone of the pod's node.
+	Zone string `json:"zone,omitempty"`
+	// Ready says that the Service leads clients to the pod, and Verified that the manager's probe of it has succeeded.
+	Ready    bool `json:"ready,omitempty"`
+	Verified bool `json:"verified,omitempty"`
+	// Newest says that the pod is of the template that a rollout leads to.
+	Newest bool `json:"newest,omitempty"`
+	// Cordoned says that new sessions should begin at other pods. It ends nothing, and it counts only as long as the
+	// list does.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Terminating says that the pod was deleted, and drains.
+	Terminating bool `json:"terminating,omitempty"`
+	// DrainSeconds is how long the pod has for its drain, counted from the beginning of the drain, if that is less than
+	// its own timeout; 0 if the manager does not know of less.
+	DrainSeconds int64 `json:"drainSeconds,omitempty"`
+	// Closing says that all pods of the server end, so that sessions without a call in flight end at once.
+	Closing bool `json:"closing,omitempty"`
 	// Doubted says that the manager cannot reach the pod either.
 	Doubted bool `json:"doubted,omitempty"`
+	// Sessions and Limit are the sessions of the pod and how many it takes, as the manager has read them last.
+	Sessions int64 `json:"sessions,omitempty"`
+	Limit    int64 `json:"limit,omitempty"`
 }
 
 // Encode makes the document.
