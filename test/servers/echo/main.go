@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,7 +36,7 @@ func main() {
 		touch(value)
 		return
 	}
-	s := &server{out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
+	s := &server{name: nameOf(), out: bufio.NewWriterSize(os.Stdout, 64<<10), cancelled: map[string]chan struct{}{}, answers: map[string]chan json.RawMessage{}}
 	switch option {
 	case "--page":
 		s.page, _ = strconv.Atoi(value) // without a number, everything is one page
@@ -86,10 +87,21 @@ type server struct {
 	page      int    // tools in one answer to tools/list; 0 is all
 	until     string // a file; when it is there we fall silent
 	count     int
+	ticks     int    // calls of tick
+	name      string // of this process, among all that there ever were
 	asked     int
 	hoard     [][]byte
 	cancelled map[string]chan struct{}        // calls that can be cancelled, by id
 	answers   map[string]chan json.RawMessage // our own requests, by id
+}
+
+// nameOf returns the host, which is the pod in a cluster, and a random number.
+func nameOf() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + " " + strconv.FormatUint(rand.Uint64(), 36)
 }
 
 // send writes one message made of the parts.
@@ -232,6 +244,9 @@ func (s *server) call(id, name string, params []byte, token string) {
 		s.text(id, a.Text)
 	case "pid":
 		s.text(id, strconv.Itoa(os.Getpid()))
+	case "tick": // is not listed: it is for package swarm
+		s.ticks++
+		s.text(id, s.name+" "+strconv.Itoa(s.ticks)+" "+a.Text)
 	case "big":
 		s.big(id, token, a)
 	case "sleep":
