@@ -115,14 +115,14 @@ bench-cluster: images build-installer cluster-up cluster-load ## Measure from cr
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 40m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
-# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes; several are joined by commas.
+# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes, replicas, chaos; several are joined by commas.
 LABEL ?=
 
 .PHONY: test-e2e
 test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end tests on the cluster (LABEL=smoke for some; needs root and npm).
 	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH \
 	  INSTALLER=$(CURDIR)/dist/install.yaml IMG_PREFIX=$(IMG_PREFIX) SLIPWAY_BUILD=$(VERSION) \
-	  go test -count=1 -v -tags e2e -timeout 40m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
+	  go test -count=1 -v -tags e2e -timeout 60m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: conformance
 conformance: ## Run the official suite, a server from npm, clients of every revision and their logins against the adapter (needs npm).

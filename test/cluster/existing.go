@@ -53,6 +53,10 @@ func (e *existing) Kill(_ context.Context, container string) error {
 		"whoever runs them has to kill a container's process there", container)
 }
 
+func (e *existing) Cut(_ context.Context, container, address string, _ bool) error {
+	return fmt.Errorf("cut container %s from %s: the nodes of an existing cluster are not ours: their operators have to drop the packets there", container, address)
+}
+
 func (e *existing) Freeze(context.Context, bool) error {
 	return errors.New("freeze the API server: that of an existing cluster is not ours: whoever runs it has to stop it")
 }

@@ -305,15 +305,29 @@ func (k *kind) Kill(ctx context.Context, container string) error {
 	if err != nil {
 		return err
 	}
-	var failures []error
-	err = k.onEveryNode(ctx, func(node string) error {
-		failures = append(failures, k.node(ctx, node, append([]string{"ctr", "--namespace", containerd.Namespace}, args...)...))
-		return nil
-	})
-	if err != nil || slices.Contains(failures, nil) { // one node has the container
+	return k.onNodeOf(ctx, container, append([]string{"ctr", "--namespace", containerd.Namespace}, args...))
+}
+
+// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+func (k *kind) Cut(ctx context.Context, container, address string, isCut bool) error {
+	command, err := containerd.Cut(container, address, isCut)
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("kill container %s: %w", container, errors.Join(failures...))
+	return k.onNodeOf(ctx, container, append([]string{"env", "CTR=ctr"}, command...))
+}
+
+// onNodeOf runs a program on the node that has a container. It fails on all others.
+func (k *kind) onNodeOf(ctx context.Context, container string, command []string) error {
+	var failures []error
+	err := k.onEveryNode(ctx, func(node string) error {
+		failures = append(failures, k.node(ctx, node, command...))
+		return nil
+	})
+	if err != nil || slices.Contains(failures, nil) {
+		return err
+	}
+	return fmt.Errorf("find the node of container %s: %w", container, errors.Join(failures...))
 }
 
 // Freeze stops the process of the API server where it is, or lets it go on. The kubelet restarts it when it

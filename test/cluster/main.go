@@ -32,6 +32,10 @@ const usage = `Usage: go run ./test/cluster COMMAND
   load TAR...        make images available to its nodes
   trust HOST:PORT    let its nodes pull from a registry that speaks plain HTTP
   kill CONTAINER-ID  kill the first process of a container, as a crash would
+  cut CONTAINER-ID ADDRESS
+                     drop all packets between the container's pod and an address
+  heal CONTAINER-ID ADDRESS
+                     let them pass again
   freeze             stop the API server where it is, so that it answers nobody
   thaw               let it go on
   stop-node NODE     kill a node, as a loss of power would (kind)
@@ -50,6 +54,8 @@ type provider interface {
 	Load(ctx context.Context, archives ...string) error
 	Trust(ctx context.Context, registry string) error
 	Kill(ctx context.Context, container string) error
+	// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+	Cut(ctx context.Context, container, address string, isCut bool) error
 	// Freeze stops the process of the API server where it is, or lets it go on.
 	Freeze(ctx context.Context, frozen bool) error
 	// SetNode kills a node, as a loss of power would, or starts it again.
@@ -118,6 +124,10 @@ func checkArgs(args []string) error {
 	case "kill":
 		if given != 1 {
 			return errors.New("kill needs one container's id")
+		}
+	case "cut", "heal":
+		if given != 2 {
+			return fmt.Errorf("%s needs one container's id and one address", args[0])
 		}
 	case "stop-node", "start-node":
 		if given != 1 {
@@ -193,6 +203,8 @@ func disturb(ctx context.Context, cluster provider, args []string) error {
 		return cluster.Trust(ctx, args[1])
 	case "kill":
 		return cluster.Kill(ctx, args[1])
+	case "cut", "heal":
+		return cluster.Cut(ctx, args[1], args[2], args[0] == "cut")
 	case "freeze", "thaw":
 		return cluster.Freeze(ctx, args[0] == "freeze")
 	case "stop-node", "start-node":

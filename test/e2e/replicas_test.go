@@ -132,10 +132,20 @@ func owns(ctx context.Context, server *mcpv1alpha1.MCPServer, pod *corev1.Pod, s
 // forwardedBy returns how many requests a replica has passed on and got an answer for.
 func forwardedBy(ctx context.Context, pod *corev1.Pod) string {
 	GinkgoHelper()
-	metrics := kubectl(ctx, pod.Namespace, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", pod.Namespace, pod.Name, mcpv1alpha1.AdapterAdminPort))
-	const name = `slipway_adapter_forwarded_total{outcome="answered"} `
-	_, value, found := strings.Cut(metrics, name)
+	return metricOf(ctx, pod, `slipway_adapter_forwarded_total{outcome="answered"}`)
+}
+
+// metricOf returns the value of a metric of a replica's adapter.
+func metricOf(ctx context.Context, pod *corev1.Pod, name string) string {
+	GinkgoHelper()
+	_, value, found := strings.Cut(metricsOf(ctx, pod), "\n"+name+" ")
 	Expect(found).To(BeTrue(), "no metric %s", name)
 	value, _, _ = strings.Cut(value, "\n")
 	return value
+}
+
+// metricsOf returns all metrics of a replica's adapter.
+func metricsOf(ctx context.Context, pod *corev1.Pod) string {
+	GinkgoHelper()
+	return kubectl(ctx, pod.Namespace, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", pod.Namespace, pod.Name, mcpv1alpha1.AdapterAdminPort))
 }

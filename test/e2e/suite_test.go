@@ -8,7 +8,8 @@
 // (who shares what, and what happens when something dies), disruptive (rollouts,
 // broken servers, and changes of the operator itself), slow (minutes), firstuse (servers
 // from npm that people run first, slow starts and failing processes), nodes (what needs two
-// nodes: they are drained and lost).
+// nodes: they are drained and lost), replicas (many clients of several pods, which are replaced,
+// scaled and killed), chaos (all of that by chance, for ten minutes or SLIPWAY_CHAOS).
 package e2e
 
 import (
@@ -40,7 +41,9 @@ func TestEndToEnd(t *testing.T) {
 	SetDefaultConsistentlyPollingInterval(200 * time.Millisecond)
 	RegisterFailHandler(Fail)
 	suite, reporter := GinkgoConfiguration()
-	suite.Timeout = 35 * time.Minute      // before go test ends everything without a word
+	if deadline, ok := t.Deadline(); ok {
+		suite.Timeout = time.Until(deadline) - 5*time.Minute // before go test ends everything without a word
+	}
 	suite.PollProgressAfter = time.Minute // of one spec: say what it waits for
 	RunSpecs(t, "Slipway end to end", suite, reporter)
 }

@@ -5,6 +5,7 @@ package containerd
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -43,12 +44,40 @@ func PlainHTTP(registry string) (string, error) {
 `, registry), nil
 }
 
+// cut changes the rules of a pod's network by those of a node. The arguments are the container, the address, and what
+// becomes of the rules; the variable is how to call ctr.
+const cut = `pid=$($CTR --namespace ` + Namespace + ` task ls | awk -v id="$1" '$1 == id { print $2 }')
+[ -n "$pid" ] || { echo "container $1 does not run here" >&2; exit 1; }
+nsenter --target "$pid" --net iptables -w "$3" INPUT -s "$2" -j DROP
+nsenter --target "$pid" --net iptables -w "$3" OUTPUT -d "$2" -j DROP`
+
+// Cut is a command for a node that has a container. It drops every packet between the container's pod and an address, or
+// lets them pass again. The variable CTR must be how to call ctr there.
+func Cut(container, address string, isCut bool) ([]string, error) {
+	name := strings.TrimPrefix(container, "containerd://")
+	if !id.MatchString(name) {
+		return nil, errID(container)
+	}
+	if _, err := netip.ParseAddr(address); err != nil {
+		return nil, fmt.Errorf("address %q: want that of a pod: %w", address, err)
+	}
+	change := "--delete"
+	if isCut {
+		change = "--insert"
+	}
+	return []string{"sh", "-ec", cut, "cut", name, address, change}, nil
+}
+
+func errID(container string) error {
+	return fmt.Errorf("container %q: want the containerID of a pod's status, which is containerd:// and 64 hexadecimal digits", container)
+}
+
 // KillArgs are ctr's arguments to kill the first process of a container, whose id
 // may be as a pod's status has it.
 func KillArgs(container string) ([]string, error) {
 	name := strings.TrimPrefix(container, "containerd://")
 	if !id.MatchString(name) {
-		return nil, fmt.Errorf("container %q: want the containerID of a pod's status, which is containerd:// and 64 hexadecimal digits", container)
+		return nil, errID(container)
 	}
 	return []string{"task", "kill", "--signal", "SIGKILL", name}, nil
 }

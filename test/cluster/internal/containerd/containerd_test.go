@@ -85,3 +85,29 @@ func TestKillArgs(t *testing.T) {
 		})
 	}
 }
+
+func TestCut(t *testing.T) {
+	container := "containerd://" + strings.Repeat("0123456789abcdef", 4)
+	tests := map[string]struct {
+		container, address string
+		isCut              bool
+		want               string // the last argument, or nothing for an error
+	}{
+		"cut":         {container, "10.244.0.7", true, "--insert"},
+		"heal":        {container, "10.244.0.7", false, "--delete"},
+		"a name":      {container, "pod", true, ""},
+		"an option":   {container, "-j", true, ""},
+		"no address":  {container, "", true, ""},
+		"a prefix":    {container, "10.244.0.0/16", true, ""},
+		"no id":       {"server", "10.244.0.7", true, ""},
+		"a short one": {"containerd://0123", "10.244.0.7", true, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Cut(test.container, test.address, test.isCut)
+			if (err != nil) != (test.want == "") || err == nil && got[len(got)-1] != test.want {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}

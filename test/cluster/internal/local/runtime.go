@@ -1,12 +1,15 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 )
 
 // certsDir has a directory for each registry that needs special treatment.
@@ -43,6 +46,23 @@ func (c *Cluster) Kill(ctx context.Context, container string) error {
 	}
 	_, err = c.ctr(ctx, args...)
 	return err
+}
+
+// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+func (c *Cluster) Cut(ctx context.Context, container, address string, isCut bool) error {
+	args, err := containerd.Cut(container, address, isCut)
+	if err != nil {
+		return err
+	}
+	if err := c.needRuntime(); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.Env = []string{"PATH=" + machine.Path, "CTR=ctr --address " + c.socket()}
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("change what passes between container %s and %s: %w: %s", container, address, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // needRuntime returns an error unless containerd runs.

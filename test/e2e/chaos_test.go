@@ -1,0 +1,260 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/test/swarm"
+)
+
+const (
+	chaosReplicas = 5
+	chaosInterval = 20 * time.Second
+	// aftermath is how long after the end of a harsh fault requests may still be lost or refused.
+	aftermath = 15 * time.Second
+	// chaosDrain is the drainTimeout of the server: the sessions of a pod that ends gracefully are over then.
+	chaosDrain = 30 * time.Second
+)
+
+// chaosFor is how long the chaos lasts: SLIPWAY_CHAOS, or ten minutes.
+func chaosFor() time.Duration {
+	text := os.Getenv("SLIPWAY_CHAOS")
+	if text == "" {
+		return 10 * time.Minute
+	}
+	length, err := time.ParseDuration(text)
+	Expect(err).NotTo(HaveOccurred(), "SLIPWAY_CHAOS")
+	return length
+}
+
+// fault is something that happens to a server.
+type fault struct {
+	name   string
+	weight int
+	do     func(context.Context, *chaos) (doomed []corev1.Pod)
+	// harsh says that clients may lose requests.
+	harsh bool
+}
+
+// happened is a fault that was done. Until it ended, it was going on.
+type happened struct {
+	*fault
+	began, ended time.Time
+}
+
+// chaos is a server to which faults happen while clients use it.
+type chaos struct {
+	server *mcpv1alpha1.MCPServer
+	random *rand.Rand
+	faults []happened
+	doomed map[string]time.Time // pods whose sessions may end, and since when
+	round  int
+}
+
+var faults = []*fault{
+	{name: "delete a pod", weight: 4, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		victim := c.pick(ctx)
+		Expect(cluster.Delete(ctx, &victim)).To(Succeed())
+		return []corev1.Pod{victim}
+	}},
+	{name: "kill an adapter", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod { return c.kill(ctx, adapterContainer) }},
+	{name: "kill a server", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod { return c.kill(ctx, serverContainer) }},
+	{name: "delete a pod by force", weight: 1, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		victim := c.pick(ctx)
+		Expect(cluster.Delete(ctx, &victim, client.GracePeriodSeconds(0))).To(Succeed())
+		return []corev1.Pod{victim}
+	}},
+	{name: "roll out", weight: 2, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		all := pods(ctx, c.server)
+		c.round++
+		change(ctx, c.server, func(spec *mcpv1alpha1.MCPServerSpec) {
+			spec.Env = []corev1.EnvVar{{Name: "ROUND", Value: strconv.Itoa(c.round)}}
+		})
+		return all
+	}},
+	{name: "scale", weight: 3, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		all := pods(ctx, c.server) // which of them is deleted is the manager's choice
+		replicas := int32(chaosReplicas + c.random.IntN(7) - 3)
+		change(ctx, c.server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Replicas = &replicas })
+		return all
+	}},
+	{name: "rotate the keys", weight: 1, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		c.round++
+		kubectl(ctx, c.server.Namespace, "annotate", "mcpserver", c.server.Name, "mcp.slipway.dev/rotate-key="+strconv.Itoa(c.round), "--overwrite")
+		return nil
+	}},
+	{name: "cut two replicas from each other for 10 s", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod {
+		list := pods(ctx, c.server)
+		c.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		cluster.cut(ctx, &list[0], &list[1], 10*time.Second)
+		return nil
+	}},
+	{name: "stop the manager for 30 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
+		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=0")
+		awaitManagers(ctx, 0)
+		letPass(ctx, 30*time.Second)
+		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=1")
+		awaitManagers(ctx, 1)
+		return nil
+	}},
+	{name: "freeze the API server for 5 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
+		cluster.withoutAPIServer(ctx, func() { letPass(ctx, 5*time.Second) })
+		return nil
+	}},
+}
+
+var _ = Describe("Chaos", Label("chaos"), func() {
+	It("mixes no sessions up, executes no call twice, and is over five seconds after its last fault", func(ctx SpecContext) {
+		server := stdioServer(ctx, newNamespace(ctx))
+		server.Spec.Replicas = new(int32(chaosReplicas))
+		server.Spec.Session = mcpv1alpha1.Session{MaxPerPod: new(int32(60)), DrainTimeout: &metav1.Duration{Duration: chaosDrain}}
+		start(ctx, server)
+		awaitServing(ctx, server, chaosReplicas)
+		seed := uint64(GinkgoRandomSeed())
+		c := &chaos{server: server, random: rand.New(rand.NewPCG(seed, seed)), doomed: map[string]time.Time{}}
+		began := time.Now()
+		s := swarmOf(ctx, server, 100, 500*time.Millisecond, busyMix)
+		awaitSessions(ctx, s, began)
+		for time.Since(began) < chaosFor() {
+			c.happen(ctx, c.choose())
+			c.judge(s.Report())
+			letPass(ctx, chaosInterval)
+		}
+		last := c.faults[len(c.faults)-1].ended
+		Eventually(func() []int { return s.Idle(last) }).WithContext(ctx).WithTimeout(time.Until(last.Add(5*time.Second))+time.Second).
+			Should(BeEmpty(), func() string { return describe(s.Report()) })
+		report := s.Stop()
+		c.judge(report)
+		for _, one := range c.faults {
+			AddReportEntry(one.began.Format(time.TimeOnly), one.name)
+		}
+		Expect(len(report.Of(swarm.Unasked))).To(BeNumerically("<", report.Calls/100))
+	})
+})
+
+// choose returns a fault by weight.
+func (c *chaos) choose() *fault {
+	sum := 0
+	for _, f := range faults {
+		sum += f.weight
+	}
+	at := c.random.IntN(sum)
+	for _, f := range faults {
+		if at -= f.weight; at < 0 {
+			return f
+		}
+	}
+	return nil
+}
+
+func (c *chaos) happen(ctx context.Context, f *fault) {
+	GinkgoHelper()
+	By(f.name)
+	began := time.Now()
+	for _, pod := range f.do(ctx, c) {
+		if _, before := c.doomed[pod.Name]; !before {
+			c.doomed[pod.Name] = began
+		}
+	}
+	c.faults = append(c.faults, happened{f, began, time.Now()})
+}
+
+// judge expects that clients have seen nothing but what the faults explain.
+func (c *chaos) judge(report *swarm.Report) {
+	GinkgoHelper()
+	for _, incident := range report.Incidents {
+		Expect(c.explains(incident)).To(BeTrue(), func() string {
+			text := incident.String()
+			for _, one := range c.faults {
+				text += fmt.Sprintf("\n%s to %s: %s", one.began.Format("15:04:05.000"), one.ended.Format("15:04:05.000"), one.name)
+			}
+			return text
+		})
+	}
+}
+
+// explains says whether a client may have seen this. Sessions end only with their pod, and requests are lost only by
+// harsh faults.
+func (c *chaos) explains(incident swarm.Incident) bool {
+	switch incident.Kind {
+	case swarm.Unasked:
+		return true
+	case swarm.Over:
+		since, doomed := c.doomed[incident.Owner]
+		return doomed && incident.At.After(since)
+	case swarm.Refused, swarm.Broken:
+		for _, one := range c.faults {
+			// The request began before its end.
+			if one.harsh && incident.At.After(one.began) && incident.At.Add(-incident.Took).Before(one.ended.Add(aftermath)) {
+				return true
+			}
+		}
+		// A call in flight ends with its session at the deadline of a drain.
+		since, doomed := c.doomed[incident.Owner]
+		return incident.Kind == swarm.Broken && doomed && incident.At.After(since.Add(chaosDrain/2))
+	case swarm.Wrong:
+	}
+	return false
+}
+
+// pick is a pod that serves.
+func (c *chaos) pick(ctx context.Context) corev1.Pod {
+	GinkgoHelper()
+	list := pods(ctx, c.server)
+	Expect(list).NotTo(BeEmpty())
+	return list[c.random.IntN(len(list))]
+}
+
+// kill ends a container of a pod whose containers run.
+func (c *chaos) kill(ctx context.Context, container string) []corev1.Pod {
+	GinkgoHelper()
+	var victim corev1.Pod
+	Eventually(func() bool {
+		victim = c.pick(ctx)
+		for _, status := range containerStatuses(&victim) {
+			if status.Name == container {
+				return status.State.Running != nil
+			}
+		}
+		return false
+	}).WithContext(ctx).Should(BeTrue())
+	cluster.kill(ctx, &victim, container)
+	return []corev1.Pod{victim}
+}
+
+// cut drops all packets between two pods for a while.
+func (c *connection) cut(ctx context.Context, one, other *corev1.Pod, length time.Duration) {
+	GinkgoHelper()
+	var container string
+	for _, status := range containerStatuses(one) {
+		if status.Name == serverContainer {
+			container = status.ContainerID
+		}
+	}
+	run(ctx, c.tool, "cut", container, other.Status.PodIP)
+	letPass(ctx, length)
+	run(ctx, c.tool, "heal", container, other.Status.PodIP)
+}
+
+// letPass lets time pass: how long a fault lasts is what it is about.
+func letPass(ctx context.Context, length time.Duration) {
+	GinkgoHelper()
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
+		Fail("the spec is over")
+	}
+}
