@@ -103,11 +103,9 @@ var faults = []*fault{
 		return nil
 	}},
 	{name: "stop the manager for 30 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
-		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=0")
-		awaitManagers(ctx, 0)
+		scaleManager(ctx, 0)
 		letPass(ctx, 30*time.Second)
-		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas=1")
-		awaitManagers(ctx, 1)
+		scaleManager(ctx, 1)
 		return nil
 	}},
 	{name: "freeze the API server for 5 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {

@@ -263,7 +263,7 @@ func forge(id string, n int) string {
 		raw[at] ^= 1 << (n / 8 % 8)
 		return encode(raw)
 	case 4: // cut
-		return encode(raw[:at+1])
+		return encode(raw[:at])
 	case 5: // longer
 		return encode(append(raw, random[:at+1]...))
 	case 6: // of another version
@@ -305,14 +305,23 @@ func managerAway() time.Duration {
 // withoutManager does something while there is no manager.
 func withoutManager(ctx context.Context, do func()) {
 	GinkgoHelper()
-	scale := func(ctx context.Context, replicas int) {
-		kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas="+strconv.Itoa(replicas))
-		awaitManagers(ctx, replicas)
-	}
-	DeferCleanup(func(ctx context.Context) { scale(ctx, 1) }) // also after a failure
-	scale(ctx, 0)
+	DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 1) }) // also after a failure
+	scaleManager(ctx, 0)
 	do()
-	scale(ctx, 1)
+	scaleManager(ctx, 1)
+}
+
+func arePodsReady(list []corev1.Pod) bool {
+	return !slices.ContainsFunc(list, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	})
+}
+
+// scaleManager changes the number of the manager's pods, and waits until there are as many, all of them ready.
+func scaleManager(ctx context.Context, replicas int) {
+	GinkgoHelper()
+	kubectl(ctx, operatorNamespace, "scale", "deployment/"+managerDeployment, "--replicas="+strconv.Itoa(replicas))
+	Eventually(managers).WithContext(ctx).WithTimeout(takesToRollOut).Should(And(HaveLen(replicas), WithTransform(arePodsReady, BeTrue())))
 }
 
 // rotateKeys has the operator rotate the server's keys, and waits until it is done.
