@@ -12,18 +12,23 @@ import (
 //  1. Leave: it still serves everything, new sessions included, and tells clients to connect
 //     to other instances, for the settle time.
 //  2. Drain: the registry refuses new sessions.
-//  3. drainWhenTold: the backend refuses requests of clients without sessions; then calls in
-//     flight finish and sessions end; then requests without sessions finish, because
-//     translated sessions make some; then calls finish that it passes on to other instances.
+//  3. drainWhenTold: the backend refuses requests of clients without sessions. Sessions stay if
+//     other instances pass requests on to this one, until they end by themselves or the time is
+//     nearly up. Then calls in flight finish and sessions end; then requests without sessions
+//     finish, because translated sessions make some; then calls finish that it passes on to other
+//     instances.
 //  4. Serve: the keeper and the spare processes end as soon as the drain is over. HTTP servers
 //     close, and then the backend.
 //
-// Hurry ends the waiting in all of them.
+// A signal to end has sessions without a call in flight end at once. Hurry ends the waiting in all
+// of the steps.
 
 // lifecycle has the signals between these steps.
 type lifecycle struct {
 	hurried    context.Context // ends when a drain waits no longer
 	hurry      context.CancelFunc
+	hastened   context.Context // ends when a drain waits for calls in flight only
+	hasten     context.CancelFunc
 	startLeave sync.Once
 	leaving    chan struct{}
 	startDrain sync.Once
@@ -33,7 +38,8 @@ type lifecycle struct {
 
 func newLifecycle() lifecycle {
 	hurried, hurry := context.WithCancel(context.Background())
-	return lifecycle{hurried: hurried, hurry: hurry, leaving: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{})}
+	hastened, hasten := context.WithCancel(context.Background())
+	return lifecycle{hurried: hurried, hurry: hurry, hastened: hastened, hasten: hasten, leaving: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{})}
 }
 
 // Leave is for an instance that goes away. It returns at once. The adapter serves everything,
@@ -86,18 +92,22 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 		return
 	case <-a.draining:
 	}
-	a.env.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.env.Sessions.Len(), "timeout", a.env.DrainTimeout.String())
 	defer close(a.drained)
-	ctx, cancel := context.WithTimeout(ctx, a.env.DrainTimeout)
-	defer cancel()
-	defer context.AfterFunc(a.hurried, cancel)()
-	a.backend.Refuse()
-	if a.peers != nil {
-		a.peers.router.Drain()
-		defer a.peers.router.Drained(ctx)
+	d := newDrainTime(ctx, a.env.DrainTimeout)
+	defer d.stop()
+	defer context.AfterFunc(a.hurried, d.stop)()
+	defer context.AfterFunc(a.hastened, d.hasten)()
+	if a.peers == nil {
+		d.hasten() // nobody reaches the sessions in another way than before
+	} else {
+		defer a.peers.drain(d)()
 	}
-	a.env.Sessions.Drain(ctx)
-	a.backend.Drain(ctx)
+	a.env.Log.Info("Draining; a second SIGINT or SIGTERM ends at once", "sessions", a.env.Sessions.Len(), "timeout", d.String())
+	a.backend.Refuse()
+	a.env.Sessions.Stay(d.stay)
+	a.env.Sessions.Part(d.part, d.spread())
+	a.env.Sessions.Drain(d.over)
+	a.backend.Drain(d.over)
 }
 
 // drainLinger is how long a drained adapter waits for the signal to end. The kubelet sends it

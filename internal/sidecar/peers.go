@@ -22,6 +22,7 @@ type peers struct {
 	relay  *relay.Relay
 	router *peer.Router
 	roster *roster.Roster
+	self   [16]byte // the UID of this pod
 	log    logr.Logger
 	limit  int              // of connections from other pods
 	server *listener.Server // for requests that other pods pass on
@@ -29,7 +30,7 @@ type peers struct {
 
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
-	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), log: c.Log.WithName("peers"), limit: c.Connections()}
+	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers"), limit: c.Connections()}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing, Log: p.log})
@@ -51,6 +52,28 @@ func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
 // serve serves other pods until close.
 func (p *peers) serve(l net.Listener) error {
 	return p.server.Serve(trust.Listen(listener.Bounded(l, p.limit, p.log), p.trust, p.log))
+}
+
+// drain ends the streams that this pod passes on, and has the drain end when the manager says. The function that it
+// returns waits for the calls that this pod passes on.
+func (p *peers) drain(d *drainTime) (wait func()) {
+	p.router.Drain()
+	said, another := p.roster.Ending(p.self)
+	d.obey(said)
+	go func() {
+		for {
+			select {
+			case <-another:
+			case <-d.over.Done():
+				return
+			}
+			said, another = p.roster.Ending(p.self)
+			if d.obey(said) {
+				p.log.Info("The drain has less time", "timeout", d.String())
+			}
+		}
+	}()
+	return func() { p.router.Drained(d.over) }
 }
 
 // close lets the last answers to other pods arrive, and closes the connections to them.

@@ -35,6 +35,9 @@ type replica struct {
 	*Adapter
 	host string // of the port for clients
 	stop func() // ends the adapter, with its sessions
+	// signal is that of the kubelet, to end.
+	signal func()
+	admin  string // the host of its admin port
 }
 
 // peerListeners opens one port at several addresses of this machine, as pods have it.
@@ -90,10 +93,10 @@ func startReplica(t *testing.T, cfg config.Config, peers net.Listener) *replica 
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapter, clients := New(direct, cfg), newListener(t)
+	adapter, clients, admin := New(direct, cfg), newListener(t), newListener(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: newListener(t), Peers: peers}) }()
+	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: admin, Peers: peers}) }()
 	stop := sync.OnceFunc(func() {
 		adapter.Hurry()
 		cancel()
@@ -102,7 +105,7 @@ func startReplica(t *testing.T, cfg config.Config, peers net.Listener) *replica 
 		}
 	})
 	t.Cleanup(stop)
-	return &replica{adapter, clients.Addr().String(), stop}
+	return &replica{adapter, clients.Addr().String(), stop, cancel, admin.Addr().String()}
 }
 
 // spread sends each request to another replica than the one before, as a Service may.
@@ -529,11 +532,8 @@ func TestInitializeWhileTheOwnerDrains(t *testing.T) {
 	defer func() { _ = asked.Body.Close() }()
 	nextEvent(t, asked.Body)
 	replicas[0].Drain()
-	for deadline := time.Now().Add(hang.Guard); replicas[0].env.Sessions.Len() > 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the idle session does not end")
-		}
-	}
+	replicas[0].listOwn(t, 1, adapterapi.PeerPod{Closing: true})
+	replicas[0].awaitSessions(t, 1)
 	before := idle.session
 	if err := idle.initialize(t.Context()); err != nil || idle.session == before {
 		t.Errorf("session %q: %v", idle.session, err)

@@ -52,9 +52,11 @@ func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
 	case <-a.draining:
+		defer context.AfterFunc(ctx, a.hasten)()
 		<-a.drained
 		err = awaitEnd(ctx)
 	case <-ctx.Done():
+		a.hasten()
 		a.Drain()
 		<-a.drained
 	}

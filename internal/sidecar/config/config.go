@@ -119,7 +119,7 @@ func (c *Config) amounts() []amount {
 		duration{option.CallTimeout, &c.CallTimeout, time.Second, "longest that one call may take, progress or not"},
 		duration{option.AnswerTimeout, &c.ParkTimeout, time.Second, "how long a call waits for a client of 2026-07-28 to answer a question of its server; then the server is told that the user cancelled"},
 		duration{option.StartTimeout, &c.StartTimeout, time.Second, "for a server process to start and answer initialize; until then it is starting, and not broken"},
-		duration{option.DrainTimeout, &c.DrainTimeout, 0, "for calls in flight to finish when the adapter is told to end"},
+		duration{option.DrainTimeout, &c.DrainTimeout, 0, "for calls in flight to finish when the adapter is told to end, and with --peer-listen for sessions to live on in a drain that a hook begins"},
 		// No field sets it, so it has no row among the options.
 		duration{option.Option{Flag: "--settle-time"}, &c.SettleTime, 0, "how long a drain that a hook begins, as in a pod that goes away, waits and serves everything, until others know; a signal does not wait"},
 	}

@@ -118,6 +118,12 @@ func Sessions(r *session.Registry, limit int, m *session.Metrics) []Metric {
 	metrics := []Metric{
 		metric("sessions", "Sessions that are open.", r.Len),
 		metric("sessions_limit", "Sessions that may be open at a time.", func() int { return limit }),
+		metric("draining", "1 while the pod drains: it opens no sessions any more.", func() int {
+			if r.Draining().Err() != nil {
+				return 1
+			}
+			return 0
+		}),
 		metric("refused_sessions_total", "Clients that found every session slot taken, and no session that could end for them.", r.Places.Refused),
 		metric("dropped_notifications_total", "Notifications given up because a client did not read.", m.DroppedNotifications.Value),
 		metric("abandoned_answers_total", "Answers given up because the client did not come back for them.", m.AbandonedAnswers.Value),

@@ -59,6 +59,7 @@ type Registry struct {
 	// begins, and other requests when the drain has no time left.
 	draining, over context.Context
 	drain, stop    context.CancelCauseFunc
+	parted         []Member // sessions that Part has ended; only the drain uses it
 
 	mu       sync.Mutex
 	sessions map[string]Member
@@ -316,49 +317,5 @@ func (r *Registry) sweep(ctx context.Context, session Member, now time.Time) {
 		session.End(fmt.Errorf("%w (%s)", idleReason, idleTimeout))
 	default:
 		session.Sweep(ctx, now)
-	}
-}
-
-// Refuse begins a drain: the registry takes no new sessions, and no requests without one.
-func (r *Registry) Refuse() {
-	r.Places.Close(fault.ErrDraining)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drain(fault.ErrDraining)
-	r.checkEmptyLocked()
-}
-
-// Drain takes no new sessions, and ends each session once it has no call in flight. When the
-// context ends, it ends all sessions. Drain returns when the adapter has told the servers of
-// these sessions.
-func (r *Registry) Drain(ctx context.Context) {
-	r.Refuse()
-	ticker := time.NewTicker(sweepInterval / 20)
-	defer ticker.Stop()
-	var ended []Member
-	defer func() {
-		for _, session := range ended {
-			<-session.Done()
-		}
-	}()
-	end := func(all bool) {
-		for _, session := range r.All() {
-			if all || !session.Busy() {
-				session.End(fault.ErrDraining)
-				ended = append(ended, session)
-			}
-		}
-	}
-	for {
-		end(false)
-		select {
-		case <-r.emptied:
-			return
-		case <-ctx.Done():
-			r.stop(fault.ErrDraining)
-			end(true)
-			return
-		case <-ticker.C:
-		}
 	}
 }

@@ -40,6 +40,7 @@ type Roster struct {
 	pods    map[[16]byte]adapterapi.PeerPod
 	removed map[[16]byte]bool
 	order   [][16]byte // of removed, oldest first
+	news    news       // for those who wait for a list
 }
 
 // New returns a Roster without a list.
@@ -77,6 +78,7 @@ func (r *Roster) Take(text []byte) error {
 	}
 	r.state.Generation, r.state.Digest = list.Generation, adapterapi.SettingsDigest(text)
 	r.pods, r.renewed = pods, time.Now()
+	r.news.tell()
 	return nil
 }
 
