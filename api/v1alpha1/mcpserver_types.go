@@ -329,11 +329,12 @@ type Session struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="session.answerTimeout must be a duration from 1s to 8760h, such as 90s or 10m"
 	AnswerTimeout *metav1.Duration `json:"answerTimeout,omitempty"`
 
-	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish. Defaults to 60s. Calls that take longer end with an error. The pod's
-	// sessions end, too. The pod's grace period is 20 seconds longer.
+	// drainTimeout is how long the sessions of a pod that is going away may live on.
+	// Defaults to 9m, and to 60s if the server speaks HTTP. Meanwhile other pods pass
+	// requests on to it. Then its sessions end, and calls in flight with an error. A
+	// pod without sessions does not wait. The pod's grace period is 20 seconds longer:
+	// the cluster autoscaler waits no longer than 10 minutes for it.
 	// +optional
-	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m"

@@ -25,6 +25,10 @@ const (
 	adapterPath = "/adapter"
 	keysDir     = "/etc/slipway/keys"
 	settingsDir = "/etc/slipway/settings"
+
+	// stuckGraceSeconds is how long an adapter may take to end that its liveness probe has given up.
+	// It does not end by itself, and its clients must not wait for as long as a drain may take.
+	stuckGraceSeconds = 60
 )
 
 // adapterContainer is the native sidecar that clients talk to. The hook that puts the
@@ -53,7 +57,7 @@ func adapterContainer(in Input, p *parts, user user) (*corev1ac.ContainerApplyCo
 		// is ready the moment its server is.
 		// The failures meet promise.Broken: see the times of the keeper.
 		WithReadinessProbe(adminProbe("/readyz?wait=1.8s").WithPeriodSeconds(2).WithFailureThreshold(adapterapi.UnreadyAnswers)).
-		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3)).
+		WithLivenessProbe(adminProbe("/livez").WithPeriodSeconds(10).WithFailureThreshold(3).WithTerminationGracePeriodSeconds(stuckGraceSeconds)).
 		WithSecurityContext(adapterSecurity(in)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithResources(resources).

@@ -184,8 +184,6 @@ func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
 		"idleTimeout":       {session.IdleTimeout.Duration, got.IdleTimeout},
 		"maxLifetime":       {session.MaxLifetime.Duration, got.MaxLifetime},
 		"callTimeout":       {session.CallTimeout.Duration, got.CallTimeout},
-		"drainTimeout":      {session.DrainTimeout.Duration, got.DrainTimeout},
-		"our drainTimeout":  {defaultDrainTimeout, got.DrainTimeout},
 		"startTimeout":      {time.Minute, got.StartTimeout},
 		"warm":              {1, got.Warm},
 		"body":              {int64(33554432), got.BodyBytes},

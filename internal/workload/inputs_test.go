@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +27,25 @@ import (
 func TestInputsArePinned(t *testing.T) {
 	all := map[string]Inputs{}
 	for _, name := range cases(t) {
-		in := readInput(t, name)
+		in := readStored(t, name)
 		if name == "suspended" {
 			in.Server.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "2026-11-15"}
 		}
 		all[name] = InputsOf(in.Server, in.References)
 	}
+	all["minimal, stored without a drainTimeout"] = InputsOf(readInput(t, "minimal").Server, "")
 	golden(t, filepath.Join("testdata", fmt.Sprintf("inputs-%d.yaml", history.current())), all, nil)
+}
+
+// readStored is readInput for an object that was stored while the schema had a default for
+// session.drainTimeout, as it had until 2026-11-18: the object has that value.
+func readStored(t *testing.T, name string) Input {
+	t.Helper()
+	in := readInput(t, name)
+	if session := &in.Server.Spec.Session; session.DrainTimeout == nil {
+		session.DrainTimeout = &metav1.Duration{Duration: time.Minute}
+	}
+	return in
 }
 
 // A ControllerRevision of the first format, as an API server returned it: with its members
@@ -77,7 +90,7 @@ func TestInputsOfFormat1(t *testing.T) {
 	}
 	for name, before := range stored {
 		t.Run(name, func(t *testing.T) {
-			server := readInput(t, name).Server
+			server := readStored(t, name).Server
 			if name == "suspended" {
 				server.Annotations = map[string]string{mcpv1alpha1.AnnotationRefresh: "2026-11-15"}
 			}
@@ -123,7 +136,7 @@ func TestRenamedFieldsOfFormat1(t *testing.T) {
 			if err := yaml.Unmarshal(text, &stored); err != nil {
 				t.Fatal(err)
 			}
-			server := readInput(t, test.server).Server
+			server := readStored(t, test.server).Server
 			test.change(&server.Spec)
 			if stored[test.server].MatchSpec(server) {
 				t.Error("the pods would not restart")
@@ -213,7 +226,6 @@ func TestSchemaDefaultsAreKnown(t *testing.T) {
 		`imagePullSecrets[].name: ""`,
 		"replicas: 1",
 		`session.callTimeout: "10m"`,
-		`session.drainTimeout: "60s"`,
 		`session.idleTimeout: "30m"`,
 		`session.maxLifetime: "24h"`,
 		"session.maxPerPod: 20",

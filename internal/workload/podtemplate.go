@@ -42,8 +42,12 @@ const (
 	// tokenDir is where every Kubernetes client looks for a token.
 	tokenDir = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path
 
-	// defaultDrainTimeout is that of a spec that does not say, as its comments promise.
-	defaultDrainTimeout = 60 * time.Second
+	// The drain timeouts of a spec that does not say, as its comments promise. For a stdio server
+	// the grace period of the pod stays below the 10 minutes that the cluster autoscaler waits for
+	// a pod. A server that speaks HTTP may ignore the signal to end, and then takes all of its
+	// grace period, however early the drain is over.
+	stdioDrainTimeout = 9 * time.Minute
+	httpDrainTimeout  = time.Minute
 	// settleTime is how long a pod that goes away serves everything before it drains. The
 	// endpoints of its Service, and the proxies that know them, have changed by then.
 	settleTime = 5 * time.Second
@@ -245,7 +249,10 @@ func drainTimeout(server *mcpv1alpha1.MCPServer) time.Duration {
 	if timeout := server.Spec.Session.DrainTimeout; timeout != nil {
 		return timeout.Duration
 	}
-	return defaultDrainTimeout
+	if isStdio(server) {
+		return stdioDrainTimeout
+	}
+	return httpDrainTimeout
 }
 
 // defaultStartTimeout is that of a spec that does not say, as its comments promise.

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -148,13 +150,6 @@ func TestURL(t *testing.T) {
 func TestWithoutSchemaDefaults(t *testing.T) {
 	server := readInput(t, "user-unresolved").Server
 	server.Spec.Session, server.Spec.Service, server.Spec.Replicas = mcpv1alpha1.Session{}, mcpv1alpha1.Service{}, nil
-	pod := podOf(t, Input{Server: server})
-	if *pod.TerminationGracePeriodSeconds != 80 {
-		t.Errorf("grace period %d", *pod.TerminationGracePeriodSeconds)
-	}
-	if got := argument(pod.InitContainers[0].Args, "drain-timeout"); got != "1m0s" {
-		t.Errorf("drain timeout %s", got)
-	}
 	if hosts := Settings(server, "").AllowedHosts; !slices.Contains(hosts, "echo.team.svc.cluster.local") {
 		t.Errorf("hosts %q", hosts)
 	}
@@ -163,6 +158,39 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	}
 	if service := Service(server); *service.Spec.Type != corev1.ServiceTypeClusterIP || *service.Spec.Ports[0].Port != 80 {
 		t.Errorf("service %s", encode(t, service))
+	}
+}
+
+// The cluster autoscaler waits 10 minutes for a pod. A server that speaks HTTP may take all of the grace period.
+func TestDrainTimeout(t *testing.T) {
+	for name, test := range map[string]struct {
+		input, flag, hook string
+		given             *metav1.Duration
+		grace             int64
+	}{
+		"stdio":        {"minimal", "9m0s", "9m10s", nil, 560},
+		"HTTP":         {"streamable-http", "1m0s", "1m10s", nil, 80},
+		"SSE":          {"sse", "1m0s", "1m10s", nil, 80},
+		"stdio, given": {"minimal", "1m0s", "1m10s", &metav1.Duration{Duration: time.Minute}, 80},
+		"HTTP, given":  {"streamable-http", "2h0m0s", "2h0m10s", &metav1.Duration{Duration: 2 * time.Hour}, 7220},
+		"none":         {"minimal", "0s", "10s", &metav1.Duration{}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := readInput(t, test.input)
+			if test.given != nil {
+				in.Server.Spec.Session.DrainTimeout = test.given
+			}
+			pod := podOf(t, in)
+			if got := *pod.TerminationGracePeriodSeconds; got != test.grace {
+				t.Errorf("grace period %d, want %d", got, test.grace)
+			}
+			if got := argument(pod.InitContainers[0].Args, "drain-timeout"); got != test.flag {
+				t.Errorf("drain timeout %s, want %s", got, test.flag)
+			}
+			if got := argument(pod.Containers[0].Lifecycle.PreStop.Exec.Command, "deadline"); got != test.hook {
+				t.Errorf("deadline of the hook %s, want %s", got, test.hook)
+			}
+		})
 	}
 }
 

@@ -32,11 +32,10 @@ func TestDefaultsThatUsersSee(t *testing.T) {
 		"replicas":  int64(1),
 		"transport": map[string]any{"type": "streamable-http", "streamableHTTP": map[string]any{"port": int64(3000), "path": "/mcp"}},
 		"session": map[string]any{
-			"maxPerPod":    int64(20),
-			"idleTimeout":  "30m",
-			"maxLifetime":  "24h",
-			"callTimeout":  "10m",
-			"drainTimeout": "60s",
+			"maxPerPod":   int64(20),
+			"idleTimeout": "30m",
+			"maxLifetime": "24h",
+			"callTimeout": "10m",
 		},
 	}
 	if diff := cmp.Diff(want, server.Object["spec"]); diff != "" {

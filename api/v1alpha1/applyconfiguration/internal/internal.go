@@ -810,7 +810,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: drainTimeout
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
-      default: 60s
     - name: idleTimeout
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration

@@ -56,9 +56,11 @@ type SessionApplyConfiguration struct {
 	// adapter then tells the server that the user canceled. It takes effect only if
 	// statelessClients is Translate.
 	AnswerTimeout *v1.Duration `json:"answerTimeout,omitempty"`
-	// drainTimeout is how long a pod that is going away lets calls in flight
-	// finish. Defaults to 60s. Calls that take longer end with an error. The pod's
-	// sessions end, too. The pod's grace period is 20 seconds longer.
+	// drainTimeout is how long the sessions of a pod that is going away may live on.
+	// Defaults to 9m, and to 60s if the server speaks HTTP. Meanwhile other pods pass
+	// requests on to it. Then its sessions end, and calls in flight with an error. A
+	// pod without sessions does not wait. The pod's grace period is 20 seconds longer:
+	// the cluster autoscaler waits no longer than 10 minutes for it.
 	DrainTimeout *v1.Duration `json:"drainTimeout,omitempty"`
 }
 
