@@ -122,6 +122,7 @@ var _ = Describe("On two nodes", Label("nodes"), func() {
 	It("a drain moves a single pod, which has no budget, and calls in flight finish", func(ctx SpecContext) {
 		server := stdioServer(ctx, newNamespace(ctx))
 		server.Name = "single"
+		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: 40 * time.Second} // longer than the call
 		start(ctx, server)
 		awaitReplicas(ctx, server, 1)
 		pod := onlyPod(ctx, server)

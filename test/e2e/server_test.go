@@ -20,7 +20,7 @@ import (
 )
 
 // stdioServer is an MCPServer that is not created yet, with the echo server unless
-// another command is given.
+// another command is given. Its pods do not drain for long.
 func stdioServer(ctx context.Context, namespace string, command ...string) *mcpv1alpha1.MCPServer {
 	GinkgoHelper()
 	if command == nil {
@@ -31,6 +31,8 @@ func stdioServer(ctx context.Context, namespace string, command ...string) *mcpv
 		Spec: mcpv1alpha1.MCPServerSpec{
 			Image: images.servers(ctx), Command: command,
 			Transport: mcpv1alpha1.Transport{Type: mcpv1alpha1.TransportStdio},
+			// Some clients leave sessions behind, for which a pod that goes away waits as long as it may.
+			Session: mcpv1alpha1.Session{DrainTimeout: &metav1.Duration{Duration: 20 * time.Second}},
 		},
 	}
 }

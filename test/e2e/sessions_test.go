@@ -91,22 +91,44 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		Expect(restarts(reload(ctx, pod))).To(Equal(map[string]int32{adapterContainer: 0, serverContainer: 1}))
 	})
 
-	It("may finish their calls when the pod is deleted", func(ctx SpecContext) {
+	It("live on when the pod is deleted, at the pod in its place, and may finish their calls", func(ctx SpecContext) {
 		server := stdioServer(ctx, newNamespace(ctx))
-		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: 20 * time.Second}
+		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: 5 * time.Minute} // longer than the spec waits for anything
 		start(ctx, server)
-		session := open(ctx, server)
+		session, quiet := open(ctx, server), open(ctx, server)
+		Expect(quiet.call(ctx, "count", nil)).To(Equal("1"))
 		pod := onlyPod(ctx, server)
 		ended := session.sleep(ctx, 5*time.Second)
-		begin := time.Now()
 		Expect(cluster.Delete(ctx, pod)).To(Succeed())
+		awaitReplacement(ctx, server, pod)
 		var end outcome
 		Eventually(ended).WithContext(ctx).Should(Receive(&end))
 		Expect(end.err).NotTo(HaveOccurred())
 		Expect(end.text).To(Equal("slept"))
+		Expect(statusAt(ctx, server, onlyPod(ctx, server), quiet)).To(Equal(http.StatusOK), "the new pod passes requests on to the old one")
+		Expect(quiet.call(ctx, "count", nil)).To(Equal("2"))
+		Expect(reload(ctx, pod).DeletionTimestamp).NotTo(BeNil())
+		Expect(session.Close()).To(Succeed())
+		Expect(quiet.Close()).To(Succeed())
+		kubectl(ctx, pod.Namespace, "wait", "--for=delete", "pod/"+pod.Name, "--timeout=30s") // The drain ends with the last session.
+		expectUnknown(ctx, server, quiet)
+		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
+	})
+
+	It("end with their pod when it may not drain for longer", func(ctx SpecContext) {
+		server := stdioServer(ctx, newNamespace(ctx))
+		server.Spec.Session.DrainTimeout = &metav1.Duration{Duration: 10 * time.Second}
+		start(ctx, server)
+		session := open(ctx, server)
+		pod := onlyPod(ctx, server)
+		ended := session.sleep(ctx, 10*time.Minute)
+		Expect(cluster.Delete(ctx, pod)).To(Succeed())
+		var end outcome
+		Eventually(ended).WithContext(ctx).Should(Receive(&end))
+		Expect(end.err).To(MatchError(ContainSubstring("this instance is going away")))
 		kubectl(ctx, pod.Namespace, "wait", "--for=delete", "pod/"+pod.Name, "--timeout=30s")
-		Expect(time.Since(begin)).To(BeNumerically("<", 20*time.Second), "the drain ends with the last call")
 		awaitReady(ctx, server)
+		expectUnknown(ctx, server, session)
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
 	})
 
