@@ -12,14 +12,15 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 // listOwn gives the replica a list that has nothing but itself.
-func (r *replica) listOwn(t *testing.T, generation int64, own adapterapi.PeerPod) {
+func (r *replica) listOwn(t *testing.T, own adapterapi.PeerPod) {
 	t.Helper()
 	own.UID = hex.EncodeToString(r.env.Owner.UID[:])
-	r.list(t, generation, own)
+	r.list(t, 1, own)
 }
 
 func (r *replica) awaitSessions(t *testing.T, count int) {
@@ -113,7 +114,7 @@ func TestSessionsOutliveTheBeginningOfADrain(t *testing.T) {
 	again := idle.stream(t)
 	owner.checkDraining(t, 3)
 
-	owner.listOwn(t, 1, adapterapi.PeerPod{DrainSeconds: 1})
+	owner.listOwn(t, adapterapi.PeerPod{DrainSeconds: 1})
 	owner.awaitDrained(t)
 	for _, stream := range append(streams, again) {
 		<-stream
@@ -189,9 +190,9 @@ func TestIdlePodDrainsAtOnce(t *testing.T) {
 func TestDrainThatIsCutShort(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*testing.T, *replica){
-		"all pods end":            func(t *testing.T, r *replica) { r.listOwn(t, 1, adapterapi.PeerPod{Closing: true}) },
+		"all pods end":            func(t *testing.T, r *replica) { r.listOwn(t, adapterapi.PeerPod{Closing: true}) },
 		"the kubelet's signal":    func(_ *testing.T, r *replica) { r.signal() },
-		"both, one after another": func(t *testing.T, r *replica) { r.signal(); r.listOwn(t, 1, adapterapi.PeerPod{Closing: true}) },
+		"both, one after another": func(t *testing.T, r *replica) { r.signal(); r.listOwn(t, adapterapi.PeerPod{Closing: true}) },
 	} {
 		for when, early := range map[string]bool{"before": true, "during": false} {
 			t.Run(name+", "+when, func(t *testing.T) {
@@ -233,11 +234,27 @@ func TestCallAtTheDeadlineOfADrain(t *testing.T) {
 	replicas := startReplicas(t, 2, longDrain)
 	busy := clientOf(t, replicas)
 	asked, _, _ := busy.question(t)
-	replicas[0].listOwn(t, 1, adapterapi.PeerPod{DrainSeconds: 1})
+	replicas[0].listOwn(t, adapterapi.PeerPod{DrainSeconds: 1})
 	replicas[0].Drain()
 	if result, _ := nextEvent(t, asked); !strings.Contains(result, `"id":1,"error"`) || !strings.Contains(result, "this instance is going away") {
 		t.Errorf("got %q", result)
 	}
 	replicas[0].awaitDrained(t)
 	busy.must(t, http.StatusNotFound)
+}
+
+// A pod that drains for long keeps no processes for new sessions.
+func TestNoSparesInADrain(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, func(c *config.Config) {
+		longDrain(c)
+		c.Warm, c.Era = 1, sessionless.Legacy
+	})
+	c := clientOf(t, replicas)
+	processes := published(t, replicas[0].Adapter, "server_processes")
+	g := gomega.NewWithT(t)
+	g.Eventually(processes).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(3), "of the session, the keeper and a spare")
+	replicas[0].Drain()
+	g.Eventually(processes).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(2))
+	c.must(t, http.StatusOK)
 }

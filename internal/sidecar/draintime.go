@@ -58,7 +58,7 @@ func (d *drainTime) spread() time.Duration {
 	return min(left, farewell) * partingTenths / 10
 }
 
-// obey shortens the drain as the manager wants. It reports whether that changed the deadline.
+// obey shortens the drain as the manager wants. It reports whether that changed anything.
 func (d *drainTime) obey(said roster.Ending) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,19 +66,20 @@ func (d *drainTime) obey(said roster.Ending) bool {
 	if said.Seconds > 0 {
 		timeout = min(timeout, time.Duration(min(said.Seconds, mostDrainSeconds))*time.Second)
 	}
-	if said.Closing && !d.closing {
+	closes := said.Closing && !d.closing
+	if closes {
 		d.closing = true
 		d.hasten()
 		timeout = min(timeout, time.Since(d.begin)+closingTimeout)
 	}
-	if timeout == d.timeout {
-		return false
+	if timeout < d.timeout {
+		d.timeout = timeout
+		left := timeout - time.Since(d.begin)
+		d.stayed.Reset(left - farewell)
+		d.passed.Reset(left)
+		return true
 	}
-	d.timeout = timeout
-	left := timeout - time.Since(d.begin)
-	d.stayed.Reset(left - farewell)
-	d.passed.Reset(left)
-	return true
+	return closes
 }
 
 // String is the whole time of the drain.

@@ -10,23 +10,28 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
+// seconds are a time from the beginning of a drain.
+type seconds float64
+
+func (s seconds) long() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
 // The deadline of a drain is the earliest that anybody knows. Sessions stay until shortly before that.
 func TestDrainTime(t *testing.T) {
 	t.Parallel()
-	type said map[time.Duration]roster.Ending // by when the list comes, from the beginning of the drain
+	type said map[seconds]roster.Ending // by when the list comes, from the beginning of the drain
 	for name, test := range map[string]struct {
-		timeout                 time.Duration
+		timeout                 seconds
 		said                    said
-		hasten                  time.Duration // 0 is never
-		stay, part, over, parts time.Duration
+		hasten                  seconds // 0 is never
+		stay, part, over, parts seconds
 	}{
 		"own timeout":         {timeout: 540, stay: 535, part: 540, over: 540, parts: 2},
-		"little time":         {timeout: 4, stay: 0, part: 4, over: 4, parts: 1600 * time.Millisecond},
+		"little time":         {timeout: 4, stay: 0, part: 4, over: 4, parts: 1.6},
 		"none":                {timeout: 0},
 		"list before":         {timeout: 540, said: said{0: {Seconds: 20}}, stay: 15, part: 20, over: 20, parts: 2},
 		"list during":         {timeout: 540, said: said{10: {Seconds: 20}}, stay: 15, part: 20, over: 20, parts: 2},
 		"list too late":       {timeout: 540, said: said{100: {Seconds: 20}}, stay: 100, part: 100, over: 100},
-		"list, little time":   {timeout: 540, said: said{100: {Seconds: 102}}, stay: 100, part: 102, over: 102, parts: 800 * time.Millisecond},
+		"list, little time":   {timeout: 540, said: said{100: {Seconds: 102}}, stay: 100, part: 102, over: 102, parts: 0.8},
 		"list, more time":     {timeout: 60, said: said{10: {Seconds: 540}}, stay: 55, part: 60, over: 60, parts: 2},
 		"list, endless":       {timeout: 60, said: said{10: {Seconds: math.MaxInt64}}, stay: 55, part: 60, over: 60, parts: 2},
 		"list, nonsense":      {timeout: 60, said: said{10: {Seconds: -1}}, stay: 55, part: 60, over: 60, parts: 2},
@@ -42,30 +47,27 @@ func TestDrainTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDrainTime(t.Context(), test.timeout*time.Second)
+				d := newDrainTime(t.Context(), test.timeout.long())
 				for at, said := range test.said {
 					if at == 0 {
 						d.obey(said)
 						continue
 					}
-					time.AfterFunc(at*time.Second, func() { d.obey(said) })
+					time.AfterFunc(at.long(), func() { d.obey(said) })
 				}
 				if test.hasten > 0 {
-					time.AfterFunc(test.hasten*time.Second, d.hasten)
+					time.AfterFunc(test.hasten.long(), d.hasten)
 				}
-				for phase, want := range map[context.Context]time.Duration{d.stay: test.stay, d.part: test.part, d.over: test.over} {
+				for phase, want := range map[context.Context]seconds{d.stay: test.stay, d.part: test.part, d.over: test.over} {
 					context.AfterFunc(phase, func() {
-						if got := time.Since(d.begin); got != want*time.Second {
-							t.Errorf("a phase ends after %s, want %s", got, want*time.Second)
+						if got := time.Since(d.begin); got != want.long() {
+							t.Errorf("a phase ends after %s, want %s", got, want.long())
 						}
 					})
 				}
 				<-d.stay.Done()
-				if test.parts < time.Millisecond {
-					test.parts *= time.Second
-				}
-				if got := d.spread(); got != test.parts {
-					t.Errorf("sessions end within %s, want %s", got, test.parts)
+				if got := d.spread(); got != test.parts.long() {
+					t.Errorf("sessions end within %s, want %s", got, test.parts.long())
 				}
 				<-d.over.Done()
 				synctest.Wait()

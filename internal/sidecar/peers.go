@@ -58,8 +58,8 @@ func (p *peers) serve(l net.Listener) error {
 // returns waits for the calls that this pod passes on.
 func (p *peers) drain(d *drainTime) (wait func()) {
 	p.router.Drain()
-	said, another := p.roster.Ending(p.self)
-	d.obey(said)
+	another := p.roster.Next() // before the list is read, so that none is missed
+	d.obey(p.roster.Ending(p.self))
 	go func() {
 		for {
 			select {
@@ -67,9 +67,9 @@ func (p *peers) drain(d *drainTime) (wait func()) {
 			case <-d.over.Done():
 				return
 			}
-			said, another = p.roster.Ending(p.self)
-			if d.obey(said) {
-				p.log.Info("The drain has less time", "timeout", d.String())
+			another = p.roster.Next()
+			if d.obey(p.roster.Ending(p.self)) {
+				p.log.Info("The manager has the drain end earlier", "timeout", d.String(), "waitsForCallsOnly", d.part.Err() != nil)
 			}
 		}
 	}()

@@ -532,7 +532,7 @@ func TestInitializeWhileTheOwnerDrains(t *testing.T) {
 	defer func() { _ = asked.Body.Close() }()
 	nextEvent(t, asked.Body)
 	replicas[0].Drain()
-	replicas[0].listOwn(t, 1, adapterapi.PeerPod{Closing: true})
+	replicas[0].listOwn(t, adapterapi.PeerPod{Closing: true})
 	replicas[0].awaitSessions(t, 1)
 	before := idle.session
 	if err := idle.initialize(t.Context()); err != nil || idle.session == before {

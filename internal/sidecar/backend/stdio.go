@@ -87,6 +87,12 @@ func (p processes) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Refuse implements Backend. Spares are for sessions that are opened, and a drain may take long.
+func (p processes) Refuse() {
+	p.base.Refuse()
+	p.pool.EndSpares()
+}
+
 // Processes implements Backend.
 func (p processes) Processes() adapterapi.Processes { return p.pool.Processes() }
 

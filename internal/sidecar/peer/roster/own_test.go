@@ -14,8 +14,8 @@ func TestEnding(t *testing.T) {
 		r := New()
 		check := func(want Ending) (another <-chan struct{}) {
 			t.Helper()
-			said, another := r.Ending(first)
-			if said != want {
+			another = r.Next()
+			if said := r.Ending(first); said != want {
 				t.Errorf("got %+v, want %+v", said, want)
 			}
 			select {

@@ -39,8 +39,8 @@ type Roster struct {
 	renewed time.Time
 	pods    map[[16]byte]adapterapi.PeerPod
 	removed map[[16]byte]bool
-	order   [][16]byte // of removed, oldest first
-	news    news       // for those who wait for a list
+	order   [][16]byte    // of removed, oldest first
+	next    chan struct{} // closed by the next list; nil unless something waits for it
 }
 
 // New returns a Roster without a list.
@@ -78,7 +78,7 @@ func (r *Roster) Take(text []byte) error {
 	}
 	r.state.Generation, r.state.Digest = list.Generation, adapterapi.SettingsDigest(text)
 	r.pods, r.renewed = pods, time.Now()
-	r.news.tell()
+	r.announceLocked()
 	return nil
 }
 

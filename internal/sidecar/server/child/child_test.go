@@ -514,6 +514,15 @@ func TestSpares(t *testing.T) {
 		return len(pool.spares) == 2 && pool.spares[0] != spare && pool.spares[1] != spare
 	}).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 
+	pool.EndSpares() // and no others, though processes start when they are wanted
+	late := converse(t, pool)
+	late.call("pid", "")
+	late.hear()
+	g.Eventually(pool.metrics.Running.Load).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(2))
+	if n := spares(); n != 0 {
+		t.Errorf("%d spares", n)
+	}
+	late.Close()
 	c.Close()
 	cancel()
 	<-finished

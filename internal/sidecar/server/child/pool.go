@@ -275,6 +275,9 @@ func (p *Pool) addSpare(ctx context.Context) error {
 	case p.closed:
 		spare.Close()
 		return fault.ErrDraining
+	case p.options.Warm == 0: // EndSpares was faster
+		spare.Close()
+		return nil
 	case spare.dead():
 		return shortLived(spare)
 	}
@@ -284,13 +287,21 @@ func (p *Pool) addSpare(ctx context.Context) error {
 	return before
 }
 
-func (p *Pool) close() {
+// EndSpares ends the spares, and has Run keep none any more. Acquire goes on to start processes.
+func (p *Pool) EndSpares() {
 	p.mu.Lock()
-	p.closed = true
+	p.options.Warm = 0
 	spares := p.spares
 	p.spares = nil
 	p.mu.Unlock()
 	for _, spare := range spares {
 		spare.Close()
 	}
+}
+
+func (p *Pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.EndSpares()
 }
