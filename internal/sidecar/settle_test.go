@@ -15,10 +15,11 @@ import (
 const longer = 10 * hang.Guard
 
 // An instance that goes away serves everything for the settle time, new sessions
-// included. Only answers outside sessions tell clients to connect elsewhere.
+// included. Only answers outside sessions tell clients to connect elsewhere. Without other pods
+// that lead to it, its sessions do not outlive that.
 func TestLeavingInstanceServesUntilItDrains(t *testing.T) {
 	t.Parallel()
-	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime = longer }, bothServer)
+	adapter, url := startAdapterOn(t, newListener(t), func(c *config.Config) { c.SettleTime, c.DrainTimeout = longer, longer }, bothServer)
 	before := mustOpen(t, url) // so the server works
 	gomega.NewWithT(t).Eventually(func() bool {
 		state, _ := adapter.env.Keeper.State()
