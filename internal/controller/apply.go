@@ -45,7 +45,7 @@ func partsOf(s *state, rendered json.RawMessage) (workload.Parts, error) {
 	if err := json.Unmarshal(rendered, template); err != nil {
 		return workload.Parts{}, fmt.Errorf("decode pod template of MCPServer %s: %w", s.name, err)
 	}
-	return workload.Parts{Server: s.server, Template: template, Settings: s.settings, Access: s.access}, nil
+	return workload.Parts{Server: s.server, Template: template, Settings: s.settings, Access: s.access, AtLeast: s.atLeast}, nil
 }
 
 // apply brings every object to what it should be. Nothing that runs is changed for a

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -21,7 +22,12 @@ type memory struct {
 	warned  map[string]bool                          // reasons of warning Events, until the reason is gone
 	refused map[types.UID]uint64                     // refusals of each pod that were told
 
+	instances []prober.Instance // of which the prober was told last
+	scaleDown scaleDown
+	ranked    string // the template for which deletion costs were written last
+
 	sessionsAt time.Time // when their number was published
+	drainingAt time.Time // when the number of those that are in draining pods was
 	processes  publishedProcesses
 
 	// statusWrite awaits the last status that the manager wrote. The mark is the resource
@@ -50,8 +56,23 @@ func (m *memories) of(server types.NamespacedName) *memory {
 	return m.servers[server]
 }
 
-func (m *memories) forget(server types.NamespacedName) {
+// instances are those of which the prober was told last.
+func (m *memories) instances(server types.NamespacedName) []prober.Instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if known := m.servers[server]; known != nil {
+		return known.instances
+	}
+	return nil
+}
+
+// forget forgets a server, but for these instances of it.
+func (m *memories) forget(server types.NamespacedName, left []prober.Instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(left) > 0 {
+		m.servers[server] = &memory{instances: left}
+		return
+	}
 	delete(m.servers, server)
 }

@@ -15,7 +15,7 @@ func TestMemories(t *testing.T) {
 	if all.of(someServer).sessionsAt.IsZero() || !all.of(other).sessionsAt.IsZero() {
 		t.Error("the memory of a server is not its own")
 	}
-	all.forget(someServer)
+	all.forget(someServer, nil)
 	if !all.of(someServer).sessionsAt.IsZero() || len(all.servers) != 2 {
 		t.Errorf("something is left of a server that is gone: %v", all.servers)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 
 // observe reads everything that belongs to the server, and what is known of its
 // instances.

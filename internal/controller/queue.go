@@ -71,9 +71,9 @@ func (h podHandler) Create(ctx context.Context, e watchevent.CreateEvent, queue 
 	h.EventHandler.Create(ctx, e, queue)
 }
 
-// Update implements handler.EventHandler.
+// Update implements handler.EventHandler. Other pods have to know at once of one that ends.
 func (h podHandler) Update(ctx context.Context, e watchevent.UpdateEvent, queue requestQueue) {
-	if isServing(e.ObjectOld) != isServing(e.ObjectNew) {
+	if isServing(e.ObjectOld) != isServing(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() {
 		addUrgent(queue, serverOfPod(ctx, e.ObjectNew)...)
 		return
 	}

@@ -41,6 +41,11 @@ func TestServingComesFirst(t *testing.T) {
 		"a pod is no longer ready": {func(ctx context.Context, _ *Reconciler, q requestQueue) {
 			newPodHandler().Update(ctx, watchevent.UpdateEvent{ObjectOld: ready, ObjectNew: unready}, q)
 		}, first},
+		"a pod is deleted": {func(ctx context.Context, _ *Reconciler, q requestQueue) {
+			deleted := ready.DeepCopy()
+			deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+			newPodHandler().Update(ctx, watchevent.UpdateEvent{ObjectOld: ready, ObjectNew: deleted}, q)
+		}, first},
 		"a pod that serves is gone": {func(ctx context.Context, _ *Reconciler, q requestQueue) {
 			newPodHandler().Delete(ctx, watchevent.DeleteEvent{Object: ready}, q)
 		}, first},

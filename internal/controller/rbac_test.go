@@ -19,7 +19,7 @@ import (
 
 // rights are what the manager may do besides what it does with the objects of servers, which the table
 // of these says. A reviewer sees every new right here, in that table or in the role. There is none on
-// pods but to read them, and none on roles.
+// roles, and none to create or delete pods.
 var rights = map[string]map[string]string{
 	"ClusterRole manager-role": {
 		"authentication.k8s.io/tokenreviews":        "create",
@@ -28,8 +28,8 @@ var rights = map[string]map[string]string{
 		"mcp.slipway.dev/mcpservers":                "get list watch",
 		"mcp.slipway.dev/mcpservers/finalizers":     "update",
 		"mcp.slipway.dev/mcpservers/status":         "patch",
-		"namespaces":                                "list watch", // for their labels, with auth.require Selector
-		"pods":                                      "get list watch",
+		"namespaces":                                "list watch",           // for their labels, with auth.require Selector
+		"pods":                                      "get list patch watch", // patch for deletion costs
 		// What Kubernetes lets every ServiceAccount read: the keys of ServiceAccount tokens.
 		"URL /.well-known/openid-configuration": "get",
 		"URL /openid/v1/jwks":                   "get",

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -139,14 +141,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	server := &mcpv1alpha1.MCPServer{}
 	if err := r.Client.Get(ctx, request.NamespacedName, server); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(request.NamespacedName)
-			return reconcile.Result{}, nil
+			return r.takeLeave(ctx, request.NamespacedName)
 		}
 		return reconcile.Result{}, fmt.Errorf("get MCPServer %s: %w", request, err)
 	}
 	if !server.DeletionTimestamp.IsZero() {
-		r.forget(request.NamespacedName) // everything else goes with its owner
-		return reconcile.Result{}, nil
+		if slices.Contains(server.Finalizers, metav1.FinalizerOrphanDependents) {
+			r.forget(request.NamespacedName, nil) // everything else stays
+			return reconcile.Result{}, nil
+		}
+		return r.takeLeave(ctx, request.NamespacedName) // everything else goes with its owner
 	}
 	s := newState(server, r.Now())
 	s.memory = r.memories.of(s.name)
@@ -200,6 +204,7 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 		r.checkSpec,
 		r.checkReferences,
 		r.planTemplate,
+		r.planScale,
 		r.apply,
 		r.prune,
 		r.checkIssuers,
@@ -211,10 +216,10 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 	return nil
 }
 
-// forget drops what is kept of a server that is gone.
-func (r *Reconciler) forget(name types.NamespacedName) {
-	r.Prober.Watch(name, nil)
-	r.memories.forget(name)
+// forget drops what is kept of a server that is gone, but for what the prober knows of these instances.
+func (r *Reconciler) forget(name types.NamespacedName, left []prober.Instance) {
+	r.Prober.Watch(name, left)
+	r.memories.forget(name, left)
 	r.images.forget(name)
 	r.Issuers.Follow(name, nil)
 	r.endCreation(name)

@@ -56,24 +56,30 @@ func Trim(object any) (any, error) {
 	return cache.TransformStripManagedFields()(object)
 }
 
-// trimPod drops what no status is computed from: the specs of a thousand pods are most
+// trimPod drops what neither a status is computed from nor other pods are told: the specs of a thousand pods are most
 // of the memory of a cache that holds them.
 func trimPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds}
+		if takesPeers(pod) {
+			kept.InitContainers = takingPeers
+		}
+		pod.ManagedFields, pod.Spec = nil, kept
 	}
 	return object, nil
 }
 
-// trimDeployment drops the pod template, but for its name: the rendered one is in a
+// trimDeployment drops the pod template, but for what tells its pods from others: the rendered one is in a
 // ControllerRevision.
 func trimDeployment(object any) (any, error) {
 	if deployment, ok := object.(*appsv1.Deployment); ok {
 		deployment.ManagedFields = nil
-		name := templateOf(deployment)
+		kept := generationOf(deployment.Spec.Template.Annotations)
 		deployment.Spec.Template = corev1.PodTemplateSpec{}
-		deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: name}
+		deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: kept.template}
+		if kept.restarted != "" {
+			deployment.Spec.Template.Annotations[annotationRestarted] = kept.restarted
+		}
 	}
 	return object, nil
 }

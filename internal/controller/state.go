@@ -46,6 +46,7 @@ type state struct {
 	outdated      bool
 	undecided     bool             // which template the spec leads to is not known yet
 	hold          bool             // the caches are behind: nothing is applied or deleted
+	atLeast       int32            // pods that there are to be, although the spec asks for fewer
 	refusal       *status.Obstacle // the user must act
 	waiting       *status.Obstacle // time will tell
 

@@ -127,7 +127,7 @@ func (i *instance) askAt(now time.Time) time.Time {
 	case i.askFails > 0 && i.Ready && !i.held:
 		return now.Add(jitter(backOff(firstRetry, i.askFails, max(lastRetry, i.Interval))))
 	case !i.Ready || i.held:
-		return now.Add(jitter(min(firstAsk<<min(i.asks, 20), i.Interval)))
+		return now.Add(jitter(i.renewing(min(firstAsk<<min(i.asks, 20), i.Interval))))
 	default:
 		return now.Add(jitter(i.calmInterval()))
 	}
@@ -135,7 +135,11 @@ func (i *instance) askAt(now time.Time) time.Time {
 
 // calmInterval is the time between two questions to an instance that works. Answers that are sent in vain make it longer.
 func (i *instance) calmInterval() time.Duration {
-	interval := max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry))
+	return i.renewing(max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry)))
+}
+
+// renewing shortens the time between two questions to an adapter with a list, so that the list counts on.
+func (i *instance) renewing(interval time.Duration) time.Duration {
 	if i.Peers.Digest != "" {
 		return min(interval, renewal)
 	}
@@ -237,6 +241,9 @@ func (i *instance) answered(answer reply, now time.Time) {
 func (i *instance) reported(report Report, now time.Time) {
 	if i.result.Report == nil || *i.result.Report != report {
 		i.result.Report = &report
+	}
+	if i.Terminating {
+		return // what it says of its server while it ends is no verdict
 	}
 	if report.Ready {
 		if i.held {

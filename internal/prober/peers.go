@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,6 +18,11 @@ const (
 	// betweenLists is the least time between two lists for one adapter. While pods come and go, the adapter gets the
 	// last one of many.
 	betweenLists = 250 * time.Millisecond
+	// betweenLoads is the least time between two lists that differ in nothing but loads, for each pod of the server.
+	// Each of n pods gets a list of n pods, so the lists of a large server would take more than all else.
+	betweenLoads = 50 * time.Millisecond
+	// loadSteps is how many parts of its limit a pod's load moves by before that alone is worth a list: one of so many.
+	loadSteps = 10
 	// renewal bounds the time between two requests to an adapter with a list, which counts for 30 s unless it is
 	// renewed.
 	renewal = 20 * time.Second
@@ -54,30 +60,20 @@ func (p *Prober) beginTerm(ctx context.Context) {
 	}
 }
 
-// list gives the adapters of a server another list of its pods, if the list has changed. A server that never had two pods
-// at a time needs none.
+// list gives the adapters of a server another list of its pods, if there is something new to tell.
 func (p *Prober) list(s *server, now time.Time) {
-	if p.lists == 0 || len(s.instances) < 2 && s.pods == nil {
+	if p.lists == 0 || !s.needsList() {
 		return
 	}
-	pods := make([]adapterapi.PeerPod, 0, len(s.instances))
-	for uid, i := range s.instances {
-		pods = append(pods, adapterapi.PeerPod{UID: string(uid), Doubted: i.askFails > 0})
-	}
-	slices.SortFunc(pods, func(a, b adapterapi.PeerPod) int {
-		if a.UID < b.UID {
-			return -1
-		}
-		return 1
-	})
-	if !slices.Equal(pods, s.pods) {
+	if s.hasNews(now) {
 		p.lists++
+		pods := s.listed()
 		document, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: p.lists, Pods: pods}.Encode()
 		if err != nil || len(document.Text) > adapterapi.MaxPeersBytes {
 			p.options.Log.Error(err, "Cannot make a list of pods", "MCPServer", klog.KRef(s.name.Namespace, s.name.Name), "pods", len(pods))
 			return
 		}
-		s.pods, s.peers = pods, document
+		s.pods, s.peers, s.listedAt = pods, document, now
 	}
 	for _, i := range s.instances {
 		if i.Peers == s.peers {
@@ -90,4 +86,73 @@ func (p *Prober) list(s *server, now time.Time) {
 			p.reschedule(i, earlier(i.at, sending.at))
 		}
 	}
+}
+
+// needsList says whether adapters get lists. A server that never had two pods at a time needs none, unless its pod
+// has to be told how to end.
+func (s *server) needsList() bool {
+	if len(s.instances) > 1 || s.pods != nil {
+		return true
+	}
+	for _, i := range s.instances {
+		if i.DrainSeconds > 0 || i.Closing {
+			return true
+		}
+	}
+	return false
+}
+
+// hasNews says whether the last list is worth replacing. Loads change all the time, so those have to move, and some
+// time has to pass.
+func (s *server) hasNews(now time.Time) bool {
+	if len(s.pods) != len(s.instances) {
+		return true
+	}
+	moved := false
+	for _, i := range s.instances {
+		pod := i.peer()
+		at, told := slices.BinarySearchFunc(s.pods, pod, byUID)
+		if !told {
+			return true
+		}
+		was := s.pods[at]
+		moved = moved || loadMoved(was, pod)
+		pod.Sessions, pod.Limit = was.Sessions, was.Limit
+		if pod != was {
+			return true
+		}
+	}
+	return moved && now.Sub(s.listedAt) >= betweenLoads*time.Duration(len(s.pods))
+}
+
+// listed are the pods of the server, in the order of their UIDs.
+func (s *server) listed() []adapterapi.PeerPod {
+	pods := make([]adapterapi.PeerPod, 0, len(s.instances))
+	for _, i := range s.instances {
+		pods = append(pods, i.peer())
+	}
+	slices.SortFunc(pods, byUID)
+	return pods
+}
+
+func byUID(a, b adapterapi.PeerPod) int { return strings.Compare(a.UID, b.UID) }
+
+// peer is what other pods of the server need to know of an instance.
+func (i *instance) peer() adapterapi.PeerPod {
+	return adapterapi.PeerPod{
+		UID: string(i.UID), Address: i.Address, Zone: i.Zone,
+		Ready: i.Ready, Verified: i.Ready && i.result.Outcome == Verified, Newest: i.Newest,
+		Cordoned: i.Cordoned, Terminating: i.Terminating, DrainSeconds: i.DrainSeconds, Closing: i.Closing,
+		Doubted: i.askFails > 0, Sessions: i.result.Sessions.Open, Limit: i.result.Sessions.Limit,
+	}
+}
+
+// loadMoved says whether other pods should know of a pod's new load: it has moved by a tenth of the limit, or to or
+// from none or the limit.
+func loadMoved(was, is adapterapi.PeerPod) bool {
+	by := is.Sessions - was.Sessions
+	isFull := func(sessions int64) bool { return is.Limit > 0 && sessions >= is.Limit }
+	return was.Limit != is.Limit ||
+		(was.Sessions == 0) != (is.Sessions == 0) || isFull(was.Sessions) != isFull(is.Sessions) ||
+		is.Limit > 0 && max(by, -by)*loadSteps >= is.Limit
 }

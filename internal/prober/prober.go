@@ -69,8 +69,17 @@ type Instance struct {
 	Pod types.NamespacedName
 	UID types.UID
 	IP  string
-	// Ready is whether the pod is ready for clients.
+	// Ready is whether the pod is ready for clients. A pod that ends never is.
 	Ready bool
+	// Terminating says that the pod was deleted, and ends. Its adapter is asked on, and it is not verified any more.
+	Terminating bool
+	// The rest of what the list of the server's pods says of it: see adapterapi.PeerPod.
+	Address      string
+	Zone         string
+	Newest       bool
+	Cordoned     bool
+	DrainSeconds int64
+	Closing      bool
 	// Starts counts the starts of its containers; Refresh is whatever the user put
 	// into the annotation. A change of either asks for a new verification.
 	Starts  int32

@@ -16,8 +16,9 @@ type server struct {
 	running   int         // instances that are being asked
 	parked    []*instance // those that wait because too many are
 
-	pods  []adapterapi.PeerPod // of the list; nil before the first one
-	peers adapterapi.Document  // the list
+	pods     []adapterapi.PeerPod // of the list, in the order of their UIDs; nil before the first one
+	peers    adapterapi.Document  // the list
+	listedAt time.Time            // when it was made
 
 	counts counts    // as they were when Notify was last called
 	words  bool      // some have changed since

@@ -27,6 +27,13 @@ const (
 	// reaches. Until it is enforced, Access counts.
 	AccessPushed = time.Second
 
+	// ListPushed is how soon a list of a server's pods is on its way to each of them after the operator has seen that one
+	// comes, becomes ready, is deleted or is gone.
+	ListPushed = 100 * time.Millisecond
+
+	// ScaleDown is from a smaller number of replicas until the first pod is deleted.
+	ScaleDown = 5 * time.Second
+
 	// NewKey is from the first token that an issuer has signed with a new key until pods accept it.
 	NewKey = 12 * time.Second
 

@@ -24,6 +24,8 @@ func rows() []row {
 		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"`auth`, `access` or `audit` changed → enforced in running pods, none restarted", atMost(Access), []string{endToEnd}},
 		{"the same → sent to each pod that the operator reaches", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
+		{"a pod of several comes, becomes ready, is deleted or is gone → the list of pods is sent to each pod that the operator reaches, at most four times a second", atMost(ListPushed), []string{"internal/prober: TestListsAreSentAtOnce"}},
+		{"`replicas` lowered → the operator deletes pods, those that clients miss least", atMost(ScaleDown), []string{"internal/controller: TestScaleDownInSteps"}},
 		{"issuer signs with a new key → pods accept its tokens", atMost(NewKey), []string{
 			"internal/prober: TestUnknownKeyIsToldInTime", "internal/issuer: TestNewKeyIsFetchedAtOnce", "test/integration/controller: TestNewKeyCountsInTime",
 		}},

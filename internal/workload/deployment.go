@@ -24,12 +24,12 @@ const (
 
 // Deployment runs the server's pods. Its replicas are always set, because autoscalers
 // scale the MCPServer and not the Deployment.
-func Deployment(server *mcpv1alpha1.MCPServer, template *corev1ac.PodTemplateSpecApplyConfiguration) *appsv1ac.DeploymentApplyConfiguration {
+func Deployment(server *mcpv1alpha1.MCPServer, template *corev1ac.PodTemplateSpecApplyConfiguration, replicas int32) *appsv1ac.DeploymentApplyConfiguration {
 	return appsv1ac.Deployment(server.Name, server.Namespace).
 		WithLabels(labels(server)).
 		WithOwnerReferences(owner(server)).
 		WithSpec(appsv1ac.DeploymentSpec().
-			WithReplicas(Replicas(server)).
+			WithReplicas(replicas).
 			WithRevisionHistoryLimit(keepsReplicaSets).
 			WithProgressDeadlineSeconds(progressDeadlineSeconds).
 			WithStrategy(strategy(server)).

@@ -249,7 +249,7 @@ func TestGoldenOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, file("deployment-assigned.yaml"), Deployment(in.Server, template), &appsv1.Deployment{})
+	golden(t, file("deployment-assigned.yaml"), Deployment(in.Server, template, Replicas(in.Server)), &appsv1.Deployment{})
 }
 
 // The same input gives the same bytes: a map's order must not restart pods.

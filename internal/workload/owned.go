@@ -70,6 +70,9 @@ type Parts struct {
 	Access   adapterapi.Document
 	// Catalog is nil while no instance has said what it offers.
 	Catalog *Catalog
+	// AtLeast is how many pods there still have to be: those that a smaller number leaves over have some time to be
+	// relieved of their work.
+	AtLeast int32
 }
 
 // What the manager may do with each kind. TestRights compares these lines with the table.
@@ -125,8 +128,10 @@ func AllOwned() []Owned {
 		{
 			ID: ObjectDeployment, Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Name: serverName,
 			Purpose: "the pods",
-			Build:   func(p Parts) runtime.ApplyConfiguration { return Deployment(p.Server, p.Template) },
-			Claims:  []fieldpath.Path{fieldpath.MakePathOrDie("spec", "template", "spec"), fieldpath.MakePathOrDie("spec", "strategy")},
+			Build: func(p Parts) runtime.ApplyConfiguration {
+				return Deployment(p.Server, p.Template, max(Replicas(p.Server), p.AtLeast))
+			},
+			Claims: []fieldpath.Path{fieldpath.MakePathOrDie("spec", "template", "spec"), fieldpath.MakePathOrDie("spec", "strategy")},
 		},
 		{
 			ID: ObjectCatalog, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: CatalogName, HasStep: true,

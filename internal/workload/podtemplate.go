@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"time"
 
@@ -135,7 +134,7 @@ func PodTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		// A token, if there is to be one, is mounted into the server's container alone.
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
-		WithTerminationGracePeriodSeconds(int64(math.Ceil((settleTime + drainTimeout(in.Server) + afterDrain).Seconds()))).
+		WithTerminationGracePeriodSeconds(graceOf(drainTimeout(in.Server))).
 		WithInitContainers(adapter).
 		WithContainers(container).
 		WithVolumes(volumes(in)...)

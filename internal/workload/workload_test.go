@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -153,7 +154,7 @@ func TestWithoutSchemaDefaults(t *testing.T) {
 	if hosts := Settings(server, "").AllowedHosts; !slices.Contains(hosts, "echo.team.svc.cluster.local") {
 		t.Errorf("hosts %q", hosts)
 	}
-	if got := *Deployment(server, corev1ac.PodTemplateSpec()).Spec.Replicas; got != 1 {
+	if got := *Deployment(server, corev1ac.PodTemplateSpec(), Replicas(server)).Spec.Replicas; got != 1 {
 		t.Errorf("%d replicas", got)
 	}
 	if service := Service(server); *service.Spec.Type != corev1.ServiceTypeClusterIP || *service.Spec.Ports[0].Port != 80 {
@@ -255,5 +256,24 @@ func TestRevisionName(t *testing.T) {
 	}
 	if _, err := Revision(server, Rendered{Template: []byte("{")}, 1, ""); err == nil {
 		t.Error("a template that is no JSON was taken")
+	}
+}
+
+// A smaller number of pods can wait. Users who stop a server do not.
+func TestAtLeast(t *testing.T) {
+	owned := AllOwned()
+	deployment := owned[slices.IndexFunc(owned, func(o Owned) bool { return o.ID == ObjectDeployment })]
+	for name, test := range map[string]struct{ spec, atLeast, want int32 }{
+		"as the spec says": {3, 0, 3},
+		"fewer, not yet":   {3, 5, 5},
+		"more":             {3, 2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &mcpv1alpha1.MCPServer{Spec: mcpv1alpha1.MCPServerSpec{Replicas: &test.spec}}
+			built := deployment.Build(Parts{Server: server, Template: corev1ac.PodTemplateSpec(), AtLeast: test.atLeast})
+			if got := *built.(*appsv1ac.DeploymentApplyConfiguration).Spec.Replicas; got != test.want {
+				t.Errorf("%d replicas, want %d", got, test.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/promise"
+)
+
+func hoursOf(n int) time.Duration { return time.Duration(n) * time.Hour }
+
+// What happens to the number of pods, step by step. have is the number of the Deployment, live are the pods.
+func TestScaleDownInSteps(t *testing.T) {
+	if cordonTime > promise.ScaleDown {
+		t.Errorf("pods are cordoned for %s, and the promise is %s", cordonTime, promise.ScaleDown)
+	}
+	pods := map[string]candidate{
+		"a": living("a", 4), "b": living("b", 0), "c": living("c", 7), "d": living("d", 1), "e": living("e", 2), "x": living("x", 9, unready),
+	}
+	type step struct {
+		after      time.Duration // since the first step
+		want, have int32
+		live       string
+		replicas   int32
+		wait       time.Duration
+		victims    string
+		lowers     bool // the caller has lowered the number
+	}
+	for name, steps := range map[string][]step{
+		"at rest": {
+			{0, 2, 2, "a b", 2, 0, "", false},
+		},
+		"up": {
+			{0, 5, 2, "a b", 5, 0, "", false},
+		},
+		"down": {
+			{0, 3, 5, "a b c d e", 5, 5 * time.Second, "b d", false},
+			{2 * time.Second, 3, 5, "a b c d e", 5, 3 * time.Second, "b d", false},
+			{5 * time.Second, 3, 5, "a b c d e", 3, 0, "b d", true},
+			{6 * time.Second, 3, 5, "a b c d e", 3, 0, "b d", false}, // the cache is behind
+			{7 * time.Second, 3, 3, "a b c d e", 3, 8 * time.Second, "b d", false},
+			{8 * time.Second, 3, 3, "a c e", 3, 0, "", false},
+		},
+		"pods that are not deleted are used again": {
+			{0, 1, 2, "a b", 2, 5 * time.Second, "b", false},
+			{5 * time.Second, 1, 2, "a b", 1, 0, "b", true},
+			{14 * time.Second, 1, 1, "a b", 1, time.Second, "b", false},
+			{15 * time.Second, 1, 1, "a b", 1, 0, "", false},
+		},
+		"up meanwhile": {
+			{0, 1, 3, "a b c", 3, 5 * time.Second, "a b", false},
+			{time.Second, 2, 3, "a b c", 3, 4 * time.Second, "b", false},
+			{2 * time.Second, 3, 3, "a b c", 3, 0, "", false},
+			{3 * time.Second, 2, 3, "a b c", 3, 5 * time.Second, "b", false},
+		},
+		"further down meanwhile": {
+			{0, 3, 4, "a b c d", 4, 5 * time.Second, "b", false},
+			{3 * time.Second, 2, 4, "a b c d", 4, 2 * time.Second, "b d", false},
+			{5 * time.Second, 2, 4, "a b c d", 2, 0, "b d", true},
+		},
+		"further down before the pods are deleted": {
+			{0, 3, 4, "a b c d", 4, 5 * time.Second, "b", false},
+			{5 * time.Second, 3, 4, "a b c d", 3, 0, "b", true},
+			{6 * time.Second, 2, 3, "a b c d", 3, 5 * time.Second, "b d", false},
+		},
+		"nobody is at those that go": {
+			{0, 2, 3, "a b x", 2, 0, "x", true},
+		},
+		"pods that are not there yet": {
+			{0, 2, 5, "a b", 2, 0, "", false},
+		},
+		"all": {
+			{0, 0, 3, "a b c", 0, 0, "", false},
+		},
+		"all meanwhile": {
+			{0, 2, 3, "a b c", 3, 5 * time.Second, "b", false},
+			{time.Second, 0, 3, "a b c", 0, 0, "", false},
+		},
+		"a rollout has pods too many": {
+			{0, 2, 2, "a b c", 2, 0, "", false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			down := &scaleDown{}
+			for i, step := range steps {
+				var live []candidate
+				for name := range strings.FieldsSeq(step.live) {
+					live = append(live, pods[name])
+				}
+				now := noon.Add(step.after)
+				replicas, wait := down.step(step.want, step.have, live, now)
+				if got := namesOf(down.victims); replicas != step.replicas || wait != step.wait || got != step.victims {
+					t.Errorf("step %d: %d replicas, wait %s, victims %q; want %d, %s, %q", i, replicas, wait, got, step.replicas, step.wait, step.victims)
+				}
+				if lowers := replicas < step.have && down.lowered.IsZero() && len(down.victims) > 0; lowers != step.lowers {
+					t.Errorf("step %d: lowers the number: %t, want %t", i, lowers, step.lowers)
+				}
+				if step.lowers {
+					down.lowered, down.to = now, replicas
+				}
+			}
+		})
+	}
+}
+
+func namesOf(victims map[types.UID]bool) string {
+	var names []string
+	for _, uid := range slices.Sorted(maps.Keys(victims)) {
+		names = append(names, string(uid))
+	}
+	return strings.Join(names, " ")
+}
