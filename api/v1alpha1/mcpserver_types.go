@@ -23,6 +23,8 @@ import (
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`,description="How many pods there are."
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.address.url`,description="Where clients connect."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created."
+// +kubebuilder:printcolumn:name="Draining",type=integer,priority=1,JSONPath=`.status.draining.replicas`,description="How many pods were deleted and wait for their sessions to end."
+// +kubebuilder:printcolumn:name="Draining Sessions",type=integer,priority=1,JSONPath=`.status.draining.sessions`,description="How many of the sessions are in these pods."
 // +kubebuilder:printcolumn:name="Transport",type=string,priority=1,JSONPath=`.spec.transport.type`,description="What the server itself speaks."
 // +kubebuilder:printcolumn:name="Protocol",type=string,priority=1,JSONPath=`.status.serverInfo.protocolVersion`,description="The newest protocol revision that the server itself speaks."
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`,description="The server's image."

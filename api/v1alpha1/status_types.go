@@ -71,6 +71,11 @@ type MCPServerStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Sessions *int32 `json:"sessions,omitempty"`
 
+	// draining are the pods that were deleted and wait for their sessions to end; absent
+	// while there are none. replicas and readyReplicas do not count them, and sessions does.
+	// +optional
+	Draining *Draining `json:"draining,omitempty"`
+
 	// replicas is the number of pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -121,6 +126,19 @@ type NamedAddress struct {
 
 // AddressCluster is the name of the address for clients in the cluster.
 const AddressCluster = "cluster"
+
+// Draining counts the pods that drain.
+type Draining struct {
+	// replicas is the number of pods that drain.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// sessions is the number of sessions in these pods, as rough as that of all sessions.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Sessions int32 `json:"sessions"`
+}
 
 // Instance is one pod of a server.
 type Instance struct {

@@ -32,6 +32,7 @@ const (
 	reasonIssuerTrouble    = "IssuerTrouble"
 	reasonExposed          = "ExposedWithoutAuth"
 	reasonPlaintextTokens  = "PlaintextTokens"
+	reasonDrainsPileUp     = "DrainsPileUp"
 	noteBytes              = 1000
 )
 

@@ -26,7 +26,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 		Deployment: s.deployment(), Applied: s.applied[workload.ObjectDeployment].Generation, Template: templateName(s), Pods: s.pods, Results: s.results,
 		Image: r.resolvedImage(s), PodTemplate: templateStatus(s), CatalogConfigMap: catalogConfigMap(s),
 		StartTimeout: workload.StartTimeout(s.server), Processes: processesOf(s),
-		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s), Access: accessOf(s),
+		Sessions: sessionsOf(s), SessionsLimit: sessionsLimit(s), Draining: drainingOf(s), Access: accessOf(s),
 		URL: addressOf(s), Selector: workload.Selector(s.server),
 		Now: metav1.NewTime(s.now),
 	}
@@ -40,6 +40,7 @@ func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error
 	r.tellOfRefusals(s)
 	r.tellOfCrashes(s, status.Crashes(observed))
 	r.tellOfDelay(s, &next)
+	r.tellOfDrains(s)
 	if equality.Semantic.DeepEqual(before, &next) {
 		return nil
 	}

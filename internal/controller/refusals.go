@@ -14,7 +14,7 @@ func (r *Reconciler) tellOfRefusals(s *state) {
 	more := s.memory.refusedSince(s.results)
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if count := more[pod.UID]; count > 0 {
+		if count := more[pod.UID]; count > 0 && !isDeleted(pod) {
 			r.Events.Eventf(s.server, pod, corev1.EventTypeWarning, reasonSessionsFull, actionProbe,
 				"pod %s had no session for a client, %s: each of its %d sessions was in use, or had been a moment before; "+
 					"spec.session.maxPerPod says how many there may be", pod.Name, times(count), s.results[pod.UID].Sessions.Limit)

@@ -1,8 +1,14 @@
 package controller
 
 import (
+	"fmt"
 	"math"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 // sessionsEvery is how often the number of sessions is published at most.
@@ -18,11 +24,11 @@ func sessionsOf(s *state) *int32 {
 		}
 		return s.server.Status.Sessions
 	}
-	published := s.server.Status.Sessions
+	published, terminating := s.server.Status.Sessions, s.terminating()
 	var open int64
-	for _, result := range s.results {
-		if result.Report == nil && published != nil {
-			return published // until everybody has told
+	for pod, result := range s.results {
+		if result.Report == nil && published != nil && !terminating[pod] {
+			return published // until everybody has told who does not end
 		}
 		open += result.Sessions.Open
 	}
@@ -52,14 +58,75 @@ func isFull(s *state, number, other int32) bool {
 	return number != other && (number == limit || other == limit)
 }
 
-// sessionsLimit is how many sessions all pods together may have, or 0 until all have said.
+// sessionsLimit is how many sessions all pods together may have, or 0 until all have said. A pod that ends takes no
+// more than it has.
 func sessionsLimit(s *state) int32 {
 	var limit int64
-	for _, result := range s.results {
-		if result.Report == nil || result.Sessions.Limit == 0 {
+	terminating := s.terminating()
+	for pod, result := range s.results {
+		switch {
+		case terminating[pod]:
+			limit += result.Sessions.Open
+		case result.Report == nil || result.Sessions.Limit == 0:
 			return 0
+		default:
+			limit += result.Sessions.Limit
 		}
-		limit += result.Sessions.Limit
 	}
 	return int32(min(limit, math.MaxInt32))
+}
+
+// terminating are the pods that were deleted and end.
+func (s *state) terminating() map[types.UID]bool {
+	pods := map[types.UID]bool{}
+	for i := range s.pods {
+		if pod := &s.pods[i]; isDeleted(pod) && !finished(pod) {
+			pods[pod.UID] = true
+		}
+	}
+	return pods
+}
+
+// drainingOf is what to publish of the pods that end; nil if there is none. The number of their sessions follows the
+// rules of that of all sessions, as long as the same number of pods drains.
+func drainingOf(s *state) *mcpv1alpha1.Draining {
+	terminating := s.terminating()
+	if len(terminating) == 0 {
+		return nil
+	}
+	published := s.server.Status.Draining
+	var open int64
+	for pod := range terminating {
+		result := s.results[pod]
+		if result.Report == nil && published != nil {
+			return &mcpv1alpha1.Draining{Replicas: int32(len(terminating)), Sessions: published.Sessions}
+		}
+		open += result.Sessions.Open
+	}
+	next := &mcpv1alpha1.Draining{Replicas: int32(len(terminating)), Sessions: int32(min(open, math.MaxInt32))}
+	if published != nil && published.Replicas == next.Replicas {
+		if isNearly(next.Sessions, published.Sessions) {
+			return published
+		}
+		if wait := sessionsEvery - s.now.Sub(s.memory.drainingAt); wait > 0 {
+			s.again(wait)
+			return published
+		}
+	}
+	s.memory.drainingAt = s.now
+	return next
+}
+
+// tellOfDrains says once that pods pile up which wait for their sessions to end. A server that is stopped has no other
+// pods, and that is as its user wants it.
+func (r *Reconciler) tellOfDrains(s *state) {
+	draining, replicas := len(s.terminating()), int(workload.Replicas(s.server))
+	switch {
+	case replicas > 0 && draining > 2*replicas:
+		r.warnOnce(s, reasonDrainsPileUp, actionReconcile, fmt.Sprintf(
+			"%d pods drain, more than twice as many as spec.replicas: pods are replaced faster than their sessions end; "+
+				"replace them less often, or lower spec.session.drainTimeout", draining))
+	case draining <= replicas:
+		s.unwarn(reasonDrainsPileUp)
+	}
 }

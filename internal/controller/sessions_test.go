@@ -1,11 +1,17 @@
 package controller
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
@@ -51,5 +57,111 @@ func TestWhenSessionsArePublished(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// drainingServer has pods with sessions, named after whether they end: "l" lives and "d" drains. A number of -1 is one of
+// which nothing is known.
+func drainingServer(now time.Time, kept *memory, published mcpv1alpha1.MCPServerStatus, pods map[string]int64) *state {
+	server := &mcpv1alpha1.MCPServer{}
+	server.Namespace, server.Name, server.Status = someServer.Namespace, someServer.Name, published
+	s := newState(server, now)
+	s.memory, s.results = kept, map[types.UID]prober.Result{}
+	for name, sessions := range pods {
+		pod := corev1.Pod{}
+		pod.Name, pod.UID = name, types.UID(name)
+		if strings.HasPrefix(name, "d") {
+			pod.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		s.pods = append(s.pods, pod)
+		result := prober.Result{}
+		if sessions >= 0 {
+			result = prober.Result{Report: &prober.Report{Ready: true}, Sessions: adapterapi.Sessions{Open: sessions, Limit: 20}}
+		}
+		s.results[pod.UID] = result
+	}
+	return s
+}
+
+// Sessions of pods that drain count, and the pods have no room for more.
+func TestSessionsOfDrainingPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		pods            map[string]int64
+		published       *int32
+		sessions, limit int32
+	}{
+		"none drains":                      {map[string]int64{"l1": 2, "l2": 3}, nil, 5, 40},
+		"one drains":                       {map[string]int64{"l1": 2, "d1": 3}, nil, 5, 23},
+		"the others are full":              {map[string]int64{"l1": 20, "d1": 3}, nil, 23, 23},
+		"one that drains has said nothing": {map[string]int64{"l1": 2, "d1": -1}, new(int32(9)), 2, 20},
+		"one that serves has said nothing": {map[string]int64{"l1": -1, "d1": 3}, new(int32(9)), 9, 0},
+		"all drain":                        {map[string]int64{"d1": 2, "d2": 3}, nil, 5, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := drainingServer(noon, &memory{}, mcpv1alpha1.MCPServerStatus{Sessions: test.published}, test.pods)
+			if got := sessionsOf(s); got == nil || *got != test.sessions {
+				t.Errorf("sessions %v, want %d", got, test.sessions)
+			}
+			if got := sessionsLimit(s); got != test.limit {
+				t.Errorf("limit %d, want %d", got, test.limit)
+			}
+		})
+	}
+}
+
+// The status says at once how many pods drain. It does not follow every session that ends there.
+func TestWhenDrainsArePublished(t *testing.T) {
+	type draining = mcpv1alpha1.Draining
+	for name, test := range map[string]struct {
+		published *draining
+		pods      map[string]int64
+		after     time.Duration // since the last time
+		want      *draining
+	}{
+		"none":                   {nil, map[string]int64{"l1": 2}, time.Hour, nil},
+		"the first":              {nil, map[string]int64{"l1": 2, "d1": 3}, time.Second, &draining{Replicas: 1, Sessions: 3}},
+		"another":                {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 3, "d2": 1}, time.Second, &draining{Replicas: 2, Sessions: 4}},
+		"the last is gone":       {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"l1": 3}, time.Second, nil},
+		"the same":               {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 3}, time.Hour, &draining{Replicas: 1, Sessions: 3}},
+		"fewer, soon":            {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 2}, time.Second, &draining{Replicas: 1, Sessions: 3}},
+		"fewer, later":           {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 2}, time.Hour, &draining{Replicas: 1, Sessions: 2}},
+		"another manager asks":   {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": -1}, time.Hour, &draining{Replicas: 1, Sessions: 3}},
+		"nothing was ever known": {nil, map[string]int64{"d1": -1}, time.Hour, &draining{Replicas: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := drainingServer(noon.Add(test.after), &memory{drainingAt: noon}, mcpv1alpha1.MCPServerStatus{Draining: test.published}, test.pods)
+			if diff := cmp.Diff(test.want, drainingOf(s)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Drains that pile up are one Event until they have become fewer.
+func TestDrainsAreToldOnce(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	r, kept := New(Options{Events: recorder}), &memory{}
+	for i, step := range []struct {
+		replicas int32
+		draining int
+		told     bool
+	}{
+		{2, 4, false}, {2, 5, true}, {2, 6, false}, {2, 4, false}, {2, 5, false}, {2, 2, false}, {2, 5, true}, {0, 9, false}, {1, 0, false}, {0, 1, false},
+	} {
+		pods := map[string]int64{"l1": 1}
+		for n := range step.draining {
+			pods[fmt.Sprintf("d%d", n)] = 1
+		}
+		s := drainingServer(noon, kept, mcpv1alpha1.MCPServerStatus{}, pods)
+		s.server.Spec.Replicas = &step.replicas
+		r.tellOfDrains(s)
+		var told string
+		select {
+		case told = <-recorder.Events:
+		default:
+		}
+		if strings.HasPrefix(told, fmt.Sprintf("Warning DrainsPileUp %d pods drain", step.draining)) != step.told || !step.told && told != "" {
+			t.Errorf("step %d: told %q", i, told)
+		}
 	}
 }

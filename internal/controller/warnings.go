@@ -98,12 +98,16 @@ func (r *Reconciler) tellOfDelay(s *state, next *mcpv1alpha1.MCPServerStatus) {
 // processesEvery is how often the counts of processes that ended are published at most.
 const processesEvery = time.Minute
 
-// processesOf sums up the processes that ended of late in all pods. While they keep ending, the
-// published counts change once a minute only.
+// processesOf sums up the processes that ended of late in all pods that do not end themselves. While they keep ending,
+// the published counts change once a minute only.
 func processesOf(s *state) adapterapi.Processes {
 	var sum adapterapi.Processes
 	var most int64
-	for _, result := range s.results {
+	terminating := s.terminating()
+	for pod, result := range s.results {
+		if terminating[pod] {
+			continue
+		}
 		p := result.Processes
 		sum.Ended += p.Ended
 		sum.Crashed += p.Crashed

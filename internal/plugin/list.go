@@ -73,7 +73,7 @@ func (e *environment) printServers(servers *mcpv1alpha1.MCPServerList, now time.
 			revisionsOf(server), age(server.CreationTimestamp, now),
 		}
 		if e.output == outputWide {
-			cells = append(cells, fmt.Sprintf("%d/%d", server.Status.ReadyReplicas, server.Status.Replicas), string(server.Spec.Transport.Type), authOf(server), adapterOf(server), urlOf(server))
+			cells = append(cells, replicasOf(server), string(server.Spec.Transport.Type), authOf(server), adapterOf(server), urlOf(server))
 		}
 		if e.allNamespaces {
 			cells = append([]string{server.Namespace}, cells...)
@@ -149,6 +149,15 @@ func numberOf(number *int32) string {
 		return "-"
 	}
 	return strconv.Itoa(int(*number))
+}
+
+// replicasOf says how many pods of all are ready, and how many end beside these.
+func replicasOf(server *mcpv1alpha1.MCPServer) string {
+	text := fmt.Sprintf("%d/%d", server.Status.ReadyReplicas, server.Status.Replicas)
+	if draining := server.Status.Draining; draining != nil {
+		text += fmt.Sprintf(" (%d draining)", draining.Replicas)
+	}
+	return text
 }
 
 // revisionsOf are the oldest and the newest protocol revision that clients can use.

@@ -42,6 +42,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.CatalogEntryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigMapKey"):
 		return &apiv1alpha1.ConfigMapKeyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Draining"):
+		return &apiv1alpha1.DrainingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Instance"):
 		return &apiv1alpha1.InstanceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Issuer"):

@@ -16,9 +16,9 @@ import (
 func (v *view) available() verdict {
 	switch {
 	case v.off == mcpv1alpha1.ReasonSuspended:
-		return verdict{metav1.ConditionFalse, v.off, "spec.suspend is true, so no pods are wanted; set it to false to start the server", 0}
+		return verdict{metav1.ConditionFalse, v.off, "spec.suspend is true, so no pods are wanted; set it to false to start the server" + v.drains(), 0}
 	case v.off != "":
-		return verdict{metav1.ConditionFalse, v.off, "spec.replicas is 0, so no pods are wanted; raise it to start the server", 0}
+		return verdict{metav1.ConditionFalse, v.off, "spec.replicas is 0, so no pods are wanted; raise it to start the server" + v.drains(), 0}
 	case v.ready > 0:
 		return verdict{metav1.ConditionTrue, mcpv1alpha1.ReasonAvailable, v.podsReady(), 0}
 	default:
@@ -34,6 +34,22 @@ func (v *view) sessionsFull() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of %s", *v.Sessions, some(v.SessionsLimit, "session"))
+}
+
+// drains says how many pods end, if any do, and how many sessions they wait for.
+func (v *view) drains() string {
+	if v.Draining == nil {
+		return ""
+	}
+	verb := "drain"
+	if v.Draining.Replicas == 1 {
+		verb = "drains"
+	}
+	text := "; " + some(v.Draining.Replicas, "pod") + " " + verb
+	if v.Draining.Sessions > 0 {
+		text += ", with " + some(v.Draining.Sessions, "session")
+	}
+	return text
 }
 
 func (v *view) podsReady() string {

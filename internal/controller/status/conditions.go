@@ -136,7 +136,7 @@ func (v *view) readiness(accepted, available, verified, enforced verdict, catalo
 
 // notes are what users should know of a server that works.
 func (v *view) notes() string {
-	text := v.sessionsFull()
+	text := v.sessionsFull() + v.drains()
 	if crashes := Crashes(*v.Observed); crashes != "" {
 		text += "; " + crashes
 	}

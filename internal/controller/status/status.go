@@ -48,6 +48,8 @@ type Observed struct {
 	Sessions *int32
 	// SessionsLimit is how many there may be, or 0 when it is not known.
 	SessionsLimit int32
+	// Draining is what to publish of pods that end; nil if there is none.
+	Draining *mcpv1alpha1.Draining
 	// Access is what the adapters are to enforce; nil if the spec asks for nothing of that.
 	Access   *Access
 	URL      string // empty while the server has no Service of its own
@@ -86,6 +88,7 @@ func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	next.Access = accessOf(v)
 	next.Instances = instancesOf(v)
 	next.Sessions = o.Sessions
+	next.Draining = o.Draining
 	next.ReadyReplicas = v.ready
 	if o.Deployment != nil {
 		next.Replicas = o.Deployment.Status.Replicas

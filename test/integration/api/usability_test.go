@@ -86,6 +86,7 @@ func TestKubectl(t *testing.T) {
 		"catalog":    map[string]any{"counts": map[string]any{"tools": int64(7), "prompts": int64(0), "resources": int64(0), "resourceTemplates": int64(0)}},
 		"sessions":   int64(3),
 		"replicas":   int64(2),
+		"draining":   map[string]any{"replicas": int64(4), "sessions": int64(14)},
 		"serverInfo": map[string]any{"protocolVersion": "2025-11-25"},
 		"address":    map[string]any{"url": "http://kubectl.default.svc/mcp"},
 		"template":   map[string]any{"adapterVersion": "v0.1.0", "outdated": true},
@@ -99,7 +100,7 @@ func TestKubectl(t *testing.T) {
 		want []string
 	}{
 		"short name":   {[]string{"get", "mcpsrv"}, []string{"NAME READY REASON TOOLS SESSIONS REPLICAS URL AGE", "kubectl True Ready 7 3 2 http://kubectl.default.svc/mcp"}},
-		"wide":         {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE TRANSPORT PROTOCOL IMAGE ADAPTER", "stdio 2025-11-25 x v0.1.0"}},
+		"wide":         {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE DRAINING DRAINING SESSIONS TRANSPORT PROTOCOL IMAGE ADAPTER", "4 14 stdio 2025-11-25 x v0.1.0"}},
 		"category":     {[]string{"get", "slipway", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"by transport": {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"by image":     {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},

@@ -34,7 +34,9 @@ import (
 // An image whose name contains "missing" cannot be pulled, and a pod of one that
 // contains "unschedulable" finds no node; one that contains "unready" has long run and
 // is not ready. An image called simulated-at-ADDRESS:1 is not
-// run: its pod is ready as soon as it is seen, and somebody else answers there.
+// run: its pod is ready as soon as it is seen, and somebody else answers there. One called
+// lingering-at-ADDRESS:1 is the same, but that its pods stay when they are deleted, until the test
+// lets them go.
 type kubelet struct {
 	client  client.WithWatch
 	network *loopback.Network
@@ -46,6 +48,7 @@ type kubelet struct {
 	pods      map[types.UID]runningPod
 	abandoned map[string]bool // namespaces
 	launchers map[types.UID]*os.Process
+	lingering map[string]chan struct{} // closed when the deleted pods of a namespace go
 }
 
 type runningPod struct {
@@ -61,6 +64,7 @@ func startKubelet(c client.WithWatch, network *loopback.Network, dir string) (*k
 	k := &kubelet{
 		client: c, network: network, dir: dir, end: end,
 		pods: map[types.UID]runningPod{}, abandoned: map[string]bool{}, launchers: map[types.UID]*os.Process{},
+		lingering: map[string]chan struct{}{},
 	}
 	k.done.Go(func() { k.run(ctx) })
 	return k, nil
@@ -68,6 +72,11 @@ func startKubelet(c client.WithWatch, network *loopback.Network, dir string) (*k
 
 func (k *kubelet) stop() {
 	k.end()
+	k.mu.Lock()
+	for namespace := range k.lingering {
+		k.letGoLocked(namespace)
+	}
+	k.mu.Unlock()
 	k.done.Wait()
 }
 
@@ -111,10 +120,47 @@ func (k *kubelet) abandon(namespace string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.abandoned[namespace] = true
+	k.letGoLocked(namespace)
 	for _, pod := range k.pods {
 		if pod.namespace == namespace {
 			pod.end()
 		}
+	}
+}
+
+// letGo removes the pods of a namespace that linger. Those that are deleted later do not.
+func (k *kubelet) letGo(namespace string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.letGoLocked(namespace)
+}
+
+func (k *kubelet) letGoLocked(namespace string) {
+	if gone := k.goneLocked(namespace); !isClosed(gone) {
+		close(gone)
+	}
+}
+
+// gone is closed when the pods of a namespace that linger are removed.
+func (k *kubelet) gone(namespace string) <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.goneLocked(namespace)
+}
+
+func (k *kubelet) goneLocked(namespace string) chan struct{} {
+	if k.lingering[namespace] == nil {
+		k.lingering[namespace] = make(chan struct{})
+	}
+	return k.lingering[namespace]
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -159,6 +205,16 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 		_, address, _ := strings.Cut(strings.TrimSuffix(image, ":1"), "simulated-at-")
 		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, true) })
 		<-ctx.Done()
+	case strings.Contains(image, "lingering-at-"):
+		_, address, _ := strings.Cut(strings.TrimSuffix(image, ":1"), "lingering-at-")
+		// The API server deletes a pod without a node at once.
+		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "stand-in"}}
+		if err := k.client.SubResource("binding").Create(ctx, pod, binding); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "kubelet: bind pod", pod.Name, err)
+		}
+		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, true) })
+		<-ctx.Done()
+		<-k.gone(pod.Namespace)
 	default:
 		if err := k.runContainers(ctx, pod); err != nil && ctx.Err() == nil {
 			k.set(ctx, pod, func(status *corev1.PodStatus) {

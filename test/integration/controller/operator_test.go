@@ -60,6 +60,23 @@ func (o *operator) asked(t *testing.T) (times uint64) {
 	return times
 }
 
+// gauge is the value of one of the operator's metrics, such as how many pods it looks after.
+func (o *operator) gauge(t *testing.T, name string) (number float64) {
+	t.Helper()
+	families, err := o.probes.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				number += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return number
+}
+
 // operatorOptions are what tests change of an operator.
 type operatorOptions struct {
 	namespace string // the only one it looks at

@@ -24,7 +24,7 @@ func snapshot(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	lists := ownedLists()
-	lists["MCPServer"], lists["Event"] = &mcpv1alpha1.MCPServerList{}, &eventsv1.EventList{}
+	lists["MCPServer"], lists["Event"], lists["Pod"] = &mcpv1alpha1.MCPServerList{}, &eventsv1.EventList{}, &corev1.PodList{}
 	for kind, list := range lists {
 		for _, object := range listed(t, namespace, list) {
 			object.SetManagedFields(nil)
@@ -104,8 +104,8 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	g := NewWithT(t)
 	namespace = newNamespace(t)
 	operator = startOperator(t, namespace, nil)
-	two := newServer(namespace, "two")
-	two.Spec.Replicas = new(int32(2))
+	three := newServer(namespace, "three")
+	three.Spec.Replicas = new(int32(3))
 	broken := newServer(namespace, "broken")
 	broken.Spec.Command = []string{hostileServer, "exit"}
 	suspended := newServer(namespace, "suspended")
@@ -113,16 +113,16 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	stopped := newServer(namespace, "stopped") // after it has run, so it has a Deployment
 	private := newServer(namespace, "private")
 	private.Spec.Auth, private.Spec.Access = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}, accessFor("system:authenticated")
-	create(t, two, broken, suspended, stopped, private)
+	create(t, three, broken, suspended, stopped, private)
 	eventually(t, stopped, "Ready", "True Ready")
 	change(t, stopped, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
-	eventually(t, two, "Ready", "True Ready", "Reconciling", "absent")
+	eventually(t, three, "Ready", "True Ready", "Reconciling", "absent")
 	instances := func(server *mcpv1alpha1.MCPServer) func() []mcpv1alpha1.Instance {
 		return func() []mcpv1alpha1.Instance { return status(t, server).Instances }
 	}
 	verified := HaveField("Verification", mcpv1alpha1.InstanceVerified)
-	g.Eventually(instances(two)).WithTimeout(hang.Guard).Should(HaveExactElements(verified, verified))
-	g.Eventually(func() int32 { return status(t, two).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2))
+	g.Eventually(instances(three)).WithTimeout(hang.Guard).Should(HaveExactElements(verified, verified, verified))
+	g.Eventually(func() int32 { return status(t, three).ReadyReplicas }).WithTimeout(hang.Guard).Should(BeEquivalentTo(3))
 	g.Eventually(instances(broken)).WithTimeout(hang.Guard).Should(HaveExactElements(HaveField("Message", ContainSubstring("exit code 3"))))
 	eventually(t, broken, "Ready", "False ServerExits", "Stalled", "True ServerExits", "Reconciling", "absent")
 	eventually(t, private, "Accepted", "True Accepted", "Available", "True Available")

@@ -40,7 +40,7 @@ type signing struct {
 }
 
 func (s *signing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	proof, ok := s.verify(r.Header.Get(adapterapi.HeaderProof))
+	proof, _, ok := s.verify(r.Header.Get(adapterapi.HeaderProof), adapterapi.CatalogSubject)
 	if !ok {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
@@ -55,19 +55,20 @@ func (s *signing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorded.Body.Bytes())
 }
 
-// verify looks the server's keys and pods up when it does not know the one that is meant.
-func (s *signing) verify(header string) (adapterapi.Proof, bool) {
+// verify says which pod a request is for. It looks the server's keys and pods up when it does not know the one that is
+// meant.
+func (s *signing) verify(header string, subject func(podUID string) adapterapi.Subject) (adapterapi.Proof, types.UID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range 2 {
 		for _, uid := range s.pods {
-			if proof, ok := s.ring.Verify(header, adapterapi.CatalogSubject(string(uid)), time.Now()); ok {
-				return proof, true
+			if proof, ok := s.ring.Verify(header, subject(string(uid)), time.Now()); ok {
+				return proof, uid, true
 			}
 		}
 		s.look()
 	}
-	return adapterapi.Proof{}, false
+	return adapterapi.Proof{}, "", false
 }
 
 func (s *signing) look() {

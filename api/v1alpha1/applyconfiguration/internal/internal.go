@@ -294,6 +294,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.slipway-mcp.slipway.api.v1alpha1.Draining
+  map:
+    fields:
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: sessions
+      type:
+        scalar: numeric
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.Host
   scalar: string
 - name: com.github.slipway-mcp.slipway.api.v1alpha1.ImageResolution
@@ -543,6 +552,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: draining
+      type:
+        namedType: com.github.slipway-mcp.slipway.api.v1alpha1.Draining
     - name: image
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.ResolvedImage

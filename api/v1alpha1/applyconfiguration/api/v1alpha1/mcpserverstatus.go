@@ -42,6 +42,9 @@ type MCPServerStatusApplyConfiguration struct {
 	// minute, and only if it has changed by a tenth, or from or to zero or the limit. The
 	// metrics have the exact number.
 	Sessions *int32 `json:"sessions,omitempty"`
+	// draining are the pods that were deleted and wait for their sessions to end; absent
+	// while there are none. replicas and readyReplicas do not count them, and sessions does.
+	Draining *DrainingApplyConfiguration `json:"draining,omitempty"`
 	// replicas is the number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// readyReplicas is the number of pods that are ready.
@@ -154,6 +157,14 @@ func (b *MCPServerStatusApplyConfiguration) WithInstances(values ...*InstanceApp
 // If called multiple times, the Sessions field is set to the value of the last call.
 func (b *MCPServerStatusApplyConfiguration) WithSessions(value int32) *MCPServerStatusApplyConfiguration {
 	b.Sessions = &value
+	return b
+}
+
+// WithDraining sets the Draining field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Draining field is set to the value of the last call.
+func (b *MCPServerStatusApplyConfiguration) WithDraining(value *DrainingApplyConfiguration) *MCPServerStatusApplyConfiguration {
+	b.Draining = value
 	return b
 }
 
