@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,17 +34,23 @@ type scaleDown struct {
 	lowered time.Time // when the smaller number was applied; zero before
 	to      int32     // that number
 	victims map[types.UID]bool
+	// informed says that the victims were chosen when every pod had told its sessions. A manager that takes over
+	// knows none at first.
+	informed bool
 }
 
 // step decides how many pods there are to be for now, and how soon to look again; 0 means that nothing is to be waited
 // for. want is the number of the spec, have that of the Deployment, and pods are those that live.
 func (d *scaleDown) step(want, have int32, pods []candidate, now time.Time) (replicas int32, wait time.Duration) {
 	surplus := len(pods) - int(want)
-	if want == 0 || surplus <= 0 || have <= want && (d.lowered.IsZero() || now.Sub(d.lowered) >= deletionPatience) {
+	if want == 0 || surplus <= 0 || have <= want && !d.isPending(now) {
 		*d = scaleDown{} // all go; or those that were to go are gone; or they stay, after all
 		return want, 0
 	}
-	d.victims = chooseVictims(pods, d.victims, surplus)
+	if !d.informed {
+		d.victims = nil
+	}
+	d.victims, d.informed = chooseVictims(pods, d.victims, surplus), allKnown(pods)
 	if have <= want {
 		return want, deletionPatience - now.Sub(d.lowered)
 	}
@@ -57,14 +64,19 @@ func (d *scaleDown) step(want, have int32, pods []candidate, now time.Time) (rep
 	return want, 0
 }
 
+// isPending says whether the smaller number was applied a moment ago, so that pods are about to be deleted.
+func (d *scaleDown) isPending(now time.Time) bool {
+	return !d.lowered.IsZero() && now.Sub(d.lowered) < deletionPatience
+}
+
 // anyReady says whether there is a victim that could have sessions.
 func anyReady(pods []candidate, victims map[types.UID]bool) bool {
-	for i := range pods {
-		if pods[i].ready && victims[pods[i].uid] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pods, func(pod candidate) bool { return pod.ready && victims[pod.uid] })
+}
+
+// allKnown says whether the sessions of all pods that could have any are known.
+func allKnown(pods []candidate) bool {
+	return !slices.ContainsFunc(pods, func(pod candidate) bool { return pod.ready && pod.sessions == unknownSessions })
 }
 
 // planScale decides how many pods there are to be for now. The manager is the only one who lowers the number: it first
@@ -142,7 +154,8 @@ func (s *state) candidates() []candidate {
 	return pods
 }
 
-// writeCosts writes the deletion costs of pods where they differ.
+// writeCosts writes the deletion costs of pods where they differ. A pod without one costs 0, which is more than any
+// victim does, and all that can be said of a pod that has told nothing.
 func (r *Reconciler) writeCosts(ctx context.Context, s *state, pods []candidate, victims map[types.UID]bool) error {
 	has := map[types.UID]string{}
 	for i := range s.pods {
@@ -150,7 +163,7 @@ func (r *Reconciler) writeCosts(ctx context.Context, s *state, pods []candidate,
 	}
 	for _, pod := range pods {
 		cost := deletionCost(pod, victims[pod.uid])
-		if has[pod.uid] == cost {
+		if has[pod.uid] == cost || has[pod.uid] == "" && pod.sessions == unknownSessions && !victims[pod.uid] {
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

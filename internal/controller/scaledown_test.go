@@ -21,6 +21,7 @@ func TestScaleDownInSteps(t *testing.T) {
 	}
 	pods := map[string]candidate{
 		"a": living("a", 4), "b": living("b", 0), "c": living("c", 7), "d": living("d", 1), "e": living("e", 2), "x": living("x", 9, unready),
+		"?a": living("a", unknownSessions), "?b": living("b", unknownSessions), "?c": living("c", unknownSessions),
 	}
 	type step struct {
 		after      time.Duration // since the first step
@@ -70,6 +71,13 @@ func TestScaleDownInSteps(t *testing.T) {
 		},
 		"nobody is at those that go": {
 			{0, 2, 3, "a b x", 2, 0, "x", true},
+		},
+		"another manager has asked nobody yet": {
+			{0, 1, 3, "?a ?b ?c", 3, 5 * time.Second, "a b", false},
+			{time.Second, 1, 3, "a b ?c", 3, 4 * time.Second, "a b", false},
+			{2 * time.Second, 2, 3, "a b c", 3, 3 * time.Second, "b", false},
+			{3 * time.Second, 1, 3, "?a b c", 3, 2 * time.Second, "b c", false},
+			{4 * time.Second, 1, 3, "a b c", 3, time.Second, "a b", false},
 		},
 		"pods that are not there yet": {
 			{0, 2, 5, "a b", 2, 0, "", false},

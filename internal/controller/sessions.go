@@ -94,16 +94,16 @@ func drainingOf(s *state) *mcpv1alpha1.Draining {
 	if len(terminating) == 0 {
 		return nil
 	}
-	published := s.server.Status.Draining
+	published, replicas := s.server.Status.Draining, int32(min(len(terminating), math.MaxInt32))
 	var open int64
 	for pod := range terminating {
 		result := s.results[pod]
 		if result.Report == nil && published != nil {
-			return &mcpv1alpha1.Draining{Replicas: int32(len(terminating)), Sessions: published.Sessions}
+			return &mcpv1alpha1.Draining{Replicas: replicas, Sessions: published.Sessions}
 		}
 		open += result.Sessions.Open
 	}
-	next := &mcpv1alpha1.Draining{Replicas: int32(len(terminating)), Sessions: int32(min(open, math.MaxInt32))}
+	next := &mcpv1alpha1.Draining{Replicas: replicas, Sessions: int32(min(open, math.MaxInt32))}
 	if published != nil && published.Replicas == next.Replicas {
 		if isNearly(next.Sessions, published.Sessions) {
 			return published

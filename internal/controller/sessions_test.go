@@ -165,3 +165,14 @@ func TestDrainsAreToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// Processes that end because their pod does are no news.
+func TestProcessesOfDrainingPods(t *testing.T) {
+	s := drainingServer(noon, &memory{}, mcpv1alpha1.MCPServerStatus{}, map[string]int64{"l1": 1, "d1": 1})
+	for pod, failed := range map[types.UID]int64{"l1": 2, "d1": 5} {
+		s.results[pod] = prober.Result{Processes: adapterapi.Processes{Ended: failed, Crashed: failed}}
+	}
+	if got := processesOf(s); got.Crashed != 2 || got.Ended != 2 {
+		t.Errorf("got %+v, want those of the pod that serves", got)
+	}
+}

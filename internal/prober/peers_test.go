@@ -81,20 +81,20 @@ func (r *roll) setSessions(uid types.UID, number int32) {
 	r.open[uid] = number
 }
 
-// entry is what the last list of an adapter says of a pod, and how many lists that adapter has got.
-func (r *roll) entry(t *testing.T, of, pod types.UID) (adapterapi.PeerPod, int) {
+// entry is what the last list of pod b says of a pod, and how many lists pod b has got.
+func (r *roll) entry(t *testing.T, pod types.UID) (adapterapi.PeerPod, int) {
 	t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	lists := r.lists[of]
+	lists := r.lists["b"]
 	if len(lists) == 0 {
-		t.Fatalf("%s has no list", of)
+		t.Fatal("b has no list")
 	}
 	last := lists[len(lists)-1].Pods
 	i := slices.IndexFunc(last, func(p adapterapi.PeerPod) bool { return p.UID == string(pod) })
 	if i < 0 {
-		t.Fatalf("the list of %s lacks %s: %+v", of, pod, last)
+		t.Fatalf("the list lacks %s: %+v", pod, last)
 	}
 	return last[i], len(lists)
 }
