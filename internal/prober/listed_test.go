@@ -37,9 +37,11 @@ func TestWhatAListSays(t *testing.T) {
 			inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
 				r := w.adapters()
 				r.setSessions("a", 7)
+				w.Watch(alpha, []Instance{pod("a"), pod("b")})
+				w.pass(time.Minute)
 				w.Watch(alpha, []Instance{pod("a", test.change...), pod("b")})
 				w.pass(time.Minute)
-				got, _ := r.entry(t, "a")
+				got, _ := r.seenByB(t)
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -57,7 +59,7 @@ func TestDeletedPodsAreAskedOn(t *testing.T) {
 		w.Watch(alpha, []Instance{pod("a", slow), pod("b", slow)})
 		w.pass(time.Minute)
 		w.Watch(alpha, []Instance{pod("a", slow, terminating), pod("b", slow)})
-		w.pass(time.Minute)
+		w.pass(10 * time.Minute)
 		r.setSessions("a", 3)
 		w.take()
 		w.pass(25 * time.Second)
@@ -151,17 +153,17 @@ func TestLoadsInLists(t *testing.T) {
 				r.setSessions("a", test.was)
 				w.Watch(alpha, []Instance{pod("a"), pod("b")})
 				w.pass(time.Minute)
-				_, before := r.entry(t, "a")
+				_, before := r.seenByB(t)
 				r.setSessions("a", test.is)
 				w.pass(time.Minute)
-				got, after := r.entry(t, "a")
+				got, after := r.seenByB(t)
 				if told := after > before; told != test.told || told && got.Sessions != int64(test.is) {
 					t.Errorf("told: %t (%d sessions), want %t", told, got.Sessions, test.told)
 				}
 				// Another list has the load as it is.
 				w.Watch(alpha, []Instance{pod("a"), pod("b"), pod("c")})
 				w.pass(time.Second)
-				if got, _ := r.entry(t, "a"); got.Sessions != int64(test.is) {
+				if got, _ := r.seenByB(t); got.Sessions != int64(test.is) {
 					t.Errorf("%d sessions in another list, want %d", got.Sessions, test.is)
 				}
 			})
@@ -171,9 +173,9 @@ func TestLoadsInLists(t *testing.T) {
 
 // However much the loads of a large server move, its lists do not take more than all else.
 func TestListsOfALargeServer(t *testing.T) {
-	inWorld(t, Options{Term: term(1), Log: discard}, func(t *testing.T, w *world) {
+	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
 		r := w.adapters()
-		const number, minutes = 40, 2
+		const number, minutes = 60, 2
 		var pods []Instance
 		for n := range number {
 			pods = append(pods, pod(fmt.Sprintf("p%03d", n)))
@@ -188,8 +190,8 @@ func TestListsOfALargeServer(t *testing.T) {
 			w.pass(time.Second)
 		}
 		_, after := r.of("p000")
-		if lists, most := after-before, int(minutes*time.Minute/(number*betweenLoads))+1; lists > most || lists < most/2 {
-			t.Errorf("%d lists in %d minutes, want at most %d, and half of them at least", lists, minutes, most)
+		if lists, most := after-before, int(minutes*time.Minute/(number*betweenLoads))+1; lists > most || lists == 0 {
+			t.Errorf("%d lists in %d minutes, want some, and at most %d", lists, minutes, most)
 		}
 	})
 }
@@ -204,7 +206,7 @@ func TestDeletedPodThatIsSilent(t *testing.T) {
 		r.lose("a", true)
 		w.Watch(alpha, []Instance{pod("a", terminating), pod("b")})
 		w.pass(time.Minute)
-		got, _ := r.entry(t, "a")
+		got, _ := r.seenByB(t)
 		if want := (adapterapi.PeerPod{UID: "a", Terminating: true, Doubted: true, Sessions: 2, Limit: 20}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

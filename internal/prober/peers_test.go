@@ -81,8 +81,8 @@ func (r *roll) setSessions(uid types.UID, number int32) {
 	r.open[uid] = number
 }
 
-// entry is what the last list of pod b says of a pod, and how many lists pod b has got.
-func (r *roll) entry(t *testing.T, pod types.UID) (adapterapi.PeerPod, int) {
+// seenByB is what the last list of pod b says of pod a, and how many lists pod b has got.
+func (r *roll) seenByB(t *testing.T) (adapterapi.PeerPod, int) {
 	t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
@@ -92,9 +92,9 @@ func (r *roll) entry(t *testing.T, pod types.UID) (adapterapi.PeerPod, int) {
 		t.Fatal("b has no list")
 	}
 	last := lists[len(lists)-1].Pods
-	i := slices.IndexFunc(last, func(p adapterapi.PeerPod) bool { return p.UID == string(pod) })
+	i := slices.IndexFunc(last, func(p adapterapi.PeerPod) bool { return p.UID == "a" })
 	if i < 0 {
-		t.Fatalf("the list lacks %s: %+v", pod, last)
+		t.Fatalf("the list lacks a: %+v", last)
 	}
 	return last[i], len(lists)
 }

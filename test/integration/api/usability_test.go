@@ -100,7 +100,7 @@ func TestKubectl(t *testing.T) {
 		want []string
 	}{
 		"short name":   {[]string{"get", "mcpsrv"}, []string{"NAME READY REASON TOOLS SESSIONS REPLICAS URL AGE", "kubectl True Ready 7 3 2 http://kubectl.default.svc/mcp"}},
-		"wide":         {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE DRAINING DRAINING SESSIONS TRANSPORT PROTOCOL IMAGE ADAPTER", "4 14 stdio 2025-11-25 x v0.1.0"}},
+		"wide":         {[]string{"get", "mcpservers", "-o", "wide"}, []string{"URL AGE DRAINING", "DRAINING SESSIONS TRANSPORT PROTOCOL IMAGE ADAPTER", "4 14 stdio 2025-11-25 x v0.1.0"}},
 		"category":     {[]string{"get", "slipway", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"by transport": {[]string{"get", "mcpserver", "--field-selector", "spec.transport.type=stdio", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
 		"by image":     {[]string{"get", "mcpserver", "--field-selector", "spec.image=x", "-o", "name"}, []string{"mcpserver.mcp.slipway.dev/kubectl"}},
