@@ -135,7 +135,7 @@ func (a *Adapter) registerMetrics() {
 		a.backend.Metrics(),
 	))
 	if a.peers != nil {
-		metrics.Register(a.registry, metrics.Peers(a.peers.relay, a.peers.roster))
+		metrics.Register(a.registry, append(metrics.Peers(a.peers.relay, a.peers.roster), metrics.Placement(a.peers.placer)...))
 	}
 }
 

@@ -22,7 +22,7 @@ func (a *Adapter) door(routes map[string]edge.Route) *edge.Door {
 	options := a.doorOptions(routes)
 	options.Closing = a.leaving
 	if a.peers != nil {
-		options.Locate = a.peers.router
+		options.Locate, options.Place = a.peers.router, a.peers.placer
 	}
 	return edge.New(options)
 }

@@ -21,6 +21,7 @@ type peers struct {
 	trust  *trust.Trust
 	relay  *relay.Relay
 	router *peer.Router
+	placer *peer.Placer
 	roster *roster.Roster
 	self   [16]byte // the UID of this pod
 	log    logr.Logger
@@ -34,6 +35,7 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing, Log: p.log})
+	p.placer = peer.NewPlacer(peer.PlacerOptions{Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
 	return p
 }
@@ -46,7 +48,13 @@ func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
 	guarded := *options.Authenticate.(*edge.Guarded)
 	guarded.IsProbe, guarded.Vouched = nil, peer.Vouched
 	options.Authenticate, options.Authorize = &guarded, &guarded
+	options.Place = &peer.Guests{Load: a.load}
 	return edge.New(options)
+}
+
+// load is how full this pod is.
+func (a *Adapter) load() peer.Load {
+	return peer.Load{Sessions: int64(a.env.Sessions.Places.Taken()), Limit: int64(a.env.MaxSessions)}
 }
 
 // serve serves other pods until close.

@@ -32,7 +32,7 @@ func (w *answerWriter) Refused(status, code int, text string) {
 	if code != 0 {
 		w.asked.Record.Answered(ErrorType(rpc.ErrorTypeOf(code)))
 	}
-	if status >= http.StatusBadRequest {
+	if status >= http.StatusBadRequest && !w.asked.passedOn {
 		w.asked.door.options.Refusals.note(w.asked, status, text)
 	}
 }
@@ -51,7 +51,9 @@ func (w *answerWriter) begin(status int) {
 	}
 	record.Status = status
 	options := &w.asked.door.options
-	options.Metrics.answers.of(status).Inc()
+	if !w.asked.passedOn {
+		options.Metrics.answers.of(status).Inc()
+	}
 	select {
 	case <-options.Closing:
 		// The answer neither belongs to a session of this instance nor opens one, or the session has

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
 // Stages that decide by policy. Each can be replaced without the others.
@@ -30,6 +31,12 @@ type (
 		BySession(w http.ResponseWriter, r *Request, id string) bool
 		ByState(w http.ResponseWriter, r *Request) bool
 	}
+	// Placer finds a slot for the session that a request opens, here or at another instance. Front ends ask
+	// for it by Request.Place. If Place returns neither a slot nor an error, another instance has answered the
+	// request.
+	Placer interface {
+		Place(w http.ResponseWriter, r *Request, in *session.Registry) (*session.Slot, error)
+	}
 	// Authorizer decides whether the caller may do what its messages ask for. The function is called
 	// when the Door is done with the request.
 	Authorizer interface {
@@ -37,13 +44,17 @@ type (
 	}
 )
 
-// anything is the Locator and the Authorizer of a Door that has none. It lets every request
+// anything is the Locator, the Placer and the Authorizer of a Door that has none. It lets every request
 // pass.
 type anything struct{}
 
 func (anything) BySession(http.ResponseWriter, *Request, string) bool { return true }
 
 func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
+
+func (anything) Place(_ http.ResponseWriter, r *Request, in *session.Registry) (*session.Slot, error) {
+	return in.Reserve(r.Context(), &r.Caller)
+}
 
 func (anything) Authorize(*Request) (func(), *Refusal) { return nothing, nil }
 
@@ -70,6 +81,7 @@ type Options struct {
 	Admit        Admitter
 	Authenticate Authenticator
 	Locate       Locator
+	Place        Placer
 	Budget       *Memory // bounds the bodies that the Door reads
 	Authorize    Authorizer
 	Routes       map[string]Route // by path, exactly
@@ -100,6 +112,9 @@ func New(options Options) *Door {
 	}
 	if options.Locate == nil {
 		options.Locate = anything{}
+	}
+	if options.Place == nil {
+		options.Place = anything{}
 	}
 	if options.Authorize == nil {
 		options.Authorize = anything{}

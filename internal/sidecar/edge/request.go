@@ -20,6 +20,7 @@ type Request struct {
 	Record   Record
 	Batch    bool
 	carried  bool // Carry has read the Body
+	passedOn bool // another instance answers the client
 
 	held   held
 	door   *Door

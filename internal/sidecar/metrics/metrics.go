@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
@@ -97,6 +98,22 @@ func Peers(r *relay.Relay, list *roster.Roster) []Metric {
 		dials := metric("peer_dials_total", "Attempts to connect to other pods, by outcome.", func() uint64 { return r.Dials(outcome) })
 		dials.labels = prometheus.Labels{"outcome": outcome.String()}
 		metrics = append(metrics, dials)
+	}
+	return metrics
+}
+
+// Placement is where new sessions begin.
+func Placement(p *peer.Placer) []Metric {
+	metrics := []Metric{metric("cordoned", "Whether the manager says that new sessions should begin at other pods.", func() int {
+		if p.Cordoned() {
+			return 1
+		}
+		return 0
+	})}
+	for _, what := range peer.Placings() {
+		placed := metric("placed_total", "Clients here that wanted a session, by where it began: here or at a peer. Those that got none are refused.", func() uint64 { return p.Placed(what) })
+		placed.labels = prometheus.Labels{"where": what.String()}
+		metrics = append(metrics, placed)
 	}
 	return metrics
 }

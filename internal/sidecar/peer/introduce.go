@@ -24,11 +24,12 @@ func introduces(r *edge.Request, body []byte) bool {
 	return err == nil && message.Kind == rpc.Request && message.ProtocolVersion == nil && string(message.Method) == rpc.MethodInitialize
 }
 
-// introduce asks the owner of the session that an initialize names. The owner refuses it if the session lives, or else
-// opens a new one. It reports whether this pod opens the session instead, because the owner cannot be reached or
-// takes no more sessions, as one that drains. The client would wait in vain for that owner.
+// introduce asks the owner of the session that an initialize names. The owner refuses it if the session lives. It
+// reports whether the session is over, or the owner cannot be reached, so that the client gets a new session as any
+// other does: the client would wait in vain for that owner.
 func (p *passage) introduce(ctx context.Context) bool {
-	w := &tentative{ResponseWriter: p.w, header: http.Header{}}
+	w := &tentative{ResponseWriter: p.w, header: http.Header{}, drops: func(status int) bool { return status == http.StatusServiceUnavailable }}
+	p.request.Header[headerPlace] = []string{placeNever}
 	err := p.router.options.Relay.Forward(ctx, w, p.owner, &p.request)
 	failed, dialed := errors.AsType[*relay.DialError](err)
 	switch {
@@ -45,10 +46,12 @@ func (p *passage) introduce(ctx context.Context) bool {
 	return false
 }
 
-// tentative is the answer to an initialize. It drops one that says that the pod takes no more sessions.
+// tentative is the answer to a request that opens a session. It drops one that says that the pod has not begun with
+// it.
 type tentative struct {
 	http.ResponseWriter
 	header  http.Header
+	drops   func(status int) bool // decides by the header, too
 	dropped bool
 }
 
@@ -57,7 +60,7 @@ func (t *tentative) Header() http.Header { return t.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (t *tentative) WriteHeader(status int) {
-	if t.dropped = status == http.StatusServiceUnavailable; !t.dropped {
+	if t.dropped = t.drops(status); !t.dropped {
 		maps.Copy(t.ResponseWriter.Header(), t.header)
 		t.ResponseWriter.WriteHeader(status)
 	}

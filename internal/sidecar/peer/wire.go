@@ -18,6 +18,13 @@ import (
 const (
 	headerClient    = front.PeerPrefix + "Client"    // the client's address and port
 	headerPrincipal = front.PeerPrefix + "Principal" // who the client is, if the sender has verified its token
+	headerPlace     = front.PeerPrefix + "Place"     // whether this pod opens a session; without it, it does if it can
+)
+
+// Values of headerPlace.
+const (
+	placeIfFree = "if-free" // only if that takes no wait, and ends no other session
+	placeNever  = "never"   // only answer if the session that the request names is open
 )
 
 // principal is an identity.Identity between pods, which may be of two versions.

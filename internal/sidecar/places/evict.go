@@ -13,8 +13,8 @@ type candidate struct {
 	use   Use
 }
 
-// evict ends one idle session for each newcomer that waits, if there is one that may end. Only the
-// first newcomer does that, for all of them.
+// evict ends one idle session for each newcomer that waits and on whose terms one may end, if there is one that may.
+// Only the first newcomer does that, for all of them.
 func (p *Places) evict(first *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -25,7 +25,7 @@ func (p *Places) evict(first *waiter) {
 	defer func() { p.evicting = false }()
 	idle := p.idleLocked()
 	for _, w := range slices.Clone(p.waiting) {
-		for slices.Contains(p.waiting, w) {
+		for w.evicts && slices.Contains(p.waiting, w) {
 			i := p.chooseLocked(idle, w.key)
 			if i < 0 {
 				break
@@ -105,8 +105,11 @@ func (p *Places) untilLocked(c candidate, key string) (left time.Duration, may b
 	return due - time.Since(c.since), c.place.key == key || p.held[c.place.key] > p.held[key]
 }
 
-// refuseLocked refuses a newcomer with the key. The error says when the first session may end for it.
-func (p *Places) refuseLocked(key string) error {
+// refuseLocked refuses a newcomer with the key. If sessions may end for it, the error says when the first may.
+func (p *Places) refuseLocked(key string, evicts bool) error {
+	if !evicts {
+		return p.options.Full
+	}
 	p.refused++
 	soonest := time.Duration(-1)
 	for _, c := range p.idleLocked() {

@@ -3,7 +3,8 @@
 // Many clients leave without ending their sessions, which then hold their places until they have been
 // idle for long. So a newcomer that finds no place waits for a while, and an idle session ends for it:
 // one for each newcomer, and never more. A session with an open stream or a call in flight never ends
-// for another.
+// for another. A newcomer that may find a place at another instance waits there and here first, and no
+// session ends for it meanwhile.
 package places
 
 import (
@@ -130,16 +131,32 @@ type Place struct {
 
 // waiter is a newcomer that waits for a place.
 type waiter struct {
-	key   string
-	done  chan struct{} // closed once place or err is set
-	place *Place
-	err   error
+	key    string
+	evicts bool          // an idle session may end for it
+	done   chan struct{} // closed once place or err is set
+	place  *Place
+	err    error
+}
+
+// Terms say what happens to a newcomer that finds no free place.
+type Terms struct {
+	// Patience is how long it waits for one.
+	Patience time.Duration
+	// Evicts says that an idle session may end for it. If not, the newcomer has another way to go, and so does
+	// not count as refused.
+	Evicts bool
 }
 
 // Take takes a place for a client. The key names the share that the place counts for. If no place is
 // free, Take waits for one until the context ends or the patience is over. The error is that of Close,
 // that of the context, or a *FullError.
 func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
+	return p.TakeOn(ctx, key, Terms{Patience: p.options.Patience, Evicts: true})
+}
+
+// TakeOn is Take on other terms. If no session may end for the newcomer, the error wraps ErrFull and does not say
+// when to try again.
+func (p *Places) TakeOn(ctx context.Context, key string, terms Terms) (*Place, error) {
 	p.mu.Lock()
 	switch {
 	case p.closed != nil:
@@ -148,17 +165,14 @@ func (p *Places) Take(ctx context.Context, key string) (*Place, error) {
 	case len(p.taken) < p.options.Max && !p.hasMostLocked(key):
 		defer p.mu.Unlock()
 		return p.giveLocked(key), nil
-	case p.hasMostLocked(key):
+	case p.hasMostLocked(key), terms.Patience == 0, !p.mayWaitLocked(key):
 		defer p.mu.Unlock()
-		return nil, p.refuseLocked(key)
-	case p.options.Patience == 0 || !p.mayWaitLocked(key):
-		defer p.mu.Unlock()
-		return nil, p.refuseLocked(key)
+		return nil, p.refuseLocked(key, terms.Evicts)
 	}
-	w := &waiter{key: key, done: make(chan struct{})}
+	w := &waiter{key: key, evicts: terms.Evicts, done: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
-	return p.await(ctx, w)
+	return p.await(ctx, w, terms.Patience)
 }
 
 func (p *Places) hasMostLocked(key string) bool {
@@ -180,9 +194,9 @@ func (p *Places) TakeSpare(key string) (*Place, error) {
 }
 
 // await waits for a place.
-func (p *Places) await(ctx context.Context, w *waiter) (*Place, error) {
-	patience := time.NewTimer(p.options.Patience)
-	defer patience.Stop()
+func (p *Places) await(ctx context.Context, w *waiter, patience time.Duration) (*Place, error) {
+	over := time.NewTimer(patience)
+	defer over.Stop()
 	tick := time.NewTicker(evictInterval)
 	defer tick.Stop()
 	for {
@@ -192,7 +206,7 @@ func (p *Places) await(ctx context.Context, w *waiter) (*Place, error) {
 			return w.place, w.err
 		case <-ctx.Done():
 			return p.giveUp(w, ctx.Err())
-		case <-patience.C:
+		case <-over.C:
 			return p.giveUp(w, nil)
 		case <-tick.C:
 		}
@@ -219,11 +233,11 @@ func (p *Places) giveUp(w *waiter, err error) (*Place, error) {
 	case !p.dropLocked(w):
 		return w.place, w.err
 	case err == nil:
-		return nil, p.refuseLocked(w.key)
-	default:
+		return nil, p.refuseLocked(w.key, w.evicts)
+	case w.evicts:
 		p.refused++
-		return nil, err
 	}
+	return nil, err
 }
 
 // Fill puts a session into the place.
@@ -297,6 +311,13 @@ func (p *Places) dropLocked(w *waiter) bool {
 	}
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	return true
+}
+
+// Waiting returns how many newcomers wait for a place.
+func (p *Places) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
 }
 
 // Taken returns how many places are taken.

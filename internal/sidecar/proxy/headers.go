@@ -74,8 +74,11 @@ func withhold(header http.Header, r *edge.Request) {
 func passHeaders(dst, header http.Header) {
 	front.RemoveHopByHop(header)
 	header.Del(front.HeaderSession) // no client learns the server's id of a session
-	// The edge has answered for other origins; the server did not learn which one asks.
-	maps.DeleteFunc(header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
+	// The edge has answered for other origins; the server did not learn which one asks. And no server speaks for the
+	// adapter.
+	maps.DeleteFunc(header, func(name string, _ []string) bool {
+		return strings.HasPrefix(name, "Access-Control-") || strings.HasPrefix(name, "Slipway-")
+	})
 	if ours := dst["Vary"]; len(ours) > 0 {
 		header["Vary"] = append(slices.Clone(ours), header["Vary"]...)
 	}

@@ -38,10 +38,13 @@ func (p *Proxy) hasOpen(r *edge.Request) bool {
 // anything on, so that a session that fails to open leaves nothing behind (T-15). If the client goes
 // away meanwhile, it still waits for the answer: without the id in it, no code could end the session.
 func (p *Proxy) forwardInitialize(x *exchange) {
-	slot, err := p.Sessions.Reserve(x.r.Context(), &x.r.Caller)
+	slot, err := x.r.Place(x.w, p.Sessions)
 	if err != nil {
 		x.turnAway(err)
 		return
+	}
+	if slot == nil {
+		return // another instance has the session
 	}
 	defer slot.Release()
 

@@ -94,6 +94,11 @@ type Slot struct {
 // server starts, so that none starts for a session that the adapter refuses. If every place is
 // taken, Reserve waits; see places.Take. The front end must fill or release the slot.
 func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, error) {
+	return r.ReserveOn(ctx, from, places.Terms{Patience: r.policy.Patience, Evicts: true})
+}
+
+// ReserveOn is Reserve on other terms; see places.TakeOn.
+func (r *Registry) ReserveOn(ctx context.Context, from *caller.Caller, terms places.Terms) (*Slot, error) {
 	err := r.Enter()
 	if err != nil {
 		return nil, err
@@ -102,7 +107,7 @@ func (r *Registry) Reserve(ctx context.Context, from *caller.Caller) (*Slot, err
 	if from.Probe {
 		err = r.reserveProbe(slot)
 	} else {
-		slot.place, err = r.Places.Take(ctx, from.ShareKey())
+		slot.place, err = r.Places.TakeOn(ctx, from.ShareKey(), terms)
 	}
 	if err != nil {
 		r.Leave()

@@ -65,10 +65,13 @@ func (t *Transport) serveStream(w http.ResponseWriter, r *edge.Request) {
 	if !front.Accepts(w, r.Request, nil, front.TypeEvents) {
 		return
 	}
-	slot, err := t.Sessions.Reserve(r.Context(), &r.Caller)
+	slot, err := r.Place(w, t.Sessions)
 	if err != nil {
 		front.RefuseSession(w, r.Request, nil, err)
 		return
+	}
+	if slot == nil {
+		return // another instance has the session
 	}
 	defer slot.Release()
 	opened, general, err := t.open(r.Context(), &r.Caller)

@@ -17,7 +17,7 @@ import (
 
 var errNotOpened = errors.New("the session was not opened")
 
-// initialize opens a session: it reserves a slot, starts a server, and sends it the request.
+// initialize opens a session: it finds a slot, starts a server, and sends it the request.
 // The client gets the id of the session together with the server's result. So an initialize
 // that fails leaves no session behind.
 func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
@@ -32,10 +32,13 @@ func (h *Handler) initialize(w http.ResponseWriter, r *edge.Request) {
 		RefuseInitialize(w, id)
 		return
 	}
-	slot, err := h.Sessions.Reserve(r.Context(), &r.Caller)
+	slot, err := r.Place(w, h.Sessions)
 	if err != nil {
 		front.RefuseSession(w, r.Request, id, err)
 		return
+	}
+	if slot == nil {
+		return // another instance has the session
 	}
 	defer slot.Release()
 

@@ -86,7 +86,7 @@ func isAlert(err error) bool {
 
 // mayRepeat reports whether it does no harm if the pod gets the request twice.
 func (x *exchange) mayRepeat() bool {
-	return x.request.Method == http.MethodGet || x.request.Method == http.MethodDelete
+	return !x.request.Once && (x.request.Method == http.MethodGet || x.request.Method == http.MethodDelete)
 }
 
 // answer writes the answer to the client.

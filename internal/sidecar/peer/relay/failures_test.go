@@ -114,8 +114,11 @@ func TestOwnerClosesIdleConnections(t *testing.T) {
 
 // TestClosedUnderARequest has the owner close connections where the relay cannot see it in time.
 func TestClosedUnderARequest(t *testing.T) {
-	for method, repeated := range map[string]bool{"GET": true, "DELETE": true, "POST": false} {
-		t.Run(method, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		method         string
+		once, repeated bool
+	}{"GET": {"GET", false, true}, "DELETE": {"DELETE", false, true}, "POST": {"POST", false, false}, "GET once": {"GET", true, false}} {
+		t.Run(name, func(t *testing.T) {
 			o, e := pair(t, func(http.ResponseWriter, *http.Request) {})
 			if _, err := direct(t.Context(), e.relay, o.Owner, post()); err != nil {
 				t.Fatal(err)
@@ -127,9 +130,9 @@ func TestClosedUnderARequest(t *testing.T) {
 				}
 			}
 			request := post()
-			request.Method = method
+			request.Method, request.Once = test.method, test.once
 			_, err := direct(t.Context(), e.relay, o.Owner, request)
-			if repeated && err != nil || !repeated && !errors.Is(err, ErrLost) {
+			if test.repeated && err != nil || !test.repeated && !errors.Is(err, ErrLost) {
 				t.Errorf("error is %v", err)
 			}
 		})

@@ -1,0 +1,110 @@
+package peer
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+func TestReport(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []string
+		want   report
+		ok     bool
+	}{
+		"taken":              {[]string{(&report{Load: Load{3, 20}}).String()}, report{Load: Load{3, 20}}, true},
+		"refused":            {[]string{(&report{Load{20, 20}, true}).String()}, report{Load{20, 20}, true}, true},
+		"none":               {nil, report{}, false},
+		"two":                {[]string{"limit=1", "limit=2"}, report{}, false},
+		"of a newer version": {[]string{"sessions=1, limit=2, queue=3;now, draining"}, report{Load: Load{1, 2}}, true},
+		"without spaces":     {[]string{"sessions=1,limit=2,refused"}, report{Load{1, 2}, true}, true},
+		"negative":           {[]string{"sessions=-1, limit=2"}, report{Load: Load{0, 2}}, true},
+		"no limit":           {[]string{"sessions=1, refused"}, report{Load{1, 0}, true}, false},
+		"too large":          {[]string{"sessions=99999999999999999999, limit=2"}, report{Load: Load{0, 2}}, true},
+		"nonsense":           {[]string{"\x00=;,,=1"}, report{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{"Content-Type": {"text/plain"}}
+			if test.values != nil {
+				header[headerLoad] = test.values
+			}
+			got, ok := takeReport(header)
+			if ok != test.ok || got != test.want || len(header) != 1 {
+				t.Errorf("got %+v, %v, and %v is left", got, ok, header)
+			}
+		})
+	}
+}
+
+// listing is a list of pods with these sessions, of 10 each.
+func listing(sessions ...int64) (candidates []roster.Candidate) {
+	for i, n := range sessions {
+		candidates = append(candidates, roster.Candidate{
+			PeerPod: adapterapi.PeerPod{Sessions: n, Limit: 10},
+			Owner:   sessionid.Owner{UID: [16]byte{byte(i + 1)}, Address: netip.MustParseAddrPort("192.0.2.1:16272")},
+		})
+	}
+	return candidates
+}
+
+// What a pod reports counts until the list says something new of it, and what is on its way to it counts besides.
+func TestLoads(t *testing.T) {
+	var l loads
+	now := time.Now()
+	type figures struct{ sessions, limit, sent int64 }
+	want := func(when string, candidates []roster.Candidate, want ...figures) {
+		t.Helper()
+		var got []figures
+		for _, o := range l.of(candidates, now) {
+			got = append(got, figures{o.load.Sessions, o.load.Limit, o.sent})
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(figures{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	list := listing(3, 4)
+	want("by the list", list, figures{3, 10, 0}, figures{4, 10, 0})
+	to := l.of(list, now)
+	for range 2 {
+		if !l.send(&to[0], true, now) {
+			t.Error("there is room")
+		}
+	}
+	want("two on their way", list, figures{3, 10, 2}, figures{4, 10, 0})
+	l.answered(&to[0], &Load{8, 10}, now)
+	want("one has an answer", list, figures{8, 10, 1}, figures{4, 10, 0})
+	if !l.send(&to[0], true, now) || l.send(&to[0], true, now) || !l.send(&to[0], false, now) {
+		t.Error("there is room for one, unless that does not matter")
+	}
+	for range 3 {
+		l.answered(&to[0], nil, now)
+	}
+	want("nothing is on its way", list, figures{8, 10, 0}, figures{4, 10, 0})
+	want("the list is new, and says the same", listing(3, 5), figures{8, 10, 0}, figures{5, 10, 0})
+	want("the list says something new", listing(7, 5), figures{7, 10, 0}, figures{5, 10, 0})
+	want("and the same as before", list, figures{8, 10, 0}, figures{4, 10, 0})
+	now = now.Add(reportLapse)
+	want("after a while", list, figures{3, 10, 0}, figures{4, 10, 0})
+
+	l.send(&to[1], false, now)
+	l.fail(&to[1], now)
+	want("one cannot be reached", list, figures{3, 10, 0})
+	now = now.Add(failedLapse)
+	want("a while later", list, figures{3, 10, 0}, figures{4, 10, 0})
+
+	l.send(&to[1], false, now)
+	want("one is gone", list[:1], figures{3, 10, 0})
+	want("and is back before its answer", list, figures{3, 10, 0}, figures{4, 10, 1})
+	l.answered(&to[1], nil, now)
+	l.of(nil, now)
+	if len(l.pods) != 0 {
+		t.Errorf("%d pods are remembered that no list has", len(l.pods))
+	}
+}

@@ -1,0 +1,201 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+)
+
+// newcomer is a request that opens a session.
+type newcomer struct {
+	placer *Placer
+	w      http.ResponseWriter
+	r      *edge.Request
+	in     *session.Registry
+}
+
+// lastPart is the part of the patience in which idle sessions of this pod may end for a newcomer that other pods could
+// have taken. It is the last one. Most clients give up when all of the patience is over.
+const lastPart = 10
+
+// find finds a slot. If it returns neither a slot nor an error, another pod has answered.
+//
+// A free slot here comes first, then one of another pod, then one that becomes free while the client waits, and only
+// then that of an idle session. Without other pods it is as if there was no list.
+func (n *newcomer) find() (*session.Slot, error) {
+	if self := n.placer.standing(); self.rank() == wanted {
+		if slot := n.free(); slot != nil {
+			return slot, nil
+		}
+	}
+	next := n.placer.options.List.Next()
+	if len(n.placer.others()) == 0 {
+		return n.in.Reserve(n.r.Context(), &n.r.Caller)
+	}
+	if slot, placed := n.tryAll(); placed {
+		return slot, nil
+	}
+	last := n.placer.options.Patience / lastPart
+	if slot, placed := n.wait(n.placer.options.Patience-last, next); placed {
+		return slot, nil
+	}
+	return n.in.ReserveOn(n.r.Context(), &n.r.Caller, places.Terms{Patience: last, Evicts: true})
+}
+
+// free takes a slot of this pod, if one is free.
+func (n *newcomer) free() *session.Slot {
+	slot, err := n.in.ReserveOn(n.r.Context(), &n.r.Caller, places.Terms{})
+	if err != nil {
+		return nil
+	}
+	return slot
+}
+
+// tryAll tries one place for the session after the other. It reports whether the session has one; without a slot that
+// is at another pod.
+func (n *newcomer) tryAll() (slot *session.Slot, placed bool) {
+	self, others := n.placer.standing(), n.placer.others()
+	self.free, self.closed = true, n.in.Draining().Err() != nil
+	for _, i := range place(&self, others, rand.IntN) {
+		if i != here {
+			placed = n.offer(&others[i], false)
+		} else if slot = n.free(); slot != nil {
+			placed = true
+		}
+		if placed {
+			return slot, true
+		}
+	}
+	return nil, false
+}
+
+// tryFree does so with the other pods that have a free slot, for all that is known. All newcomers that wait do this at
+// the same time, and count what the others have sent.
+func (n *newcomer) tryFree() bool {
+	self, others := n.placer.standing(), n.placer.others()
+	for _, i := range place(&self, others, rand.IntN) {
+		if n.offer(&others[i], true) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait waits for a slot of this pod, and for a list with others that have one. At the end it tries all once more: no
+// list says that a session has just ended.
+func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *session.Slot, placed bool) {
+	q := n.queue()
+	defer q.leave()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	for {
+		select {
+		case slot = <-q.slot:
+			q.left = true
+			return slot, slot != nil
+		case <-next:
+			next = n.placer.options.List.Next()
+			if n.tryFree() {
+				return nil, true
+			}
+		case <-over.C:
+			q.leave()
+			return n.tryAll()
+		}
+	}
+}
+
+// queue is a wait for a slot of this pod. No session ends for it.
+type queue struct {
+	slot   chan *session.Slot // receives nil if there is none
+	cancel context.CancelFunc
+	left   bool
+}
+
+func (n *newcomer) queue() *queue {
+	ctx, cancel := context.WithCancel(n.r.Context())
+	q := &queue{slot: make(chan *session.Slot, 1), cancel: cancel}
+	go func() {
+		slot, err := n.in.ReserveOn(ctx, &n.r.Caller, places.Terms{Patience: n.placer.options.Patience})
+		if err != nil {
+			slot = nil
+		}
+		q.slot <- slot
+	}()
+	return q
+}
+
+// leave ends the wait. A slot that came meanwhile is for others.
+func (q *queue) leave() {
+	q.cancel()
+	if q.left {
+		return
+	}
+	q.left = true
+	if slot := <-q.slot; slot != nil {
+		slot.Release()
+	}
+}
+
+// offer asks another pod to take the session. It reports whether the request is answered, because that pod has begun
+// with it, or may have.
+func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
+	router := n.placer.options.Router
+	if !n.placer.loads.send(to, mustFindRoom, time.Now()) {
+		return false
+	}
+	router.calls.begin()
+	defer router.calls.end()
+	header := outgoing(n.r.Header, n.r.RemoteAddr, &n.r.Caller)
+	header[headerPlace] = []string{placeIfFree}
+	p := passage{router: router, w: n.w, r: n.r, owner: to.Owner, request: relay.Request{
+		Method: n.r.Method, Target: n.r.URL.RequestURI(), Host: n.r.Host, Header: header,
+		Body: n.r.Body, Client: n.r.Caller.ShareKey(), Once: true,
+	}}
+	answer := &offered{tentative: tentative{ResponseWriter: n.w, header: http.Header{}}}
+	answer.drops = answer.isRefusal
+	err := router.options.Relay.Forward(n.r.Context(), answer, to.Owner, &p.request)
+	if failed, ok := errors.AsType[*relay.DialError](err); ok {
+		n.placer.loads.fail(to, time.Now())
+		router.judge(to.Owner, failed.Outcome, 1)
+		return false
+	}
+	n.placer.loads.answered(to, answer.said, time.Now())
+	if err == nil || errors.Is(err, relay.ErrCut) {
+		router.notes.answered(to.Owner.UID)
+	}
+	if err == nil && answer.dropped {
+		return false
+	}
+	n.placer.placed[Peer].Add(1)
+	n.r.PassedOn()
+	if errors.Is(err, relay.ErrLost) {
+		front.Refuse(n.w, http.StatusBadGateway, nil, rpc.CodeInternal, "the pod that was to open the session did not answer; whether it has begun is not known")
+		return true
+	}
+	p.finish(err)
+	return true
+}
+
+// offered is the answer of a pod that was asked to take a session. It drops a refusal.
+type offered struct {
+	tentative
+	said *Load
+}
+
+func (o *offered) isRefusal(int) bool {
+	report, ok := takeReport(o.header)
+	if ok {
+		o.said = &report.Load
+	}
+	return ok && report.refused
+}

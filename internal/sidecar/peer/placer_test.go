@@ -1,0 +1,100 @@
+package peer
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
+	"github.com/slipway-mcp/slipway/internal/sidecar/places"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+// Pods that cannot be reached cost a newcomer one attempt each, and those that follow none for a while. It still waits
+// for a slot here, and not longer than without other pods.
+func TestNoPodCanBeReached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const others = 3
+		var dials atomic.Int32
+		r := relay.New(relay.Options{Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+			dials.Add(1)
+			return nil, syscall.EHOSTUNREACH
+		}})
+		defer r.Close()
+		list := roster.New()
+		pods := []adapterapi.PeerPod{{UID: hex.EncodeToString(make([]byte, 16))}}
+		for i := range others {
+			pods = append(pods, adapterapi.PeerPod{UID: hex.EncodeToString([]byte{15: byte(i + 1)}), Address: "192.0.2.1:16272", Ready: true, Limit: 1})
+		}
+		text, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: 1, Pods: pods}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := list.Take([]byte(text.Text)); err != nil {
+			t.Fatal(err)
+		}
+		registry := session.NewRegistry(session.Policy{Max: 1, Patience: places.Patience})
+		taken, err := registry.Reserve(t.Context(), &caller.Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router := New(Options{Self: sessionid.Owner{}, Relay: r, Standing: list.Standing})
+		placer := NewPlacer(PlacerOptions{Router: router, List: list, Leaving: make(chan struct{}), Patience: places.Patience})
+		door := edge.New(edge.Options{
+			Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Place: placer,
+			Routes: map[string]edge.Route{"/mcp": {Serve: func(w http.ResponseWriter, r *edge.Request) {
+				slot, err := r.Place(w, registry)
+				if err != nil {
+					if !errors.Is(err, places.ErrFull) {
+						t.Error(err)
+					}
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
+				slot.Release()
+			}}},
+		})
+		ask := func() (status int) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(initializeMessage))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			door.ServeHTTP(w, r)
+			return w.Code
+		}
+		began := time.Now()
+		if status := ask(); status != http.StatusServiceUnavailable || time.Since(began) != places.Patience {
+			t.Errorf("got %d after %s", status, time.Since(began))
+		}
+		if got := dials.Load(); got != 2*others { // at the beginning, and at the end of the wait
+			t.Errorf("%d attempts to connect, want %d", got, 2*others)
+		}
+		began = time.Now()
+		time.AfterFunc(time.Second, taken.Release)
+		if status := ask(); status != http.StatusOK || time.Since(began) != time.Second {
+			t.Errorf("got %d after %s", status, time.Since(began))
+		}
+		if got := dials.Load(); got != 2*others {
+			t.Errorf("%d attempts to connect, although the others failed a moment ago", got-2*others)
+		}
+		if here, refused := placer.Placed(Here), placer.Placed(Refused); here != 1 || refused != 1 || registry.Places.Waiting() != 0 || registry.Places.Taken() != 0 {
+			t.Errorf("%d placed here, %d refused, %d wait, %d taken", here, refused, registry.Places.Waiting(), registry.Places.Taken())
+		}
+	})
+}
