@@ -103,7 +103,7 @@ func (r *replica) wantPlaced(t *testing.T, here, peers, refused uint64) {
 func (r *replica) metric(t *testing.T, name string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	r.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	r.Adapter.admin.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(w.Body.String()) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(value)
