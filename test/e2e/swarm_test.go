@@ -263,7 +263,7 @@ func forge(id string, n int) string {
 		raw[at] ^= 1 << (n / 8 % 8)
 		return encode(raw)
 	case 4: // cut
-		return encode(raw[:at])
+		return encode(raw[:max(at, 1)])
 	case 5: // longer
 		return encode(append(raw, random[:at+1]...))
 	case 6: // of another version
